@@ -1,0 +1,1 @@
+"""The agent: one per machine; discovers training processes, captures them on demand, and never makes a hang worse."""

@@ -1,0 +1,1 @@
+"""Ways to read a process, one a file."""

@@ -1,0 +1,1 @@
+"""One sub-command a file; the docstring of its function is its help."""

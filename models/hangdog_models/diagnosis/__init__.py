@@ -1,0 +1,1 @@
+"""How a stack becomes a verdict."""

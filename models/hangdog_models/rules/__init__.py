@@ -1,0 +1,1 @@
+"""Dated rule files and the pure parser of their text."""

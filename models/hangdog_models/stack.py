@@ -1,0 +1,96 @@
+"""What one process of a job looked like at one moment: frames, threads, kernel state, or why it could not be seen."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hangdog_models.ranks import Rank
+
+TRAINER = "trainer"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One call: `function` as the tool names it, `file` without machine-specific prefix, `line` 0 when unknown.
+
+    `module` is the library a native frame lives in, and None for a Python frame: it tells the two apart.
+    """
+
+    function: str
+    file: str
+    line: int = 0
+    module: str | None = None
+
+    @property
+    def native(self) -> bool:
+        return self.module is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """One thread; `frames` run from the outermost call to the innermost. `active` and `gil` are None when unknown."""
+
+    name: str | None
+    tid: int
+    frames: tuple[Frame, ...]
+    active: bool | None = None
+    gil: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """What the kernel says of a process without touching it (`/proc`); empty strings and None mean unknown.
+
+    `state` is the letter of proc(5): R running, S sleeping, D uninterruptible, T stopped, t traced, Z zombie, X dead.
+    """
+
+    pid: int
+    state: str
+    wchan: str = ""
+    syscall: str = ""
+    cpu_s: float | None = None
+    comm: str = ""
+    cmdline: str = ""
+
+
+class Reason(StrEnum):
+    """Why a process could not be captured in full. Absence is evidence, so it is never just dropped."""
+
+    NOT_PERMITTED = "not permitted"
+    TRACED = "another tracer attached"
+    STOPPED = "stopped"
+    UNINTERRUPTIBLE = "uninterruptible sleep"
+    ZOMBIE = "zombie"
+    EXITED = "exited"
+    RESTARTED = "restarted under a new pid"
+    TIMED_OUT = "timed out"
+    NOT_PYTHON = "not a Python process"
+    TOOL_MISSING = "capture tool missing"
+    TOOL_FAILED = "capture tool failed"
+    NO_AGENT = "no agent answered"
+    NO_EVIDENCE = "no evidence"
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A capture that failed or had to be less than asked for, in the tool's own words."""
+
+    reason: Reason
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.words}" if self.words else str(self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessTrace:
+    """All stacks of one process at one moment.
+
+    `missing` may stand beside `threads`: a stopped process is read without being attached to, and the reason is kept.
+    """
+
+    rank: Rank
+    role: str = TRAINER
+    pid: int | None = None
+    threads: tuple[Thread, ...] = ()
+    state: ProcessState | None = None
+    missing: Missing | None = None

@@ -1,0 +1,139 @@
+"""Which ranks form which process groups, and which machine and switch each rank runs on."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+from hangdog_models.ranks import Rank
+
+#: Parallel dimensions in the field's conventional order, fastest-varying first (Megatron-Core's default).
+DEFAULT_ORDER = ("tp", "cp", "ep", "dp", "pp")
+#: The dimension of the group that holds every rank.
+WORLD = "world"
+#: Tensor times pipeline: the ranks that together hold one replica of the model (Megatron's model-parallel group).
+MODEL = "mp"
+
+Groups = tuple[tuple[Rank, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What somebody declared about a job's shape; every part may be absent (None or empty)."""
+
+    world_size: int | None = None
+    order: tuple[str, ...] = DEFAULT_ORDER
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    ranks_per_machine: int | None = None
+    groups: Mapping[str, Groups] = field(default_factory=dict)
+    machines: Mapping[str, tuple[Rank, ...]] = field(default_factory=dict)
+    switches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def product(self) -> int | None:
+        """Ranks the declared sizes multiply to (`ep` multiplies nothing); None when no size is declared."""
+        return prod(size for dim, size in self.sizes.items() if dim != "ep") if self.sizes else None
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The shape of a job: `groups[dim]` partitions the ranks that have such a group, `machines` places them."""
+
+    world_size: int
+    groups: Mapping[str, Groups]
+    machines: Mapping[str, tuple[Rank, ...]]
+    switches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def _machine_of(self) -> dict[Rank, str]:
+        return {rank: name for name, ranks in self.machines.items() for rank in ranks}
+
+    @cached_property
+    def _group_of(self) -> dict[str, dict[Rank, tuple[Rank, ...]]]:
+        return {dim: {rank: group for group in groups for rank in group} for dim, groups in self.groups.items()}
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        return tuple(self.groups)
+
+    def machine(self, rank: Rank) -> str | None:
+        return self._machine_of.get(rank)
+
+    def machines_of(self, ranks: Iterable[Rank]) -> tuple[str, ...]:
+        """The machines these ranks run on, in the topology's order, without the unknown ones."""
+        wanted = {self._machine_of.get(rank) for rank in ranks}
+        return tuple(name for name in self.machines if name in wanted)
+
+    def group(self, dim: str, rank: Rank) -> tuple[Rank, ...] | None:
+        """The members, in rank order, of the group of `rank` along `dim`; None where it has none."""
+        return self._group_of.get(dim, {}).get(rank)
+
+    def stage(self, rank: Rank) -> int | None:
+        """The pipeline stage of a rank, 0 first; None without pipeline groups."""
+        group = self.group("pp", rank)
+        return group.index(rank) if group else None
+
+
+def build(layout: Layout, highest_rank: Rank | None) -> tuple[Topology, tuple[str, ...]]:
+    """Works out the topology of a job from its declared layout and the ranks seen; also says what does not fit.
+
+    A declaration that contradicts the ranks seen is not trusted: then only explicit groups and machines are used.
+    """
+    notes: list[str] = []
+    product = layout.product()
+    seen = highest_rank + 1 if highest_rank is not None else 0
+    world = layout.world_size or product or seen
+    if seen > world:
+        notes.append(f"rank {seen - 1} was seen, but the job is declared with {world} ranks: taken as {seen} ranks")
+        world = seen
+    if product is not None and product != world:
+        sizes = " x ".join(f"{dim} {size}" for dim, size in layout.sizes.items() if dim != "ep")
+        notes.append(f"[topology] {sizes} makes {product} ranks, but the job has {world}: its groups are not used")
+    trusted = product == world
+    groups: dict[str, Groups] = _derived(layout, world) if trusted else {}
+    groups.update(layout.groups)
+    groups.setdefault(WORLD, (tuple(Rank(rank) for rank in range(world)),))
+    return Topology(world, groups, _placed(layout, world), layout.switches), tuple(notes)
+
+
+def _derived(layout: Layout, world: int) -> dict[str, Groups]:
+    """Groups along each declared dimension of size 2 or more, and the model-parallel group (tp x pp)."""
+    order = [dim for dim in layout.order if dim != "ep"] + [d for d in layout.sizes if d not in layout.order and d != "ep"]
+    strides: dict[str, int] = {}
+    stride = 1
+    for dim in order:
+        strides[dim] = stride
+        stride *= layout.sizes.get(dim, 1)
+
+    def along(*dims: str) -> Groups:
+        found: dict[int, list[Rank]] = {}
+        for rank in range(world):
+            corner = rank - sum(rank // strides[dim] % layout.sizes.get(dim, 1) * strides[dim] for dim in dims)
+            found.setdefault(corner, []).append(Rank(rank))
+        return tuple(tuple(ranks) for ranks in found.values())
+
+    groups = {dim: along(dim) for dim in order if layout.sizes.get(dim, 1) > 1}
+    if "tp" in groups and "pp" in groups:
+        groups[MODEL] = along("tp", "pp")
+    if "cp" in groups and "dp" in groups:
+        groups["dp-cp"] = along("dp", "cp")
+    expert = layout.sizes.get("ep", 1)
+    if expert > 1:  # ep splits dp x cp into contiguous blocks and multiplies nothing
+        wide = [dim for dim in ("cp", "dp") if dim in strides]
+        replicas = along(*wide) if wide else ()
+        groups["ep"] = tuple(group[at : at + expert] for group in replicas for at in range(0, len(group), expert))
+        if not any(len(group) > 1 for group in groups["ep"]):
+            del groups["ep"]
+    return groups
+
+
+def _placed(layout: Layout, world: int) -> dict[str, tuple[Rank, ...]]:
+    """Machine of each rank: as declared, the rest by `ranks_per_machine` under the name `node-<k>`."""
+    machines = dict(layout.machines)
+    declared = {rank for ranks in machines.values() for rank in ranks}
+    per = layout.ranks_per_machine
+    if per:
+        for rank in range(world):
+            if rank not in declared:
+                name = f"node-{rank // per}"
+                machines[name] = (*machines.get(name, ()), Rank(rank))
+    return machines

@@ -1,0 +1,206 @@
+"""The verdict: what hangdog concluded, in the form that is printed, stored and served (`hangdog.verdict/1`)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from hangdog_models.ranks import Rank, format_ranks, parse_ranks
+
+SCHEMA = "hangdog.verdict/1"
+
+
+class Kind(StrEnum):
+    """What is the matter, in one word."""
+
+    MACHINE = "machine"
+    GROUP = "group"
+    SOFTWARE = "software"
+    DEPENDENCY = "dependency"
+    SLOW = "slow"
+    NONE = "none"
+    UNDETERMINED = "undetermined"
+
+
+class Activity(StrEnum):
+    """What a rank is doing, as far as its evidence tells."""
+
+    COLLECTIVE = "collective"
+    P2P = "p2p"
+    DEVICE_SYNC = "device_sync"
+    LAUNCH = "launch"
+    DATALOADER = "dataloader"
+    STORAGE = "storage"
+    CHECKPOINT = "checkpoint"
+    RENDEZVOUS = "rendezvous"
+    COMPILE = "compile"
+    LOCK = "lock"
+    GIL = "gil"
+    GC = "gc"
+    COMPUTE = "compute"
+    NETWORK = "network"
+    TEARDOWN = "teardown"
+    IDLE = "idle"
+    STOPPED = "stopped"
+    DEAD = "dead"
+    MISSING = "missing"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """One hypothesis: one machine or one group, the ranks it rests on and its probability."""
+
+    ranks: tuple[Rank, ...]
+    machines: tuple[str, ...]
+    probability: float
+    because: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """What automatic triage would isolate now, and the probability that the fault is inside."""
+
+    machines: tuple[str, ...] = ()
+    coverage: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StuckGroup:
+    dim: str
+    ranks: tuple[Rank, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """A cluster as the reader of a verdict sees it; `stack` runs from the outermost frame to the innermost."""
+
+    id: int
+    ranks: tuple[Rank, ...]
+    activity: Activity
+    dim: str | None
+    label: str
+    stack: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Which ranks were expected, captured and missing; `failed` keeps the reason of each failed or partial capture."""
+
+    expected: int
+    captured: int
+    missing: tuple[Rank, ...]
+    failed: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceReport:
+    files_read: int = 0
+    ignored: tuple[str, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    job_id: str
+    world_size: int
+    kind: Kind
+    confidence: float
+    because: tuple[str, ...]
+    suspects: tuple[Suspect, ...]
+    evict: Eviction
+    groups: tuple[StuckGroup, ...]
+    clusters: tuple[ClusterView, ...]
+    coverage: Coverage
+    evidence: EvidenceReport
+    rules: str
+
+    @property
+    def exit_code(self) -> int:
+        """0 none, 2 undetermined, 1 anything that names a cause."""
+        return {Kind.NONE: 0, Kind.UNDETERMINED: 2}.get(self.kind, 1)
+
+
+def to_json(verdict: Verdict) -> dict[str, Any]:
+    """The verdict as the JSON object of the contract; probabilities are rounded to three digits."""
+    return {
+        "schema": SCHEMA,
+        "job": {"id": verdict.job_id, "world_size": verdict.world_size},
+        "verdict": str(verdict.kind),
+        "confidence": round(verdict.confidence, 3),
+        "because": list(verdict.because),
+        "suspects": [
+            {
+                "ranks": format_ranks(suspect.ranks),
+                "machines": list(suspect.machines),
+                "probability": round(suspect.probability, 3),
+                "because": list(suspect.because),
+            }
+            for suspect in verdict.suspects
+        ],
+        "evict": {"machines": list(verdict.evict.machines), "coverage": round(verdict.evict.coverage, 3)},
+        "groups": [{"dim": g.dim, "ranks": format_ranks(g.ranks), "why": g.why} for g in verdict.groups],
+        "clusters": [
+            {
+                "id": cluster.id,
+                "size": len(cluster.ranks),
+                "ranks": format_ranks(cluster.ranks),
+                "activity": str(cluster.activity),
+                "dim": cluster.dim,
+                "label": cluster.label,
+                "stack": list(cluster.stack),
+            }
+            for cluster in verdict.clusters
+        ],
+        "coverage": {
+            "expected": verdict.coverage.expected,
+            "captured": verdict.coverage.captured,
+            "missing": format_ranks(verdict.coverage.missing),
+            "failed": dict(verdict.coverage.failed),
+        },
+        "evidence": {
+            "files_read": verdict.evidence.files_read,
+            "ignored": list(verdict.evidence.ignored),
+            "unreadable": dict(verdict.evidence.unreadable),
+            "notes": list(verdict.evidence.notes),
+        },
+        "rules": verdict.rules,
+    }
+
+
+def from_json(document: Mapping[str, Any]) -> Verdict:
+    """Reads back what `to_json` wrote; raises KeyError, TypeError or ValueError on anything else."""
+    if document["schema"] != SCHEMA:
+        raise ValueError(f"{document['schema']!r} is not {SCHEMA}")
+    evidence, coverage = document["evidence"], document["coverage"]
+    return Verdict(
+        job_id=document["job"]["id"],
+        world_size=document["job"]["world_size"],
+        kind=Kind(document["verdict"]),
+        confidence=document["confidence"],
+        because=tuple(document["because"]),
+        suspects=tuple(
+            Suspect(parse_ranks(s["ranks"]), tuple(s["machines"]), s["probability"], tuple(s["because"]))
+            for s in document["suspects"]
+        ),
+        evict=Eviction(tuple(document["evict"]["machines"]), document["evict"]["coverage"]),
+        groups=tuple(StuckGroup(g["dim"], parse_ranks(g["ranks"]), g["why"]) for g in document["groups"]),
+        clusters=tuple(
+            ClusterView(
+                c["id"], parse_ranks(c["ranks"]), Activity(c["activity"]), c["dim"], c["label"], tuple(c["stack"])
+            )
+            for c in document["clusters"]
+        ),
+        coverage=Coverage(
+            coverage["expected"], coverage["captured"], parse_ranks(coverage["missing"]), dict(coverage["failed"])
+        ),
+        evidence=EvidenceReport(
+            evidence["files_read"],
+            tuple(evidence["ignored"]),
+            dict(evidence["unreadable"]),
+            tuple(evidence.get("notes", ())),
+        ),
+        rules=document["rules"],
+    )
