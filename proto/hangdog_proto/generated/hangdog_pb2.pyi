@@ -58,6 +58,7 @@ class Frame(google.protobuf.message.Message):
     FILE_FIELD_NUMBER: builtins.int
     LINE_FIELD_NUMBER: builtins.int
     MODULE_FIELD_NUMBER: builtins.int
+    NATIVE_FIELD_NUMBER: builtins.int
     function: builtins.str
     """Function name as the capture tool prints it."""
     file: builtins.str
@@ -66,6 +67,8 @@ class Frame(google.protobuf.message.Message):
     """Line number; 0 when unknown."""
     module: builtins.str
     """Library of a native frame; empty for a Python frame."""
+    native: builtins.bool
+    """True for a native frame whose library the tool could not name; a named library says native by itself."""
     def __init__(
         self,
         *,
@@ -73,8 +76,9 @@ class Frame(google.protobuf.message.Message):
         file: builtins.str = ...,
         line: builtins.int = ...,
         module: builtins.str = ...,
+        native: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["file", b"file", "function", b"function", "line", b"line", "module", b"module"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["file", b"file", "function", b"function", "line", b"line", "module", b"module", "native", b"native"]) -> None: ...
 
 global___Frame = Frame
 
