@@ -1,0 +1,59 @@
+"""Works out why a capture failed from the tool's own words and from what the kernel says of the process."""
+
+import re
+
+from hangdog_models.reading.printable import printable
+from hangdog_models.stack import Missing, ProcessState, Reason
+
+#: First match wins, so the texts that name the state of the target stand before those that any failure may hold.
+#: The texts are those of py-spy 0.4.3 and pystack 1.7, and the plain words of hangdog's agent and of people.
+_WORDS = tuple(
+    (re.compile(pattern, re.IGNORECASE), reason)
+    for pattern, reason in (
+        (r"uninterruptible|\bin D state|\bstate D\b", Reason.UNINTERRUPTIBLE),
+        (r"zombie|defunct", Reason.ZOMBIE),
+        (r"waitpid result PtraceEvent\(.*SIGSTOP|\bstopped\b|\bstate T\b", Reason.STOPPED),
+        (r"restarted under|new pid", Reason.RESTARTED),
+        (r"no agent", Reason.NO_AGENT),
+        (r"no answer|timed out|time-?out|deadline", Reason.TIMED_OUT),
+        (r"another tracer|already (?:being )?traced|TracerPid|Failed to suspend process.*EPERM", Reason.TRACED),
+        (r"py-spy: (?:command )?not found|'py-spy'|tool missing|not installed", Reason.TOOL_MISSING),
+        (r"find python version from target|determine python version|not a python process", Reason.NOT_PYTHON),
+        (r"permission denied|operation not permitted|not permitted|EPERM|EACCES|CAP_SYS_PTRACE", Reason.NOT_PERMITTED),
+        (
+            r"get process executable name|no such process|ESRCH|\bexited\b|\bgone\b|contents of /proc/\d+/task",
+            Reason.EXITED,
+        ),
+    )
+)
+#: Failures that only say that something went wrong: the kernel's state explains them better.
+_VAGUE = frozenset({Reason.TIMED_OUT, Reason.TOOL_FAILED, Reason.NO_EVIDENCE})
+
+
+def reason_of(words: str) -> Reason:
+    """The reason behind what a capture tool printed; TOOL_FAILED where its words are not known."""
+    line = " ".join(words[:10_000].split())
+    return next((reason for pattern, reason in _WORDS if pattern.search(line)), Reason.TOOL_FAILED)
+
+
+def read(text: str, state: ProcessState | None = None) -> Missing:
+    """What a `*.error.txt` tells, refined by the state of the process where that is known too."""
+    words = printable(text)
+    return refine(Missing(reason_of(text) if words else Reason.TOOL_FAILED, words), state)
+
+
+def refine(missing: Missing, state: ProcessState | None) -> Missing:
+    """The same failure with the reason that the state of the process gives for it; the words stay."""
+    letter = state.state if state else ""
+    reason = missing.reason
+    if letter == "Z":
+        reason = Reason.ZOMBIE
+    elif letter in ("X", "x"):
+        reason = Reason.EXITED
+    elif letter == "D" and reason in _VAGUE:
+        reason = Reason.UNINTERRUPTIBLE
+    elif letter == "T" and (reason in _VAGUE or reason is Reason.TRACED):
+        reason = Reason.STOPPED
+    elif letter == "t" and reason in _VAGUE:
+        reason = Reason.TRACED
+    return Missing(reason, missing.words)
