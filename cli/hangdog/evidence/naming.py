@@ -1,0 +1,58 @@
+"""Works out from its path whose evidence a file is: rank, role, machine and sampling round."""
+
+import re
+from dataclasses import dataclass
+
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.ranks import MAX_RANK, Rank
+from hangdog_models.stack import TRAINER
+
+#: `rank3`, `rank-3`, `rank_3` as a word of its own; a local or node rank is none of the job's.
+_RANK = re.compile(
+    r"(?<![A-Za-z0-9])(?<!local[-_.])(?<!node[-_.])(?<!group[-_.])(?<!role[-_.])rank[-_]?(\d+)(?![A-Za-z0-9])"
+)
+_MACHINE = re.compile(r"machine-(.+)")
+_ROUND = re.compile(r"round-(\d{1,9})")
+#: Endings that say what a file holds and are no part of a role; else anything short after the last dot.
+_SUFFIX = re.compile(r"(\.proc\.json|\.error\.txt|\.[A-Za-z0-9]{1,8})$")
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """What a path tells; `rank`, `machine` and `round` are None where it does not."""
+
+    path: str
+    rank: Rank | None = None
+    role: str = TRAINER
+    machine: str | None = None
+    round: int | None = None
+
+
+def name_of(path: str) -> Name:
+    """Reads a path relative to the bundle's root; raises UnreadableEvidence when it speaks of two ranks or of none possible."""
+    *folders, file = path.split("/")
+    digits = {number.lstrip("0") or "0" for number in _RANK.findall(path)}
+    if len(digits) > 1:
+        ranks = " and ".join(sorted(digits, key=lambda number: (len(number), number))[:3])
+        raise UnreadableEvidence(f"its name speaks of ranks {ranks}: whose is it?")
+    if any(len(number) > len(str(MAX_RANK)) or int(number) > MAX_RANK for number in digits):
+        raise UnreadableEvidence(f"its name speaks of a rank above {MAX_RANK}")
+    rank = Rank(int(digits.pop())) if digits else None
+    return Name(path, rank, _role(file), _last(_MACHINE, folders), _round(folders))
+
+
+def _role(file: str) -> str:
+    """What follows the rank in a file's name before the suffix; the trainer when nothing does."""
+    match = _RANK.search(file)
+    if match is None:
+        return TRAINER
+    return _SUFFIX.sub("", file[match.end() :]).strip("._-") or TRAINER
+
+
+def _last(pattern: re.Pattern[str], folders: list[str]) -> str | None:
+    return next((match[1] for folder in reversed(folders) if (match := pattern.fullmatch(folder))), None)
+
+
+def _round(folders: list[str]) -> int | None:
+    number = _last(_ROUND, folders)
+    return int(number) if number is not None else None
