@@ -1,0 +1,70 @@
+"""`hangdog triage PATH`: reads an evidence bundle and prints the verdict."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from hangdog.bundle import Progress as Told
+from hangdog.report import print_verdict
+from hangdog.terminal import console_for
+from hangdog.triage import triage
+from hangdog_models.diagnosis.options import Options
+from hangdog_models.verdict import to_json
+
+_DEFAULTS = Options()
+#: Fewer files than this are read before anybody could look at a bar.
+_MANY = 500
+
+
+@click.command("triage")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="For people, or the JSON object."
+)
+@click.option(
+    "--coverage",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=_DEFAULTS.coverage_target,
+    show_default=True,
+    help="How probable it must be that the evicted machines hold the fault.",
+)
+@click.option(
+    "--budget",
+    type=click.IntRange(0),
+    default=_DEFAULTS.budget_machines,
+    show_default=True,
+    help="How many machines one verdict may evict.",
+)
+@click.pass_context
+def command(ctx: click.Context, path: Path, form: str, coverage: float, budget: int) -> None:
+    """Read the evidence bundle at PATH and say who hangs the job, and why.
+
+    PATH is a directory, or a .zip or .tar.gz of one, with a py-spy dump for each rank, and whatever else is known:
+    rank0.json, rank1.json, job.toml. Exit status: 0 nothing is stuck, 1 a cause is named, 2 undetermined.
+    """
+    with _shown() as told:
+        verdict = triage(path, Options(coverage_target=coverage, budget_machines=budget), progress=told)
+    if form == "json":
+        click.echo(json.dumps(to_json(verdict), indent=2))
+    else:
+        print_verdict(verdict, console_for(sys.stdout))
+    ctx.exit(verdict.exit_code)
+
+
+@contextmanager
+def _shown() -> Iterator[Told]:
+    """Shows the files read on stderr while it lasts: only to a person, and only when there are many."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console_for(sys.stderr), transient=True) as bar:
+        task = bar.add_task("files", visible=False)
+        yield lambda done, total: bar.update(
+            task, completed=done, total=total or None, visible=max(done, total) >= _MANY
+        )

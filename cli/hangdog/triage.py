@@ -1,0 +1,31 @@
+"""Judges an evidence bundle offline: the public Python API behind `hangdog triage`."""
+
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+
+from hangdog import bundle
+from hangdog_models import topology
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.diagnosis.options import Options
+from hangdog_models.reading.limits import DEFAULTS, Limits
+from hangdog_models.verdict import Verdict
+
+_OPTIONS = Options()
+
+
+def triage(
+    path: str | PathLike[str],
+    options: Options = _OPTIONS,
+    limits: Limits = DEFAULTS,
+    progress: bundle.Progress | None = None,
+) -> Verdict:
+    """The verdict on the bundle at `path`: a directory, a `.zip` or a `.tar.gz`.
+
+    `progress` is called with the number of files read and in all (0: not known).
+    Raises WrongUse when nothing is there, UnreadableBundle when nothing in it is evidence.
+    """
+    snapshot, layout = bundle.open_bundle(Path(path), limits, progress)
+    shape, notes = topology.build(layout, snapshot.highest_rank())
+    account = replace(snapshot.account, notes=(*snapshot.account.notes, *notes))
+    return diagnose(replace(snapshot, account=account), shape, options)
