@@ -1,0 +1,109 @@
+"""Writes a stack down so that two ranks in the same place read the same, keeping for every frame the reason it was dropped."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+
+from hangdog_models.rules.ruleset import RuleSet
+from hangdog_models.stack import Frame, Thread
+
+#: Longest function name kept, in characters; pybind11 symbols reach 3,469 and tell nothing beyond their head.
+MAX_NAME = 200
+
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+$|\?\?$")
+_CLONE = re.compile(r"\s*\[clone [^\]]*\]|\.(?:constprop|isra|part|cold|lto_priv)(?:\.\d+)*|@@?[A-Z][A-Za-z_]*[\d.]*$")
+_OPERATORS = re.compile(r"operator(?:\(\)|<=>|<<=?|>>=?|<=?|>=?|->\*?)")
+
+
+@dataclass(frozen=True, slots=True)
+class CanonicalFrame:
+    """One frame, the name it goes by, and whether it belongs to the signature; `rule` says which rule dropped it."""
+
+    frame: Frame
+    name: str
+    kept: bool
+    rule: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.frame.module if self.frame.native else self.frame.file})"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Where a thread stands: its kept frames, outermost first, and their identity under one rule set.
+
+    Line numbers are not part of it (one place showed four of them in one job); `lines` holds them for comparing rounds.
+    """
+
+    frames: tuple[CanonicalFrame, ...]
+    digest: str
+
+    @property
+    def kept(self) -> tuple[CanonicalFrame, ...]:
+        return tuple(frame for frame in self.frames if frame.kept)
+
+    def written(self) -> tuple[str, ...]:
+        """The kept frames as people read them, outermost first."""
+        return tuple(str(frame) for frame in self.frames if frame.kept)
+
+
+def canonicalise(thread: Thread, rules: RuleSet) -> Signature:
+    """The signature of one thread. Doing it twice changes nothing; equal places have equal digests on every machine."""
+    python = any(not frame.native for frame in thread.frames)
+    return _signature(thread.frames, rules, python)
+
+
+@lru_cache(maxsize=1 << 16)  # unique stacks are few (tens in a job of thousands of ranks), lines make them some more
+def _signature(frames: tuple[Frame, ...], rules: RuleSet, python: bool) -> Signature:
+    written = tuple(_canonical(frame, rules, python) for frame in frames)
+    digest = blake2b(rules.name.encode(), digest_size=16)
+    for frame in written:
+        if frame.kept:
+            digest.update(f"\x1e{frame.name}\x1f{_place(frame.frame)}".encode("utf-8", "surrogatepass"))
+    return Signature(written, digest.hexdigest())
+
+
+@lru_cache(maxsize=1 << 16)
+def _canonical(frame: Frame, rules: RuleSet, python: bool) -> CanonicalFrame:
+    name = native_name(frame.function) if frame.native else frame.function[:MAX_NAME]
+    if frame.native and _ADDRESS.match(frame.function):
+        return CanonicalFrame(frame, name, kept=False, rule="bare address")
+    if frame.native and python:
+        # Which native frames a capture shows depends on its mode; they tell the activity, Python frames tell the place.
+        return CanonicalFrame(frame, name, kept=False, rule="native below Python")
+    for rule in rules.drop:
+        if rule.matches(frame, name):
+            return CanonicalFrame(frame, name, kept=False, rule=rule.name)
+    return CanonicalFrame(frame, name, kept=True)
+
+
+def native_name(symbol: str) -> str:
+    """A demangled C++ symbol without template arguments, call arguments, clone marks and version suffixes.
+
+    Brackets are counted, because templates hold lambdas and `(anonymous namespace)`.
+    """
+    text = _CLONE.sub("", symbol).replace("(anonymous namespace)::", "").replace("{lambda", "lambda{")
+    text = _OPERATORS.sub(lambda match: "operator", text)
+    out: list[str] = []
+    depth = 0
+    for letter in text:
+        if letter in "<({":
+            depth += 1
+        elif letter in ">)}":
+            depth = max(0, depth - 1)
+        elif depth == 0:
+            out.append(letter)
+            if len(out) >= MAX_NAME:
+                break
+    plain = "".join(out).replace(" const", "").strip()
+    return plain.split(" ")[-1] if plain else symbol[:MAX_NAME]
+
+
+def _place(frame: Frame) -> str:
+    """The part of a path that does not differ between hosts: from the package's topmost folder, without directories above."""
+    path = frame.module or frame.file if frame.native else frame.file
+    for anchor in ("/site-packages/", "/dist-packages/"):
+        if anchor in path:
+            return path.rsplit(anchor, 1)[1]
+    return path if not path.startswith("/") else path.rsplit("/", 1)[1]

@@ -1,0 +1,243 @@
+"""From weighed hypotheses to the verdict that is printed: its kind, its suspects, whom to evict and what to collect next."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hangdog_models.diagnosis import eviction
+from hangdog_models.diagnosis.activity import Standing
+from hangdog_models.diagnosis.cluster import Cluster
+from hangdog_models.diagnosis.motion import Look, Motion, always
+from hangdog_models.diagnosis.options import Options
+from hangdog_models.diagnosis.suspects import Hypothesis
+from hangdog_models.diagnosis.waits import Waits
+from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.rules.ruleset import Wait
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.stack import TRAINER, Missing, Reason
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import (
+    Activity,
+    ClusterView,
+    Coverage,
+    Eviction,
+    EvidenceReport,
+    Kind,
+    StuckGroup,
+    Suspect,
+    Verdict,
+)
+
+#: Below this probability the best explanation is not named as the verdict: more likely than not is the least one may ask.
+DECIDES = 0.5
+#: A verdict lists suspects down to this probability: below, a name does harm and no good.
+WORTH_NAMING = 0.02
+#: How sure we are that a job is sound whose ranks were seen to leave their waits; not 1, for a slow rank looks the same.
+SOUND = 0.9
+#: A rank absent from the evidence is considered by name while so few are absent; else it is the collector that failed.
+ABSENT_AT_MOST = 0.25
+#: How many groups a verdict shows; a wide job has thousands that wait for one rank.
+GROUPS_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Everything the conclusion is drawn from."""
+
+    snapshot: Snapshot
+    topology: Topology
+    options: Options
+    rules: str
+    looks: Sequence[Look]
+    look: Look
+    motion: Motion
+    waits: Waits
+    hypotheses: Sequence[Hypothesis]
+    clusters: Sequence[Cluster]
+
+
+def with_absent(look: Look, topology: Topology) -> Look:
+    """The look with the few ranks added that left no evidence at all: others may be waiting for just these."""
+    absent = [Rank(rank) for rank in range(topology.world_size) if rank not in look]
+    if not look or len(absent) > ABSENT_AT_MOST * topology.world_size:
+        return look
+    gone = Missing(Reason.NO_EVIDENCE, "")
+    return {**look, **{r: Standing(r, Activity.MISSING, Wait.NONE, rule="absent", missing=gone) for r in absent}}
+
+
+def captured(look: Look) -> int:
+    """How many ranks have evidence of what they do."""
+    return sum(standing.activity is not Activity.MISSING for standing in look.values())
+
+
+def conclude(case: Case) -> Verdict:
+    """Weighs the hypotheses against each other and writes the verdict."""
+    sound = _sound(case)
+    if sound is not None:
+        return sound
+    total = sum(hypothesis.odds for hypothesis in case.hypotheses)
+    weighed = [(hypothesis, hypothesis.odds / total) for hypothesis in case.hypotheses]
+    share = {kind: sum(p for hypothesis, p in weighed if hypothesis.kind is kind) for kind in Kind}
+    best = max(share, key=lambda kind: (share[kind], kind))
+    kind = best if share[best] > DECIDES else Kind.UNDETERMINED
+    suspects = _suspects(case, weighed, kind)
+    evict = _evict(case, weighed, kind, suspects)
+    because = _because(case, weighed, kind, evict, suspects)
+    confidence = share[kind] if kind is not Kind.UNDETERMINED else 1 - max(s for k, s in share.items() if k is not kind)
+    return _verdict(case, kind, min(1.0, confidence), because, suspects, evict)
+
+
+def _sound(case: Case) -> Verdict | None:
+    """The verdict when the job is seen to move: none, or slow when each look shows it waiting for the same few ranks."""
+    motion = case.motion
+    if not motion.alive and not (motion.known and motion.moving and not motion.still):
+        return None
+    moved = len(motion.freed) or len(motion.moving)
+    because = [f"{moved} of {len(case.look)} ranks moved on between the last two of {motion.rounds} looks"]
+    held = [rank for rank in always(case.looks, case.waits.roots) if rank in case.motion.still]
+    if motion.rounds > 2 and held and case.waits.waiting and len(held) <= ABSENT_AT_MOST * len(case.look):
+        because.append(f"in every look others wait while ranks {format_ranks(held)} stand outside of any collective")
+        suspects = tuple(
+            Suspect((rank,), case.topology.machines_of([rank]), SOUND / 2 / len(held), tuple(because)) for rank in held
+        )
+        return _verdict(case, Kind.SLOW, SOUND / 2, tuple(because), suspects, Eviction())
+    return _verdict(case, Kind.NONE, SOUND, tuple(because), (), Eviction())
+
+
+def _suspects(case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kind) -> tuple[Suspect, ...]:
+    """One entry for each machine (or group) that hypotheses of the verdict's kind name; of any kind when undetermined."""
+    entries: dict[tuple[str, ...] | tuple[Rank, ...], list[tuple[Hypothesis, float]]] = {}
+    for hypothesis, p in weighed:
+        if hypothesis.kind is not kind and kind is not Kind.UNDETERMINED:
+            continue
+        for unit in hypothesis.units:
+            entries.setdefault((unit,), []).append((hypothesis, p))
+        if hypothesis.hold is not None:
+            entries.setdefault(hypothesis.ranks, []).append((hypothesis, p))
+    suspects = []
+    for key, members in entries.items():
+        probability = min(1.0, sum(p for _, p in members))
+        lead = max(members, key=lambda entry: (len(entry[0].units) == 1, entry[1]))[0]
+        ranks = lead.ranks if lead.hold else _on(case, lead.ranks, str(key[0]))
+        if probability >= WORTH_NAMING:
+            suspects.append(Suspect(ranks, case.topology.machines_of(ranks), probability, lead.because))
+    return tuple(sorted(suspects, key=lambda suspect: (-suspect.probability, suspect.ranks)))
+
+
+def _on(case: Case, ranks: Sequence[Rank], unit: str) -> tuple[Rank, ...]:
+    return tuple(rank for rank in ranks if (case.topology.machine(rank) or f"rank {rank}") == unit)
+
+
+def _evict(
+    case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kind, suspects: Sequence[Suspect]
+) -> Eviction:
+    if kind is Kind.MACHINE:
+        explanations: dict[frozenset[str], float] = {}
+        for hypothesis, p in weighed:
+            units = frozenset(hypothesis.units)
+            if hypothesis.kind is Kind.MACHINE and units <= set(case.topology.machines):
+                explanations[units] = explanations.get(units, 0.0) + p
+        return eviction.smallest(explanations, case.options)
+    if kind is Kind.GROUP and suspects and 2 * len(suspects[0].machines) <= len(case.topology.machines):
+        return eviction.smallest({frozenset(s.machines): s.probability for s in suspects if s.machines}, case.options)
+    return Eviction()
+
+
+def _because(
+    case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kind, evict: Eviction, suspects: Sequence[Suspect]
+) -> tuple[str, ...]:
+    leads = [(h, p) for h, p in weighed if h.kind is kind]
+    lines: list[str] = []
+    if kind is Kind.UNDETERMINED:
+        if suspects:
+            lines.append("the evidence does not decide; most suspicious: " + suspects[0].because[0])
+        else:
+            lines.append("no rank stands out: all that were seen wait for others")
+        lines += [line for h, p in leads for line in h.because]
+        return (*lines, *_collect_next(case))
+    if leads:
+        lines += max(leads, key=lambda entry: entry[1])[0].because
+    if kind is Kind.MACHINE and not evict.machines:
+        best = suspects[0].probability if suspects else 0.0
+        lines.append(
+            f"nobody is evicted: {best:.2f} is below the coverage target of {case.options.coverage_target}; diagnose first"
+        )
+        lines += _collect_next(case)
+    if kind is Kind.GROUP and not evict.machines:
+        lines.append("the group is too wide to evict: test its machines pairwise (bisection) to narrow it first")
+    if kind is Kind.SOFTWARE:
+        lines.append("a restart on the same machines would hang again: evict nobody, look at the code at these frames")
+    return tuple(lines)
+
+
+def _collect_next(case: Case) -> list[str]:
+    """What would decide, in the order of what it costs."""
+    steps = []
+    absent = [
+        Rank(rank)
+        for rank in range(case.topology.world_size)
+        if rank not in case.look or not case.look[Rank(rank)].frames
+    ]
+    if case.motion.rounds < 2:
+        steps.append("collect next: a second look a few seconds later (round-0/, round-1/), to see what does not move")
+    if absent:
+        steps.append(f"collect next: stacks of ranks {format_ranks(absent)}")
+    if not case.snapshot.flight_records:
+        steps.append("collect next: flight recorder dumps or NCCL RAS, which count who entered which collective")
+    return steps
+
+
+def _verdict(
+    case: Case, kind: Kind, confidence: float, because: tuple[str, ...], suspects: tuple[Suspect, ...], evict: Eviction
+) -> Verdict:
+    account = case.snapshot.account
+    return Verdict(
+        job_id=case.snapshot.job.id,
+        world_size=case.topology.world_size,
+        kind=kind,
+        confidence=confidence,
+        because=because,
+        suspects=suspects,
+        evict=evict,
+        groups=() if kind is Kind.NONE else _groups(case, suspects),
+        clusters=tuple(_view(number, cluster) for number, cluster in enumerate(case.clusters)),
+        coverage=_coverage(case),
+        evidence=EvidenceReport(account.files_read, account.ignored, account.unreadable, account.notes),
+        rules=case.rules,
+    )
+
+
+def _groups(case: Case, suspects: Sequence[Suspect]) -> tuple[StuckGroup, ...]:
+    """The groups that wait for the first suspect, then those in which everybody joined."""
+    found: dict[tuple[str, tuple[Rank, ...]], str] = {}
+    for rank in suspects[0].ranks if suspects else ():
+        for hold in case.waits.holds_for(rank):
+            members = tuple(sorted({*hold.inside, *hold.awaited}))
+            lacking = format_ranks(hold.awaited)
+            found.setdefault((str(hold.dim), members), f"in {hold.what}, waits for {lacking}")
+    for hold in case.waits.holds:
+        if hold.joined and len(hold.inside) > 1 and any(set(hold.inside) <= set(s.ranks) for s in suspects):
+            found.setdefault((str(hold.dim), hold.inside), f"stuck together in {hold.what}")
+    return tuple(StuckGroup(dim, ranks, why) for (dim, ranks), why in list(found.items())[:GROUPS_SHOWN])
+
+
+def _view(number: int, cluster: Cluster) -> ClusterView:
+    sample = cluster.sample
+    label = sample.label or sample.operation or sample.rule
+    if sample.waits and sample.operation and sample.label:
+        label = f"{sample.operation} of {sample.label}"
+    stack = sample.signature.written() if sample.signature else ()
+    return ClusterView(number, cluster.ranks, sample.activity, sample.dim, label, stack)
+
+
+def _coverage(case: Case) -> Coverage:
+    seen = {rank for look in case.looks for rank, standing in look.items() if standing.frames}
+    seen |= {record.rank for record in case.snapshot.flight_records}
+    failed: dict[str, str] = {}
+    for round_ in case.snapshot.rounds:
+        for trace in sorted(round_.traces, key=lambda trace: (trace.rank, trace.role)):
+            if trace.missing:
+                name = str(trace.rank) if trace.role == TRAINER else f"{trace.rank}.{trace.role}"
+                failed[name] = str(trace.missing)
+    world = range(case.topology.world_size)
+    missing = tuple(Rank(rank) for rank in world if rank not in seen)
+    return Coverage(len(world), len(world) - len(missing), missing, failed)

@@ -1,0 +1,48 @@
+"""From a snapshot to a verdict, one line a noun: read top to bottom, this is the whole of hangdog's thinking."""
+
+from collections.abc import Sequence
+
+from hangdog_models.diagnosis import activity, cluster, conclude, counters, motion, suspects, waits
+from hangdog_models.diagnosis.motion import Look
+from hangdog_models.diagnosis.options import DEFAULTS, Options
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import RuleSet, packaged
+from hangdog_models.snapshot import Round, Snapshot
+from hangdog_models.stack import TRAINER
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Verdict
+
+
+def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS) -> Verdict:
+    """Judges a snapshot. Pure: equal arguments give equal verdicts, in whatever order the evidence came."""
+    rules = packaged(options.rules)
+    looks = [read_round(round_, rules) for round_ in snapshot.rounds]
+    moved = motion.observe(looks)
+    counted = counters.count(snapshot.flight_records, _last(looks), topology)
+    look = conclude.with_absent({**_last(looks), **counted.standings}, topology)
+    held = waits.find(look, topology, counted.holds)
+    hypotheses = [
+        *suspects.blame_roots(look, held, moved, topology),
+        *suspects.blame_code(look, held, moved, bool(counted.holds), topology),
+        *suspects.blame_groups(look, held, moved),
+        suspects.unseen(conclude.captured(look), topology.world_size),
+    ]
+    clusters = cluster.exact(standing for standing in look.values() if standing.missing is None or standing.frames)
+    return conclude.conclude(
+        conclude.Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters)
+    )
+
+
+def read_round(round_: Round, rules: RuleSet) -> Look:
+    """Where each rank's trainer stands in one round."""
+    return {trace.rank: activity.read(trace, rules) for trace in round_.traces if trace.role == TRAINER}
+
+
+def _last(looks: Sequence[Look]) -> Look:
+    """The latest standing of each rank: a capture that failed in the last round does not hide what was seen before."""
+    latest: dict[Rank, activity.Standing] = {}
+    for look in looks:
+        for rank, standing in look.items():
+            if standing.frames or rank not in latest or not latest[rank].frames or standing.state is not None:
+                latest[rank] = standing
+    return latest

@@ -1,0 +1,126 @@
+"""A rule set: dated knowledge of frameworks, parsed from TOML text and matched against frames."""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import translate
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from hangdog_models.errors import OurFault
+from hangdog_models.stack import Frame
+from hangdog_models.verdict import Activity
+
+#: The rule set used unless another is asked for; its name stands in every verdict.
+DEFAULT = "pytorch@2026-11"
+
+
+class Wait(StrEnum):
+    """Whom an activity waits for."""
+
+    NONE = "none"  # no rank: the culprit's kind
+    GROUP = "group"  # the members of one process group that have not joined
+    PEER = "peer"  # the other end of a point-to-point operation
+    STORE = "store"  # the ranks that have not reached start-up
+    SOME = "some"  # some other rank, in an operation that the frames do not name
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One row of a rule file. Fields that do not belong to its table keep their defaults.
+
+    `weak` yields to any strong rule further out; `innermost` holds only for the innermost Python frame; beyond a
+    `boundary` callers say nothing about the process group: a module's collective is not its pipeline schedule's.
+    """
+
+    name: str
+    applies: str
+    matches: Callable[[Frame, str], bool]
+    activity: Activity = Activity.UNKNOWN
+    operation: str | None = None
+    wait: Wait = Wait.NONE
+    dim: str | None = None
+    weak: bool = False
+    innermost: bool = False
+    boundary: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # compared by identity: it is a key of caches
+class RuleSet:
+    name: str
+    drop: tuple[Rule, ...]
+    doing: tuple[Rule, ...]
+    group: tuple[Rule, ...]
+
+
+def parse(text: str) -> RuleSet:
+    """Reads the text of a rule file; raises OurFault where it says something no rule can mean."""
+    document = tomllib.loads(text)
+    try:
+        return RuleSet(
+            document["name"],
+            *(tuple(_rule(row) for row in document.get(table, ())) for table in ("drop", "doing", "group")),
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise OurFault(f"rule file {document.get('name')!r}: {error}") from error
+
+
+@cache
+def packaged(name: str = DEFAULT) -> RuleSet:
+    """The rule set of that name that ships with hangdog."""
+    return parse(resources.files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def last_component(function: str) -> str:
+    """`Condition.wait`, `a.<locals>.wrapper`, `ns::f` without what qualifies them: naming habits differ between tools."""
+    return re.split(r"\.|::", function)[-1]
+
+
+def _rule(row: Mapping[str, Any]) -> Rule:
+    known = {
+        "rule",
+        "applies",
+        "activity",
+        "operation",
+        "wait",
+        "dim",
+        "weak",
+        "innermost",
+        "boundary",
+        "native",
+        "files",
+        "functions",
+    }
+    if unknown := set(row) - known:
+        raise ValueError(f"rule {row.get('rule')!r} has unknown keys {sorted(unknown)}")
+    return Rule(
+        name=row["rule"],
+        applies=row["applies"],
+        matches=_matcher(row.get("files", ()), row.get("functions", ()), native=row.get("native", False)),
+        activity=Activity(row.get("activity", "unknown")),
+        operation=row.get("operation"),
+        wait=Wait(row.get("wait", "none")),
+        dim=row.get("dim"),
+        weak=row.get("weak", False),
+        innermost=row.get("innermost", False),
+        boundary=row.get("boundary", False),
+    )
+
+
+def _matcher(files: list[str], functions: list[str], *, native: bool) -> Callable[[Frame, str], bool]:
+    if not files and not functions:
+        raise ValueError("a rule names files or functions")
+    in_file = re.compile("|".join(rf"(?:.*/)?{translate(glob)}" for glob in files) or ".*", re.DOTALL).match
+    of_function = re.compile("|".join(translate(glob) for glob in functions) or ".*", re.DOTALL).match
+
+    def matches(frame: Frame, name: str) -> bool:
+        """`name` is the frame's function as canonicalise writes it: without template and call arguments."""
+        if frame.native is not native:
+            return False
+        short = name if native else last_component(name)
+        return bool(in_file(frame.file) and (of_function(short) or (native and of_function(last_component(name)))))
+
+    return matches
