@@ -14,15 +14,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%hangdog_proto/generated/hangdog.proto\x12\nhangdog.v1\"U\n\x05\x46rame\x12\x10\n\x08\x66unction\x18\x01 \x01(\t\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12\x0c\n\x04line\x18\x03 \x01(\r\x12\x0e\n\x06module\x18\x04 \x01(\t\x12\x0e\n\x06native\x18\x05 \x01(\x08\"\x17\n\x05Stack\x12\x0e\n\x06\x66rames\x18\x01 \x03(\r\"q\n\x06Thread\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03tid\x18\x02 \x01(\x04\x12\r\n\x05stack\x18\x03 \x01(\r\x12\x1f\n\x06\x61\x63tive\x18\x04 \x01(\x0e\x32\x0f.hangdog.v1.Tri\x12\x1c\n\x03gil\x18\x05 \x01(\x0e\x32\x0f.hangdog.v1.Tri\"x\n\x0cProcessState\x12\x0b\n\x03pid\x18\x01 \x01(\r\x12\r\n\x05state\x18\x02 \x01(\t\x12\r\n\x05wchan\x18\x03 \x01(\t\x12\x0f\n\x07syscall\x18\x04 \x01(\t\x12\r\n\x05\x63pu_s\x18\x05 \x01(\x01\x12\x0c\n\x04\x63omm\x18\x06 \x01(\t\x12\x0f\n\x07\x63mdline\x18\x07 \x01(\t\"(\n\x07Missing\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\r\n\x05words\x18\x02 \x01(\t\"\xab\x01\n\x0cProcessTrace\x12\x0c\n\x04rank\x18\x01 \x01(\r\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x0b\n\x03pid\x18\x03 \x01(\r\x12#\n\x07threads\x18\x04 \x03(\x0b\x32\x12.hangdog.v1.Thread\x12\'\n\x05state\x18\x05 \x01(\x0b\x32\x18.hangdog.v1.ProcessState\x12$\n\x07missing\x18\x06 \x01(\x0b\x32\x13.hangdog.v1.Missing\"y\n\x07\x43\x61pture\x12!\n\x06\x66rames\x18\x01 \x03(\x0b\x32\x11.hangdog.v1.Frame\x12!\n\x06stacks\x18\x02 \x03(\x0b\x32\x11.hangdog.v1.Stack\x12(\n\x06traces\x18\x03 \x03(\x0b\x32\x18.hangdog.v1.ProcessTrace\"L\n\x08LocalJob\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05ranks\x18\x02 \x03(\r\x12\x12\n\nworld_size\x18\x03 \x01(\r\x12\x10\n\x08topology\x18\x04 \x01(\t\")\n\x05Hello\x12\x0f\n\x07machine\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\".\n\x08Presence\x12\"\n\x04jobs\x18\x01 \x03(\x0b\x32\x14.hangdog.v1.LocalJob\"\\\n\x08\x43\x61ptured\x12\r\n\x05order\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\r\x12$\n\x07\x63\x61pture\x18\x03 \x01(\x0b\x32\x13.hangdog.v1.Capture\x12\x0c\n\x04last\x18\x04 \x01(\x08\"\x8b\x01\n\tFromAgent\x12\"\n\x05hello\x18\x01 \x01(\x0b\x32\x11.hangdog.v1.HelloH\x00\x12(\n\x08presence\x18\x02 \x01(\x0b\x32\x14.hangdog.v1.PresenceH\x00\x12(\n\x08\x63\x61ptured\x18\x03 \x01(\x0b\x32\x14.hangdog.v1.CapturedH\x00\x42\x06\n\x04\x62ody\"N\n\x0c\x43\x61ptureOrder\x12\r\n\x05order\x18\x01 \x01(\t\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\x0e\n\x06rounds\x18\x03 \x01(\r\x12\x12\n\ninterval_s\x18\x04 \x01(\x01\"\x1e\n\x07Welcome\x12\x13\n\x0bheartbeat_s\x18\x01 \x01(\x01\"f\n\x07ToAgent\x12&\n\x07welcome\x18\x01 \x01(\x0b\x32\x13.hangdog.v1.WelcomeH\x00\x12+\n\x07\x63\x61pture\x18\x02 \x01(\x0b\x32\x18.hangdog.v1.CaptureOrderH\x00\x42\x06\n\x04\x62ody\"a\n\x0fSnapshotRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0e\n\x06rounds\x18\x02 \x01(\r\x12\x12\n\ninterval_s\x18\x03 \x01(\x01\x12\x10\n\x08job_toml\x18\x04 \x01(\t\x12\x0b\n\x03why\x18\x05 \x01(\t\"O\n\x08Progress\x12\x10\n\x08incident\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x14\n\x0cverdict_json\x18\x04 \x01(\t\")\n\x0bListRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"\x89\x01\n\x0fIncidentSummary\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\r\n\x05\x62\x65gan\x18\x03 \x01(\x01\x12\r\n\x05state\x18\x04 \x01(\t\x12\x0f\n\x07verdict\x18\x05 \x01(\t\x12\x12\n\nconfidence\x18\x06 \x01(\x01\x12\r\n\x05\x65vict\x18\x07 \x03(\t\x12\x0b\n\x03why\x18\x08 \x01(\t\">\n\x0cIncidentList\x12.\n\tincidents\x18\x01 \x03(\x0b\x32\x1b.hangdog.v1.IncidentSummary\"\x18\n\nGetRequest\x12\n\n\x02id\x18\x01 \x01(\t\"N\n\x08Incident\x12,\n\x07summary\x18\x01 \x01(\x0b\x32\x1b.hangdog.v1.IncidentSummary\x12\x14\n\x0cverdict_json\x18\x02 \x01(\t\"^\n\x07Machine\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08silent_s\x18\x03 \x01(\x01\x12\"\n\x04jobs\x18\x04 \x03(\x0b\x32\x14.hangdog.v1.LocalJob\"\x11\n\x0fMachinesRequest\"4\n\x0bMachineList\x12%\n\x08machines\x18\x01 \x03(\x0b\x32\x13.hangdog.v1.Machine*#\n\x03Tri\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x07\n\x03YES\x10\x01\x12\x06\n\x02NO\x10\x02\x32\x43\n\x06\x41gents\x12\x39\n\x07\x43onnect\x12\x15.hangdog.v1.FromAgent\x1a\x13.hangdog.v1.ToAgent(\x01\x30\x01\x32\xfe\x01\n\tIncidents\x12?\n\x08Snapshot\x12\x1b.hangdog.v1.SnapshotRequest\x1a\x14.hangdog.v1.Progress0\x01\x12\x39\n\x04List\x12\x17.hangdog.v1.ListRequest\x1a\x18.hangdog.v1.IncidentList\x12\x33\n\x03Get\x12\x16.hangdog.v1.GetRequest\x1a\x14.hangdog.v1.Incident\x12@\n\x08Machines\x12\x1b.hangdog.v1.MachinesRequest\x1a\x17.hangdog.v1.MachineListb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%hangdog_proto/generated/hangdog.proto\x12\nhangdog.v1\"U\n\x05\x46rame\x12\x10\n\x08\x66unction\x18\x01 \x01(\t\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12\x0c\n\x04line\x18\x03 \x01(\r\x12\x0e\n\x06module\x18\x04 \x01(\t\x12\x0e\n\x06native\x18\x05 \x01(\x08\"\x17\n\x05Stack\x12\x0e\n\x06\x66rames\x18\x01 \x03(\r\"q\n\x06Thread\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03tid\x18\x02 \x01(\x04\x12\r\n\x05stack\x18\x03 \x01(\r\x12\x1f\n\x06\x61\x63tive\x18\x04 \x01(\x0e\x32\x0f.hangdog.v1.Tri\x12\x1c\n\x03gil\x18\x05 \x01(\x0e\x32\x0f.hangdog.v1.Tri\"x\n\x0cProcessState\x12\x0b\n\x03pid\x18\x01 \x01(\r\x12\r\n\x05state\x18\x02 \x01(\t\x12\r\n\x05wchan\x18\x03 \x01(\t\x12\x0f\n\x07syscall\x18\x04 \x01(\t\x12\r\n\x05\x63pu_s\x18\x05 \x01(\x01\x12\x0c\n\x04\x63omm\x18\x06 \x01(\t\x12\x0f\n\x07\x63mdline\x18\x07 \x01(\t\"(\n\x07Missing\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\r\n\x05words\x18\x02 \x01(\t\"\xab\x01\n\x0cProcessTrace\x12\x0c\n\x04rank\x18\x01 \x01(\r\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x0b\n\x03pid\x18\x03 \x01(\r\x12#\n\x07threads\x18\x04 \x03(\x0b\x32\x12.hangdog.v1.Thread\x12\'\n\x05state\x18\x05 \x01(\x0b\x32\x18.hangdog.v1.ProcessState\x12$\n\x07missing\x18\x06 \x01(\x0b\x32\x13.hangdog.v1.Missing\"y\n\x07\x43\x61pture\x12!\n\x06\x66rames\x18\x01 \x03(\x0b\x32\x11.hangdog.v1.Frame\x12!\n\x06stacks\x18\x02 \x03(\x0b\x32\x11.hangdog.v1.Stack\x12(\n\x06traces\x18\x03 \x03(\x0b\x32\x18.hangdog.v1.ProcessTrace\"L\n\x08LocalJob\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05ranks\x18\x02 \x03(\r\x12\x12\n\nworld_size\x18\x03 \x01(\r\x12\x10\n\x08topology\x18\x04 \x01(\t\")\n\x05Hello\x12\x0f\n\x07machine\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\".\n\x08Presence\x12\"\n\x04jobs\x18\x01 \x03(\x0b\x32\x14.hangdog.v1.LocalJob\"\\\n\x08\x43\x61ptured\x12\r\n\x05order\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\r\x12$\n\x07\x63\x61pture\x18\x03 \x01(\x0b\x32\x13.hangdog.v1.Capture\x12\x0c\n\x04last\x18\x04 \x01(\x08\"\x8b\x01\n\tFromAgent\x12\"\n\x05hello\x18\x01 \x01(\x0b\x32\x11.hangdog.v1.HelloH\x00\x12(\n\x08presence\x18\x02 \x01(\x0b\x32\x14.hangdog.v1.PresenceH\x00\x12(\n\x08\x63\x61ptured\x18\x03 \x01(\x0b\x32\x14.hangdog.v1.CapturedH\x00\x42\x06\n\x04\x62ody\"N\n\x0c\x43\x61ptureOrder\x12\r\n\x05order\x18\x01 \x01(\t\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\x0e\n\x06rounds\x18\x03 \x01(\r\x12\x12\n\ninterval_s\x18\x04 \x01(\x01\"9\n\x07Welcome\x12\x13\n\x0bheartbeat_s\x18\x01 \x01(\x01\x12\x19\n\x11max_message_bytes\x18\x02 \x01(\x04\"f\n\x07ToAgent\x12&\n\x07welcome\x18\x01 \x01(\x0b\x32\x13.hangdog.v1.WelcomeH\x00\x12+\n\x07\x63\x61pture\x18\x02 \x01(\x0b\x32\x18.hangdog.v1.CaptureOrderH\x00\x42\x06\n\x04\x62ody\"a\n\x0fSnapshotRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0e\n\x06rounds\x18\x02 \x01(\r\x12\x12\n\ninterval_s\x18\x03 \x01(\x01\x12\x10\n\x08job_toml\x18\x04 \x01(\t\x12\x0b\n\x03why\x18\x05 \x01(\t\"O\n\x08Progress\x12\x10\n\x08incident\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x14\n\x0cverdict_json\x18\x04 \x01(\t\")\n\x0bListRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"\x97\x01\n\x0fIncidentSummary\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\r\n\x05\x62\x65gan\x18\x03 \x01(\x01\x12\r\n\x05state\x18\x04 \x01(\t\x12\x0f\n\x07verdict\x18\x05 \x01(\t\x12\x12\n\nconfidence\x18\x06 \x01(\x01\x12\r\n\x05\x65vict\x18\x07 \x03(\t\x12\x0b\n\x03why\x18\x08 \x01(\t\x12\x0c\n\x04note\x18\t \x01(\t\">\n\x0cIncidentList\x12.\n\tincidents\x18\x01 \x03(\x0b\x32\x1b.hangdog.v1.IncidentSummary\"\x18\n\nGetRequest\x12\n\n\x02id\x18\x01 \x01(\t\"N\n\x08Incident\x12,\n\x07summary\x18\x01 \x01(\x0b\x32\x1b.hangdog.v1.IncidentSummary\x12\x14\n\x0cverdict_json\x18\x02 \x01(\t\"q\n\x07Machine\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08silent_s\x18\x03 \x01(\x01\x12\"\n\x04jobs\x18\x04 \x03(\x0b\x32\x14.hangdog.v1.LocalJob\x12\x11\n\tconnected\x18\x05 \x01(\x08\"\x11\n\x0fMachinesRequest\"4\n\x0bMachineList\x12%\n\x08machines\x18\x01 \x03(\x0b\x32\x13.hangdog.v1.Machine*#\n\x03Tri\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x07\n\x03YES\x10\x01\x12\x06\n\x02NO\x10\x02\x32\x43\n\x06\x41gents\x12\x39\n\x07\x43onnect\x12\x15.hangdog.v1.FromAgent\x1a\x13.hangdog.v1.ToAgent(\x01\x30\x01\x32\xfe\x01\n\tIncidents\x12?\n\x08Snapshot\x12\x1b.hangdog.v1.SnapshotRequest\x1a\x14.hangdog.v1.Progress0\x01\x12\x39\n\x04List\x12\x17.hangdog.v1.ListRequest\x1a\x18.hangdog.v1.IncidentList\x12\x33\n\x03Get\x12\x16.hangdog.v1.GetRequest\x1a\x14.hangdog.v1.Incident\x12@\n\x08Machines\x12\x1b.hangdog.v1.MachinesRequest\x1a\x17.hangdog.v1.MachineListb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hangdog_proto.generated.hangdog_pb2', _globals)
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
-  _globals['_TRI']._serialized_start=2064
-  _globals['_TRI']._serialized_end=2099
+  _globals['_TRI']._serialized_start=2124
+  _globals['_TRI']._serialized_end=2159
   _globals['_FRAME']._serialized_start=53
   _globals['_FRAME']._serialized_end=138
   _globals['_STACK']._serialized_start=140
@@ -50,31 +50,31 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_CAPTUREORDER']._serialized_start=1146
   _globals['_CAPTUREORDER']._serialized_end=1224
   _globals['_WELCOME']._serialized_start=1226
-  _globals['_WELCOME']._serialized_end=1256
-  _globals['_TOAGENT']._serialized_start=1258
-  _globals['_TOAGENT']._serialized_end=1360
-  _globals['_SNAPSHOTREQUEST']._serialized_start=1362
-  _globals['_SNAPSHOTREQUEST']._serialized_end=1459
-  _globals['_PROGRESS']._serialized_start=1461
-  _globals['_PROGRESS']._serialized_end=1540
-  _globals['_LISTREQUEST']._serialized_start=1542
-  _globals['_LISTREQUEST']._serialized_end=1583
-  _globals['_INCIDENTSUMMARY']._serialized_start=1586
-  _globals['_INCIDENTSUMMARY']._serialized_end=1723
-  _globals['_INCIDENTLIST']._serialized_start=1725
-  _globals['_INCIDENTLIST']._serialized_end=1787
-  _globals['_GETREQUEST']._serialized_start=1789
-  _globals['_GETREQUEST']._serialized_end=1813
-  _globals['_INCIDENT']._serialized_start=1815
-  _globals['_INCIDENT']._serialized_end=1893
-  _globals['_MACHINE']._serialized_start=1895
-  _globals['_MACHINE']._serialized_end=1989
-  _globals['_MACHINESREQUEST']._serialized_start=1991
-  _globals['_MACHINESREQUEST']._serialized_end=2008
-  _globals['_MACHINELIST']._serialized_start=2010
-  _globals['_MACHINELIST']._serialized_end=2062
-  _globals['_AGENTS']._serialized_start=2101
-  _globals['_AGENTS']._serialized_end=2168
-  _globals['_INCIDENTS']._serialized_start=2171
-  _globals['_INCIDENTS']._serialized_end=2425
+  _globals['_WELCOME']._serialized_end=1283
+  _globals['_TOAGENT']._serialized_start=1285
+  _globals['_TOAGENT']._serialized_end=1387
+  _globals['_SNAPSHOTREQUEST']._serialized_start=1389
+  _globals['_SNAPSHOTREQUEST']._serialized_end=1486
+  _globals['_PROGRESS']._serialized_start=1488
+  _globals['_PROGRESS']._serialized_end=1567
+  _globals['_LISTREQUEST']._serialized_start=1569
+  _globals['_LISTREQUEST']._serialized_end=1610
+  _globals['_INCIDENTSUMMARY']._serialized_start=1613
+  _globals['_INCIDENTSUMMARY']._serialized_end=1764
+  _globals['_INCIDENTLIST']._serialized_start=1766
+  _globals['_INCIDENTLIST']._serialized_end=1828
+  _globals['_GETREQUEST']._serialized_start=1830
+  _globals['_GETREQUEST']._serialized_end=1854
+  _globals['_INCIDENT']._serialized_start=1856
+  _globals['_INCIDENT']._serialized_end=1934
+  _globals['_MACHINE']._serialized_start=1936
+  _globals['_MACHINE']._serialized_end=2049
+  _globals['_MACHINESREQUEST']._serialized_start=2051
+  _globals['_MACHINESREQUEST']._serialized_end=2068
+  _globals['_MACHINELIST']._serialized_start=2070
+  _globals['_MACHINELIST']._serialized_end=2122
+  _globals['_AGENTS']._serialized_start=2161
+  _globals['_AGENTS']._serialized_end=2228
+  _globals['_INCIDENTS']._serialized_start=2231
+  _globals['_INCIDENTS']._serialized_end=2485
 # @@protoc_insertion_point(module_scope)

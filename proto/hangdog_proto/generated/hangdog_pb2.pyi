@@ -90,7 +90,9 @@ class Stack(google.protobuf.message.Message):
 
     FRAMES_FIELD_NUMBER: builtins.int
     @property
-    def frames(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
+    def frames(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Indexes into Capture.frames."""
+
     def __init__(
         self,
         *,
@@ -340,7 +342,9 @@ class Presence(google.protobuf.message.Message):
 
     JOBS_FIELD_NUMBER: builtins.int
     @property
-    def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LocalJob]: ...
+    def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LocalJob]:
+        """Every job with a process on the machine; a job that is not named has ended there."""
+
     def __init__(
         self,
         *,
@@ -393,11 +397,17 @@ class FromAgent(google.protobuf.message.Message):
     PRESENCE_FIELD_NUMBER: builtins.int
     CAPTURED_FIELD_NUMBER: builtins.int
     @property
-    def hello(self) -> global___Hello: ...
+    def hello(self) -> global___Hello:
+        """Who speaks; first, and once."""
+
     @property
-    def presence(self) -> global___Presence: ...
+    def presence(self) -> global___Presence:
+        """What runs here."""
+
     @property
-    def captured(self) -> global___Captured: ...
+    def captured(self) -> global___Captured:
+        """What was seen."""
+
     def __init__(
         self,
         *,
@@ -448,14 +458,18 @@ class Welcome(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     HEARTBEAT_S_FIELD_NUMBER: builtins.int
+    MAX_MESSAGE_BYTES_FIELD_NUMBER: builtins.int
     heartbeat_s: builtins.float
     """Seconds between two Presence messages the server expects."""
+    max_message_bytes: builtins.int
+    """Largest message the server takes, in bytes; 0 when it does not say. A larger one ends the stream."""
     def __init__(
         self,
         *,
         heartbeat_s: builtins.float = ...,
+        max_message_bytes: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["heartbeat_s", b"heartbeat_s"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["heartbeat_s", b"heartbeat_s", "max_message_bytes", b"max_message_bytes"]) -> None: ...
 
 global___Welcome = Welcome
 
@@ -468,9 +482,13 @@ class ToAgent(google.protobuf.message.Message):
     WELCOME_FIELD_NUMBER: builtins.int
     CAPTURE_FIELD_NUMBER: builtins.int
     @property
-    def welcome(self) -> global___Welcome: ...
+    def welcome(self) -> global___Welcome:
+        """First, and once."""
+
     @property
-    def capture(self) -> global___CaptureOrder: ...
+    def capture(self) -> global___CaptureOrder:
+        """Look at a job."""
+
     def __init__(
         self,
         *,
@@ -586,6 +604,7 @@ class IncidentSummary(google.protobuf.message.Message):
     CONFIDENCE_FIELD_NUMBER: builtins.int
     EVICT_FIELD_NUMBER: builtins.int
     WHY_FIELD_NUMBER: builtins.int
+    NOTE_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Name of the incident."""
     job: builtins.str
@@ -600,6 +619,8 @@ class IncidentSummary(google.protobuf.message.Message):
     """Confidence of the verdict."""
     why: builtins.str
     """Why somebody asked."""
+    note: builtins.str
+    """What went wrong, of an incident that failed; else empty."""
     @property
     def evict(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Machines it would evict."""
@@ -615,8 +636,9 @@ class IncidentSummary(google.protobuf.message.Message):
         confidence: builtins.float = ...,
         evict: collections.abc.Iterable[builtins.str] | None = ...,
         why: builtins.str = ...,
+        note: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["began", b"began", "confidence", b"confidence", "evict", b"evict", "id", b"id", "job", b"job", "state", b"state", "verdict", b"verdict", "why", b"why"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["began", b"began", "confidence", b"confidence", "evict", b"evict", "id", b"id", "job", b"job", "note", b"note", "state", b"state", "verdict", b"verdict", "why", b"why"]) -> None: ...
 
 global___IncidentSummary = IncidentSummary
 
@@ -628,7 +650,9 @@ class IncidentList(google.protobuf.message.Message):
 
     INCIDENTS_FIELD_NUMBER: builtins.int
     @property
-    def incidents(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___IncidentSummary]: ...
+    def incidents(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___IncidentSummary]:
+        """The incidents."""
+
     def __init__(
         self,
         *,
@@ -667,7 +691,9 @@ class Incident(google.protobuf.message.Message):
     verdict_json: builtins.str
     """The verdict as JSON; empty before there is one."""
     @property
-    def summary(self) -> global___IncidentSummary: ...
+    def summary(self) -> global___IncidentSummary:
+        """Its line in the list."""
+
     def __init__(
         self,
         *,
@@ -681,7 +707,7 @@ global___Incident = Incident
 
 @typing.final
 class Machine(google.protobuf.message.Message):
-    """One machine whose agent is connected."""
+    """One machine whose agent is, or lately was, connected."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -689,12 +715,15 @@ class Machine(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     SILENT_S_FIELD_NUMBER: builtins.int
     JOBS_FIELD_NUMBER: builtins.int
+    CONNECTED_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name."""
     version: builtins.str
     """Version of its agent."""
     silent_s: builtins.float
     """Seconds since it last spoke."""
+    connected: builtins.bool
+    """True while the stream of its agent is open."""
     @property
     def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LocalJob]:
         """Jobs on it."""
@@ -706,14 +735,15 @@ class Machine(google.protobuf.message.Message):
         version: builtins.str = ...,
         silent_s: builtins.float = ...,
         jobs: collections.abc.Iterable[global___LocalJob] | None = ...,
+        connected: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["jobs", b"jobs", "name", b"name", "silent_s", b"silent_s", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["connected", b"connected", "jobs", b"jobs", "name", b"name", "silent_s", b"silent_s", "version", b"version"]) -> None: ...
 
 global___Machine = Machine
 
 @typing.final
 class MachinesRequest(google.protobuf.message.Message):
-    """Asks which machines are connected."""
+    """Asks which machines there are."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -725,13 +755,15 @@ global___MachinesRequest = MachinesRequest
 
 @typing.final
 class MachineList(google.protobuf.message.Message):
-    """The connected machines, by name."""
+    """The machines, by name."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     MACHINES_FIELD_NUMBER: builtins.int
     @property
-    def machines(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Machine]: ...
+    def machines(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Machine]:
+        """The machines."""
+
     def __init__(
         self,
         *,

@@ -128,7 +128,7 @@ class IncidentsServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Machines(self, request, context):
-        """Lists connected machines.
+        """Lists the machines whose agents are, or lately were, connected.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -77,7 +77,7 @@ class IncidentsStub:
         hangdog_proto.generated.hangdog_pb2.MachinesRequest,
         hangdog_proto.generated.hangdog_pb2.MachineList,
     ]
-    """Lists connected machines."""
+    """Lists the machines whose agents are, or lately were, connected."""
 
 class IncidentsAsyncStub:
     """What people ask of the server."""
@@ -104,7 +104,7 @@ class IncidentsAsyncStub:
         hangdog_proto.generated.hangdog_pb2.MachinesRequest,
         hangdog_proto.generated.hangdog_pb2.MachineList,
     ]
-    """Lists connected machines."""
+    """Lists the machines whose agents are, or lately were, connected."""
 
 class IncidentsServicer(metaclass=abc.ABCMeta):
     """What people ask of the server."""
@@ -139,6 +139,6 @@ class IncidentsServicer(metaclass=abc.ABCMeta):
         request: hangdog_proto.generated.hangdog_pb2.MachinesRequest,
         context: _ServicerContext,
     ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.MachineList, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.MachineList]]:
-        """Lists connected machines."""
+        """Lists the machines whose agents are, or lately were, connected."""
 
 def add_IncidentsServicer_to_server(servicer: IncidentsServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
