@@ -1,0 +1,143 @@
+"""Looks at one process: the kernel's view first, its stacks without touching it, and attaches only when nothing forbids.
+
+A tracer must never join the hang. A blocking tool that meets a thread stuck in the kernel waits for it for ever, and holds
+all other threads stopped meanwhile; so whatever is stuck, stopped or traced is read nonblocking or not at all.
+"""
+
+import os
+import threading
+import time
+from dataclasses import dataclass, replace
+
+from hangdog_agent import redact
+from hangdog_agent.capture import condition
+from hangdog_agent.capture.condition import Condition
+from hangdog_agent.capture.pyspy import PySpy
+from hangdog_agent.discover import Process
+from hangdog_agent.procfs import Proc
+from hangdog_agent.settings import CaptureSettings
+from hangdog_models.stack import Missing, ProcessState, Reason, Thread
+
+#: Reasons after which trying again is no use: the next try meets the same.
+_FINAL = frozenset({Reason.NOT_PERMITTED, Reason.NOT_PYTHON, Reason.EXITED, Reason.TIMED_OUT})
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a look needs beside the process: where to read, with what, for how long, and when to give up at once."""
+
+    proc: Proc
+    pyspy: PySpy | Missing
+    settings: CaptureSettings
+    stop: threading.Event | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look at one process brought; `threads` and `missing` may stand together."""
+
+    threads: tuple[Thread, ...] = ()
+    state: ProcessState | None = None
+    missing: Missing | None = None
+
+
+def look(process: Process, tools: Tools, until: float) -> Seen:
+    """Captures one process; answers before `until` (of `time.monotonic`), whatever the process or py-spy do.
+
+    The process is told by pid and start time: another one that took over the pid is not looked at.
+    """
+    before = condition.read(tools.proc, process.pid)
+    if before is None or before.stat.started != process.started:
+        return Seen(missing=_gone(process, before))
+    state = _state(process, before, tools.proc)
+    if before.stat.state in "ZX":
+        return Seen(state=state, missing=condition.explain(before, before))
+    if not process.python:
+        return Seen(state=state, missing=Missing(Reason.NOT_PYTHON, f"runs {before.stat.comm}"))
+    read = _stacks(process, tools, until)
+    after = condition.read(tools.proc, process.pid)
+    threads = () if isinstance(read, Missing) else read
+    if after is None:
+        return Seen(threads, state, Missing(Reason.EXITED, "ended while it was looked at"))
+    if after.stat.started != process.started:
+        return Seen(missing=_gone(process, after))
+    state = _state(process, after, tools.proc)
+    hindered = condition.explain(before, after)
+    if isinstance(read, Missing):
+        return Seen((), state, _weigh(read, hindered))
+    return Seen(_from_outside(threads, after, tools.proc), state, hindered)
+
+
+def _stacks(process: Process, tools: Tools, until: float) -> tuple[Thread, ...] | Missing:
+    """Nonblocking, a few times; then once blocking if nothing speaks against it at that moment."""
+    if isinstance(tools.pyspy, Missing):
+        return tools.pyspy
+    settings = tools.settings
+    read: tuple[Thread, ...] | Missing = Missing(
+        Reason.TIMED_OUT, f"the {settings.look_s:g} s of the whole look were over"
+    )
+    for _ in range(1 + settings.retries):
+        left = until - time.monotonic()
+        if left <= 0:
+            return read
+        read = tools.pyspy.dump(process.pid, min(left, settings.nonblocking_s), settings, stop=tools.stop)
+        if not isinstance(read, Missing) or read.reason in _FINAL:
+            return read
+    now = condition.read(tools.proc, process.pid)
+    left = until - time.monotonic()
+    if now is None or now.stat.started != process.started or not now.may_be_stopped or left <= 0:
+        return read
+    attached = tools.pyspy.dump(process.pid, min(left, settings.blocking_s), settings, blocking=True, stop=tools.stop)
+    if isinstance(attached, Missing) and attached.reason in (Reason.TRACED, Reason.STOPPED):
+        return read  # it came to be so just now, or ptrace is filtered: what nonblocking said is the better answer
+    return attached
+
+
+def _weigh(failed: Missing, hindered: Missing | None) -> Missing:
+    """The reason to report of a failed capture: the kernel's where it explains the failure, else the tool's."""
+    if (
+        failed.reason is Reason.EXITED
+    ):  # said of a process that is still here: its program file or memory is out of reach
+        failed = Missing(Reason.TOOL_FAILED, failed.words)
+    if hindered is None or failed.reason in (Reason.TOOL_MISSING, Reason.NOT_PERMITTED):
+        return failed
+    return Missing(hindered.reason, f"{hindered.words.removesuffix('; read without attaching')}; {failed.words}")
+
+
+def _gone(process: Process, now: Condition | None) -> Missing:
+    words = (
+        f"process {process.pid} has ended"
+        if now is None
+        else f"process {process.pid} has ended, its pid is another's now"
+    )
+    return Missing(Reason.EXITED, words)
+
+
+def _state(process: Process, now: Condition, proc: Proc) -> ProcessState:
+    return ProcessState(
+        pid=process.pid,
+        state=now.stat.state,
+        wchan=proc.wchan(process.pid),
+        syscall=proc.syscall(process.pid),
+        cpu_s=now.stat.cpu_ticks / _TICKS_PER_S,
+        comm=now.stat.comm,
+        cmdline=redact.command_line(process.arguments),
+    )
+
+
+def _from_outside(threads: tuple[Thread, ...], now: Condition, proc: Proc) -> tuple[Thread, ...]:
+    """Repairs what py-spy says of a process in another pid namespace: it gives inner thread ids, and calls all active."""
+    if len(now.pids) < 2:
+        return threads
+    outer: dict[int, int] = {}
+    for tid in now.states:
+        status = proc.status(now.stat.pid, tid)
+        if status is not None and status.pids:
+            outer[status.pids[-1]] = tid
+    return tuple(
+        replace(
+            thread, tid=outer.get(thread.tid, thread.tid), active=now.states.get(outer.get(thread.tid, -1), "") == "R"
+        )
+        for thread in threads
+    )

@@ -1,0 +1,132 @@
+"""Starts py-spy, the only module that does, and says why when it gives no stacks.
+
+py-spy ends with status 1 whatever happened, so its reasons are told apart by the words of its pinned version.
+"""
+
+import contextlib
+import importlib.metadata
+import os
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hangdog_agent.killable import Outcome, run
+from hangdog_agent.settings import CaptureSettings
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.reading.pyspy import threads_from_json
+from hangdog_models.stack import Missing, Reason, Thread
+
+#: A panic of py-spy would otherwise print pages, and nothing else of the environment concerns it.
+_ENVIRON = {"RUST_BACKTRACE": "0", "LC_ALL": "C"}
+#: Longest words kept of a failure; py-spy's causes need some 300 characters.
+_MOST_WORDS = 500
+#: `--version` answers in 5 ms.
+_VERSION_S = 5.0
+
+GRANT = "run the agent as root, or as the trainer's user with CAP_SYS_PTRACE (`hangdog doctor` names the setting)"
+
+#: What py-spy's errors say, most telling first, and the reason each stands for.
+_TEXTS = (
+    (("Failed to get process executable name", "Permission denied (os error 13)"), Reason.NOT_PERMITTED),
+    (("Permission Denied: Try running again with elevated permissions",), Reason.NOT_PERMITTED),
+    (("Failed to get process executable name. Check that the process is running.",), Reason.EXITED),
+    (("Failed to suspend process", "SIGSTOP"), Reason.STOPPED),
+    (("Failed to suspend process", "EPERM"), Reason.TRACED),
+    (("Failed to find python version from target process",), Reason.NOT_PYTHON),
+    (("No such process (os error 3)",), Reason.EXITED),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PySpy:
+    """A py-spy that can be run: how to call it, which program that is (else the call's first word), what it must inherit."""
+
+    command: tuple[str, ...]
+    executable: str | None = None
+    fds: tuple[int, ...] = ()
+    version: str = ""
+
+    def dump(
+        self,
+        pid: int,
+        deadline_s: float,
+        settings: CaptureSettings,
+        blocking: bool = False,
+        stop: threading.Event | None = None,
+    ) -> tuple[Thread, ...] | Missing:
+        """The stacks of one process, or why there are none. Blocking stops the process while it is read.
+
+        Answers within `deadline_s` seconds; py-spy is then gone, and with it every hold it had on the process.
+        """
+        arguments = (*self.command, "dump", "--json", *(() if blocking else ("--nonblocking",)), "--pid", str(pid))
+        outcome = run(arguments, deadline_s, settings.stdout_bytes, self.fds, _ENVIRON, stop, self.executable)
+        if outcome.status != 0:
+            return explain(outcome)
+        try:
+            threads = threads_from_json(outcome.stdout.decode("utf-8", "replace"))
+        except UnreadableEvidence as error:
+            return Missing(Reason.TOOL_FAILED, _words(str(error)))
+        return threads or Missing(Reason.TOOL_FAILED, "py-spy: no Python threads")
+
+
+def load(distribution: str = "py-spy") -> PySpy | Missing:
+    """Finds py-spy's binary in the package installed beside us (never on PATH), and tries it once.
+
+    The binary is copied to memory: in a real hang the file system it lies on may be what hangs.
+    """
+    try:
+        files = importlib.metadata.distribution(distribution).files or ()
+    except importlib.metadata.PackageNotFoundError:
+        return Missing(
+            Reason.TOOL_MISSING, f"no package {distribution} is installed beside the agent: pip install py-spy==0.4.3"
+        )
+    path = next((Path(str(file.locate())) for file in files if file.name == "py-spy"), None)
+    if path is None or not path.is_file():
+        return Missing(
+            Reason.TOOL_MISSING,
+            f"the package {distribution} holds no binary: pip install --force-reinstall py-spy==0.4.3",
+        )
+    outcome = Outcome(None)
+    for tool in (_in_memory(path), PySpy((os.fspath(path),))):
+        if tool is None:
+            continue
+        outcome = run(
+            (*tool.command, "--version"), _VERSION_S, _MOST_WORDS, tool.fds, _ENVIRON, executable=tool.executable
+        )
+        if outcome.status == 0:
+            version = outcome.stdout.decode("utf-8", "replace").removeprefix("py-spy").strip()
+            return replace(tool, version=version)
+        for fd in tool.fds:  # a kernel that forbids programs in memory (vm.memfd_noexec): use the file itself
+            os.close(fd)
+    return Missing(Reason.TOOL_MISSING, _words(f"py-spy cannot be run: {outcome.why or outcome.stderr}"))
+
+
+def explain(outcome: Outcome) -> Missing:
+    """The reason a run of py-spy gave no stacks, in its own words on one line."""
+    if outcome.timed_out:
+        return Missing(Reason.TIMED_OUT, f"py-spy: {outcome.why}")
+    if outcome.status is None:
+        return Missing(Reason.TOOL_FAILED, f"py-spy: {outcome.why}")
+    said = outcome.stderr
+    reason = next((reason for texts, reason in _TEXTS if all(text in said for text in texts)), Reason.TOOL_FAILED)
+    if reason is Reason.NOT_PERMITTED:
+        return Missing(reason, f"py-spy: permission denied; {GRANT}")
+    return Missing(reason, _words(f"py-spy: {said.strip() or f'exit status {outcome.status}, no output'}"))
+
+
+def _in_memory(path: Path) -> PySpy | None:
+    with contextlib.suppress(OSError, AttributeError):
+        fd = os.memfd_create("py-spy", os.MFD_CLOEXEC)
+        with path.open("rb") as source:
+            while os.sendfile(fd, source.fileno(), None, 1 << 24):
+                pass
+        # opened again for reading alone: what is open for writing cannot be run
+        again = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+        os.close(fd)
+        return PySpy(("py-spy",), f"/proc/self/fd/{again}", (again,))
+    return None
+
+
+def _words(text: str) -> str:
+    line = " ".join(text.split()).replace("py-spy: Error: ", "py-spy: ", 1)
+    return line if len(line) <= _MOST_WORDS else line[: _MOST_WORDS - 1] + "…"

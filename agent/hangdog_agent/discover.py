@@ -1,0 +1,232 @@
+"""Finds training processes in a process table, with no configuration: who is a rank's trainer, and who belongs to it.
+
+A trainer is the topmost Python process that carries a rank in its environment; below it everything is its own. Launchers
+carry ranks too (a pod's RANK counts nodes, Slurm's counts launchers), and are told by their program or by their children.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePath
+
+from hangdog_models.ranks import MAX_RANK, Rank
+
+#: Where a rank and the number of ranks stand, the most trustworthy first: torch's own, then the MPIs', then Slurm's.
+_PLACES = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMIX_RANK", ""),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+#: Where a job's name stands. `none` is what torchrun says when nobody named the run.
+_JOB_NAMES = ("HANGDOG_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+TOPOLOGY = "HANGDOG_TOPOLOGY"
+#: All that is ever kept of an environment.
+ALLOWED = frozenset(name for pair in _PLACES for name in pair if name) | {*_JOB_NAMES, TOPOLOGY, "LOCAL_RANK"}
+#: A job's name and topology are printed and sent; longer ones are cut.
+_MOST_CHARACTERS = 200
+
+_PYTHON = re.compile(r"(python|pypy)[\d.]*t?( \(deleted\))?")
+#: Programs that start ranks, and our own: the rank they carry, if any, is a node's or a task's.
+_LAUNCHERS = frozenset(
+    (
+        *("torchrun", "torch.distributed.run", "torch.distributed.launch", "torch.distributed.launcher"),
+        *(
+            "accelerate",
+            "accelerate.commands.launch",
+            "deepspeed",
+            "deepspeed.launcher.launch",
+            "deepspeed.launcher.runner",
+        ),
+        *("horovodrun", "mpirun", "mpiexec", "ft_launcher"),
+        *("hangdog", "hangdog-agent", "hangdog_agent.main"),
+    )
+)
+#: torch names the main thread of torchrun so; a launcher started from a notebook has no telling command line.
+_LAUNCHER_COMM = "pt_elastic"
+
+
+class Kind(StrEnum):
+    """What a process does for its rank; with a number it makes the role (`dataloader-0`)."""
+
+    TRAINER = "trainer"
+    DATALOADER = "dataloader"
+    CHECKPOINT = "checkpoint"
+    COMPILE = "compile"
+    CHILD = "child"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One row of the process table: `environ` holds allowed names only, `started` counts clock ticks after boot."""
+
+    pid: int
+    parent: int
+    started: int
+    state: str
+    comm: str
+    python: bool
+    arguments: tuple[str, ...] = ()
+    environ: Mapping[str, str] | None = None
+    cpu_ticks: int = 0
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What stays the same for this process only: a pid alone is used again."""
+        return self.pid, self.started
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A process that belongs to a rank of a job; `world_size` is 0 and `topology` empty when nobody announced them."""
+
+    job: str
+    rank: Rank
+    kind: Kind
+    process: Process
+    world_size: int = 0
+    topology: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    rank: Rank
+    world: int
+    strength: int
+
+    def same(self, other: "_Place") -> bool:
+        return self.rank == other.rank and (self.world == other.world or not self.world or not other.world)
+
+
+def is_python(executable: str, arguments: Sequence[str]) -> bool:
+    """Whether a process runs Python, by its program or command line; never by its name, which torch changes."""
+    return any(_PYTHON.fullmatch(PurePath(path).name) for path in (executable, *arguments[:1]))
+
+
+def find(
+    processes: Iterable[Process], match: tuple[str, str] | None = None, without: Collection[int] = ()
+) -> tuple[Member, ...]:
+    """All members of all jobs in the table, by job and rank, each trainer before its children.
+
+    `match` keeps the trainers whose environment has that value under that name; `without` are pids that are never trainers.
+    """
+    table = {process.pid: process for process in processes}
+    children: dict[int, list[Process]] = {}
+    for process in sorted(table.values(), key=lambda process: (process.started, process.pid)):
+        children.setdefault(process.parent, []).append(process)
+    places = {
+        process.pid: place
+        for process in table.values()
+        if process.python
+        and process.pid not in without
+        and not _launches(process)
+        and (place := _place(process)) is not None
+    }
+    if match is not None:
+        places = {pid: place for pid, place in places.items() if (table[pid].environ or {}).get(match[0]) == match[1]}
+    tops = _tops(table, places)
+    found: dict[tuple[str, Rank], list[Member]] = {}
+    for pid in sorted(tops, key=lambda pid: _preference(table[pid], places[pid])):
+        family = _family(table[pid], places[pid], children)
+        # two processes that both claim a rank: the better claim is the trainer's, the other stays visible as a child
+        claimed = found.setdefault((family[0].job, family[0].rank), [])
+        claimed += family if not claimed else [_as_child(member) for member in family]
+    return tuple(member for _, members in sorted(found.items()) for member in members)
+
+
+def _tops(table: Mapping[int, Process], places: dict[int, _Place]) -> set[int]:
+    """The candidates with no candidate above them, after those that turn out to be launchers were taken out."""
+    while True:
+        tops: set[int] = set()
+        launchers: set[int] = set()
+        for pid, place in places.items():
+            above = [ancestor for ancestor in _ancestors(table, pid) if ancestor in places]
+            if not above:
+                tops.add(pid)
+            elif (top := places[above[-1]]).strength < place.strength and not top.same(place):
+                launchers.add(above[-1])
+        if not launchers:
+            return tops
+        places = {pid: place for pid, place in places.items() if pid not in launchers}
+
+
+def _ancestors(table: Mapping[int, Process], pid: int) -> list[int]:
+    """Parents upwards; a table read while processes come and go may even hold a circle."""
+    found: list[int] = []
+    while (process := table.get(pid)) is not None and process.parent not in found and process.parent != pid:
+        pid = process.parent
+        found.append(pid)
+    return found
+
+
+def _family(top: Process, place: _Place, children: Mapping[int, list[Process]]) -> list[Member]:
+    environ = top.environ or {}
+    job = next((name for key in _JOB_NAMES if (name := environ.get(key, "")) not in ("", "none")), "default")[
+        :_MOST_CHARACTERS
+    ]
+    topology = environ.get(TOPOLOGY, "")[:_MOST_CHARACTERS]
+    members = [Member(job, place.rank, Kind.TRAINER, top, place.world, topology)]
+    below, seen = list(children.get(top.pid, ())), {top.pid}
+    while below:
+        process = below.pop(0)
+        if process.pid not in seen:
+            seen.add(process.pid)
+            members.append(Member(job, place.rank, _kind(process), process, place.world, topology))
+            below += children.get(process.pid, ())
+    return members
+
+
+def _as_child(member: Member) -> Member:
+    kind = Kind.CHILD if member.kind is Kind.TRAINER else member.kind
+    return Member(member.job, member.rank, kind, member.process, member.world_size, member.topology)
+
+
+def _preference(process: Process, place: _Place) -> tuple[bool, int, int, int]:
+    """Sorts first who deserves a rank most: alive, with the better evidence, having worked more."""
+    return process.state in "ZX", -place.strength, -process.cpu_ticks, process.pid
+
+
+def _place(process: Process) -> _Place | None:
+    environ = process.environ or {}
+    for index, (rank_name, world_name) in enumerate(_PLACES):
+        rank = _number(environ.get(rank_name, ""))
+        if rank is not None:
+            # LOCAL_RANK beside RANK: set by what starts the ranks themselves, not by what starts launchers
+            stronger = index == 0 and "LOCAL_RANK" in environ
+            return _Place(Rank(rank), _number(environ.get(world_name, "")) or 0, len(_PLACES) - index + stronger)
+    return None
+
+
+def _number(text: str) -> int | None:
+    plausible = text.isascii() and text.isdigit() and len(text) <= len(str(MAX_RANK))
+    return int(text) if plausible and int(text) <= MAX_RANK else None
+
+
+def _launches(process: Process) -> bool:
+    if process.comm == _LAUNCHER_COMM:
+        return True
+    arguments = process.arguments[1:]
+    for at, argument in enumerate(arguments):
+        if argument == "-m":
+            return arguments[at + 1 : at + 2] != () and arguments[at + 1] in _LAUNCHERS
+        if argument == "-c":
+            return False
+        if not argument.startswith(
+            "-"
+        ):  # the script, or the value of an option such as -X: then the next one is looked at
+            if PurePath(argument).name in _LAUNCHERS:
+                return True
+            if argument.endswith(".py") or "/" in argument:
+                return False
+    return False
+
+
+def _kind(process: Process) -> Kind:
+    """What a child's name and command line tell; its frames may tell more, see capture/roles.py."""
+    if process.comm == "pt_data_worker":
+        return Kind.DATALOADER
+    if any("_inductor" in argument and "compile_worker" in argument for argument in process.arguments[:4]):
+        return Kind.COMPILE
+    return Kind.CHILD

@@ -1,0 +1,199 @@
+"""Keeps the agent's line to the server: says who and what is here, and answers orders to look.
+
+Nothing here waits for a process: looks and scans run in two threads of their own, one each, and both are bounded.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+import random
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import grpc
+
+from hangdog_agent.capture.look import Tools
+from hangdog_agent.capture.series import Series
+from hangdog_agent.settings import LinkSettings
+from hangdog_agent.watch import LocalJob, Watch, jobs
+from hangdog_proto.codec import pack
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.generated import hangdog_pb2_grpc as rpc
+
+log = logging.getLogger(__name__)
+
+#: Messages waiting to be written; a stream that does not take them has broken.
+_OUTBOX = 64
+#: Reconnection is ours alone, with its jitter: the library must not keep a second clock behind our back.
+_OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
+
+T = TypeVar("T")
+Call = grpc.aio.StreamStreamCall[pb.FromAgent, pb.ToAgent]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who calls whom: `server` is HOST:PORT, `machine` the name the agent speaks for."""
+
+    server: str
+    machine: str
+    version: str
+
+
+class Link:
+    """One agent's line; `keep` holds it until told to stop."""
+
+    def __init__(self, identity: Identity, watch: Watch, tools: Tools, settings: LinkSettings) -> None:
+        self._identity = identity
+        self._watch = watch
+        self._tools = tools
+        self._settings = settings
+        self._heartbeat_s = settings.heartbeat_s
+        self._welcomed = False
+        self._lookers = ThreadPoolExecutor(1, "hangdog-order")
+        self._scanners = ThreadPoolExecutor(1, "hangdog-scan")
+
+    async def keep(self, stop: asyncio.Event) -> None:
+        """Connects, and connects again after every loss, until `stop` is set; then leaves no thread and no child behind."""
+        failures = 0
+        try:
+            while not stop.is_set():
+                self._welcomed = False
+                why = await self._session(stop)
+                failures = 0 if self._welcomed else failures + 1
+                pause = backoff(failures, self._settings, random.uniform)
+                if not stop.is_set():
+                    log.warning("no line to %s (%s), next try in %.1f s", self._identity.server, why, pause)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), pause)
+        finally:
+            if self._tools.stop is not None:
+                self._tools.stop.set()
+            for pool in (self._lookers, self._scanners):
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    async def _session(self, stop: asyncio.Event) -> str:
+        """One connection, from Hello until it breaks or `stop` is set; says why it ended."""
+        async with grpc.aio.insecure_channel(self._identity.server, options=_OPTIONS) as channel:
+            call = cast(
+                "Callable[[], Call]", rpc.AgentsStub(channel).Connect
+            )()  # the stubs know only the synchronous call
+            session = _Session(call)
+            session.outbox.put_nowait(
+                pb.FromAgent(hello=pb.Hello(machine=self._identity.machine, version=self._identity.version))
+            )
+            parts = (self._write(session), self._report(session), self._read(session), stop.wait())
+            tasks = [asyncio.ensure_future(cast("Coroutine[Any, Any, object]", part)) for part in parts]
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await _cancel([*tasks, *session.orders])
+                call.cancel()
+        return next((_why(error) for task in done if (error := task.exception()) is not None), "the server ended it")
+
+    async def _write(self, session: "_Session") -> None:
+        while True:
+            await session.call.write(await session.outbox.get())
+
+    async def _read(self, session: "_Session") -> None:
+        async for message in session.call:
+            body = message.WhichOneof("body")
+            if body == "welcome":
+                self._welcomed = True
+                self._heartbeat_s = within(message.welcome.heartbeat_s, 0.1, 300.0)
+                log.info("connected to %s as %s", self._identity.server, self._identity.machine)
+            elif body == "capture":
+                session.start(self._answer(session, message.capture), self._settings.orders)
+
+    async def _report(self, session: "_Session") -> None:
+        """Presence on every change, and as a heartbeat."""
+        loop = asyncio.get_running_loop()
+        sent: tuple[LocalJob, ...] | None = None
+        sent_at = -math.inf
+        while True:
+            here = await self._in(self._scanners, self._scan)
+            if here != sent or loop.time() - sent_at >= self._heartbeat_s:
+                await session.outbox.put(pb.FromAgent(presence=_presence(here)))
+                sent, sent_at = here, loop.time()
+            await asyncio.sleep(min(self._settings.scan_s, max(0.05, sent_at + self._heartbeat_s - loop.time())))
+
+    def _scan(self) -> tuple[LocalJob, ...]:
+        return jobs(self._watch.see())
+
+    async def _answer(self, session: "_Session", order: pb.CaptureOrder) -> None:
+        """One Captured for each look of an order, their starts at least its interval apart."""
+        loop = asyncio.get_running_loop()
+        rounds = min(max(order.rounds, 1), self._settings.rounds)
+        interval_s = within(order.interval_s, 0.0, self._settings.interval_s)
+        series = Series(order.job, self._watch.see, self._tools, self._watch.known())
+        begin = loop.time()
+        for number in range(rounds):
+            await asyncio.sleep(max(0.0, begin - loop.time()))
+            begin = max(begin, loop.time()) + interval_s
+            traces = await self._in(self._lookers, series.look)
+            last = number == rounds - 1 or not traces
+            await session.outbox.put(
+                pb.FromAgent(captured=pb.Captured(order=order.order, round=number, capture=pack(traces), last=last))
+            )
+            if last:
+                return
+
+    async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+
+class _Session:
+    """One connection's call, what waits to be written, and the orders being answered."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.outbox: asyncio.Queue[pb.FromAgent] = asyncio.Queue(_OUTBOX)
+        self.orders: set[asyncio.Task[None]] = set()
+
+    def start(self, answer: Coroutine[Any, Any, None], most: int) -> None:
+        if len(self.orders) >= most:
+            log.warning("an order was dropped: %d are being answered", most)
+            answer.close()
+            return
+        task = asyncio.ensure_future(answer)
+        self.orders.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.orders.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("an order could not be answered", exc_info=error)
+
+
+def backoff(failures: int, settings: LinkSettings, draw: Callable[[float, float], float]) -> float:
+    """Seconds until the next try: evenly drawn below a bound that doubles with each failure in a row (full jitter)."""
+    bound = settings.backoff_first_s * 2.0 ** min(failures, 32)
+    return draw(0.0, min(settings.backoff_most_s, bound))
+
+
+def within(value: float, least: float, most: float) -> float:
+    """A number from the wire, brought between two bounds; one that is no number becomes the lower one."""
+    return least if math.isnan(value) else min(max(value, least), most)
+
+
+def _presence(here: tuple[LocalJob, ...]) -> pb.Presence:
+    return pb.Presence(
+        jobs=[
+            pb.LocalJob(job=job.name, ranks=job.ranks, world_size=job.world_size, topology=job.topology) for job in here
+        ]
+    )
+
+
+async def _cancel(tasks: list[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,147 @@
+"""The agent's command: `hangdog-agent`, or `python -m hangdog_agent.main`."""
+
+import argparse
+import asyncio
+import importlib.metadata
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from hangdog_agent.capture import pyspy
+from hangdog_agent.capture.look import Tools
+from hangdog_agent.capture.series import Series
+from hangdog_agent.census import Census
+from hangdog_agent.procfs import Proc
+from hangdog_agent.settings import CaptureSettings, LinkSettings
+from hangdog_agent.watch import Watch, jobs
+from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_models.stack import Missing
+
+#: Where a server listens unless told otherwise; the agent's default must be the server's.
+DEFAULT_SERVER = "127.0.0.1:7411"
+
+_DESCRIPTION = """\
+Watches the training processes of this machine and shows their stacks to a hangdog server when it asks.
+
+Training processes are found by themselves: by RANK and WORLD_SIZE (or Slurm's, Open MPI's, PMI's) in the
+environment of Python processes. They are read with py-spy without being stopped; a process that is stuck in
+the kernel, stopped, or traced by somebody else is never attached to, and the reason is reported in its place.
+"""
+_EPILOG = """\
+what a job may announce in its environment:
+  HANGDOG_JOB=NAME               its name; else TORCHELASTIC_RUN_ID, SLURM_JOB_ID, or `default`
+  HANGDOG_TOPOLOGY=tp=2,dp=4     its parallel sizes, fastest-varying first
+
+examples:
+  hangdog-agent --server head-node:7411          keep a line to that server until SIGTERM
+  hangdog-agent --once | less                    one look at everything here, as JSON, and no server
+  hangdog doctor                                 whether capture works here, and what to change if not
+
+Needs the right to read other processes: root, or the trainers' user with CAP_SYS_PTRACE.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Agent:
+    machine: str
+    watch: Watch
+    tools: Tools
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the agent until SIGTERM or SIGINT, or one look with `--once`; ends the process with its exit status."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s hangdog-agent: %(message)s", stream=sys.stderr)
+    try:
+        agent = _assemble(options)
+        if options.once:
+            _once(agent)
+        else:
+            asyncio.run(_serve(agent, options.server))
+    except HangdogError as error:
+        print(f"hangdog-agent: {error}", file=sys.stderr)
+        if error.hint:
+            print(f"  {error.hint}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "hangdog-agent", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--server",
+        metavar="HOST:PORT",
+        default=os.environ.get("HANGDOG_SERVER") or DEFAULT_SERVER,
+        help=f"the server to keep a line to (default: $HANGDOG_SERVER, else {DEFAULT_SERVER})",
+    )
+    parser.add_argument(
+        "--machine", metavar="NAME", default=socket.gethostname(), help="name to speak for (default: this host's)"
+    )
+    parser.add_argument(
+        "--match-env",
+        metavar="NAME=VALUE",
+        help="see only trainers whose environment has that value: several agents can share one host",
+    )
+    parser.add_argument("--once", action="store_true", help="print one look at all jobs here as JSON, and end")
+    parser.add_argument(
+        "--look-seconds",
+        metavar="S",
+        type=float,
+        default=CaptureSettings().look_s,
+        help="longest time for one look at all processes of a job (default: %(default)g)",
+    )
+    return parser
+
+
+def _assemble(options: argparse.Namespace) -> _Agent:
+    match: tuple[str, str] | None = None
+    if options.match_env is not None:
+        name, equals, value = options.match_env.partition("=")
+        if not name or not equals:
+            raise WrongUse(f"--match-env {options.match_env} names no variable and value", "write it as NAME=VALUE")
+        match = (name, value)
+    if not options.look_seconds > 0:
+        raise WrongUse(f"--look-seconds {options.look_seconds:g} leaves no time", "give a number above 0")
+    proc, stop = Proc(), threading.Event()
+    tool = pyspy.load()
+    if isinstance(tool, Missing):
+        logging.getLogger(__name__).warning("no stacks can be captured: %s", tool)
+    census = Census(proc, frozenset([match[0]] if match else []), stop)
+    watch = Watch(census, match, (os.getpid(),), LinkSettings().forget_s)
+    return _Agent(options.machine, watch, Tools(proc, tool, CaptureSettings(look_s=options.look_seconds), stop))
+
+
+def _once(agent: _Agent) -> None:
+    here = jobs(agent.watch.see())
+    if not here:
+        print("hangdog-agent: no training process found here; `hangdog doctor` says why that may be", file=sys.stderr)
+    looks = [
+        asdict(job) | {"traces": [asdict(trace) for trace in Series(job.name, agent.watch.see, agent.tools).look()]}
+        for job in here
+    ]
+    print(json.dumps({"machine": agent.machine, "jobs": looks}, indent=1))
+
+
+async def _serve(agent: _Agent, server: str) -> None:
+    from hangdog_agent.link import (
+        Identity,
+        Link,
+    )  # here, for one look needs no gRPC, which is most of the agent's memory
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    identity = Identity(server, agent.machine, importlib.metadata.version("hangdog"))
+    await Link(identity, agent.watch, agent.tools, LinkSettings()).keep(stop)
+
+
+if __name__ == "__main__":
+    main()
