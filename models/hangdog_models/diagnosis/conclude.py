@@ -89,12 +89,13 @@ def conclude(case: Case) -> Verdict:
 def _sound(case: Case) -> Verdict | None:
     """The verdict when the job is seen to move: none, or slow when each look shows it waiting for the same few ranks."""
     motion = case.motion
-    if not motion.alive and not (motion.known and motion.moving and not motion.still):
+    if not motion.alive:
         return None
-    moved = len(motion.freed) or len(motion.moving)
-    because = [f"{moved} of {len(case.look)} ranks moved on between the last two of {motion.rounds} looks"]
-    held = [rank for rank in always(case.looks, case.waits.roots) if rank in case.motion.still]
-    if motion.rounds > 2 and held and case.waits.waiting and len(held) <= ABSENT_AT_MOST * len(case.look):
+    because = [
+        f"{len(motion.moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"
+    ]
+    held = always(case.looks, case.waits.roots)
+    if len(case.looks) > 2 and held and case.waits.waiting and len(held) <= ABSENT_AT_MOST * len(case.look):
         because.append(f"in every look others wait while ranks {format_ranks(held)} stand outside of any collective")
         suspects = tuple(
             Suspect((rank,), case.topology.machines_of([rank]), SOUND / 2 / len(held), tuple(because)) for rank in held

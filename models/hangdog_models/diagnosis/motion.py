@@ -10,19 +10,22 @@ Look = Mapping[Rank, Standing]
 
 #: A collective that completes frees at least two ranks; one alone may be a torn non-blocking read of its stack.
 FREED_AT_LEAST = 2
+#: From this share of the ranks, stacks that changed are progress whatever they changed from: a hang leaves its waiters still.
+MOVED_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Motion:
-    """`still`: stack equal, line for line, in every round (two or more). `moving`: it changed. A rank may be in neither.
+    """What moved in the last `rounds` looks, counted from the last progress seen: the hang may have begun in between.
 
-    `freed`: ranks that left a wait between the last two rounds. `alive`: enough of them to know that the job goes on.
+    `still`: stack equal, line for line, in all of them (two or more). `moving`: it changed. Unknown ranks are in neither.
+    `moved`: the ranks that moved between the last two looks when that was progress; then the job is alive.
     """
 
     rounds: int
     still: frozenset[Rank]
     moving: frozenset[Rank]
-    freed: tuple[Rank, ...]
+    moved: tuple[Rank, ...] = ()
 
     @property
     def known(self) -> bool:
@@ -30,26 +33,35 @@ class Motion:
 
     @property
     def alive(self) -> bool:
-        return len(self.freed) >= FREED_AT_LEAST
+        return bool(self.moved)
 
 
 def observe(looks: Sequence[Look]) -> Motion:
     """Compares the looks at a job, oldest first."""
+    start = 0
+    moved: tuple[Rank, ...] = ()
+    for at in range(1, len(looks)):
+        moved = _progress(looks[at - 1], looks[at])
+        if moved:
+            start = at
     seen: dict[Rank, list[Standing]] = {}
-    for look in looks:
+    for look in looks[start:]:
         for rank, standing in look.items():
             if standing.frames:
                 seen.setdefault(rank, []).append(standing)
     several = {rank: standings for rank, standings in seen.items() if len(standings) > 1}
     still = frozenset(rank for rank, them in several.items() if all(one.frames == them[0].frames for one in them))
-    freed = []
-    if len(looks) > 1:
-        before, after = looks[-2], looks[-1]
-        for rank, standing in before.items():
-            later = after.get(rank)
-            if standing.waits and later is not None and later.frames and later.place != standing.place:
-                freed.append(rank)
-    return Motion(len(looks), still, frozenset(several) - still, tuple(sorted(freed)))
+    return Motion(len(looks) - start, still, frozenset(several) - still, moved)
+
+
+def _progress(before: Look, after: Look) -> tuple[Rank, ...]:
+    """The ranks that moved on between two looks, when that many cannot have in a job that hangs; else none."""
+    both = [rank for rank in sorted(before) if before[rank].frames and rank in after and after[rank].frames]
+    freed = [rank for rank in both if before[rank].waits and before[rank].place != after[rank].place]
+    changed = [rank for rank in both if before[rank].frames != after[rank].frames]
+    if len(freed) >= FREED_AT_LEAST or len(changed) >= max(FREED_AT_LEAST, MOVED_SHARE * len(both)):
+        return tuple(changed)
+    return ()
 
 
 def always(looks: Sequence[Look], ranks: Sequence[Rank]) -> tuple[Rank, ...]:

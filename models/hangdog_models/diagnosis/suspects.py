@@ -116,20 +116,25 @@ def blame_code(look: Look, waits: Waits, motion: Motion, exact: bool, topology: 
     The rank named is the one inside an operation whose other members are elsewhere, fewest first; two equal sides say
     nothing about the direction. One look of stacks may have caught a healthy step, so counters or a second look decide.
     """
+    joined = {rank for hold in waits.holds if hold.joined and not hold.inferred for rank in hold.inside}
     sides: dict[tuple[object, ...], list[Rank]] = {}
     for rank in waits.waiting:
         standing = look[rank]
-        if standing.wait in (Wait.GROUP, Wait.PEER):
+        if standing.wait in (Wait.GROUP, Wait.PEER) and rank not in joined:
             sides.setdefault(standing.place, []).append(rank)
     awaiting = [hold for hold in waits.holds if not hold.joined and hold.inside]
     if _outside(look, waits) or not sides or not awaiting or len({look[rank].place for rank in waits.waiting}) < 2:
         return []
     order = sorted(sides.values(), key=lambda ranks: (len(ranks), ranks[0]))
+    if joined and len(order) == 1:
+        return []  # the others wait for a group that is stuck inside: nothing is out of order
     odd = order[0]
     alone = len(order) == 1 or len(order[1]) > len(odd)
     minority = len(odd) * 2 < len(waits.waiting)
-    confirmed = exact or (motion.known and not motion.freed and set(odd) <= motion.still)
+    confirmed = exact or (motion.known and set(odd) <= motion.still)
     odds = 12.0 if confirmed else 1.5 if alone and minority and len(order) > 1 else 0.1
+    if joined:
+        odds *= EXPLAINED
     if len(order) == 1:  # the other side waits in something the frames do not name: direction and cause stay open
         odds = min(odds, 1.5 if confirmed else 0.4)
     other = order[1:] or [[rank for rank in waits.waiting if rank not in odd]]
@@ -148,6 +153,7 @@ def blame_groups(look: Look, waits: Waits, motion: Motion) -> list[Hypothesis]:
     """Groups all of whose members joined an operation that does not complete: a link, a switch or a device inside."""
     outside = _outside(look, waits)
     stuck = [h for h in waits.holds if h.joined and len(h.inside) > 1 and not (h.inferred and outside)]
+    loose = waits.loose()
     found = []
     for hold in stuck:
         confirmed = all(rank in motion.still for rank in hold.inside)
@@ -155,7 +161,8 @@ def blame_groups(look: Look, waits: Waits, motion: Motion) -> list[Hypothesis]:
             f"all {len(hold.inside)} ranks of {hold.dim} group {format_ranks(hold.inside)} are in {hold.what}"
             + (" and none has moved" if confirmed else ""),
         )
-        odds = (6.0 if confirmed else 1.0) / len(stuck) * (EXPLAINED if outside else 1)
+        explained = len(waits.reached_from({*hold.inside, *loose}) | loose | set(hold.inside)) / len(waits.waiting)
+        odds = (6.0 if confirmed else 1.0) * explained / len(stuck) * (EXPLAINED if outside else 1)
         found.append(Hypothesis(Kind.GROUP, odds, hold.inside, (), because, hold))
     return found
 

@@ -1,0 +1,163 @@
+"""Incidents in a few lines: who is named, who is spared, and when hangdog says that it does not know."""
+
+import pytest
+
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.diagnosis.options import Options
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.stack import ProcessTrace
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind, Verdict
+from stories import job, look, snapshot, trace
+
+CUBE = job(tp=2, dp=2, pp=2)
+
+
+def twice(traces: list[ProcessTrace]) -> Snapshot:
+    return snapshot(traces, traces)
+
+
+def first(verdict: Verdict) -> tuple[int, ...]:
+    return verdict.suspects[0].ranks if verdict.suspects else ()
+
+
+@pytest.mark.parametrize("culprit", ["loader", "user", "write"])
+def test_the_one_outside_of_the_collective_is_named_and_evicted(culprit: str) -> None:
+    verdict = diagnose(twice(look({"0-4,6-7": "metrics", "5": culprit})), CUBE)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.MACHINE, (5,), ("node-2",))
+
+
+def test_one_look_names_but_does_not_evict() -> None:
+    verdict = diagnose(snapshot(look({"0-4,6-7": "metrics", "5": "loader"})), CUBE)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.MACHINE, (5,), ())
+    assert any("second look" in line for line in verdict.because)
+
+
+def test_the_culprit_is_followed_through_tensor_and_pipeline_groups() -> None:
+    """Its tensor peer waits for it, the stage below for that, and the largest cluster is a crowd of victims."""
+    verdict = diagnose(twice(look({"0": "loader", "1": "tensor", "4-7": "stage", "2-3": "metrics"})), CUBE)
+    assert first(verdict) == (0,)
+    assert verdict.evict.machines == ("node-0",)
+    assert any("1,4-5" in line and "pp, tp" in line for line in verdict.suspects[0].because)
+
+
+def test_a_stopped_process_is_named_although_its_stack_looks_like_all_others() -> None:
+    traces = [trace(rank, "backward", state="T" if rank == 6 else "S") for rank in range(8)]
+    verdict = diagnose(snapshot(traces), CUBE)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.MACHINE, (6,), ("node-3",))
+
+
+def test_ranks_in_different_collectives_wait_for_each_other_that_is_code() -> None:
+    verdict = diagnose(twice(look({"0-2,4-7": "metrics", "3": "barrier"})), CUBE)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SOFTWARE, (3,), ())
+
+
+def test_two_equal_sides_say_nothing_about_the_direction() -> None:
+    once = diagnose(snapshot(look({"0-3": "gather", "4-7": "scatter"})), job(dp=8))
+    assert (once.kind, once.evict.machines) == (Kind.UNDETERMINED, ())
+    verdict = diagnose(twice(look({"0-3": "gather", "4-7": "scatter"})), job(dp=8))
+    assert (verdict.kind, verdict.suspects, verdict.evict.machines) == (Kind.SOFTWARE, (), ())
+
+
+def test_a_minority_that_is_ahead_is_not_blamed() -> None:
+    verdict = diagnose(twice(look({"0,7,8": "backward", "1-6,9-11": "metrics"})), job(dp=12, per_machine=4))
+    assert verdict.kind in (Kind.SOFTWARE, Kind.UNDETERMINED)
+    assert verdict.evict.machines == ()
+
+
+def test_all_alike_calls_for_more_evidence_not_for_a_guess() -> None:
+    verdict = diagnose(twice(look({"0-7": "item"})), CUBE)
+    assert (verdict.kind, verdict.suspects) == (Kind.UNDETERMINED, ())
+    assert any("flight recorder" in line for line in verdict.because)
+
+
+def test_a_job_that_moves_is_sound() -> None:
+    before, after = look({"0-3": "gather", "4-7": "scatter"}), look({"0-3": "scatter", "4-7": "gather"})
+    assert diagnose(snapshot(before, after), job(dp=8)).kind is Kind.NONE
+
+
+def test_a_job_that_begins_to_hang_is_judged_by_its_last_looks() -> None:
+    before = look({"0-7": "gather"})
+    after = look({"0-4,6-7": "metrics", "5": "loader"})
+    assert diagnose(snapshot(before, after, after), CUBE).kind is Kind.MACHINE
+
+
+def test_joined_by_all_of_one_group_is_a_fault_inside_it() -> None:
+    """One tensor group of eight joined and does not complete; the others wait for its stages."""
+    topology = job(tp=8, pp=8, per_machine=8)
+    verdict = diagnose(twice(look({"0-23,32-63": "stage", "24-31": "tensor"})), topology)
+    assert verdict.kind is Kind.GROUP
+    assert (first(verdict), verdict.evict.machines) == (tuple(range(24, 32)), ("node-3",))
+
+
+def test_a_group_wider_than_half_the_job_is_diagnosed_not_evicted() -> None:
+    verdict = diagnose(twice(look({"0-7": "gather"})), job(dp=8))
+    assert (verdict.kind, verdict.evict.machines) == (Kind.GROUP, ())
+    assert any("narrow" in line for line in verdict.because)
+
+
+def test_many_machines_in_the_data_service_are_a_dependency() -> None:
+    verdict = diagnose(twice(look({"0,2,4,6": "loader", "1,3,5,7": "metrics"})), CUBE)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.DEPENDENCY, ())
+
+
+def test_sleep_in_a_network_file_system_is_a_dependency() -> None:
+    traces = [trace(rank, "metrics") for rank in range(7)]
+    traces.append(trace(7, "write", state="D", wchan="nfs_start_io_read"))
+    assert diagnose(twice(traces), CUBE).kind is Kind.DEPENDENCY
+
+
+def test_a_missing_file_alone_convicts_nobody() -> None:
+    verdict = diagnose(twice(look({"0-6": "metrics"})), CUBE)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
+    assert first(verdict) == (7,)
+
+
+def test_a_collector_that_failed_everywhere_names_nobody() -> None:
+    verdict = diagnose(twice(look({"0-3": "metrics"})), job(dp=64, per_machine=8))
+    assert (verdict.kind, verdict.suspects) == (Kind.UNDETERMINED, ())
+
+
+def test_a_silent_machine_is_named_by_its_silence() -> None:
+    verdict = diagnose(twice(look({"0-5": "metrics", "6-7": "no agent answered"})), CUBE)
+    assert (verdict.kind, first(verdict)) == (Kind.MACHINE, (6, 7))
+    assert verdict.coverage.failed.keys() == {"6", "7"}
+
+
+def test_two_faults_at_once_are_both_named() -> None:
+    traces = [*look({"0-1,3-4,6-7": "metrics", "2": "loader"}), trace(5, "user", state="T")]
+    verdict = diagnose(twice(traces), CUBE)
+    assert verdict.kind is Kind.MACHINE
+    assert {rank for suspect in verdict.suspects for rank in suspect.ranks} == {2, 5}
+
+
+def test_compiling_is_slow_not_guilty() -> None:
+    compiling = ["f train.py", "_compile torch/_dynamo/convert_frame.py"]
+    rounds = [[*look({"0-6": "backward"}), trace(7, compiling, shift=at, active=True)] for at in range(3)]
+    verdict = diagnose(snapshot(*rounds), CUBE)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (7,), ())
+
+
+def test_a_rank_that_never_started_is_named_by_those_who_did() -> None:
+    verdict = diagnose(twice(look({"0-2,4-7": "start", "3": "user"})), CUBE)
+    assert (verdict.kind, first(verdict)) == (Kind.MACHINE, (3,))
+
+
+def test_a_world_of_two_is_an_ordinary_input() -> None:
+    verdict = diagnose(twice(look({"0": "metrics", "1": "loader"})), job(dp=2, per_machine=1))
+    assert (verdict.kind, first(verdict)) == (Kind.MACHINE, (1,))
+
+
+def test_nothing_known_of_the_shape_still_gives_an_answer() -> None:
+    shapeless = Topology(4, {"world": (tuple(range(4)),)}, {})  # type: ignore[arg-type]
+    verdict = diagnose(twice(look({"0-2": "metrics", "3": "loader"})), shapeless)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.MACHINE, (3,), ())
+
+
+def test_no_evidence_at_all_is_undetermined() -> None:
+    assert diagnose(snapshot([]), CUBE).kind is Kind.UNDETERMINED
+
+
+def test_the_coverage_target_is_a_setting() -> None:
+    story = snapshot(look({"0-4,6-7": "metrics", "5": "loader"}))
+    assert diagnose(story, CUBE, Options(coverage_target=0.8)).evict.machines == ("node-2",)
