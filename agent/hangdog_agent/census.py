@@ -78,7 +78,7 @@ class Census:
             return sum(told.python and not told.permitted for told in self._told.values())
 
     def _ask(self, stat: Stat, now: float, risky_until: float) -> _Told | None:
-        """Reads what a process tells of itself; None when it has gone, or hangs, or is left for later."""
+        """Reads what a process tells of itself; None when it is ending, or hangs, or is left for later."""
         key = (stat.pid, stat.started)
         if stat.state in "ZX" or self._avoided.get(key, now) > now:
             return None
@@ -93,7 +93,7 @@ class Census:
         if environ is Reason.TIMED_OUT or cmdline is Reason.TIMED_OUT:
             self._avoided[key] = now + _RETRY_S
             return None
-        if environ is Reason.EXITED:
+        if environ is Reason.EXITED and key in self._told:  # on its way out, its memory already gone
             return None
         arguments = parse_arguments(cmdline)[:_MOST_ARGUMENTS]
         return _Told(

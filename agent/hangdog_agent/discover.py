@@ -167,7 +167,9 @@ def _family(top: Process, place: _Place, children: Mapping[int, list[Process]]) 
         :_MOST_CHARACTERS
     ]
     topology = environ.get(TOPOLOGY, "")[:_MOST_CHARACTERS]
-    members = [Member(job, place.rank, Kind.TRAINER, top, place.world, topology)]
+    # a loader or compile worker at the top has lost its trainer: it belongs to the rank, but does not stand for it
+    kind = Kind.TRAINER if _kind(top) is Kind.CHILD else _kind(top)
+    members = [Member(job, place.rank, kind, top, place.world, topology)]
     below, seen = list(children.get(top.pid, ())), {top.pid}
     while below:
         process = below.pop(0)
@@ -183,9 +185,9 @@ def _as_child(member: Member) -> Member:
     return Member(member.job, member.rank, kind, member.process, member.world_size, member.topology)
 
 
-def _preference(process: Process, place: _Place) -> tuple[bool, int, int, int]:
-    """Sorts first who deserves a rank most: alive, with the better evidence, having worked more."""
-    return process.state in "ZX", -place.strength, -process.cpu_ticks, process.pid
+def _preference(process: Process, place: _Place) -> tuple[bool, bool, int, int, int]:
+    """Sorts first who deserves a rank most: no mere worker, alive, with the better evidence, having worked more."""
+    return _kind(process) is not Kind.CHILD, process.state in "ZX", -place.strength, -process.cpu_ticks, process.pid
 
 
 def _place(process: Process) -> _Place | None:

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import NoReturn
 
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.look import Tools
@@ -56,9 +57,9 @@ class _Agent:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the agent until SIGTERM or SIGINT, or one look with `--once`; ends the process with its exit status."""
-    options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s hangdog-agent: %(message)s", stream=sys.stderr)
     try:
+        options = _parser().parse_args(arguments)
         agent = _assemble(options)
         if options.once:
             _once(agent)
@@ -71,8 +72,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(error.exit_code)
 
 
+class _Parser(argparse.ArgumentParser):
+    """argparse ends wrong use with 2, which means `undetermined` in hangdog."""
+
+    def error(self, message: str) -> NoReturn:
+        raise WrongUse(message, f"try `{self.prog} --help`")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         "hangdog-agent", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(

@@ -46,14 +46,15 @@ class Proc:
 
     def __init__(self, root: Path = Path("/proc")) -> None:
         self.root = root
+        self._folder = os.fspath(root)  # paths are put together as text: a scan makes thousands of them
 
     def pids(self) -> tuple[int, ...]:
         """All processes, ascending."""
-        return _numbers(self.root)
+        return _numbers(self._folder)
 
     def tids(self, pid: int) -> tuple[int, ...]:
         """The threads of a process, ascending; empty when it is gone."""
-        return _numbers(self.root / str(pid) / "task")
+        return _numbers(f"{self._folder}/{pid}/task")
 
     def stat(self, pid: int, tid: int | None = None) -> Stat | None:
         """State, parent, times; None when the process (or thread) is gone."""
@@ -85,10 +86,17 @@ class Proc:
         """The command line, unredacted; empty when gone. Waits for the target's memory map: see census.py."""
         return parse_arguments(self.raw(pid, "cmdline"))
 
+    def setting(self, path: str) -> str | None:
+        """A setting of the kernel (`sys/kernel/...`); None where it has none of that name."""
+        try:
+            return _read(f"{self._folder}/{path}").decode("utf-8", "replace").strip()
+        except OSError:
+            return None
+
     def raw(self, pid: int, name: str) -> bytes | Reason:
         """A file of a process as it stands, or why it cannot be read: EXITED or NOT_PERMITTED."""
         try:
-            return _read(self.root / str(pid) / name)
+            return _read(f"{self._folder}/{pid}/{name}")
         except PermissionError:
             return Reason.NOT_PERMITTED
         except OSError:
@@ -159,18 +167,20 @@ def parse_environ(read: bytes, names: frozenset[str]) -> dict[str, str]:
     return found
 
 
-def _numbers(folder: Path) -> tuple[int, ...]:
+def _numbers(folder: str) -> tuple[int, ...]:
     try:
-        return tuple(sorted(int(name) for name in os.listdir(folder) if name.isdigit()))  # noqa: PTH208 - names only, and half the time
+        return tuple(sorted(int(name) for name in os.listdir(folder) if name.isdigit()))  # noqa: PTH208 - names only
     except OSError:
         return ()
 
 
-def _read(path: Path) -> bytes:
-    with path.open("rb", buffering=0) as file:
-        parts: list[bytes] = []
-        left = _MOST_BYTES
-        while left > 0 and (part := file.read(min(left, 1 << 16))):
-            parts.append(part)
-            left -= len(part)
-        return b"".join(parts)
+def _read(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        read = part = os.read(fd, 1 << 16)  # all of nearly every file there is
+        while part and len(read) < _MOST_BYTES:
+            part = os.read(fd, 1 << 16)
+            read += part
+        return read
+    finally:
+        os.close(fd)
