@@ -1,0 +1,152 @@
+"""The `hangdog` command: loads the one sub-command asked for, and turns every failure into a sentence and an exit status.
+
+Nothing but click is imported before a sub-command is chosen: `--help` and completion stay instant, and a sub-command
+whose packages are not installed never breaks the others.
+"""
+
+import errno
+import importlib
+import io
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from hangdog_models.errors import HangdogError, OurFault, WrongUse
+
+#: Every sub-command with the line `hangdog --help` shows of it; the code is in `hangdog.commands.<name>`.
+COMMANDS = {
+    "triage": "Read an evidence bundle and say who hangs the job, and why.",
+    "snapshot": "Capture a running job now, and judge it.",
+    "incidents": "List the incidents the server remembers.",
+    "show": "Show one incident and its verdict.",
+    "machines": "List the machines whose agents report to the server.",
+    "server": "Run the server: one for each cluster.",
+    "agent": "Run the agent: one on each machine.",
+    "doctor": "Say whether processes can be captured here, and what to change if not.",
+    "demo": "Hang a real training job on this machine, and find the culprit.",
+    "schema": "Print the JSON schema of a document hangdog writes.",
+    "completion": "Print the script that completes this command in a shell.",
+}
+
+#: Which extra brings a third-party module that the bare install does not have.
+EXTRAS = {"sqlalchemy": "server", "alembic": "server", "torch": "demo"}
+
+#: What the operating system says when the machine, not hangdog, is at fault.
+EXHAUSTED = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+
+#: Exit status for wrong use, sysexits' EX_USAGE: 2, click's own choice, means `undetermined` here.
+USAGE = WrongUse.exit_code
+#: What a shell reports of a program that SIGINT, or SIGPIPE, ended.
+INTERRUPTED, PIPE_CLOSED = 130, 141
+
+
+class Door(click.Group):
+    """A click group that imports a sub-command when it is called, and speaks hangdog's exit statuses."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        try:
+            command = importlib.import_module(f"hangdog.commands.{cmd_name}").command
+        except ImportError:
+            if ctx.resilient_parsing:  # completing: better no proposal than an error in the middle of a command line
+                return None
+            raise
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = [CompletionItem(name, help=line) for name, line in COMMANDS.items() if name.startswith(incomplete)]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            if sys.stdout is not None:  # None when the shell closed it (`>&-`)
+                sys.stdout.flush()  # here a closed pipe can still be handled; at interpreter exit it could not
+            return result
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except Exception as error:  # the outermost frame: whatever comes here is told to the user, none of it is lost
+            if ctx.params.get("debug"):
+                traceback.print_exc()
+            raise _told(error) from error
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Runs the command line and exits; with `standalone_mode=False` raises instead, as click does."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        stdout = sys.stdout
+        if isinstance(stdout, io.TextIOWrapper):
+            stdout.reconfigure(errors="backslashreplace")  # a name that the locale cannot write must not end us
+        try:
+            status = super().main(args, prog_name or "hangdog", complete_var, standalone_mode=False, **extra)
+        except HangdogError as error:
+            _complain(str(error), error.hint)
+            status = error.exit_code
+        except click.UsageError as error:
+            path = error.ctx.command_path if error.ctx else "hangdog"
+            _complain(error.format_message(), f"try '{path} --help'")
+            status = USAGE
+        except click.ClickException as error:
+            _complain(error.format_message(), "")
+            status = USAGE
+        except click.Abort:  # click's word for KeyboardInterrupt
+            _complain("interrupted", "")
+            status = INTERRUPTED
+        except SystemExit as ending:
+            # when the reader of our output is gone, click puts a mute stdout in place and ends with 1, which names a cause
+            status = ending.code if sys.stdout is stdout else PIPE_CLOSED
+        sys.exit(status if isinstance(status, (int, str)) else 0)
+
+
+def _told(error: Exception) -> HangdogError:
+    """The error as the user is told it: a known one as it is, a missing package by its extra, else a bug of ours."""
+    if isinstance(error, HangdogError):
+        return error
+    if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("hangdog"):
+        package = error.name.partition(".")[0]
+        what = f"hangdog[{EXTRAS[package]}]" if package in EXTRAS else "hangdog"
+        return WrongUse(f"the Python package {package} is not installed", f"pip install '{what}'")
+    if isinstance(error, OSError) and error.errno in EXHAUSTED:
+        return OurFault(f"this machine is out of something: {error}", "free it and run the command again")
+    return OurFault(
+        f"this is a bug in hangdog: {type(error).__name__}: {error}",
+        "run `hangdog --debug ...` (or set HANGDOG_DEBUG=1) and report what it prints",
+    )
+
+
+def _complain(what: str, hint: str) -> None:
+    from hangdog.terminal import printable  # not at the top: it loads rich, which --help does without
+
+    click.echo(f"hangdog: {printable(' '.join(what.split()))}", err=True)
+    for line in hint.splitlines():
+        click.echo(f"  {printable(line)}", err=True)
+
+
+@click.group("hangdog", cls=Door, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="hangdog", message="hangdog %(version)s")
+@click.option("--debug", is_flag=True, envvar="HANGDOG_DEBUG", help="Show the traceback of an error.")
+@click.pass_context
+def main(ctx: click.Context, debug: bool) -> None:
+    """Name the machine that hangs a distributed training job, say why, and isolate no more than it must."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

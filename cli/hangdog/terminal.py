@@ -1,0 +1,24 @@
+"""What may be written to a person's terminal: evidence comes from sick machines and strangers, and a terminal obeys it."""
+
+from typing import TextIO
+
+from rich.console import Console
+
+#: Columns used when the output is a file or a pipe: wide enough for one frame a line, narrow enough to read in a pager.
+PIPE_WIDTH = 120
+
+
+def printable(text: str) -> str:
+    """The text with everything a terminal would act on, or hide, written as an escape: `\\x1b`, `\\n`, `\\u202e`."""
+    return "".join(char if char.isprintable() else _escaped(char) for char in text)
+
+
+def console_for(stream: TextIO) -> Console:
+    """A console on this stream: coloured and as wide as the terminal, or plain and PIPE_WIDTH wide where there is none."""
+    return Console(
+        file=stream, width=None if stream.isatty() else PIPE_WIDTH, highlight=False, markup=False, emoji=False
+    )
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
