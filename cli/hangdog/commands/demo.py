@@ -1,0 +1,127 @@
+"""`hangdog demo`: hangs a real training job on this machine and compares hangdog's verdict with the truth."""
+
+import json
+import random
+import shutil
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from hangdog.demo.faults import FAULTS
+from hangdog.demo.plan import Outcome, Plan, draw
+from hangdog.demo.shape import MACHINES, SIZES, WORLD_SIZE
+from hangdog.report import print_verdict
+from hangdog.terminal import console_for
+from hangdog_models.errors import WrongUse
+from hangdog_models.verdict import Kind, to_json
+
+#: A seed of four digits is drawn when none is given: short enough to type again.
+SEEDS = 10_000
+#: What the demo needs beside the bare install; all of it comes with the extra `demo`.
+NEEDED = ("torch", "sqlalchemy")
+
+
+@click.command("demo")
+@click.option("--fault", type=click.Choice(list(FAULTS)), help="What to break; chosen by the seed if not given.")
+@click.option("--seed", type=click.IntRange(0), help="Repeats a run: fault, rank and moment follow from it.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the evidence there, as a bundle for `hangdog triage`.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="For people, or one JSON object."
+)
+@click.option("--list", "listed", is_flag=True, help="List the faults and end.")
+@click.pass_context
+def command(
+    ctx: click.Context, fault: str | None, seed: int | None, keep: Path | None, form: str, listed: bool
+) -> None:
+    """Hang a real training job on this machine, and find the culprit.
+
+    Eight PyTorch processes (tensor 2 x data 2 x pipeline 2, on the CPU) train a small language model on what stands for
+    four machines. One rank is broken from outside; then hangdog is asked which machine is to blame. Takes under a
+    minute, 4 GiB of memory and no GPU. Exit status: 0 the verdict is right, 1 it is not.
+    """
+    if listed:
+        for name, each in FAULTS.items():
+            right = "its machine" if each.right is Kind.MACHINE else str(each.right)
+            click.echo(f"{name:16} of one rank, {each.truth}; right is: {right}")
+        return
+    _require_packages()
+    if keep is not None and keep.exists() and any(keep.iterdir()):
+        raise WrongUse(f"{keep} is not empty", "name a directory that is empty or does not exist yet")
+    plan = draw(random.randrange(SEEDS) if seed is None else seed, fault)
+    outcome = _play(plan, keep, to_stderr=form == "json")
+    if form == "json":
+        click.echo(json.dumps(_document(outcome), indent=2))
+    else:
+        _print_outcome(outcome, keep)
+    ctx.exit(0 if outcome.right else 1)
+
+
+def _require_packages() -> None:
+    """Raises WrongUse unless the trainer and the server can be started; torch itself is never loaded here."""
+    absent = [name for name in NEEDED if find_spec(name) is None]
+    if absent:
+        raise WrongUse(f"the demo needs {' and '.join(absent)}, not installed here", "pip install 'hangdog[demo]'")
+
+
+def _play(plan: Plan, keep: Path | None, to_stderr: bool) -> Outcome:
+    from hangdog.demo.conductor import play
+
+    def tell(line: str) -> None:
+        click.echo(line, err=to_stderr)
+        sys.stdout.flush()
+
+    sizes = ", ".join(f"{dim} {size}" for dim, size in SIZES.items())
+    tell(f"seed {plan.seed}: {WORLD_SIZE} ranks ({sizes}) on {len(MACHINES)} machines, {MACHINES[0]} to {MACHINES[-1]}")
+    tell("server and agents start, torch is loaded (some ten seconds) ...")
+    folder = Path(tempfile.mkdtemp(prefix="hangdog-demo-"))
+    try:
+        return play(plan, folder, tell, keep)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _print_outcome(outcome: Outcome, keep: Path | None) -> None:
+    plan = outcome.plan
+    click.echo()
+    print_verdict(outcome.verdict, console_for(sys.stdout))
+    click.echo()
+    click.echo(f"truth    rank {plan.rank} on {plan.machine}: {plan.fault.truth}")
+    click.echo(f"right is {_said(plan.fault.right, outcome.expected)}")
+    click.echo(f"verdict  {_said(outcome.verdict.kind, outcome.named)}: {'right' if outcome.right else 'WRONG'}")
+    click.echo(
+        f"times    {outcome.onset_s:.0f} s from fault to standstill, {outcome.verdict_s:.0f} s from question to verdict"
+    )
+    click.echo(f"again    hangdog demo --fault {plan.fault.name} --seed {plan.seed}")
+    if keep is not None:
+        click.echo(f"kept     hangdog triage {keep}")
+
+
+def _said(kind: Kind, machines: tuple[str, ...]) -> str:
+    return f"{kind}, {', '.join(machines) or 'no machine'}"
+
+
+def _document(outcome: Outcome) -> dict[str, object]:
+    plan = outcome.plan
+    return {
+        "schema": "hangdog.demo/1",
+        "seed": plan.seed,
+        "truth": {
+            "fault": plan.fault.name,
+            "rank": plan.rank,
+            "machine": plan.machine,
+            "verdict": str(plan.fault.right),
+            "machines": list(outcome.expected),
+        },
+        "right": outcome.right,
+        "onset_s": round(outcome.onset_s, 1),
+        "verdict_s": round(outcome.verdict_s, 1),
+        "verdict": to_json(outcome.verdict),
+    }

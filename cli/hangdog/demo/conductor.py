@@ -1,0 +1,176 @@
+"""Plays the demo: a job with server and agents around it, one rank broken from outside, and a verdict asked for."""
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from hangdog.demo.evidence import write_bundle
+from hangdog.demo.faults import Victim
+from hangdog.demo.pipes import first_line, whole_output
+from hangdog.demo.plan import Outcome, Plan
+from hangdog.demo.processes import Processes
+from hangdog.demo.progress import Progress, Step
+from hangdog.demo.shape import MACHINES, RANKS_PER_MACHINE, TOKENS_PER_STEP, WORLD_SIZE, machine, topology
+from hangdog_models.errors import OurFault
+from hangdog_models.verdict import Verdict, from_json
+
+#: The server listens after a second or two. Seconds.
+SERVER_START_S = 60.0
+#: From the start to the step after which the fault strikes; most of it goes into loading torch eight times. Seconds.
+TRAINING_S = 300.0
+#: From the fault to the standstill: loaders hold some batches in stock, a checkpoint is due every fifth step. Seconds.
+ONSET_S = 120.0
+#: The server waits for its agents some 25 s, then it judges. Seconds.
+ANSWER_S = 120.0
+#: How long one wait for news lasts: whatever else is waited for is looked at so often. Seconds.
+TICK_S = 0.25
+#: Variables of other jobs and launchers that must not reach ours, by the beginning of their names.
+FOREIGN = (
+    "HANGDOG_",
+    "TORCHELASTIC_",
+    "SLURM_",
+    "OMPI_",
+    "PMI",
+    "RANK",
+    "LOCAL_",
+    "GROUP_",
+    "ROLE_",
+    "WORLD_",
+    "MASTER_",
+)
+#: Statuses of a command that ends in a verdict.
+ANSWERED = (0, 1, 2)
+
+Tell = Callable[[str], None]
+
+
+def play(plan: Plan, folder: Path, tell: Tell, keep: Path | None = None) -> Outcome:
+    """Runs the whole demo with its files in `folder`, leaves no process behind, and writes the evidence to `keep`."""
+    with Processes(folder) as processes:
+        stage = Stage(plan, folder, processes, tell)
+        onset = stage.train_until_stuck()
+        asked = time.monotonic()
+        outcome = Outcome(plan, stage.ask(), onset, time.monotonic() - asked)
+        if keep is not None:
+            write_bundle(keep, plan.job, stage.look)
+        return outcome
+
+
+class Stage:
+    """The running demo: server, agents and ranks."""
+
+    def __init__(self, plan: Plan, folder: Path, processes: Processes, tell: Tell) -> None:
+        self._plan, self._folder, self._processes, self._tell = plan, folder, processes, tell
+        self._environ = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        self._server = self._start_server()
+        for name in MACHINES:
+            self._run(f"agent-{name}", "hangdog_agent.main", "--server", self._server, *_seeing(name))
+        ranks = self._start_ranks()
+        self._pids = {rank: process.pid for rank, process in ranks.items()}
+        self._progress = Progress(ranks, lambda rank: processes.last_words(f"rank-{rank}"))
+
+    def train_until_stuck(self) -> float:
+        """Shows the training, breaks a rank in it, and answers for how many seconds the job went on after that."""
+        plan = self._plan
+        for step in self._steps(TRAINING_S, "the demo's job does not train"):
+            if step is not None and step.number >= plan.after_step:
+                break
+        self._tell("a fault is injected somewhere")
+        struck = time.monotonic()
+        plan.fault.strike(Victim(self._pids[plan.rank], self._folder / f"rank-{plan.rank}", random.Random(plan.seed)))
+        for _ in self._steps(ONSET_S, f"the job trains on in spite of the fault {plan.fault.name}"):
+            if self._progress.stands_still():
+                break
+        silent = self._progress.silent_s()
+        self._tell(f"no rank has finished a step for {silent:.0f} s: hangdog is asked why")
+        return max(0.0, time.monotonic() - silent - struck)
+
+    def ask(self) -> Verdict:
+        """The verdict of a snapshot, asked for as a person on call would; raises OurFault when there is none."""
+        command = ("snapshot", "--server", self._server, "--job", self._plan.job, "--format", "json")
+        return from_json(self._answer("snapshot", self._run("snapshot", "hangdog", *command)))
+
+    def look(self, name: str) -> dict[str, Any]:
+        """What the agent of one machine sees now, as the JSON object it prints."""
+        return self._answer(f"look-{name}", self._run(f"look-{name}", "hangdog_agent.main", "--once", *_seeing(name)))
+
+    def _start_server(self) -> str:
+        store = str(self._folder / "hangdog.db")
+        server = self._run("server", "hangdog", "server", "--listen", "127.0.0.1:0", "--store", store)
+        line = first_line(server, SERVER_START_S)
+        if not line.startswith("listening on "):
+            raise OurFault(f"the demo's server did not start: {self._processes.last_words('server')}")
+        return line.removeprefix("listening on ").strip()
+
+    def _start_ranks(self) -> dict[int, subprocess.Popen[bytes]]:
+        port = _free_port()
+        ranks: dict[int, subprocess.Popen[bytes]] = {}
+        for rank in range(WORLD_SIZE):
+            (self._folder / f"rank-{rank}").mkdir()
+            launch = {
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank % RANKS_PER_MACHINE),
+                "WORLD_SIZE": str(WORLD_SIZE),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+                "GLOO_SOCKET_IFNAME": "lo",  # gloo would else ask the resolver for this host's name
+                "OMP_NUM_THREADS": "1",
+                "CUDA_VISIBLE_DEVICES": "",
+                "HANGDOG_JOB": self._plan.job,
+                "HANGDOG_TOPOLOGY": topology(),
+                "HANGDOG_DEMO_MACHINE": machine(rank),
+            }
+            arguments = (str(self._folder), str(self._plan.seed))
+            ranks[rank] = self._run(f"rank-{rank}", "hangdog.demo.job.train", *arguments, environ=launch)
+        return ranks
+
+    def _run(
+        self, name: str, module: str, *arguments: str, environ: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        # -P: a file torch.py in the user's folder is not what is meant by `import torch`
+        command = (sys.executable, "-P", "-m", module, *arguments)
+        return self._processes.start(name, command, self._environ | dict(environ or {}))
+
+    def _steps(self, patience_s: float, why: str) -> Iterator[Step | None]:
+        """Tells each finished step and yields it, and None whenever there is no news; raises OurFault if that lasts too long."""
+        until = time.monotonic() + patience_s
+        while time.monotonic() < until:
+            for step in self._progress.follow(TICK_S):
+                rate = TOKENS_PER_STEP / step.seconds
+                self._tell(f"step {step.number:3}   loss {step.loss:6.3f}   {rate:6.0f} tokens/s")
+                yield step
+            yield None
+        raise OurFault(f"{why} within {patience_s:g} s; rank 0's last words: {self._processes.last_words('rank-0')}")
+
+    def _answer(self, name: str, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+        """The JSON object a command prints; what it says meanwhile on stderr is passed on."""
+        with self._processes.log(name).open(errors="replace") as said:
+            text = whole_output(process, ANSWER_S, lambda: self._pass_on(said))
+        if process.returncode not in ANSWERED:
+            words = self._processes.last_words(name)
+            raise OurFault(f"the demo's {name} ended with status {process.returncode}: {words}")
+        answer: dict[str, Any] = json.loads(text)
+        return answer
+
+    def _pass_on(self, said: TextIO) -> None:
+        for line in said:
+            self._tell(f"  {line.rstrip()}")
+
+
+def _seeing(name: str) -> tuple[str, ...]:
+    return ("--machine", name, "--match-env", f"HANGDOG_DEMO_MACHINE={name}")
+
+
+def _free_port() -> int:
+    """A port nobody listens on now; the ranks' store takes it a few seconds later."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,66 @@
+"""What one demo does, drawn from its seed, and what came of it."""
+
+import os
+import random
+from dataclasses import dataclass
+
+from hangdog.demo.faults import FAULTS, Fault
+from hangdog.demo.shape import WORLD_SIZE, machine
+from hangdog_models.verdict import Kind, Verdict
+
+#: The fault strikes after one of these steps: the loss has fallen visibly, and nobody waits for long.
+FIRST_STRIKE, LAST_STRIKE = 4, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which fault strikes which rank after which step; the same seed makes the same plan."""
+
+    seed: int
+    fault: Fault
+    rank: int
+    after_step: int
+
+    @property
+    def machine(self) -> str:
+        return machine(self.rank)
+
+    @property
+    def job(self) -> str:
+        """The job's id: demos that run at the same time must not see each other's ranks."""
+        return f"demo-{self.seed}-{os.getpid()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of it. `onset_s` is how long the job went on after the fault, `verdict_s` what the answer took, in seconds."""
+
+    plan: Plan
+    verdict: Verdict
+    onset_s: float
+    verdict_s: float
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """The machines a right verdict names: none where the machine is healthy and the code is not."""
+        return (self.plan.machine,) if self.plan.fault.right is Kind.MACHINE else ()
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The machines the verdict names: those to evict, else those of its first suspect if it says a machine is the cause."""
+        if self.verdict.evict.machines or self.verdict.kind is not Kind.MACHINE:
+            return self.verdict.evict.machines
+        return self.verdict.suspects[0].machines if self.verdict.suspects else ()
+
+    @property
+    def right(self) -> bool:
+        """Whether cause and machine are those of the fault, and nobody else would be evicted."""
+        return self.verdict.kind is self.plan.fault.right and self.named == self.expected
+
+
+def draw(seed: int, fault: str | None) -> Plan:
+    """The plan of a seed; a fault that is asked for by name changes nothing else in it."""
+    chance = random.Random(seed)
+    drawn = chance.choice(list(FAULTS))
+    rank, after = chance.randrange(WORLD_SIZE), chance.randint(FIRST_STRIKE, LAST_STRIKE)
+    return Plan(seed, FAULTS[fault or drawn], rank, after)

@@ -1,0 +1,76 @@
+"""What the ranks themselves tell of their progress: one line of JSON on stdout for each finished step."""
+
+import json
+import os
+import selectors
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from hangdog_models.errors import OurFault
+
+#: No rank finished a step for so long: the job stands still. Seconds.
+QUIET_S = 4.0
+#: On a slow machine a step takes longer: then so many of its slowest recent steps.
+QUIET_STEPS = 5
+#: Steps that tell how long a step takes here; the first ones, which set things up, are forgotten soon.
+RECENT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step that every rank has finished: `loss` is the mean of those that know it, `seconds` what the slowest took."""
+
+    number: int
+    loss: float
+    seconds: float
+
+
+class Progress:
+    """Follows the stdout of all ranks; `last_words` tells what a rank that ended said of it."""
+
+    def __init__(self, ranks: Mapping[int, subprocess.Popen[bytes]], last_words: Callable[[int], str]) -> None:
+        self._last_words = last_words
+        self._selector = selectors.DefaultSelector()
+        self._unread = dict.fromkeys(ranks, b"")
+        self._told: dict[int, dict[int, tuple[float | None, float]]] = {}
+        self._recent: list[float] = []
+        self._last_told = time.monotonic()
+        for rank, process in ranks.items():
+            assert process.stdout is not None
+            os.set_blocking(process.stdout.fileno(), False)
+            self._selector.register(process.stdout, selectors.EVENT_READ, rank)
+
+    def follow(self, seconds: float) -> Iterator[Step]:
+        """Waits up to `seconds` for news and yields the steps that became complete; raises OurFault if a rank ended."""
+        for key, _ in self._selector.select(seconds):
+            rank: int = key.data
+            chunk = os.read(key.fd, 1 << 16)
+            if not chunk:
+                raise OurFault(f"rank {rank} of the demo's job ended by itself: {self._last_words(rank)}")
+            *lines, self._unread[rank] = (self._unread[rank] + chunk).split(b"\n")
+            for line in lines:
+                self._last_told = time.monotonic()
+                yield from self._take(rank, line)
+
+    def stands_still(self) -> bool:
+        """Whether no rank has finished a step for longer than steps take here."""
+        return self.silent_s() > max(QUIET_S, QUIET_STEPS * max(self._recent, default=0.0))
+
+    def silent_s(self) -> float:
+        """Seconds since any rank finished a step."""
+        return time.monotonic() - self._last_told
+
+    def _take(self, rank: int, line: bytes) -> Iterator[Step]:
+        told = json.loads(line)
+        number: int = told["step"]
+        ranks = self._told.setdefault(number, {})
+        ranks[rank] = (told["loss"], told["seconds"])
+        if len(ranks) == len(self._unread):
+            del self._told[number]
+            losses = [loss for loss, _ in ranks.values() if loss is not None]
+            step = Step(number, statistics.fmean(losses), max(seconds for _, seconds in ranks.values()))
+            self._recent = [*self._recent, step.seconds][-RECENT:]
+            yield step
