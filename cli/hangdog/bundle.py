@@ -1,22 +1,27 @@
 """Opens an evidence bundle: a directory somebody hands us becomes a snapshot and a layout."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from hangdog.evidence.assemble import Placed, assemble
-from hangdog.evidence.content import Unused, read_content
+from hangdog.evidence.assemble import assemble
+from hangdog.evidence.content import Stacks, Unused, read_content, shared
 from hangdog.evidence.entry import Entry, mib
 from hangdog.evidence.folder import folder_entries, read_file
 from hangdog.evidence.naming import name_of
+from hangdog.evidence.placing import Placed, place, with_folders
 from hangdog_models.errors import HangdogError, UnreadableBundle, UnreadableEvidence, WrongUse
 from hangdog_models.reading.job import read_interval, read_job
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.printable import decoded, escaped
 from hangdog_models.snapshot import Account, Job, Snapshot
+from hangdog_models.stack import Frame
 from hangdog_models.topology import Layout
 
 Progress = Callable[[int, int], None]
+
+_USAGE = "give a directory of evidence files, or a .zip or .tar.gz of one"
+_HINT = "put py-spy dumps in it, one a rank: py-spy dump --json --pid PID > rank0.json"
 
 
 @dataclass(slots=True)
@@ -27,17 +32,19 @@ class _Opened:
     layout: Layout = field(default_factory=Layout)
     interval_s: float | None = None
     placed: list[Placed] = field(default_factory=list)
+    frames: dict[tuple[Frame, ...], tuple[Frame, ...]] = field(default_factory=dict)
     files_read: int = 0
     ignored: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    unused_kinds: dict[str, int] = field(default_factory=dict)
 
 
 def open_bundle(path: Path, limits: Limits = DEFAULTS, progress: Progress | None = None) -> tuple[Snapshot, Layout]:
     """Reads a bundle; whatever cannot be read is in the snapshot's account, by name and with the reason.
 
-    `progress` is called with the number of files done and in all. Raises WrongUse when there is nothing at `path`,
-    UnreadableBundle when nothing in it is evidence.
+    `progress` is called with the number of files done and in all (0: not known). Raises WrongUse when there is nothing
+    at `path`, UnreadableBundle when nothing in it is evidence. A bundle of kinds that no reader reads yet is none
+    without evidence: it opens without rounds, and the account says what was there.
     """
     opened = _Opened()
     total = 0
@@ -49,27 +56,22 @@ def open_bundle(path: Path, limits: Limits = DEFAULTS, progress: Progress | None
             )
             break
         _take(opened, entry, limits)
-    return _snapshot(path, opened), _with_folders(opened)
+    return _assembled(path, opened)
 
 
 def _entries(path: Path, limits: Limits, progress: Progress) -> Iterator[Entry]:
     try:
-        folder = path.is_dir()
         path.stat()
     except OSError as error:  # a loop of links, no permission, nothing there
         raise WrongUse(f"{escaped(str(path))}: {(error.strerror or 'cannot be read').lower()}", _USAGE) from error
-    if folder:
+    if path.is_dir():
         yield from folder_entries(path, limits, progress)
     else:
         yield read_file(path.resolve(), path.name, limits)
 
 
-_USAGE = "give a directory of evidence files, or a .zip or .tar.gz of one"
-
-
 def _take(opened: _Opened, entry: Entry, limits: Limits) -> None:
     """Reads one file into `opened`; a file that is not what it claims to be becomes a line of the report."""
-    shown = escaped(entry.path)
     try:
         if entry.problem:
             raise UnreadableEvidence(entry.problem)
@@ -78,51 +80,52 @@ def _take(opened: _Opened, entry: Entry, limits: Limits) -> None:
         elif entry.path == "rounds.toml":
             opened.interval_s = read_interval(decoded(entry.data, "TOML"))
         else:
-            name = name_of(entry.path)
-            content = read_content(name, entry.data, limits)
-            if isinstance(content, Unused):
-                opened.ignored.append(shown)
-                return
-            opened.placed.append(Placed(name, content))
+            _take_evidence(opened, entry, limits)
+            return
         opened.files_read += 1
     except HangdogError as error:
-        opened.unreadable[shown] = escaped(str(error))
+        opened.unreadable[escaped(entry.path)] = escaped(str(error))
 
 
-def _snapshot(path: Path, opened: _Opened) -> Snapshot:
-    assembly = assemble(opened.placed)
-    opened.unreadable |= {escaped(path): reason for path, reason in assembly.unused.items()}
-    if not assembly.rounds:
-        raise _nothing(path, opened)
+def _take_evidence(opened: _Opened, entry: Entry, limits: Limits) -> None:
+    name = name_of(entry.path)
+    content = read_content(name, entry.data, limits)
+    if isinstance(content, Unused):
+        opened.ignored.append(entry.path)
+        if content.kind:
+            opened.unused_kinds[content.kind] = opened.unused_kinds.get(content.kind, 0) + 1
+        return
+    opened.placed.append(Placed(name, shared(content, opened.frames) if isinstance(content, Stacks) else content))
+    opened.files_read += 1
+
+
+def _assembled(path: Path, opened: _Opened) -> tuple[Snapshot, Layout]:
+    layout, contradictions = with_folders(opened.layout, (placed.name for placed in opened.placed))
+    placing = place(opened.placed, layout)
+    assembly = assemble(placing.placed)
+    unused = placing.unused | assembly.unused
+    unreadable = opened.unreadable | {escaped(path): reason for path, reason in unused.items()}
+    ignored = sorted(map(escaped, opened.ignored + assembly.ignored))
+    if not assembly.rounds and not assembly.records and not opened.unused_kinds:
+        raise _nothing(path, ignored, unreadable)
+    kinds = [f"{kind}: {_files(n)}, which this version does not read" for kind, n in sorted(opened.unused_kinds.items())]
     account = Account(
-        files_read=opened.files_read,
-        ignored=tuple(opened.ignored),
-        unreadable=opened.unreadable,
-        notes=(*opened.notes, *assembly.notes),
+        files_read=opened.files_read - len(assembly.ignored) - len(unused),
+        ignored=tuple(ignored),
+        unreadable=dict(sorted(unreadable.items())),
+        notes=tuple(escaped(note) for note in (*contradictions, *placing.notes, *assembly.notes, *kinds)),
     )
-    return Snapshot(opened.job, assembly.rounds, opened.interval_s, account=account)
+    return Snapshot(opened.job, assembly.rounds, opened.interval_s, assembly.records, account), layout
 
 
-def _with_folders(opened: _Opened) -> Layout:
-    """The declared layout, with the machines of `machine-<NAME>` folders for ranks it places nowhere."""
-    machine_of = {rank: name for name, ranks in opened.layout.machines.items() for rank in ranks}
-    machines = dict(opened.layout.machines)
-    for name in sorted((placed.name for placed in opened.placed), key=lambda name: name.path):
-        if name.rank is None or name.machine is None:
-            continue
-        declared = machine_of.setdefault(name.rank, name.machine)
-        if name.rank not in machines.get(declared, ()):
-            machines[declared] = tuple(sorted((*machines.get(declared, ()), name.rank)))
-    return replace(opened.layout, machines=machines)
-
-
-def _nothing(path: Path, opened: _Opened) -> UnreadableBundle:
+def _nothing(path: Path, ignored: list[str], unreadable: dict[str, str]) -> UnreadableBundle:
     """The error of a bundle without evidence, with the first reasons."""
-    what = [f"{len(opened.ignored)} files are no evidence"] if opened.ignored else []
-    what += [f"{name}: {reason}" for name, reason in list(opened.unreadable.items())[:3]]
-    what += [f"{len(opened.unreadable) - 3} more are unreadable"] if len(opened.unreadable) > 3 else []
+    what = [f"{_files(len(ignored))} without evidence"] if ignored else []
+    what += [f"{name}: {reason}" for name, reason in list(unreadable.items())[:3]]
+    what += [f"{len(unreadable) - 3} more are unreadable"] if len(unreadable) > 3 else []
     inside = "; ".join(what) or "it is empty"
     return UnreadableBundle(f"{escaped(str(path))} holds no readable evidence ({inside})", _HINT)
 
 
-_HINT = "put py-spy dumps in it, one a rank: py-spy dump --json --pid PID > rank0.json"
+def _files(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}"

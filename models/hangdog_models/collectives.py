@@ -7,7 +7,10 @@ from hangdog_models.ranks import Rank
 
 @dataclass(frozen=True, slots=True)
 class CollectiveRecord:
-    """One operation of one rank. `sequence` counts within the process group; `done` says it was retired."""
+    """One operation of one rank. `sequence` counts within the process group; `done` says it was retired.
+
+    Sends and receives (`p2p`) have a sequence of their own in the same group.
+    """
 
     group: str
     sequence: int
@@ -15,14 +18,16 @@ class CollectiveRecord:
     done: bool
     input_sizes: tuple[tuple[int, ...], ...] = ()
     dtypes: tuple[str, ...] = ()
+    p2p: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FlightRecord:
     """One rank's PyTorch flight recorder dump, reduced to what diagnosis uses.
 
-    `enqueued` and `completed` map a process group id to the last sequence number (-1: none yet).
-    `members` maps a group id to its ranks where the dump says so (gloo's does not).
+    A process group goes by its name, which all its members share; a dump's numbers for it differ between ranks.
+    `enqueued` and `completed` map a group to its last collective's sequence number (-1: none yet).
+    `members` maps a group to its ranks where the dump says so (gloo's does not). `entries` run from old to new.
     """
 
     rank: Rank

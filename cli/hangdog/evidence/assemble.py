@@ -1,104 +1,122 @@
-"""Fits what the files hold together into rounds of process traces."""
+"""Fits what the files hold together: rounds of process traces, and the latest flight record of each rank."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hangdog.evidence.content import Failure, Stacks
-from hangdog.evidence.naming import Name
+from hangdog.evidence.placing import Placed
+from hangdog_models.collectives import FlightRecord
 from hangdog_models.ranks import Rank
 from hangdog_models.reading import failure
 from hangdog_models.reading.dumped import DumpedProcess
+from hangdog_models.reading.splice import splice
 from hangdog_models.snapshot import Round
 from hangdog_models.stack import TRAINER, Missing, ProcessState, ProcessTrace, Reason
 
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """One file's evidence about processes, with whose it is."""
-
-    name: Name
-    content: Stacks | ProcessState | Failure
+Part = DumpedProcess | ProcessState | Failure
 
 
 @dataclass(slots=True)
 class Gathered:
-    """What is known of one process so far, and which file each part came from."""
+    """What is known of one process so far, each part with the path it came from."""
 
-    process: tuple[str, DumpedProcess] | None = None
+    python: tuple[str, DumpedProcess] | None = None
+    native: tuple[str, DumpedProcess] | None = None
     state: tuple[str, ProcessState] | None = None
     failure: tuple[str, Failure] | None = None
 
 
 @dataclass(slots=True)
 class Assembly:
-    """The rounds, oldest first, and what did not fit: per file the reason it was not used, and remarks."""
+    """The rounds, oldest first, the records by rank, and what did not fit: per file why it was not used, and remarks."""
 
     rounds: tuple[Round, ...] = ()
+    records: tuple[FlightRecord, ...] = ()
     unused: dict[str, str] = field(default_factory=dict)
+    ignored: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-
-Key = tuple[int, Rank, str]
 
 
 def assemble(found: Iterable[Placed]) -> Assembly:
     """Merges all evidence of the same round, rank and role into one trace; of two of a kind the first path is used.
 
-    Evidence outside any `round-<K>` folder belongs to the first round.
+    Evidence outside any `round-<K>` folder belongs to the first round. Every name must have its rank.
     """
     ordered = sorted(found, key=lambda placed: placed.name.path)
-    first = min((placed.name.round for placed in ordered if placed.name.round is not None), default=0)
     assembly = Assembly()
-    gathered: dict[Key, Gathered] = {}
+    assembly.records = _records(ordered, assembly)
+    first = min((placed.name.round for placed in ordered if placed.name.round is not None), default=0)
+    gathered: dict[tuple[int, Rank, str], Gathered] = {}
     for placed in ordered:
         name = placed.name
         if name.rank is None:
-            assembly.unused[name.path] = "no rank in its name: call it rank<N>"
             continue
         at = first if name.round is None else name.round
-        for role, part in _parts(name.role, placed.content):
-            key = (at, name.rank, role)
-            earlier = _put(gathered.setdefault(key, Gathered()), name.path, part)
-            if earlier:
-                whose = f"rank {name.rank}" + (f" ({role})" if role != TRAINER else "")
-                assembly.unused[name.path] = f"{whose} is already described by {earlier}"
-    assembly.rounds = _rounds(gathered)
+        for role, kind, part in _parts(placed, assembly):
+            inside = gathered.setdefault((at, name.rank, role), Gathered())
+            earlier = getattr(inside, kind)
+            if earlier is None:
+                setattr(inside, kind, (name.path, part))
+            else:
+                assembly.unused[name.path] = f"{_whose(name.rank, role)} is already described by {earlier[0]}"
+    traces: dict[int, list[ProcessTrace]] = {}
+    for (at, rank, role), parts in sorted(gathered.items(), key=lambda item: item[0]):
+        traces.setdefault(at, []).append(_trace(rank, role, parts, assembly))
+    assembly.rounds = tuple(Round(number, tuple(inside)) for number, inside in traces.items())
     return assembly
 
 
-def _parts(
-    role: str, content: Stacks | ProcessState | Failure
-) -> list[tuple[str, DumpedProcess | ProcessState | Failure]]:
-    """The evidence by role: the first process of a file is the one it is named after, the others are its children."""
-    if not isinstance(content, Stacks):
-        return [(role, content)]
-    return [(role if at == 0 else f"child-{at - 1}", process) for at, process in enumerate(content.processes)]
+def _parts(placed: Placed, assembly: Assembly) -> Iterable[tuple[str, str, Part]]:
+    """The evidence by role and kind: the first process of a file is the one it is named after, others are its children."""
+    name, content = placed.name, placed.content
+    if isinstance(content, ProcessState):
+        yield name.role, "state", content
+    elif isinstance(content, Failure):
+        yield name.role, "failure", content
+    elif isinstance(content, Stacks):
+        kind = "native" if content.native_only else "python"
+        seen: set[int] = set()
+        for process in content.processes:
+            if process.pid is not None and process.pid in seen:
+                assembly.notes.append(f"{name.path}: process {process.pid} is in it more than once; the first is used")
+                continue
+            yield (name.role if not seen else f"child-{len(seen) - 1}"), kind, process
+            seen.add(process.pid if process.pid is not None else -len(seen) - 1)
 
 
-def _put(gathered: Gathered, path: str, part: DumpedProcess | ProcessState | Failure) -> str:
-    """Adds a part, or returns the path of the file that already gave it."""
-    earlier: tuple[str, object] | None
-    if isinstance(part, DumpedProcess):
-        earlier, gathered.process = gathered.process, gathered.process or (path, part)
-    elif isinstance(part, ProcessState):
-        earlier, gathered.state = gathered.state, gathered.state or (path, part)
-    else:
-        earlier, gathered.failure = gathered.failure, gathered.failure or (path, part)
-    return earlier[0] if earlier else ""
+def _records(ordered: Iterable[Placed], assembly: Assembly) -> tuple[FlightRecord, ...]:
+    """One flight record a rank: of several rounds the latest, because counters only rise."""
+    found: dict[Rank, tuple[str, FlightRecord]] = {}
+    for placed in sorted(ordered, key=lambda p: -1 if p.name.round is None else p.name.round, reverse=True):
+        if isinstance(placed.content, FlightRecord):
+            path, _ = found.setdefault(placed.content.rank, (placed.name.path, placed.content))
+            if path != placed.name.path:
+                whose = f"the flight record of rank {placed.content.rank}"
+                assembly.unused[placed.name.path] = f"{whose} is already read from {path}"
+    return tuple(record for _, (_, record) in sorted(found.items()))
 
 
-def _rounds(gathered: Mapping[Key, Gathered]) -> tuple[Round, ...]:
-    traces: dict[int, list[ProcessTrace]] = {}
-    for (at, rank, role), parts in sorted(gathered.items(), key=lambda item: item[0]):
-        traces.setdefault(at, []).append(_trace(rank, role, parts))
-    return tuple(Round(number, tuple(inside)) for number, inside in traces.items())
-
-
-def _trace(rank: Rank, role: str, parts: Gathered) -> ProcessTrace:
-    process = parts.process[1] if parts.process else DumpedProcess(None, ())
+def _trace(rank: Rank, role: str, parts: Gathered, assembly: Assembly) -> ProcessTrace:
+    process = _process(rank, role, parts, assembly)
     state = parts.state[1] if parts.state else None
     missing = failure.read(parts.failure[1].words, state) if parts.failure else None
     if missing is None and not process.threads:
         missing = failure.refine(Missing(Reason.NO_EVIDENCE, "the bundle holds no stacks of it"), state)
     pid = process.pid if process.pid is not None else state.pid if state else None
     return ProcessTrace(rank, role, pid, process.threads, state, missing)
+
+
+def _process(rank: Rank, role: str, parts: Gathered, assembly: Assembly) -> DumpedProcess:
+    if parts.python is None or parts.native is None:
+        only = parts.python or parts.native
+        return only[1] if only else DumpedProcess(None, ())
+    both = splice(parts.python[1], parts.native[1])
+    if both is None:
+        path, python = parts.native[0], parts.python[0]
+        assembly.ignored.append(path)
+        assembly.notes.append(f"{path}: not used, nothing shows that it is of the same process as {python}")
+    return both or parts.python[1]
+
+
+def _whose(rank: Rank, role: str) -> str:
+    return f"rank {rank}" if role == TRAINER else f"rank {rank} ({role})"

@@ -1,10 +1,19 @@
 """What every stack reader returns: the processes a file speaks of, before anybody says whose they are."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.limits import Limits
 from hangdog_models.stack import Thread
+
+#: What a tool adds for a terminal, caught by `script` or a pasted screen.
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+_LINE = re.compile(r"[^\n]+")
+#: Characters of a line: the longest symbol seen has 3,469 and gdb writes the arguments' types and values beside it.
+_LONGEST_LINE = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +35,9 @@ def check_threads(threads: int, limits: Limits) -> None:
     """Raises UnreadableEvidence when one file has more threads than the limit."""
     if threads > limits.threads:
         raise UnreadableEvidence(f"more than {limits.threads} threads (limit threads)")
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """The lines of a tool's text that are not blank, without colours and trailing space; overlong ones are cut."""
+    for line in _LINE.finditer(text):
+        yield _COLOUR.sub("", line[0][:_LONGEST_LINE]).rstrip()

@@ -26,8 +26,16 @@ _WORDS = tuple(
         ),
     )
 )
+_FAILED = re.compile(
+    r"\s*(?:Error: Failed to (?:get|find|suspend|open|copy|read) |Permission Denied: Try running again)"
+)
 #: Failures that only say that something went wrong: the kernel's state explains them better.
 _VAGUE = frozenset({Reason.TIMED_OUT, Reason.TOOL_FAILED, Reason.NO_EVIDENCE})
+
+
+def recognises(head: str) -> bool:
+    """Whether a text is what py-spy prints when it fails."""
+    return _FAILED.match(head) is not None
 
 
 def reason_of(words: str) -> Reason:

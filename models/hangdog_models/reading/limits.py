@@ -24,7 +24,7 @@ class Limits:
     #: Levels of nesting of a JSON document or a pickle; the deepest real evidence has about 6.
     depth: int = 64
     #: Values (list items, mapping entries) of one JSON document or pickle: bounds the memory a small file can claim.
-    values: int = 4_000_000
+    values: int = 8_000_000
     #: Threads of one process; NCCL, OpenMP and loaders together stay below a thousand.
     threads: int = 20_000
     #: Frames of one thread; CPython's recursion limit is 1,000, and native frames come on top.

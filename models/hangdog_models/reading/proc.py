@@ -11,7 +11,7 @@ from hangdog_models.stack import ProcessState
 _STATES = "RSDTtZXxKWPI"
 #: More CPU time than any process has had: tells a number from nonsense such as 1e999.
 _MOST_SECONDS = 1e12
-_STATUS_LINE = re.compile(r"^(Name|State|Pid):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_STATUS_LINE = re.compile(r"^(Name|State|Pid):(.*)$", re.MULTILINE)
 
 
 def recognises(document: object) -> bool:
@@ -45,7 +45,7 @@ def recognises_status(head: str) -> bool:
 
 def read_status(text: str, limits: Limits = DEFAULTS) -> ProcessState:
     """The state in the text of `/proc/<pid>/status`; raises UnreadableEvidence where lines are missing."""
-    lines = dict(_STATUS_LINE.findall(text))
+    lines = {key: value.strip() for key, value in _STATUS_LINE.findall(text)}
     pid = int_of(lines.get("Pid"))
     if pid is None or pid <= 0 or "State" not in lines:
         raise UnreadableEvidence("not /proc/<pid>/status: no Pid or no State line")

@@ -1,0 +1,148 @@
+"""Reads a PyTorch flight recorder dump, from its JSON or from a pickle already turned into plain data.
+
+The two writings differ: numbers of `pg_status` are texts in JSON, unknown times are 0 there and None in the pickle.
+Gloo leaves every `state` at `scheduled` and lists no members; there `retired` says that an operation is done.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from hangdog_models.collectives import CollectiveRecord, FlightRecord
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.ranks import MAX_RANK, Rank
+from hangdog_models.reading.document import int_of, text_of
+from hangdog_models.reading.limits import DEFAULTS, Limits
+
+#: No operation has so many tensors, and no tensor so many dimensions; more are a mistake or malice.
+_MOST_SIZES = 4096
+#: Finished operations kept for each group: as far as two ranks' last ones may lie apart and still be compared.
+_DONE_KEPT = 64
+
+
+def recognises(document: object) -> bool:
+    """Whether a document is a flight recorder dump."""
+    return isinstance(document, dict) and "entries" in document and ("pg_config" in document or "pg_status" in document)
+
+
+def read(document: object, rank: Rank | None, limits: Limits = DEFAULTS) -> FlightRecord:
+    """The record of `rank`, or of the rank the dump itself names; raises UnreadableEvidence where neither is known."""
+    if not recognises(document) or not isinstance(document, dict):
+        raise UnreadableEvidence("not a flight recorder dump: entries or pg_config are missing")
+    whose = rank if rank is not None else _rank_inside(document)
+    entries = document["entries"]
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise UnreadableEvidence("not a flight recorder dump: its entries are no list of operations")
+    records = tuple(_entry(entry, limits) for entry in entries)
+    enqueued, completed = _from_entries(records)
+    names = {int_of(entry.get("pg_id")): record.group for entry, record in zip(entries, records, strict=True)}
+    for number, status in _tables(document.get("pg_status")):
+        # The status goes by the process's own number of a group; only the entries tell which name that is.
+        group = names.get(int_of(number)) or (number if number not in names.values() else f"#{number}")
+        _raise_to(enqueued, group, int_of(status.get("last_enqueued_collective")))
+        _raise_to(completed, group, int_of(status.get("last_completed_collective")))
+    members, descriptions = _configured(document, limits)
+    for entry, record in zip(entries, records, strict=True):
+        descriptions.setdefault(record.group, _name(entry, 1, limits))
+    return FlightRecord(whose, enqueued, completed, _recent(records), members, descriptions)
+
+
+def _recent(records: Sequence[CollectiveRecord]) -> tuple[CollectiveRecord, ...]:
+    """What is under way, and the newest of what is done: a ring of thousands on each of thousands of ranks is too much."""
+    left: dict[tuple[str, bool], int] = {}
+    kept: list[CollectiveRecord] = []
+    for record in reversed(records):
+        group = (record.group, record.p2p)
+        if record.done:
+            left[group] = left.get(group, _DONE_KEPT) - 1
+        if not record.done or left[group] >= 0:
+            kept.append(record)
+    return tuple(reversed(kept))
+
+
+def _rank_inside(document: Mapping[str, object]) -> Rank:
+    rank = int_of(document.get("rank"))
+    if rank is None or not 0 <= rank <= MAX_RANK:
+        raise UnreadableEvidence("a flight recorder dump without a rank in its name: call it rank<N>")
+    return Rank(rank)
+
+
+def _entry(entry: Mapping[str, object], limits: Limits) -> CollectiveRecord:
+    p2p = entry.get("is_p2p") is True
+    sequence = int_of(entry.get("p2p_seq_id" if p2p else "collective_seq_id"))
+    return CollectiveRecord(
+        group=_name(entry, 0, limits) or str(int_of(entry.get("pg_id")) or 0),
+        sequence=-1 if sequence is None else sequence,
+        operation=text_of(entry.get("profiling_name"), limits),
+        done=entry.get("retired") is True or entry.get("state") == "completed",
+        input_sizes=_sizes(entry.get("input_sizes")),
+        dtypes=_dtypes(entry.get("input_dtypes"), limits),
+        p2p=p2p,
+    )
+
+
+def _name(entry: Mapping[str, object], at: int, limits: Limits) -> str:
+    """Item `at` of (name, description)."""
+    group = entry.get("process_group")
+    return text_of(group[at], limits) if isinstance(group, list | tuple) and len(group) > at else ""
+
+
+def _sizes(value: object) -> tuple[tuple[int, ...], ...]:
+    tensors = value if isinstance(value, list | tuple) else ()
+    if len(tensors) > _MOST_SIZES:
+        raise UnreadableEvidence(f"an operation on {len(tensors)} tensors; {_MOST_SIZES} are read")
+    return tuple(tuple(_ints(tensor)) for tensor in tensors if isinstance(tensor, list | tuple))
+
+
+def _dtypes(value: object, limits: Limits) -> tuple[str, ...]:
+    """Type names; one text stands for one tensor (some writers do not make a list of it)."""
+    items = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
+    return tuple(text_of(item, limits) for item in items[:_MOST_SIZES])
+
+
+def _ints(values: Iterable[object]) -> list[int]:
+    return [number for number in map(int_of, values) if number is not None]
+
+
+def _from_entries(records: Iterable[CollectiveRecord]) -> tuple[dict[str, int], dict[str, int]]:
+    """Last enqueued and last completed sequence number of each group, as far as the ring of entries shows them."""
+    enqueued: dict[str, int] = {}
+    done: dict[str, int] = {}
+    pending: dict[str, int] = {}
+    for record in records:
+        enqueued.setdefault(record.group, -1)
+        if record.p2p:
+            continue
+        _raise_to(enqueued, record.group, record.sequence)
+        if record.done:
+            _raise_to(done, record.group, record.sequence)
+        else:
+            pending[record.group] = min(pending.get(record.group, record.sequence), record.sequence)
+    # Completed means that nothing before it is still under way.
+    completed = {g: min(done.get(g, -1), pending[g] - 1) if g in pending else done.get(g, -1) for g in enqueued}
+    return enqueued, completed
+
+
+def _raise_to(counts: dict[str, int], group: str, number: int | None) -> None:
+    if number is not None:
+        counts[group] = max(counts.get(group, -1), number)
+
+
+def _tables(value: object) -> list[tuple[str, Mapping[str, object]]]:
+    items = value.items() if isinstance(value, dict) else ()
+    return [(str(key), inside) for key, inside in items if isinstance(inside, dict)]
+
+
+def _configured(document: Mapping[str, object], limits: Limits) -> tuple[dict[str, tuple[Rank, ...]], dict[str, str]]:
+    """Members and descriptions of the groups that `pg_config` names; gloo writes one nameless group without members."""
+    members: dict[str, tuple[Rank, ...]] = {}
+    descriptions: dict[str, str] = {}
+    for key, config in _tables(document.get("pg_config")):
+        group = text_of(config.get("name"), limits) or text_of(key, limits)
+        ranks = config.get("ranks")
+        numbers = re.findall(r"\d{1,9}", ranks) if isinstance(ranks, str) else ranks if isinstance(ranks, list) else []
+        inside = sorted({number for number in _ints(numbers) if 0 <= number <= MAX_RANK})
+        if group and inside:
+            members[group] = tuple(Rank(number) for number in inside)
+        if group and text_of(config.get("desc"), limits):
+            descriptions[group] = text_of(config.get("desc"), limits)
+    return members, descriptions

@@ -1,0 +1,211 @@
+"""Reads pickles that hold plain data, without ever running what a pickle asks for.
+
+A pickle is a program for a small stack machine. This one knows the instructions that put numbers, texts, tuples, lists
+and dictionaries together, and stops by name at any other: nothing is imported, called or built. References to a value
+read before are followed (PyTorch writes each stack frame once), so the result may share parts but has no cycles.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.reading.limits import DEFAULTS, Limits
+
+#: Protocols with opcodes this machine may meet; protocol 0 and 1 are texts of their own that nobody writes any more.
+_PROTOCOLS = range(2, 6)
+#: What the refused instructions would do, for the message.
+_REFUSED = {
+    ord("c"): "GLOBAL", ord("R"): "REDUCE", ord("b"): "BUILD", ord("i"): "INST", ord("o"): "OBJ", ord("P"): "PERSID",
+    ord("Q"): "BINPERSID", 0x81: "NEWOBJ", 0x82: "EXT1", 0x83: "EXT2", 0x84: "EXT4", 0x92: "NEWOBJ_EX",
+    0x93: "STACK_GLOBAL", 0x97: "NEXT_BUFFER",
+}  # fmt: skip
+#: Bytes of the widest whole number read: 64 bits and a sign. Wider ones are no counters and could be made to collide.
+_WIDEST = 9
+_CONSTANTS = {ord("N"): None, 0x88: True, 0x89: False}
+_UNPACKED = {ord("J"): "<i", ord("K"): "<B", ord("M"): "<H", ord("G"): ">d"}
+_EMPTY: dict[int, Callable[[], Any]] = {ord("]"): list, ord("}"): dict, ord(")"): tuple}
+_TEXT_SIZES = {0x8C: "<B", ord("X"): "<I", 0x8D: "<Q"}
+_LONG_SIZES = {0x8A: "<B", 0x8B: "<i"}
+_TUPLES = {0x85: 1, 0x86: 2, 0x87: 3}
+_PUTS = {ord("q"): "<B", ord("r"): "<I"}
+_GETS = {ord("h"): "<B", ord("j"): "<I"}
+
+
+def recognises(head: bytes) -> bool:
+    """Whether bytes begin like a pickle of protocol 2 to 5."""
+    return len(head) > 2 and head[0] == 0x80 and head[1] in _PROTOCOLS
+
+
+def read_pickle(data: bytes, limits: Limits = DEFAULTS) -> Any:
+    """The value of a pickle of plain data; raises UnreadableEvidence on anything else, and beyond the limits."""
+    if not recognises(data):
+        raise UnreadableEvidence("not a pickle of protocol 2 to 5")
+    if len(data) > limits.file_bytes:
+        raise UnreadableEvidence(f"{len(data)} bytes; {limits.file_bytes} are read (limit file_bytes)")
+    try:
+        value = _Machine(data).run()
+    except (IndexError, KeyError, struct.error, UnicodeDecodeError) as error:
+        raise UnreadableEvidence("not a pickle: it ends early or refers to what it never held") from error
+    _check(value, limits)
+    return value
+
+
+class _Mark:
+    """Where a run of items begins on the stack."""
+
+
+class _Machine:
+    """The stack machine; its memory is bounded by the pickle's size, because each instruction adds one value at most."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 2  # behind the protocol
+        self._stack: list[Any] = []
+        self._memo: dict[int, Any] = {}
+
+    def run(self) -> Any:
+        """Runs to the STOP instruction and returns the one value left."""
+        while (code := self._take("<B")) != ord("."):
+            self._step(code)
+        if len(self._stack) != 1 or self._stack[0] is _Mark:
+            raise UnreadableEvidence("not a pickle: it stops with more or less than one value")
+        return self._stack[0]
+
+    def _step(self, code: int) -> None:
+        stack = self._stack
+        if code in _GETS:
+            stack.append(self._memo[self._take(_GETS[code])])
+        elif code in _PUTS:
+            self._memo[self._take(_PUTS[code])] = stack[-1]
+        elif code in _UNPACKED:
+            stack.append(self._take(_UNPACKED[code]))
+        elif code in _CONSTANTS:
+            stack.append(_CONSTANTS[code])
+        elif code in _TEXT_SIZES:
+            stack.append(self._bytes(self._take(_TEXT_SIZES[code])).decode("utf-8"))
+        elif code in _LONG_SIZES:
+            stack.append(self._long(self._take(_LONG_SIZES[code])))
+        elif code in _EMPTY:
+            stack.append(_EMPTY[code]())
+        elif code in _TUPLES:
+            items = tuple(self._pop() for _ in range(_TUPLES[code]))
+            stack.append(items[::-1])
+        elif code == ord("("):
+            stack.append(_Mark)
+        else:
+            self._gather(code)
+
+    def _gather(self, code: int) -> None:
+        """The instructions that fill a container, and those that only concern the writing."""
+        match code:
+            case 0x94:  # MEMOIZE
+                self._memo[len(self._memo)] = self._stack[-1]
+            case 0x95:  # FRAME, a hint for buffering
+                self._take("<Q")
+            case 0x61:  # APPEND
+                self._extend([self._pop()])
+            case 0x65:  # APPENDS
+                self._extend(self._run_of_items())
+            case 0x73:  # SETITEM
+                value, key = self._pop(), self._pop()
+                self._update([key, value])
+            case 0x75:  # SETITEMS
+                self._update(self._run_of_items())
+            case 0x74:  # TUPLE
+                self._stack.append(tuple(self._run_of_items()))
+            case 0x6C:  # LIST
+                self._stack.append(self._run_of_items())
+            case 0x64:  # DICT
+                items = self._run_of_items()
+                self._stack.append({})
+                self._update(items)
+            case _:
+                name = _REFUSED.get(code, f"0x{code:02x}")
+                raise UnreadableEvidence(f"a pickle with the instruction {name} at byte {self._at - 1}: no plain data")
+
+    def _take(self, form: str) -> Any:
+        (value,) = struct.unpack_from(form, self._data, self._at)
+        self._at += struct.calcsize(form)
+        return value
+
+    def _bytes(self, size: int) -> bytes:
+        if not 0 <= size <= len(self._data) - self._at:
+            raise IndexError
+        piece = self._data[self._at : self._at + size]
+        self._at += size
+        return piece
+
+    def _long(self, size: int) -> int:
+        if not 0 <= size <= _WIDEST:
+            raise UnreadableEvidence(f"a pickle with a number of {size} bytes; {_WIDEST} are read")
+        return int.from_bytes(self._bytes(size), "little", signed=True)
+
+    def _pop(self) -> Any:
+        value = self._stack.pop()
+        if value is _Mark:
+            raise IndexError
+        return value
+
+    def _run_of_items(self) -> list[Any]:
+        """The values above the last mark, which they leave the stack with."""
+        at = len(self._stack) - 1
+        while self._stack[at] is not _Mark:
+            at -= 1
+            if at < 0:
+                raise IndexError
+        items = self._stack[at + 1 :]
+        del self._stack[at:]
+        return items
+
+    def _extend(self, items: list[Any]) -> None:
+        if not isinstance(self._stack[-1], list):
+            raise UnreadableEvidence("not a pickle: it appends to what is no list")
+        self._stack[-1].extend(items)
+
+    def _update(self, items: list[Any]) -> None:
+        target = self._stack[-1]
+        if not isinstance(target, dict) or len(items) % 2:
+            raise UnreadableEvidence("not a pickle: it sets items of what is no dictionary")
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if not isinstance(key, str | int):
+                raise UnreadableEvidence("a pickle with a key that is neither text nor number")
+            target[key] = value
+
+
+def _check(value: object, limits: Limits) -> None:
+    """Raises UnreadableEvidence where the value is deeper than the limit, has a cycle, or is too large written out in full.
+
+    Shared parts count each time they are used: what walks the value later does not know that they are shared.
+    """
+    sizes: dict[int, int] = {}
+    heights: dict[int, int] = {}
+    open_: set[int] = set()
+    stack = [value]
+    while stack:
+        inside = stack[-1]
+        children = _children(inside)
+        if id(inside) in sizes or children is None:
+            stack.pop()
+            continue
+        if id(inside) not in open_:
+            open_.add(id(inside))
+            if any(id(child) in open_ for child in children):
+                raise UnreadableEvidence("a pickle of a value that holds itself")
+            stack.extend(child for child in children if _children(child) is not None and id(child) not in sizes)
+            continue
+        open_.discard(id(inside))
+        stack.pop()
+        sizes[id(inside)] = 1 + sum(sizes.get(id(child), 1) for child in children)
+        heights[id(inside)] = 1 + max((heights.get(id(child), 0) for child in children), default=0)
+        if sizes[id(inside)] > limits.values:
+            raise UnreadableEvidence(f"holds more than {limits.values} values (limit values)")
+        if heights[id(inside)] > limits.depth:
+            raise UnreadableEvidence(f"nested deeper than {limits.depth} levels (limit depth)")
+
+
+def _children(value: object) -> list[object] | None:
+    """The values inside a container; None for a plain value."""
+    if isinstance(value, dict):
+        return list(value.values())
+    return list(value) if isinstance(value, list | tuple) else None
