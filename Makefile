@@ -1,0 +1,63 @@
+# Every target does its own set-up; nothing but make and Python 3.11 or newer has to be there.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# the first Python that is new enough; asked for only when an environment has to be made
+PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
+BOOTSTRAP = @python="$(PYTHON)"; [ -n "$$python" ] || { \
+	echo 'hangdog needs Python 3.11 or newer; on Debian 12, Ubuntu 24.04 or later: apt-get install python3' >&2; exit 1; }; \
+	"$$python" tools/bootstrap.py
+IN := .venv/bin
+OUR_CODE := agent server models proto cli tests tools
+
+.PHONY: help setup demo test test-slow check lint docs protos protos-check clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+setup: .venv/dev.stamp ## make .venv with everything but torch
+
+demo: .venv/run.stamp .venv/torch.stamp ## hang a real 8-rank training job here and name the culprit (FAULT=gc SEED=3 to choose)
+	@$(IN)/hangdog demo $(if $(FAULT),--fault $(FAULT)) $(if $(SEED),--seed $(SEED))
+
+test: .venv/dev.stamp ## run the fast tests
+	$(IN)/python -m pytest -q $(ARGS)
+
+test-slow: .venv/dev.stamp .venv/torch.stamp ## run the slow tests: real training jobs, every fault
+	$(IN)/python -m pytest -q -m slow $(ARGS)
+
+# cheapest first; stops at the first failure
+check: ## everything a change must pass, the slow tests apart
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory docs
+	@$(MAKE) --no-print-directory protos-check
+
+lint: .venv/dev.stamp ## check format, style, types and who imports whom
+	$(IN)/ruff format --check $(OUR_CODE)
+	$(IN)/ruff check $(OUR_CODE)
+	$(IN)/mypy
+	$(IN)/lint-imports
+
+docs: .venv/dev.stamp ## check that the help texts in the docs are what the commands print (FIX=1 rewrites them)
+	$(IN)/python tools/helps.py $(if $(FIX),--fix)
+
+protos: ## generate the protobuf code anew
+	$(BOOTSTRAP) protos
+	@PATH="$$PWD/.venv-protos/bin:$$PATH" .venv-protos/bin/python tools/protos.py
+
+protos-check: ## check that the generated code is up to date and every message and field has a comment
+	$(BOOTSTRAP) protos; status=$$?; [ $$status -ne 77 ] || exit 0; [ $$status -eq 0 ] || exit 1; \
+	PATH="$$PWD/.venv-protos/bin:$$PATH" .venv-protos/bin/python tools/protos.py --check
+
+clean: ## remove what make made
+	rm -rf .venv .venv-protos .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
+
+.venv/run.stamp: pyproject.toml tools/bootstrap.py
+	$(BOOTSTRAP) run
+.venv/dev.stamp: pyproject.toml tools/bootstrap.py
+	$(BOOTSTRAP) dev
+.venv/torch.stamp: pyproject.toml tools/bootstrap.py
+	$(BOOTSTRAP) torch
