@@ -1,0 +1,116 @@
+"""Takes requests in: finds the job that is meant, starts its incident or joins the one that runs, passes answers on."""
+
+import asyncio
+import math
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from hangdog_models.errors import ServerUnreachable, WrongUse
+from hangdog_models.snapshot import Job
+from hangdog_server.gather import Answer, Plan
+from hangdog_server.incident import Inquiry, Means, Request, Step, named, steady
+from hangdog_server.jobs import describe
+from hangdog_server.settings import Settings
+from hangdog_server.store import State
+
+#: Bytes of randomness in an incident's name: 12 hexadecimal digits do not repeat within a million incidents.
+NAME_BYTES = 6
+
+
+class Desk:
+    """The running incidents, at most one of each job: whoever asks while one runs follows it."""
+
+    def __init__(self, means: Means, settings: Settings) -> None:
+        self._means = means
+        self._settings = settings
+        self._running: dict[str, Inquiry] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def ask(self, request: Request) -> AsyncIterator[Step]:
+        """The steps of the incident this request starts or joins; raises HangdogError when it is refused or fails."""
+        job = self._which(request.job)
+        inquiry = self._running.get(job)
+        if inquiry is None:
+            inquiry = self._start(replace(request, job=job))
+        else:
+            ago = self._means.clock() - inquiry.began
+            yield Step(inquiry.name, State.SUSPECTED, f"following the incident somebody asked for {ago:.0f} s ago")
+        async for step in inquiry.follow():
+            yield step
+
+    def answer(self, order: str, answer: Answer, packed: bytes) -> str:
+        """Takes an agent's answer in; the reason why it is refused, empty when it is taken."""
+        for inquiry in self._running.values():
+            if inquiry.name == order:
+                return inquiry.answer(answer, packed)
+        return f"no incident waits for order {order[:40]!r}: it is over, or never was"
+
+    def lost(self, machine: str) -> None:
+        """An agent's stream ended."""
+        for inquiry in self._running.values():
+            inquiry.lost(machine)
+
+    def joined(self, machine: str) -> None:
+        """An agent has a stream, the first one or a new one."""
+        for inquiry in self._running.values():
+            inquiry.joined(machine)
+
+    async def close(self) -> None:
+        """Stops leading; what is unfinished fails, and is remembered so."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)  # a task cancelled before it began raises
+
+    def _which(self, wanted: str) -> str:
+        """The job that is meant; raises WrongUse when there is none, or several and nobody said which."""
+        fleet, jobs = self._means.fleet, self._means.fleet.jobs()
+        known = f"known jobs: {named(jobs)}" if jobs else "no connected machine runs a job; start hangdog-agent on each"
+        if wanted in jobs:
+            return wanted
+        if wanted:
+            gone = fleet.absent(wanted, steady())
+            where = f": it ran on {named(gone)}, whose agents are gone" if gone else ""
+            raise WrongUse(f"no connected machine runs job {wanted}{where}", known)
+        if not jobs:
+            raise WrongUse("no job is known", known)
+        if len(jobs) > 1:
+            raise WrongUse(f"several jobs are known: {named(jobs)}", "name one with --job")
+        return jobs[0]
+
+    def _start(self, request: Request) -> Inquiry:
+        if len(self._running) >= self._settings.max_running:
+            raise ServerUnreachable(f"{len(self._running)} incidents are being captured", "try again in a minute")
+        rounds, interval_s = self._looks(request)
+        describe(request.job, request.job_toml, {}, {})  # an unreadable job.toml is refused before anybody is asked
+        fleet = self._means.fleet
+        asked, absent = fleet.asked(request.job), fleet.absent(request.job, steady())
+        plan = Plan(
+            order=secrets.token_hex(NAME_BYTES),
+            job=Job(request.job),
+            rounds=rounds,
+            interval_s=interval_s,
+            asked={machine: local.ranks for machine, local in asked.items()},
+            absent={machine: local.ranks for machine, local in absent.items()},
+            patience_s=self._settings.patience_s,
+            rejoin_s=self._settings.rejoin_s,
+        )
+        inquiry = Inquiry(plan, request, {**absent, **asked}, self._means)
+        self._running[request.job] = inquiry
+        task = asyncio.create_task(inquiry.lead(), name=f"incident {inquiry.name}")
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(done, request.job))
+        return inquiry
+
+    def _ended(self, task: asyncio.Task[None], job: str) -> None:
+        self._tasks.discard(task)
+        del self._running[job]
+
+    def _looks(self, request: Request) -> tuple[int, float]:
+        settings = self._settings
+        rounds, interval_s = request.rounds or settings.rounds, request.interval_s or settings.interval_s
+        if rounds > settings.max_rounds:
+            raise WrongUse(f"{rounds} looks are too many", f"ask for {settings.max_rounds} at most")
+        if not (math.isfinite(interval_s) and 0 < interval_s <= settings.max_interval_s):
+            raise WrongUse(f"{interval_s:g} s is no pause between looks", f"give up to {settings.max_interval_s:g} s")
+        return rounds, interval_s

@@ -1,0 +1,156 @@
+"""The machines of the cluster: whose agent is connected, which jobs run where, and who was lost lately.
+
+`now` is in seconds on a steady clock. Nothing here waits: an order is laid into the line of its agent.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_server.jobs import LocalJob
+from hangdog_server.settings import Settings
+
+#: Signs of life an agent may miss before another one may take its machine's name.
+MISSED = 2.5
+#: Orders that may lie in one agent's line; each is one incident, and an agent that reads none of 64 is gone.
+LINE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What may be asked of an agent: to look at a job `rounds` times, `interval_s` apart. It is never code."""
+
+    name: str
+    job: str
+    rounds: int
+    interval_s: float
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """One agent's stream: `line` holds what it is to be told; None in it ends the stream, `ended` says why if known."""
+
+    machine: str
+    version: str
+    peer: str
+    heard: float
+    jobs: Mapping[str, LocalJob] = field(default_factory=dict)
+    line: asyncio.Queue[Order | None] = field(default_factory=lambda: asyncio.Queue(LINE))
+    ended: HangdogError | None = None
+
+    def end(self, because: HangdogError | None) -> None:
+        """Has the stream end next, whatever else lies in its line; the first reason given stands."""
+        self.ended = self.ended or because
+        while not self.line.empty():
+            self.line.get_nowait()
+        self.line.put_nowait(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A machine as people are shown it; `heard` is when it last spoke."""
+
+    machine: str
+    version: str
+    heard: float
+    jobs: Mapping[str, LocalJob]
+    connected: bool
+
+
+class Fleet:
+    """All connected agents, and those that left within `settings.forget_s`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._connected: dict[str, Connection] = {}
+        self._left: dict[str, Seen] = {}
+
+    def connect(self, machine: str, version: str, peer: str, now: float) -> Connection:
+        """Takes an agent in; raises WrongUse when another living one speaks for its machine, or there are too many.
+
+        The first one stays as long as it gives signs of life: two living agents of one name are a mistake of set-up
+        (cloned host names), and letting each push the other out would blind both. A silent one is a half-open stream
+        of a machine that was cut off, and gives way.
+        """
+        first = self._connected.get(machine)
+        if first is not None:
+            silent = now - first.heard
+            if silent < MISSED * self._settings.heartbeat_s:
+                raise WrongUse(
+                    f"an agent at {first.peer} already speaks for {machine}, last heard {silent:.1f} s ago",
+                    "end that agent, or give this one another --machine",
+                )
+            first.end(WrongUse(f"silent for {silent:.0f} s and replaced by the agent at {peer}"))
+        elif len(self._connected) >= self._settings.max_machines:
+            raise WrongUse(f"{self._settings.max_machines} machines are connected, more are not taken")
+        connection = Connection(machine, version, peer, now)
+        self._connected[machine] = connection
+        return connection
+
+    def announce(self, connection: Connection, jobs: Mapping[str, LocalJob], now: float) -> None:
+        """Notes what runs on a machine now."""
+        connection.heard = now
+        connection.jobs = jobs
+        self._left.pop(connection.machine, None)
+
+    def disconnect(self, connection: Connection, now: float) -> bool:
+        """Notes that a stream ended; True when with it the machine is gone (it was not replaced)."""
+        machine = connection.machine
+        if self._connected.get(machine) is not connection:
+            return False
+        del self._connected[machine]
+        before = self._left.pop(machine, None)
+        jobs = connection.jobs or (before.jobs if before else {})
+        if jobs:
+            self._left[machine] = Seen(machine, connection.version, now, jobs, False)
+        self._forget(now)
+        return True
+
+    def send(self, machine: str, order: Order) -> bool:
+        """Lays an order into a machine's line; False when it is not connected or reads nothing any more."""
+        connection = self._connected.get(machine)
+        if connection is None or connection.line.full():
+            return False
+        connection.line.put_nowait(order)
+        return True
+
+    def jobs(self) -> tuple[str, ...]:
+        """Every job that runs on a connected machine, by name."""
+        return tuple(sorted({job for connection in self._connected.values() for job in connection.jobs}))
+
+    def asked(self, job: str) -> dict[str, LocalJob]:
+        """The connected machines the job runs on."""
+        found = {name: c.jobs[job] for name, c in self._connected.items() if job in c.jobs}
+        return dict(sorted(found.items()))
+
+    def absent(self, job: str, now: float) -> dict[str, LocalJob]:
+        """The machines the job ran on when they were lost, as far as no connected machine has taken their ranks."""
+        self._forget(now)
+        running = self.asked(job)
+        worlds = {local.world_size for local in running.values()}
+        taken = {rank for local in running.values() for rank in local.ranks}
+        found: dict[str, LocalJob] = {}
+        for machine, seen in sorted(self._left.items()):
+            local = seen.jobs.get(job)
+            if local is None or (worlds and local.world_size not in worlds) or machine in running:
+                continue  # of another size: an earlier run under the same name
+            ranks = tuple(rank for rank in local.ranks if rank not in taken)
+            if ranks:
+                found[machine] = LocalJob(job, ranks, local.world_size, local.topology)
+        return found
+
+    def machines(self, now: float) -> tuple[Seen, ...]:
+        """All machines by name, the lost ones too."""
+        self._forget(now)
+        here = {c.machine: Seen(c.machine, c.version, c.heard, c.jobs, True) for c in self._connected.values()}
+        return tuple(seen for _, seen in sorted((self._left | here).items()))
+
+    def end(self, because: HangdogError) -> None:
+        """Ends every stream."""
+        for connection in self._connected.values():
+            connection.end(because)
+
+    def _forget(self, now: float) -> None:
+        for machine in [name for name, seen in self._left.items() if now - seen.heard > self._settings.forget_s]:
+            del self._left[machine]

@@ -1,0 +1,231 @@
+"""Gathering the answers to one capture order: who was asked, who answered which looks, and when to stop waiting.
+
+Pure: a moment (`now`, seconds on any steady clock) comes in as a value, and every decision carries its reason.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.snapshot import Account, Job, Round, Snapshot
+from hangdog_models.stack import TRAINER, Missing, ProcessTrace, Reason
+
+Ranks = tuple[Rank, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is asked of whom: `asked` machines look `rounds` times; `absent` ones belong to the job but are gone."""
+
+    order: str
+    job: Job
+    rounds: int
+    interval_s: float
+    asked: Mapping[str, Ranks]
+    absent: Mapping[str, Ranks] = field(default_factory=dict)
+    patience_s: float = 20.0
+    rejoin_s: float = 3.0
+
+    @property
+    def lasts_s(self) -> float:
+        """How long the slowest answer is waited for, counted from the asking."""
+        return (self.rounds - 1) * self.interval_s + self.patience_s
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One look of one machine; `unreadable` says why its message could not be read, and is empty when it could."""
+
+    machine: str
+    round: int
+    traces: tuple[ProcessTrace, ...] = ()
+    last: bool = False
+    unreadable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Not everybody answered: `because` says it in one line, `until` is when waiting ends at the latest."""
+
+    because: str
+    until: float
+
+
+@dataclass(slots=True)
+class Gathering:
+    """The state of one gathering; only the functions of this module change it."""
+
+    plan: Plan
+    began: float
+    answers: dict[tuple[str, int], Answer] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+    lost: dict[str, float] = field(default_factory=dict)
+
+
+def take(gathering: Gathering, answer: Answer) -> str:
+    """Takes an answer in, or says why it is refused (empty: it was taken)."""
+    plan, key = gathering.plan, (answer.machine, answer.round)
+    if answer.machine not in plan.asked:
+        return f"{answer.machine} was not asked"
+    if answer.round >= plan.rounds:
+        return f"look {answer.round} was not asked for, only {plan.rounds}"
+    if key in gathering.answers:
+        return f"{answer.machine} answered look {answer.round} before"
+    if answer.machine in gathering.done:
+        return f"{answer.machine} had given its last answer"
+    gathering.answers[key] = answer
+    if answer.last or all((answer.machine, number) in gathering.answers for number in range(plan.rounds)):
+        gathering.done.add(answer.machine)
+    return ""
+
+
+def lose(gathering: Gathering, machine: str, now: float) -> None:
+    """Notes that the stream of a machine broke: it is waited for a short while, then no longer."""
+    if machine in gathering.plan.asked and machine not in gathering.done:
+        gathering.lost.setdefault(machine, now)
+
+
+def rejoin(gathering: Gathering, machine: str) -> bool:
+    """Notes that a machine has a new stream; True says that it must be asked again: what the old one was told is lost."""
+    gathering.lost.pop(machine, None)
+    return machine in gathering.plan.asked and machine not in gathering.done
+
+
+def ready(gathering: Gathering, now: float) -> Snapshot | Waiting:
+    """The snapshot, once everybody answered or nobody is worth waiting for any longer; else what is waited for."""
+    plan = gathering.plan
+    deadline = gathering.began + plan.lasts_s
+    ends = {
+        machine: min(deadline, gathering.lost.get(machine, deadline) + plan.rejoin_s)
+        for machine in plan.asked
+        if machine not in gathering.done
+    }
+    waited = [end for end in ends.values() if end > now]
+    if not waited:
+        return conclude(gathering)
+    return Waiting(f"{len(gathering.done)} of {len(plan.asked)} machines answered", min(waited))
+
+
+def owners(gathering: Gathering) -> dict[Rank, str]:
+    """The machine of each rank: the one that captured it, else that announced it, else that spoke of it, else the gone one.
+
+    Where two machines claim a rank the first by name has it, whichever answered first.
+    """
+    plan = gathering.plan
+    captured: dict[str, set[Rank]] = {}
+    named: dict[str, set[Rank]] = {}
+    for answer in gathering.answers.values():
+        seen = {trace.rank for trace in answer.traces if trace.threads or trace.missing is None}
+        captured.setdefault(answer.machine, set()).update(seen)
+        named.setdefault(answer.machine, set()).update(trace.rank for trace in answer.traces)
+    found: dict[Rank, str] = {}
+    for claims in (captured, plan.asked, named, plan.absent):
+        for machine in sorted(claims):
+            for rank in claims[machine]:
+                found.setdefault(rank, machine)
+    return found
+
+
+def placement(gathering: Gathering) -> dict[str, Ranks]:
+    """The ranks of each machine, machines by name, each rank once."""
+    found: dict[str, list[Rank]] = {}
+    for rank, machine in sorted(owners(gathering).items()):
+        found.setdefault(machine, []).append(rank)
+    return {machine: tuple(ranks) for machine, ranks in sorted(found.items())}
+
+
+def conclude(gathering: Gathering) -> Snapshot:
+    """The snapshot of what is in by now: every expected rank is in every look, as a trace or as a reason."""
+    plan, owner = gathering.plan, owners(gathering)
+    numbers = sorted({number for _, number in gathering.answers}) or [0]
+    rounds: list[Round] = []
+    pids: dict[Rank, int] = {}
+    for number in numbers:
+        traces = sorted(_look(gathering, owner, number), key=lambda trace: (trace.rank, trace.role))
+        rounds.append(Round(number, tuple(_restarted(traces, pids))))
+    return Snapshot(
+        job=plan.job,
+        rounds=tuple(rounds),
+        interval_s=plan.interval_s if plan.rounds > 1 else None,
+        account=Account(
+            files_read=sum(not answer.unreadable for answer in gathering.answers.values()),
+            unreadable={
+                f"{machine}, look {number}": answer.unreadable
+                for (machine, number), answer in sorted(gathering.answers.items())
+                if answer.unreadable
+            },
+            notes=(*_unanswered(plan, numbers), *_claimed_twice(gathering, owner)),
+        ),
+    )
+
+
+def _look(gathering: Gathering, owner: Mapping[Rank, str], number: int) -> Iterator[ProcessTrace]:
+    """The traces of one look, and a reason for each rank that is not in it."""
+    seen: set[Rank] = set()
+    for (machine, round_), answer in gathering.answers.items():
+        if round_ == number:
+            mine = _distinct(trace for trace in answer.traces if owner.get(trace.rank) == machine)
+            seen.update(trace.rank for trace in mine if trace.role == TRAINER)
+            yield from mine
+    for rank, machine in owner.items():
+        if rank not in seen:
+            yield ProcessTrace(rank, missing=_absence(gathering, machine, number))
+
+
+def _distinct(traces: Iterable[ProcessTrace]) -> list[ProcessTrace]:
+    """At most one trace for each rank and role: the first one stands."""
+    found: dict[tuple[Rank, str], ProcessTrace] = {}
+    for trace in traces:
+        found.setdefault((trace.rank, trace.role), trace)
+    return list(found.values())
+
+
+def _absence(gathering: Gathering, machine: str, number: int) -> Missing:
+    """Why a machine's rank is not in a look."""
+    plan = gathering.plan
+    if machine not in plan.asked:
+        return Missing(Reason.NO_AGENT, f"the agent of {machine} is not connected")
+    answer = gathering.answers.get((machine, number))
+    if answer is not None:
+        words = f"is not readable: {answer.unreadable}" if answer.unreadable else "does not speak of this rank"
+        return Missing(Reason.NO_EVIDENCE, f"the answer of {machine} {words}")
+    if machine in gathering.done:
+        return Missing(Reason.NO_EVIDENCE, f"{machine} ended its answers before look {number}")
+    answered = [round_ for name, round_ in gathering.answers if name == machine]
+    before = f" after look {max(answered)}" if answered else ""
+    if machine in gathering.lost:
+        return Missing(Reason.NO_AGENT, f"the agent of {machine} was lost while it captured{before}")
+    if answered:
+        return Missing(Reason.TIMED_OUT, f"{machine} fell silent{before} for {plan.patience_s:g} s")
+    return Missing(Reason.NO_AGENT, f"{machine} did not answer within {plan.lasts_s:g} s")
+
+
+def _restarted(traces: list[ProcessTrace], pids: dict[Rank, int]) -> Iterator[ProcessTrace]:
+    """The traces, a trainer whose pid is not that of the look before marked; `pids` remembers from look to look."""
+    for trace in traces:
+        if trace.role != TRAINER or trace.pid is None:
+            yield trace
+            continue
+        before = pids.get(trace.rank)
+        pids[trace.rank] = trace.pid
+        if before in (None, trace.pid) or trace.missing is not None:
+            yield trace
+            continue
+        missing = Missing(Reason.RESTARTED, f"pid {before} in the look before, now {trace.pid}")
+        yield ProcessTrace(trace.rank, trace.role, trace.pid, trace.threads, trace.state, missing)
+
+
+def _unanswered(plan: Plan, numbers: list[int]) -> Iterator[str]:
+    silent = [str(number) for number in range(plan.rounds) if number not in numbers]
+    if silent:
+        yield f"no machine answered look {', '.join(silent)}: judged without"
+
+
+def _claimed_twice(gathering: Gathering, owner: Mapping[Rank, str]) -> Iterator[str]:
+    claims: dict[tuple[str, str], set[Rank]] = {}
+    for (machine, _), answer in gathering.answers.items():
+        for trace in answer.traces:
+            if owner.get(trace.rank, machine) != machine:
+                claims.setdefault((machine, owner[trace.rank]), set()).add(trace.rank)
+    for (machine, believed), ranks in sorted(claims.items()):
+        yield f"{machine} and {believed} both report rank {format_ranks(ranks)}: {believed} is believed"

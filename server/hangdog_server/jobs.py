@@ -1,0 +1,81 @@
+"""What the agents announce of a job, and the layout of the job that follows from it."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from hangdog_models.errors import HangdogError
+from hangdog_models.ranks import Rank
+from hangdog_models.reading.job import read_job, read_sizes
+from hangdog_models.snapshot import Job
+from hangdog_models.topology import Layout
+
+Placement = Mapping[str, tuple[Rank, ...]]
+Announced = TypeVar("Announced", int, str)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalJob:
+    """A job as the agent of one machine announces it; `topology` is its HANGDOG_TOPOLOGY, empty when unset."""
+
+    job: str
+    ranks: tuple[Rank, ...]
+    world_size: int | None = None
+    topology: str = ""
+
+
+def describe(
+    job: str, job_toml: str, announced: Mapping[str, LocalJob], placed: Placement
+) -> tuple[Job, Layout, tuple[str, ...]]:
+    """The job and its layout, with notes on what did not fit; raises the reader's error when `job_toml` is unreadable.
+
+    What a person declares in `job_toml` wins; what the agents announce fills the rest. `placed` says where ranks run.
+    """
+    if job_toml:
+        declared, layout = read_job(job_toml)
+        notes: tuple[str, ...] = ()
+        described = Job(job, declared.framework)
+    else:
+        layout, notes = _announced(announced)
+        described = Job(job)
+    # A derived "node-3" names no machine of this cluster: only declared and reporting machines are placed upon.
+    return described, replace(layout, machines=_merged(layout.machines, placed), ranks_per_machine=None), notes
+
+
+def _announced(announced: Mapping[str, LocalJob]) -> tuple[Layout, tuple[str, ...]]:
+    """The layout most machines announce; the ones that say otherwise are noted."""
+    notes: list[str] = []
+    worlds = Counter(local.world_size for local in announced.values() if local.world_size)
+    texts = Counter(local.topology for local in announced.values() if local.topology)
+    if len(worlds) > 1:
+        notes.append(f"machines announce different world sizes: {_counted(worlds)}; the first is believed")
+    if len(texts) > 1:
+        notes.append(f"machines announce different topologies: {_counted(texts)}; the first is believed")
+    sizes: Mapping[str, int] = {}
+    if texts:
+        text = _ordered(texts)[0]
+        try:
+            sizes = read_sizes(text)
+        except HangdogError as error:
+            notes.append(f"HANGDOG_TOPOLOGY={text!r} is not used: {error}")
+    return Layout(world_size=_ordered(worlds)[0] if worlds else None, sizes=sizes), tuple(notes)
+
+
+def _ordered(counted: Counter[Announced]) -> list[Announced]:
+    """Most frequent first, ties by value: the answer must not depend on which agent came first."""
+    return sorted(counted, key=lambda value: (-counted[value], value))
+
+
+def _counted(counted: Counter[Announced]) -> str:
+    return ", ".join(f"{value} ({counted[value]} machines)" for value in _ordered(counted))
+
+
+def _merged(declared: Placement, placed: Placement) -> dict[str, tuple[Rank, ...]]:
+    taken = {rank for ranks in declared.values() for rank in ranks}
+    merged = dict(declared)
+    for machine, ranks in sorted(placed.items()):
+        rest = tuple(rank for rank in ranks if rank not in taken)
+        if rest:
+            merged[machine] = tuple(sorted((*merged.get(machine, ()), *rest)))
+    return merged

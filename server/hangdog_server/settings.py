@@ -1,0 +1,39 @@
+"""What an operator may set of the server, each with the reason of its default."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Times in seconds, sizes in bytes. A bound that is reached is an error that names it, never a silent cut."""
+
+    #: Looks of one capture: a second one tells a stuck rank from one that was merely seen in that place.
+    rounds: int = 2
+    #: Between looks: longer than one training step of most jobs, short beside the 20 s a verdict may take.
+    interval_s: float = 2.0
+    #: Waited for an answer beyond the planned looks: py-spy gives up on a process after some 10 s, then /proc is read.
+    patience_s: float = 20.0
+    #: An agent that lost its stream has this long to come back before it counts as lost.
+    rejoin_s: float = 3.0
+    #: Between two signs of life of an agent; a dead one is noticed within 2.5 of them.
+    heartbeat_s: float = 5.0
+    #: A machine that left is remembered this long as part of its job: people come to a hang hours late.
+    forget_s: float = 6 * 3600.0
+    #: Graceful end: running answers get this long.
+    grace_s: float = 2.0
+    #: Largest message; the capture of a machine's 16 ranks with native stacks is well below 1 MiB.
+    max_message_bytes: int = 16 << 20
+    #: Machines connected at once; the largest published jobs have some 12,500 machines of 8.
+    max_machines: int = 16384
+    #: Jobs on one machine; more than 64 trainings do not share 16 GPUs.
+    max_jobs: int = 64
+    #: Incidents running at once; each holds one capture of its whole job in memory.
+    max_running: int = 16
+    #: Looks somebody may ask for, and the longest pause between them: together an hour, then it is profiling.
+    max_rounds: int = 60
+    max_interval_s: float = 60.0
+    #: Incidents in one list when nobody says how many, and at most.
+    listed: int = 50
+    max_listed: int = 1000
+    #: A silent stream has this long to say who it is.
+    hello_s: float = 10.0

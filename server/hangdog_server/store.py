@@ -1,0 +1,221 @@
+"""Remembers incidents and their raw captures in SQLite; with `database` the only one that speaks SQL.
+
+One thread does all of it: SQLite has one writer at a time anyway, and the event loop never waits for a disk.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import sqlalchemy as sa
+
+from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_models.verdict import Verdict, to_json
+from hangdog_server.database import CAPTURES, INCIDENTS, Database
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+class StoreFailed(HangdogError):
+    """The disk or the database failed while the server ran."""
+
+
+class State(StrEnum):
+    """How far an incident is; written before the step it names begins."""
+
+    SUSPECTED = "suspected"
+    CAPTURING = "capturing"
+    JUDGED = "judged"
+    FAILED = "failed"
+
+
+#: States that only a running server leads further.
+UNFINISHED = (State.SUSPECTED, State.CAPTURING)
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """One incident as remembered; times are Unix seconds, `verdict` is its JSON text, empty before there is one."""
+
+    id: str
+    job: str
+    began: float
+    why: str = ""
+    state: State = State.SUSPECTED
+    changed: float = 0.0
+    note: str = ""
+    kind: str = ""
+    confidence: float = 0.0
+    evict: tuple[str, ...] = ()
+    verdict: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RawCapture:
+    """A `Capture` message as it arrived."""
+
+    machine: str
+    round: int
+    packed: bytes
+
+
+class Store:
+    """The incidents of one SQLite file, owned alone until `close`."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens or makes the file; raises WrongUse, saying what to change, when that is not possible."""
+        self._database = Database(path)
+        self._thread = ThreadPoolExecutor(1, "store")
+
+    def close(self) -> None:
+        """Finishes what is being written and lets go of the file."""
+        self._thread.shutdown()
+        self._database.close()
+
+    async def begin(self, incident: Incident, asked: dict[str, Any]) -> None:
+        """Remembers a new incident, and in `asked` (JSON) all that judging it again takes beside the captures."""
+        await self._do(_begin, incident, asked)
+
+    async def move(self, name: str, state: State, at: float, note: str = "") -> None:
+        """Notes that an incident reached a state."""
+        await self._do(_move, name, state, at, note)
+
+    async def judged(self, name: str, verdict: Verdict, at: float) -> None:
+        """Keeps an incident's verdict and with it its last state."""
+        await self._do(_judged, name, verdict, at)
+
+    async def keep(self, name: str, captures: Sequence[RawCapture]) -> None:
+        """Keeps captures of an incident, all or none."""
+        await self._do(_keep, name, captures)
+
+    async def abandon(self, at: float, note: str) -> tuple[str, ...]:
+        """Marks every unfinished incident failed, and names them: what no server works on must not look alive."""
+        return await self._do(_abandon, at, note)
+
+    async def latest(self, job: str, limit: int) -> tuple[Incident, ...]:
+        """The newest incidents first, without their verdict's text; of one job, or of all when `job` is empty."""
+        return await self._do(_latest, job, limit)
+
+    async def find(self, prefix: str) -> Incident:
+        """The one incident whose name begins so; raises WrongUse when there is none, or there are several."""
+        return await self._do(_find, prefix)
+
+    async def recall(self, name: str) -> tuple[dict[str, Any], tuple[RawCapture, ...]]:
+        """What was asked for an incident and the captures that came: enough to judge it again."""
+        return await self._do(_recall, name)
+
+    async def _do(
+        self,
+        step: Callable[Concatenate[sa.Connection, Given], Result],
+        *given: Given.args,
+        **named: Given.kwargs,
+    ) -> Result:
+        def transact() -> Result:
+            try:
+                with self._database.engine.begin() as connection:
+                    return step(connection, *given, **named)
+            except sa.exc.DBAPIError as error:
+                raise StoreFailed(f"the store failed: {error.orig}", "check the disk that holds it") from error
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, transact)
+
+
+def _begin(connection: sa.Connection, incident: Incident, asked: dict[str, Any]) -> None:
+    connection.execute(
+        INCIDENTS.insert().values(
+            id=incident.id,
+            job=incident.job,
+            state=incident.state,
+            began=incident.began,
+            changed=incident.began,
+            why=incident.why,
+            note="",
+            asked=asked,
+            kind="",
+            confidence=0.0,
+            evict=[],
+            verdict="",
+        )
+    )
+
+
+def _move(connection: sa.Connection, name: str, state: State, at: float, note: str) -> None:
+    connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == name).values(state=state, changed=at, note=note))
+
+
+def _judged(connection: sa.Connection, name: str, verdict: Verdict, at: float) -> None:
+    document = to_json(verdict)
+    connection.execute(
+        INCIDENTS.update()
+        .where(INCIDENTS.c.id == name)
+        .values(
+            state=State.JUDGED,
+            changed=at,
+            kind=document["verdict"],
+            confidence=document["confidence"],
+            evict=document["evict"]["machines"],
+            verdict=json.dumps(document),
+        )
+    )
+
+
+def _keep(connection: sa.Connection, name: str, captures: Sequence[RawCapture]) -> None:
+    rows = [{"incident": name, "machine": c.machine, "round": c.round, "packed": c.packed} for c in captures]
+    if rows:
+        connection.execute(CAPTURES.insert(), rows)
+
+
+def _abandon(connection: sa.Connection, at: float, note: str) -> tuple[str, ...]:
+    unfinished = INCIDENTS.c.state.in_(UNFINISHED)
+    names = connection.execute(sa.select(INCIDENTS.c.id).where(unfinished)).scalars().all()
+    connection.execute(INCIDENTS.update().where(unfinished).values(state=State.FAILED, changed=at, note=note))
+    return tuple(names)
+
+
+def _latest(connection: sa.Connection, job: str, limit: int) -> tuple[Incident, ...]:
+    columns = [column for column in INCIDENTS.c if column.name != "verdict"]
+    query = sa.select(*columns, sa.literal("").label("verdict"))
+    query = query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id).limit(limit)
+    rows = connection.execute(query.where(INCIDENTS.c.job == job) if job else query)
+    return tuple(_incident(row) for row in rows)
+
+
+def _find(connection: sa.Connection, prefix: str) -> Incident:
+    starts = INCIDENTS.c.id.startswith(prefix, autoescape=True)
+    rows = connection.execute(sa.select(INCIDENTS).where(starts).order_by(INCIDENTS.c.began.desc()).limit(6)).all()
+    exact = [row for row in rows if row.id == prefix]
+    if not rows or not prefix:
+        raise WrongUse(f"no incident is named {prefix!r}", "hangdog incidents lists them")
+    if len(rows) > 1 and not exact:
+        names = ", ".join(row.id for row in rows[:5]) + (", ..." if len(rows) > 5 else "")
+        raise WrongUse(f"several incidents begin with {prefix!r}: {names}", "give more of the name")
+    return _incident(exact[0] if exact else rows[0])
+
+
+def _recall(connection: sa.Connection, name: str) -> tuple[dict[str, Any], tuple[RawCapture, ...]]:
+    asked = connection.execute(sa.select(INCIDENTS.c.asked).where(INCIDENTS.c.id == name)).scalar_one()
+    query = sa.select(CAPTURES.c.machine, CAPTURES.c.round, CAPTURES.c.packed).where(CAPTURES.c.incident == name)
+    rows = connection.execute(query.order_by(CAPTURES.c.machine, CAPTURES.c.round))
+    return dict(asked), tuple(RawCapture(row.machine, row.round, row.packed) for row in rows)
+
+
+def _incident(row: Any) -> Incident:
+    return Incident(
+        id=row.id,
+        job=row.job,
+        began=row.began,
+        why=row.why,
+        state=State(row.state),
+        changed=row.changed,
+        note=row.note,
+        kind=row.kind,
+        confidence=row.confidence,
+        evict=tuple(row.evict),
+        verdict=row.verdict,
+    )
