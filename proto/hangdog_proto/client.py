@@ -1,0 +1,166 @@
+"""How the command line reaches a server: each request a method, each answer a noun, each failure one of our errors."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import grpc
+
+from hangdog_models.errors import OurFault
+from hangdog_models.ranks import Rank
+from hangdog_models.verdict import Verdict, from_json
+from hangdog_proto import status
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsStub
+
+#: Where a server listens, and where it is looked for, unless told otherwise: this machine only.
+DEFAULT_ADDRESS = "127.0.0.1:7411"
+#: Seconds an answer may take that no capture stands behind.
+ANSWER_S = 10.0
+#: Largest message taken: the verdict of a job of 100,000 ranks is some MiB of JSON.
+MAX_MESSAGE = 64 << 20
+#: How every channel of ours is opened, the agent's too.
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.enable_http_proxy", 0),  # the server is inside the cluster; http_proxy points outside
+    ("grpc.keepalive_time_ms", 10_000),  # a peer that lost its power says nothing: ask
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),  # also while nothing else is said
+    ("grpc.min_reconnect_backoff_ms", 5_000),  # also the patience of one attempt to connect; gRPC's is 20 s
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_send_message_length", MAX_MESSAGE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of an incident's progress; `verdict` stands in the last one."""
+
+    incident: str
+    state: str
+    text: str
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentLine:
+    """An incident as the list shows it; `began` in Unix seconds; `note` says why it failed."""
+
+    id: str
+    job: str
+    began: float
+    state: str
+    verdict: str
+    confidence: float
+    evict: tuple[str, ...]
+    why: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobLine:
+    """A job as the agent of one machine announces it; `world_size` 0 when unknown."""
+
+    job: str
+    ranks: tuple[Rank, ...]
+    world_size: int
+    topology: str
+
+
+@dataclass(frozen=True, slots=True)
+class MachineLine:
+    """A machine whose agent is, or lately was, connected; silent for `silent_s` seconds."""
+
+    name: str
+    version: str
+    connected: bool
+    silent_s: float
+    jobs: tuple[JobLine, ...]
+
+
+class Client:
+    """A channel to the server at `address` (`HOST:PORT`); every method raises HangdogError when it fails."""
+
+    def __init__(self, address: str = DEFAULT_ADDRESS) -> None:
+        self._address = address
+        self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._incidents = IncidentsStub(self._channel)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._channel.close()
+
+    def snapshot(
+        self, job: str = "", rounds: int = 0, interval_s: float = 0.0, job_toml: str = "", why: str = ""
+    ) -> Iterator[Step]:
+        """Asks for an incident now and follows it; the last step holds the verdict. 0 and empty: the server's choice."""
+        request = pb.SnapshotRequest(job=job, rounds=rounds, interval_s=interval_s, job_toml=job_toml, why=why)
+        with self._errors():
+            for progress in self._incidents.Snapshot(request):
+                yield Step(progress.incident, progress.state, progress.text, _verdict(progress.verdict_json))
+
+    def incidents(self, job: str = "", limit: int = 0) -> tuple[IncidentLine, ...]:
+        """The latest incidents, newest first."""
+        with self._errors():
+            answer = self._incidents.List(pb.ListRequest(job=job, limit=limit), timeout=ANSWER_S)
+        return tuple(_line(summary) for summary in answer.incidents)
+
+    def incident(self, name: str) -> tuple[IncidentLine, Verdict | None]:
+        """One incident, by its name or a prefix that only it has, and its verdict where there is one."""
+        with self._errors():
+            answer = self._incidents.Get(pb.GetRequest(id=name), timeout=ANSWER_S)
+        return _line(answer.summary), _verdict(answer.verdict_json)
+
+    def machines(self) -> tuple[MachineLine, ...]:
+        """The machines whose agents are, or lately were, connected, by name."""
+        with self._errors():
+            answer = self._incidents.Machines(pb.MachinesRequest(), timeout=ANSWER_S)
+        return tuple(
+            MachineLine(
+                machine.name,
+                machine.version,
+                machine.connected,
+                machine.silent_s,
+                tuple(
+                    JobLine(local.job, tuple(Rank(rank) for rank in local.ranks), local.world_size, local.topology)
+                    for local in machine.jobs
+                ),
+            )
+            for machine in answer.machines
+        )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except grpc.RpcError as error:
+            raise status.read(error, self._address) from error
+
+
+def _line(summary: pb.IncidentSummary) -> IncidentLine:
+    return IncidentLine(
+        id=summary.id,
+        job=summary.job,
+        began=summary.began,
+        state=summary.state,
+        verdict=summary.verdict,
+        confidence=summary.confidence,
+        evict=tuple(summary.evict),
+        why=summary.why,
+        note=summary.note,
+    )
+
+
+def _verdict(document: str) -> Verdict | None:
+    if not document:
+        return None
+    try:
+        return from_json(json.loads(document))
+    except (KeyError, TypeError, ValueError) as error:
+        raise OurFault(f"the server's verdict cannot be read: {error}", "is it of another version?") from error
