@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hangdog.evidence.archive import archive_entries, is_archive
 from hangdog.evidence.assemble import assemble
 from hangdog.evidence.content import Stacks, Unused, read_content, shared
 from hangdog.evidence.entry import Entry, mib
@@ -66,8 +67,18 @@ def _entries(path: Path, limits: Limits, progress: Progress) -> Iterator[Entry]:
         raise WrongUse(f"{escaped(str(path))}: {(error.strerror or 'cannot be read').lower()}", _USAGE) from error
     if path.is_dir():
         yield from folder_entries(path, limits, progress)
-    else:
+    elif path.is_file() and is_archive(_head(path)):
+        yield from archive_entries(path, limits, progress)
+    else:  # one file of evidence, or none
         yield read_file(path.resolve(), path.name, limits)
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as opened:
+            return opened.read(512)
+    except OSError:  # read_file says why
+        return b""
 
 
 def _take(opened: _Opened, entry: Entry, limits: Limits) -> None:
@@ -108,7 +119,9 @@ def _assembled(path: Path, opened: _Opened) -> tuple[Snapshot, Layout]:
     ignored = sorted(map(escaped, opened.ignored + assembly.ignored))
     if not assembly.rounds and not assembly.records and not opened.unused_kinds:
         raise _nothing(path, ignored, unreadable)
-    kinds = [f"{kind}: {_files(n)}, which this version does not read" for kind, n in sorted(opened.unused_kinds.items())]
+    kinds = [
+        f"{kind}: {_files(n)}, which this version does not read" for kind, n in sorted(opened.unused_kinds.items())
+    ]
     account = Account(
         files_read=opened.files_read - len(assembly.ignored) - len(unused),
         ignored=tuple(ignored),

@@ -41,6 +41,11 @@ def name_of(path: str) -> Name:
     return Name(path, rank, _role(file), _last(_MACHINE, folders), _round(folders))
 
 
+def is_meaningful(folder: str) -> bool:
+    """Whether a folder's name tells a rank, a machine or a round."""
+    return bool(_RANK.search(folder) or _MACHINE.fullmatch(folder) or _ROUND.fullmatch(folder))
+
+
 def _role(file: str) -> str:
     """What follows the rank in a file's name before the suffix; the trainer when nothing does."""
     match = _RANK.search(file)
