@@ -17,14 +17,14 @@ INTERVAL_S = 2.0
 Look = Callable[[str], Mapping[str, Any]]
 
 
-def write_bundle(folder: Path, job: str, look: Look) -> None:
+def write_bundle(folder: Path, job: str, look: Look, interval_s: float = INTERVAL_S) -> None:
     """Looks at the job through the agent of each machine, a few times, and writes all of it into `folder`.
 
     `look` answers what `hangdog-agent --once` prints on the machine it is given.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "job.toml").write_text(_job_toml(job))
-    (folder / "rounds.toml").write_text(f"interval_s = {INTERVAL_S}\n")
+    (folder / "rounds.toml").write_text(f"interval_s = {interval_s}\n")
     for number in range(ROUNDS):
         began = time.monotonic()
         for machine in MACHINES:
@@ -35,7 +35,7 @@ def write_bundle(folder: Path, job: str, look: Look) -> None:
                     for trace in seen["traces"]:
                         _write_trace(place, trace)
         if number < ROUNDS - 1:
-            time.sleep(max(0.0, began + INTERVAL_S - time.monotonic()))
+            time.sleep(max(0.0, began + interval_s - time.monotonic()))
 
 
 def _job_toml(job: str) -> str:

@@ -29,8 +29,9 @@ ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 class Processes:
     """A context that starts processes and, on the way out, ends them; it may be used in the main thread only."""
 
-    def __init__(self, logs: Path) -> None:
+    def __init__(self, logs: Path, grace_s: float = GRACE_S) -> None:
         self._logs = logs
+        self._grace_s = grace_s
         self._pid = os.getpid()
         self._started: list[subprocess.Popen[bytes]] = []
         self._handlers: dict[int, object] = {}
@@ -69,7 +70,7 @@ class Processes:
         # A second Ctrl-C must not leave half of them behind; the two deadlines below bound how long it is not heard.
         heard = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *ENDINGS)}
         try:
-            self._end(signal.SIGTERM, GRACE_S)
+            self._end(signal.SIGTERM, self._grace_s)
             self._end(signal.SIGKILL, DEATH_S)
             _sweep(DEATH_S)
         finally:

@@ -1,0 +1,63 @@
+"""Steps count when every rank has told of them, and a rank that ends is an error in its own words."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hangdog.demo.pipes import first_line, whole_output
+from hangdog.demo.progress import Progress, Step
+from hangdog_models.errors import OurFault
+
+
+def printing(*lines: str, then: str = "signal.pause()") -> subprocess.Popen[bytes]:
+    code = f"import signal, sys\nfor line in {lines!r}: print(line, flush=True)\n{then}"
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+
+
+def end(*processes: subprocess.Popen[bytes]) -> None:
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def told(step: int, loss: float | None, seconds: float) -> str:
+    return json.dumps({"step": step, "loss": loss, "seconds": seconds})
+
+
+def test_a_step_is_complete_when_all_ranks_told_of_it() -> None:
+    ahead = printing(told(1, None, 0.5), told(2, None, 0.4))
+    behind = printing(told(1, 2.0, 0.75))
+    progress = Progress({0: ahead, 1: behind}, str)
+    steps: list[Step] = []
+    while len(steps) < 1:
+        steps += progress.follow(1.0)
+    assert steps == [Step(1, 2.0, 0.75)]
+    assert not progress.stands_still()
+    end(ahead, behind)
+
+
+def test_a_rank_that_ends_is_reported_with_its_last_words() -> None:
+    rank = printing(then="sys.exit(1)")
+    progress = Progress({3: rank}, lambda number: f"out of memory on {number}")
+    with pytest.raises(OurFault, match=r"rank 3 .* out of memory on 3"):
+        for _ in range(100):
+            list(progress.follow(1.0))
+    end(rank)
+
+
+def test_the_first_line_comes_without_waiting_for_the_end() -> None:
+    process = printing("listening on 127.0.0.1:7", "more")
+    assert first_line(process, 30) == "listening on 127.0.0.1:7"
+    end(process)
+
+
+def test_a_process_that_never_ends_is_not_waited_for() -> None:
+    process = printing("so far")
+    began = time.monotonic()
+    assert whole_output(process, 2.0, lambda: None).strip() in ("so far", "")
+    assert time.monotonic() - began < 10
+    assert process.returncode is not None
+    end(process)
