@@ -8,7 +8,6 @@ Only the standard library is used here: this runs before anything is installed.
 import hashlib
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -36,8 +35,6 @@ def main() -> None:
     stages = {"run": run, "dev": dev, "torch": torch, "protos": protos}
     if len(sys.argv) != 2 or sys.argv[1] not in stages:
         stop(f"usage: bootstrap.py {'|'.join(stages)}")
-    if sys.version_info < (3, 11):
-        stop(f"hangdog needs Python 3.11 or newer; this is {platform.python_version()}")
     stages[sys.argv[1]]()
 
 
@@ -91,7 +88,7 @@ def stage(folder: str, name: str, packages: Sequence[str], options: Any = list, 
         create(home, python)
     started = time.monotonic()
     chosen = options()
-    say(f"{folder}: installing {name}: {' '.join(packages)}")
+    say(f"{folder}: installing {name}")
     pip(home, [*chosen, *packages])
     stamp.write_text(made_from)
     say(f"{folder}: {name} is ready after {time.monotonic() - started:.0f} s")
@@ -112,7 +109,7 @@ def project() -> dict[str, Any]:
 def works(home: Path) -> bool:
     """Whether this environment exists, has a Python that starts, and was made at this place."""
     try:
-        asked = [home / "bin" / "python", "-I", "-c", "import pip, sys; print(sys.prefix)"]
+        asked = [str(home / "bin" / "python"), "-I", "-c", "import pip, sys; print(sys.prefix)"]
         answer = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return False
@@ -148,7 +145,7 @@ def install_venv(package: str) -> None:
 
 
 def pip(home: Path, arguments: Sequence[str]) -> None:
-    command = [home / "bin" / "python", "-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+    command = [str(home / "bin" / "python"), "-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
     quiet = os.environ | {"PIP_USER": "0"}  # somebody's habit of `pip install --user` has no meaning in here
     done = subprocess.run(
         [*command, *arguments],
