@@ -5,16 +5,16 @@ import sys
 
 import pytest
 
-from hangdog_models.diagnosis.canonicalise import canonicalise, native_name
+from hangdog_models.diagnosis.canonicalise import Signature, canonicalise, native_name
 from hangdog_models.rules.ruleset import packaged
-from hangdog_models.stack import Frame, Thread
+from hangdog_models.stack import Frame
 from stories import frames
 
 RULES = packaged()
 
 
-def signature(*calls: Frame):  # type: ignore[no-untyped-def]
-    return canonicalise(Thread("MainThread", 1, calls), RULES)
+def signature(*calls: Frame) -> Signature:
+    return canonicalise(calls, RULES)
 
 
 def test_line_numbers_do_not_split_a_place() -> None:
@@ -45,8 +45,8 @@ def test_identity_is_the_same_in_every_process() -> None:
     program = (
         "from hangdog_models.diagnosis.canonicalise import canonicalise\n"
         "from hangdog_models.rules.ruleset import packaged\n"
-        "from hangdog_models.stack import Frame, Thread\n"
-        "print(canonicalise(Thread(None, 1, (Frame('f', 'a.py', 3),)), packaged()).digest)"
+        "from hangdog_models.stack import Frame\n"
+        "print(canonicalise((Frame('f', 'a.py', 3),), packaged()).digest)"
     )
     once = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
     assert once == signature(Frame("f", "a.py", 4)).digest

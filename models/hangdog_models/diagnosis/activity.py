@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from hangdog_models.diagnosis.canonicalise import CanonicalFrame, Signature, canonicalise
+from hangdog_models.diagnosis.canonicalise import Signature
+from hangdog_models.diagnosis.place import Place, place_of
 from hangdog_models.ranks import Rank
-from hangdog_models.rules.ruleset import Rule, RuleSet, Wait, last_component
+from hangdog_models.rules.ruleset import RuleSet, Wait
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
 from hangdog_models.verdict import Activity
 
@@ -21,11 +22,6 @@ NETWORK_FILE_SYSTEMS = (
     "gpfs",
     "cxi",
 )
-
-#: Where torch.distributed's own operations live: their caller tells more than they do.
-_FRONT_DOORS = ("distributed_c10d.py", "_functional_collectives.py", "torch/_ops.py")
-#: Names that a thousand different functions bear.
-_TELLS_NOTHING = {"wrapper", "wrapped", "inner", "fn", "call", "main", "run", "unwrap"}
 
 _DEAD = {"Z", "X"}
 _STOPPED = {"T", "t"}
@@ -90,20 +86,32 @@ def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
         return Standing(
             trace.rank, activity, Wait.NONE, label=label, rule="no stack", state=state, missing=trace.missing
         )
-    signature = canonicalise(thread, rules)
-    rule, at = _doing(signature, rules)
-    if rule is not None and rule.operation == "backward":
-        helper = _autograd(trace, rules)
-        if helper is not None:
-            signature, rule, at = helper
+    place = place_of(thread.frames, rules)
+    if place.rule is not None and place.operation == "backward":
+        place = _autograd(trace, rules) or place
     busy = thread.active if state is None or not state.state else state.state == "R" or bool(thread.active)
-    standing = _standing(trace, thread, signature, rules, rule, at, busy)
-    if state is not None and state.state == "D" and not standing.waits:
-        return Standing(
-            trace.rank, Activity.STORAGE, Wait.NONE, label=standing.label or state.wchan, rule="state D",
-            signature=signature, busy=False, frames=standing.frames, state=state, missing=trace.missing,
-        )  # fmt: skip
-    return standing
+    if place.rule is None:
+        activity, wait = Activity.COMPUTE if busy else Activity.UNKNOWN, Wait.NONE
+        if thread.gil and busy is False:
+            activity = Activity.GIL
+    else:
+        activity, wait = place.rule.activity, place.rule.wait
+    if state is not None and state.state == "D" and wait is Wait.NONE:
+        activity = Activity.STORAGE
+    return Standing(
+        rank=trace.rank,
+        activity=activity,
+        wait=wait,
+        operation=place.operation,
+        dim=place.dim,
+        label=place.label,
+        rule=place.rule.name if place.rule else "no rule",
+        signature=place.signature,
+        busy=busy,
+        frames=thread.frames,
+        state=state,
+        missing=trace.missing,
+    )
 
 
 def main_thread(trace: ProcessTrace) -> Thread | None:
@@ -126,110 +134,22 @@ def _by_kernel(trace: ProcessTrace, thread: Thread | None, rules: RuleSet) -> St
         activity = Activity.STOPPED
     else:
         activity = _OF_REASON[trace.missing.reason] if trace.missing else Activity.UNKNOWN
-    signature = canonicalise(thread, rules) if thread else None
-    label = _label(signature, len(signature.frames)) if signature else (trace.state.wchan if trace.state else "")
+    place = place_of(thread.frames, rules) if thread else None
+    label = place.label if place else (trace.state.wchan if trace.state else "")
     rule = f"state {state}" if state in _DEAD | _STOPPED else "reason of the failed capture"
     return Standing(
-        trace.rank, activity, Wait.NONE, label=label, rule=rule, signature=signature, busy=False,
+        trace.rank, activity, Wait.NONE, label=label, rule=rule, signature=place.signature if place else None, busy=False,
         frames=thread.frames if thread else (), state=trace.state, missing=trace.missing,
     )  # fmt: skip
 
 
-def _standing(
-    trace: ProcessTrace, thread: Thread, signature: Signature, rules: RuleSet, rule: Rule | None, at: int,
-    busy: bool | None,
-) -> Standing:  # fmt: skip
-    if rule is None:
-        activity = Activity.COMPUTE if busy else Activity.UNKNOWN
-        if thread.gil and busy is False:
-            activity = Activity.GIL
-        label = _label(signature, len(signature.frames))
-        return Standing(
-            trace.rank, activity, Wait.NONE, label=label, rule="no rule", signature=signature, busy=busy,
-            frames=thread.frames, state=trace.state, missing=trace.missing,
-        )  # fmt: skip
-    frame = signature.frames[at]
-    return Standing(
-        rank=trace.rank,
-        activity=rule.activity,
-        wait=rule.wait,
-        operation=rule.operation or _operation(signature, at, rule, frame),
-        dim=rule.dim or _group(signature, at, rules),
-        label=_label(signature, at),
-        rule=rule.name,
-        signature=signature,
-        busy=busy,
-        frames=thread.frames,
-        state=trace.state,
-        missing=trace.missing,
-    )
-
-
-def _doing(signature: Signature, rules: RuleSet) -> tuple[Rule | None, int]:
-    """The rule that tells the activity and the index of its frame: innermost strong rule, else innermost weak one."""
-    weak: tuple[Rule | None, int] = (None, -1)
-    innermost = True
-    for at in range(len(signature.frames) - 1, -1, -1):
-        written = signature.frames[at]
-        if not written.kept and written.rule != "native below Python":
-            continue
-        for rule in rules.doing:
-            if (rule.innermost and not innermost) or not rule.matches(written.frame, written.name):
-                continue
-            if not rule.weak:
-                return rule, at
-            if weak[0] is None:
-                weak = (rule, at)
-        if written.kept:
-            innermost = False
-    return weak
-
-
-def _autograd(trace: ProcessTrace, rules: RuleSet) -> tuple[Signature, Rule, int] | None:
+def _autograd(trace: ProcessTrace, rules: RuleSet) -> Place | None:
     """In backward the main thread only waits; an autograd thread that runs Python may tell where it really is."""
     for thread in trace.threads:
         if thread.name == "MainThread" or thread.tid == trace.pid:
             continue
         if any(frame.file.endswith("torch/autograd/function.py") for frame in thread.frames):
-            signature = canonicalise(thread, rules)
-            rule, at = _doing(signature, rules)
-            if rule is not None:
-                return signature, rule, at
+            place = place_of(thread.frames, rules)
+            if place.rule is not None:
+                return place
     return None
-
-
-def _operation(signature: Signature, at: int, rule: Rule, frame: CanonicalFrame) -> str:
-    """The outermost of the adjoining frames under the same rule: `all_gather_object`, not its inner `all_gather`."""
-    name = frame.name
-    for outer in range(at - 1, -1, -1):
-        written = signature.frames[outer]
-        if not written.kept:
-            continue
-        if not rule.matches(written.frame, written.name):
-            break
-        name = written.name
-    return last_component(name)
-
-
-def _group(signature: Signature, at: int, rules: RuleSet) -> str | None:
-    """The parallel dimension of the innermost caller that a group rule knows."""
-    for written in reversed(signature.frames[: at + 1]):
-        if any(rule.boundary and rule.matches(written.frame, written.name) for rule in (*rules.drop, *rules.doing)):
-            return None
-        if written.kept:
-            for rule in rules.group:
-                if rule.matches(written.frame, written.name):
-                    return rule.dim
-    return None
-
-
-def _label(signature: Signature, at: int) -> str:
-    """The innermost kept frame with a telling name that calls into the operation, outside of its own front door."""
-    plain = ""
-    for written in reversed(signature.frames[:at]):
-        if written.kept and not written.frame.file.endswith(_FRONT_DOORS):
-            name = last_component(written.name)
-            if not name.startswith(("__", "<")) and name not in _TELLS_NOTHING:
-                return name
-            plain = plain or name
-    return plain

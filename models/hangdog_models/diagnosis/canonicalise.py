@@ -6,7 +6,7 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from hangdog_models.rules.ruleset import RuleSet
-from hangdog_models.stack import Frame, Thread
+from hangdog_models.stack import Frame
 
 #: Longest function name kept, in characters; pybind11 symbols reach 3,469 and tell nothing beyond their head.
 MAX_NAME = 200
@@ -48,14 +48,9 @@ class Signature:
         return tuple(str(frame) for frame in self.frames if frame.kept)
 
 
-def canonicalise(thread: Thread, rules: RuleSet) -> Signature:
-    """The signature of one thread. Doing it twice changes nothing; equal places have equal digests on every machine."""
-    python = any(not frame.native for frame in thread.frames)
-    return _signature(thread.frames, rules, python)
-
-
-@lru_cache(maxsize=1 << 16)  # unique stacks are few (tens in a job of thousands of ranks), lines make them some more
-def _signature(frames: tuple[Frame, ...], rules: RuleSet, python: bool) -> Signature:
+def canonicalise(frames: tuple[Frame, ...], rules: RuleSet) -> Signature:
+    """The signature of one thread. Equal places have equal digests on every machine, under one rule set."""
+    python = any(not frame.native for frame in frames)
     written = tuple(_canonical(frame, rules, python) for frame in frames)
     digest = blake2b(rules.name.encode(), digest_size=16)
     for frame in written:

@@ -31,6 +31,8 @@ from hangdog_models.verdict import (
 DECIDES = 0.5
 #: A verdict lists suspects down to this probability: below, a name does harm and no good.
 WORTH_NAMING = 0.02
+#: A common cause on many machines lists the first of them only: naming everybody is no answer.
+NAMED_AT_MOST = 16
 #: How sure we are that a job is sound whose ranks were seen to leave their waits; not 1, for a slow rank looks the same.
 SOUND = 0.9
 #: A rank absent from the evidence is considered by name while so few are absent; else it is the collector that failed.
@@ -110,22 +112,22 @@ def _suspects(case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kin
     for hypothesis, p in weighed:
         if hypothesis.kind is not kind and kind is not Kind.UNDETERMINED:
             continue
-        for unit in hypothesis.units:
+        for unit in hypothesis.units[:NAMED_AT_MOST] if p >= WORTH_NAMING else ():
             entries.setdefault((unit,), []).append((hypothesis, p))
         if hypothesis.hold is not None:
             entries.setdefault(hypothesis.ranks, []).append((hypothesis, p))
+    on: dict[str, list[Rank]] = {}
+    for rank in dict.fromkeys(rank for hypothesis, _ in weighed if hypothesis.units for rank in hypothesis.ranks):
+        on.setdefault(case.topology.machine(rank) or f"rank {rank}", []).append(rank)
     suspects = []
     for key, members in entries.items():
         probability = min(1.0, sum(p for _, p in members))
         lead = max(members, key=lambda entry: (len(entry[0].units) == 1, entry[1]))[0]
-        ranks = lead.ranks if lead.hold else _on(case, lead.ranks, str(key[0]))
+        blamed = set(lead.ranks)
+        ranks = lead.ranks if lead.hold else tuple(rank for rank in on[str(key[0])] if rank in blamed)
         if probability >= WORTH_NAMING:
             suspects.append(Suspect(ranks, case.topology.machines_of(ranks), probability, lead.because))
     return tuple(sorted(suspects, key=lambda suspect: (-suspect.probability, suspect.ranks)))
-
-
-def _on(case: Case, ranks: Sequence[Rank], unit: str) -> tuple[Rank, ...]:
-    return tuple(rank for rank in ranks if (case.topology.machine(rank) or f"rank {rank}") == unit)
 
 
 def _evict(
@@ -215,8 +217,9 @@ def _groups(case: Case, suspects: Sequence[Suspect]) -> tuple[StuckGroup, ...]:
             members = tuple(sorted({*hold.inside, *hold.awaited}))
             lacking = format_ranks(hold.awaited)
             found.setdefault((str(hold.dim), members), f"in {hold.what}, waits for {lacking}")
+    named = {suspect.ranks for suspect in suspects}
     for hold in case.waits.holds:
-        if hold.joined and len(hold.inside) > 1 and any(set(hold.inside) <= set(s.ranks) for s in suspects):
+        if hold.joined and hold.inside in named:
             found.setdefault((str(hold.dim), hold.inside), f"stuck together in {hold.what}")
     return tuple(StuckGroup(dim, ranks, why) for (dim, ranks), why in list(found.items())[:GROUPS_SHOWN])
 

@@ -50,7 +50,7 @@ def count(records: Sequence[FlightRecord], look: Look, topology: Topology) -> Co
             (e.operation for e in users[inside[0]].entries if e.group == group and e.sequence == front), ""
         )
         what = f"{operation or 'operation'} {front} of process group {group}"
-        holds.append(Hold(_dim(members, topology) or f"group {group}", inside, awaited, what))
+        holds.append(Hold(_dim(members, topology) or f"group {group}", inside, awaited, what, counted=True))
         inside_of.update(dict.fromkeys(inside, what))
     known = {rank: _standing(rank, inside_of.get(rank)) for rank in by_rank if rank not in look}
     return Counted(tuple(holds), known)

@@ -23,7 +23,7 @@ def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS
     held = waits.find(look, topology, counted.holds)
     hypotheses = [
         *suspects.blame_roots(look, held, moved, topology),
-        *suspects.blame_code(look, held, moved, bool(counted.holds), topology),
+        *suspects.blame_code(look, held, moved, topology),
         *suspects.blame_groups(look, held, moved),
         suspects.unseen(conclude.captured(look), topology.world_size),
     ]

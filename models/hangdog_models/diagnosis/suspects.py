@@ -74,6 +74,10 @@ MOVING = 0.8
 UNSEEN, UNSEEN_ALL = 0.2, 5.0
 #: Above this share of the roots' best odds, a machine is a candidate beside the best one.
 RIVAL = 0.25
+#: Up to so many roots, each is asked by itself what it explains.
+ASKED_ALONE = 32
+#: Of several machines so many are weighed one by one: of fifty equal ones none has a probability worth naming.
+NAMED_ALONE = 50
 #: A group that has joined and does not complete, while some rank stands outside of all collectives, is rarely the fault.
 EXPLAINED = 0.1
 #: Activities of which a service shared by many machines may be the cause.
@@ -82,7 +86,8 @@ _SHARED = {Activity.STORAGE, Activity.CHECKPOINT, Activity.DATALOADER, Activity.
 
 def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
     """Explanations by ranks that wait for nobody while others wait: machines, a shared cause, or merely a slow one."""
-    scored = {rank: _score(look[rank], waits, motion) for rank in waits.roots}
+    explained = _explained(look, waits)
+    scored = {rank: _score(look[rank], waits, motion) * explained[rank] for rank in waits.roots}
     units: dict[str, list[Rank]] = {}
     for rank, score in scored.items():
         if score > 0:
@@ -110,7 +115,7 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     return found
 
 
-def blame_code(look: Look, waits: Waits, motion: Motion, exact: bool, topology: Topology) -> list[Hypothesis]:
+def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
     """When all wait and nobody is waited for that does not wait: ranks in different operations wait for each other.
 
     The rank named is the one inside an operation whose other members are elsewhere, fewest first; two equal sides say
@@ -131,7 +136,7 @@ def blame_code(look: Look, waits: Waits, motion: Motion, exact: bool, topology: 
     odd = order[0]
     alone = len(order) == 1 or len(order[1]) > len(odd)
     minority = len(odd) * 2 < len(waits.waiting)
-    confirmed = exact or (motion.known and set(odd) <= motion.still)
+    confirmed = _crossed(set(odd), waits) or (motion.known and set(odd) <= motion.still)
     odds = 12.0 if confirmed else 1.5 if alone and minority and len(order) > 1 else 0.1
     if joined:
         odds *= EXPLAINED
@@ -149,11 +154,22 @@ def blame_code(look: Look, waits: Waits, motion: Motion, exact: bool, topology: 
     return [Hypothesis(Kind.SOFTWARE, odds, tuple(odd), tuple(dict.fromkeys(units)), because)]
 
 
+def _crossed(odd: set[Rank], waits: Waits) -> bool:
+    """Counters show it: the odd ranks wait in one process group for ranks that wait for them in another.
+
+    A single group says less: counters read at different moments of a healthy job differ, too.
+    """
+    counted = [hold for hold in waits.holds if hold.counted and hold.awaited]
+    ahead = [hold for hold in counted if odd <= set(hold.inside)]
+    behind = [hold for hold in counted if odd <= set(hold.awaited)]
+    return any(set(a.awaited) & set(b.inside) for a in ahead for b in behind)
+
+
 def blame_groups(look: Look, waits: Waits, motion: Motion) -> list[Hypothesis]:
     """Groups all of whose members joined an operation that does not complete: a link, a switch or a device inside."""
     outside = _outside(look, waits)
     stuck = [h for h in waits.holds if h.joined and len(h.inside) > 1 and not (h.inferred and outside)]
-    loose = waits.loose()
+    loose = waits.loose
     found = []
     for hold in stuck:
         confirmed = all(rank in motion.still for rank in hold.inside)
@@ -198,9 +214,24 @@ def _score(standing: Standing, waits: Waits, motion: Motion) -> float:
     if not waits.waiting:
         # Nobody waits: only a state that no healthy process stays in speaks for itself.
         return odds if standing.activity in (Activity.STOPPED, Activity.DEAD, Activity.STORAGE) else 0.0
-    loose = waits.loose()
-    explained = len(waits.reached_from({standing.rank, *loose}) | loose) / len(waits.waiting)
-    return odds * (0.05 + 0.95 * explained)
+    return odds
+
+
+def _explained(look: Look, waits: Waits) -> dict[Rank, float]:
+    """For each root, the share of the waiting ranks that its standing there explains, never quite nothing.
+
+    Where roots are many no single one is the cause: then all that do the same are asked together, which also keeps the
+    cost linear in the ranks.
+    """
+    sides: dict[object, list[Rank]] = {}
+    for rank in waits.roots:
+        sides.setdefault(rank if len(waits.roots) <= ASKED_ALONE else look[rank].activity, []).append(rank)
+    shares: dict[Rank, float] = {}
+    for ranks in sides.values():
+        reached = waits.reached_from({*ranks, *waits.loose}) | waits.loose
+        share = len(reached) / len(waits.waiting) if waits.waiting else 1.0
+        shares.update(dict.fromkeys(ranks, 0.05 + 0.95 * share))
+    return shares
 
 
 def _several(
@@ -215,9 +246,10 @@ def _several(
         f"{_ranks(ranks)} on {many} machines {_is(ranks)} outside of any collective: "
         + ", ".join(sorted(str(activity) for activity in activities)),
     )
+    named = sorted(guilty, key=lambda unit: (-best[unit], unit))[:NAMED_ALONE]
     found = [
         Hypothesis(Kind.MACHINE, best[unit] / many, tuple(guilty[unit]), (unit,), _reasons(guilty[unit], look, waits))
-        for unit in guilty
+        for unit in named
     ]
     together = top * (0.3 if alike else 3.0) / many
     found.append(Hypothesis(Kind.MACHINE, together, ranks, tuple(rivals), why))
@@ -244,7 +276,7 @@ def _reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | N
     if reached:
         dims = sorted({str(hold.dim) for rank in ranks for hold in waits.holds_for(rank)})
         reasons.append(f"{_ranks(sorted(reached))} wait for it through {', '.join(dims)}, directly or through others")
-    loose = sorted(waits.loose() - reached - set(ranks))
+    loose = sorted(waits.loose - reached - set(ranks))
     if loose:
         reasons.append(f"{_ranks(loose)} wait for a rank that their frames do not name, and nobody else is missing")
     return tuple(reasons)

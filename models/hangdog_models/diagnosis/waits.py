@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.motion import Look
@@ -23,7 +24,7 @@ class Hold:
     """Ranks at one place of one process group (`inside`), and the members that are elsewhere (`awaited`).
 
     `dim` is None where neither frames nor counters tell the group: then `awaited` is empty and any rank may be meant.
-    `inferred`: the group was guessed from the ranks being complete in it.
+    `inferred`: the group was guessed from the ranks being complete in it; `counted`: read off collective counters.
     """
 
     dim: str | None
@@ -31,6 +32,7 @@ class Hold:
     awaited: tuple[Rank, ...]
     what: str
     inferred: bool = False
+    counted: bool = False
 
     @property
     def joined(self) -> bool:
@@ -63,6 +65,7 @@ class Waits:
         """The holds in which `rank` is awaited."""
         return self._awaiting.get(rank, ())
 
+    @cached_property
     def loose(self) -> frozenset[Rank]:
         """Waiting ranks of which it is not known for whom: they may wait for anybody."""
         known = {rank for hold in self.holds if hold.awaited for rank in hold.inside}
