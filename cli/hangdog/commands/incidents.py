@@ -1,0 +1,64 @@
+"""`hangdog incidents` lists what the server remembers."""
+
+import json
+import sys
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from hangdog.moments import here, utc
+from hangdog.options import format_option, server_option
+from hangdog.report import percent
+from hangdog.terminal import console_for, printable
+from hangdog_proto.client import Client, IncidentLine
+
+
+@click.command("incidents")
+@click.option("--job", default="", help="Only those of this job.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
+@format_option
+@server_option
+def command(job: str, limit: int, form: str, server: str) -> None:
+    """List the incidents the server remembers, the newest first."""
+    with Client(server) as client:
+        incidents = client.incidents(job, limit)
+    if form == "json":
+        document = {"schema": "hangdog.incidents/1", "incidents": [as_json(incident) for incident in incidents]}
+        click.echo(json.dumps(document, indent=2))
+    elif incidents:
+        console_for(sys.stdout).print(_table(incidents))
+    else:
+        click.echo(f"no incidents{f' of job {printable(job)}' if job else ''}")
+
+
+def as_json(incident: IncidentLine) -> dict[str, object]:
+    """An incident as the JSON object of the list; `verdict` is the kind of its verdict, null before there is one."""
+    return {
+        "id": incident.id,
+        "job": incident.job,
+        "began": utc(incident.began),
+        "state": incident.state,
+        "verdict": incident.verdict or None,
+        "confidence": round(incident.confidence, 3) if incident.verdict else None,
+        "evict": list(incident.evict),
+        "why": incident.why,
+        "note": incident.note,
+    }
+
+
+def _table(incidents: tuple[IncidentLine, ...]) -> Table:
+    table = Table("incident", "began", "job", "state", "verdict", "evict", "note", box=None, header_style="bold")
+    for incident in incidents:
+        verdict = f"{incident.verdict} {percent(incident.confidence)}" if incident.verdict else ""
+        cells = (
+            incident.id,
+            here(incident.began),
+            incident.job,
+            incident.state,
+            verdict,
+            ", ".join(incident.evict),
+            incident.note or incident.why,
+        )
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    return table

@@ -1,0 +1,63 @@
+"""`hangdog machines` lists the machines the server hears of."""
+
+import json
+import sys
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from hangdog.moments import ago
+from hangdog.options import format_option, server_option
+from hangdog.terminal import console_for, printable
+from hangdog_models.ranks import format_ranks
+from hangdog_proto.client import Client, JobLine, MachineLine
+
+
+@click.command("machines")
+@format_option
+@server_option
+def command(form: str, server: str) -> None:
+    """List the machines whose agents report to the server, and the jobs on them; lost ones too, for some hours."""
+    with Client(server) as client:
+        machines = client.machines()
+    if form == "json":
+        document = {"schema": "hangdog.machines/1", "machines": [_as_json(machine) for machine in machines]}
+        click.echo(json.dumps(document, indent=2))
+    elif machines:
+        console_for(sys.stdout).print(_table(machines))
+    else:
+        click.echo("no machine is connected; start hangdog-agent on each")
+
+
+def _as_json(machine: MachineLine) -> dict[str, object]:
+    return {
+        "machine": machine.name,
+        "connected": machine.connected,
+        "silent_s": round(machine.silent_s, 1),
+        "agent": machine.version,
+        "jobs": [
+            {
+                "job": job.job,
+                "ranks": format_ranks(job.ranks),
+                "world_size": job.world_size or None,
+                "topology": job.topology or None,
+            }
+            for job in machine.jobs
+        ],
+    }
+
+
+def _table(machines: tuple[MachineLine, ...]) -> Table:
+    table = Table("machine", "agent", "last heard", "jobs", "version", box=None, header_style="bold")
+    for machine in machines:
+        state = "connected" if machine.connected else "lost"
+        jobs = "; ".join(_job(job) for job in machine.jobs)
+        cells = (machine.name, state, f"{ago(machine.silent_s)} ago", jobs, machine.version)
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    return table
+
+
+def _job(job: JobLine) -> str:
+    of = f" of {job.world_size}" if job.world_size else ""
+    return f"{job.job} ({'rank' if len(job.ranks) == 1 else 'ranks'} {format_ranks(job.ranks)}{of})"

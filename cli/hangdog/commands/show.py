@@ -1,0 +1,46 @@
+"""`hangdog show ID` shows one incident."""
+
+import json
+import sys
+
+import click
+
+from hangdog.commands.incidents import as_json
+from hangdog.moments import here
+from hangdog.options import format_option, server_option
+from hangdog.report import print_verdict
+from hangdog.terminal import console_for, printable
+from hangdog_models.verdict import to_json
+from hangdog_proto.client import Client, IncidentLine
+
+#: Exit status for an incident without a verdict: as little is decided as by `undetermined`.
+UNDECIDED = 2
+
+
+@click.command("show")
+@click.argument("incident", metavar="ID")
+@format_option
+@server_option
+@click.pass_context
+def command(ctx: click.Context, incident: str, form: str, server: str) -> None:
+    """Show the incident ID (its beginning is enough) and its verdict.
+
+    As JSON it is the verdict itself, or the incident's line of the list while there is none. Exit status: 0 nothing was
+    stuck, 1 a cause is named, 2 undetermined or without a verdict.
+    """
+    with Client(server) as client:
+        line, verdict = client.incident(incident)
+    if form == "json":
+        document = to_json(verdict) if verdict else {"schema": "hangdog.incident/1", **as_json(line)}
+        click.echo(json.dumps(document, indent=2))
+    else:
+        click.echo(printable(_heading(line)))
+        if verdict is not None:
+            click.echo()
+            print_verdict(verdict, console_for(sys.stdout))
+    ctx.exit(verdict.exit_code if verdict else UNDECIDED)
+
+
+def _heading(line: IncidentLine) -> str:
+    reason = "".join(f", {text}" for text in (line.why, line.note) if text)
+    return f"incident {line.id} of job {line.job}, {here(line.began)}: {line.state}{reason}"

@@ -1,0 +1,91 @@
+"""`hangdog snapshot` has a running job captured on all its machines, and judged."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from hangdog.options import format_option, server_option
+from hangdog.report import print_verdict
+from hangdog.terminal import console_for, printable
+from hangdog_models.errors import OurFault, UnreadableEvidence, WrongUse
+from hangdog_models.reading.job import read_job
+from hangdog_models.verdict import Verdict, to_json
+from hangdog_proto.client import Client
+
+#: Bytes of a job.toml: what the reader takes, and one more, so that it sees when there is more.
+_MOST = (8 << 20) + 1
+
+
+@click.command("snapshot")
+@click.option("--job", default="", help="The job to look at; needed when the server knows several.")
+@click.option(
+    "--topology",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="job.toml",
+    help="What the job looks like, where its environment (HANGDOG_TOPOLOGY) does not say.",
+)
+@click.option("--rounds", type=click.IntRange(1), help="Looks to take.  [default: the server's, 2]")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Pause between two looks.  [default: the server's, 2]",
+)
+@click.option("--why", default="", help="A reason, kept with the incident.")
+@format_option
+@server_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    job: str,
+    topology: Path | None,
+    rounds: int | None,
+    interval: float | None,
+    why: str,
+    form: str,
+    server: str,
+) -> None:
+    """Capture a running job now, and judge it.
+
+    Progress goes to stderr, the verdict to stdout. Exit status: 0 nothing is stuck, 1 a cause is named, 2 undetermined.
+    """
+    job_toml = _job_toml(topology) if topology else ""
+    verdict = _asked(server, job, rounds or 0, interval or 0.0, job_toml, why)
+    if form == "json":
+        click.echo(json.dumps(to_json(verdict), indent=2))
+    else:
+        print_verdict(verdict, console_for(sys.stdout))
+    ctx.exit(verdict.exit_code)
+
+
+def _asked(server: str, job: str, rounds: int, interval_s: float, job_toml: str, why: str) -> Verdict:
+    """The verdict, once it is there; what happens meanwhile goes to stderr."""
+    incident = ""
+    try:
+        with Client(server) as client:
+            for step in client.snapshot(job, rounds, interval_s, job_toml, why):
+                incident = step.incident
+                click.echo(printable(step.text), err=True)
+                if step.verdict is not None:
+                    return step.verdict
+    except KeyboardInterrupt:
+        if incident:
+            click.echo(f"the incident goes on: hangdog show {incident}", err=True)
+        raise
+    raise OurFault(f"the server ended incident {incident} without a verdict", "its log says more")
+
+
+def _job_toml(path: Path) -> str:
+    """The text of a job.toml that can be read; raises our error with the file's name when it cannot."""
+    with path.open("rb") as file:
+        document = file.read(_MOST)
+    try:
+        text = document.decode()
+        read_job(text)
+    except UnicodeDecodeError as error:
+        raise UnreadableEvidence(f"{path}: not UTF-8: {error}") from error
+    except (UnreadableEvidence, WrongUse) as error:
+        raise type(error)(f"{path}: {error}", error.hint) from error
+    return text

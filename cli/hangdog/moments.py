@@ -1,0 +1,21 @@
+"""Moments as people and programs read them: the time of day here, and the same in UTC."""
+
+from datetime import UTC, datetime
+
+
+def here(moment: float) -> str:
+    """A Unix time as the local time of day, to the second."""
+    return datetime.fromtimestamp(moment, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def utc(moment: float) -> str:
+    """A Unix time in ISO 8601, UTC."""
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+
+
+def ago(seconds: float) -> str:
+    """A span in the one unit that says it best: `4 s`, `12 min`, `3 h`, `5 d`."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
