@@ -155,9 +155,10 @@ def _tops(table: Mapping[int, Process], places: dict[int, _Place]) -> set[int]:
 def _ancestors(table: Mapping[int, Process], pid: int) -> list[int]:
     """Parents upwards; a table read while processes come and go may even hold a circle."""
     found: list[int] = []
-    while (process := table.get(pid)) is not None and process.parent not in found and process.parent != pid:
-        pid = process.parent
-        found.append(pid)
+    above = table[pid].parent
+    while above in table and above != pid and above not in found:
+        found.append(above)
+        above = table[above].parent
     return found
 
 

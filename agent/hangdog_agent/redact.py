@@ -8,10 +8,13 @@ HIDDEN = "[redacted]"
 #: Longest command line kept: enough for a launcher's call with its options, not for a generated list of files.
 _MOST_CHARACTERS = 1000
 #: Names whose value is a secret. `tokenizer` and `max-tokens` are none, `author` neither.
-_NAME = r"(?:token(?![a-z])|secret|passw|passphrase|credential|auth(?!or)|bearer|signature|(?<![a-z])sig(?![a-z])|key(?![a-z])|(?<![a-z])pwd)"
+_NAME = (
+    r"(?:token(?![a-z])|secret|passw|passphrase|credential|auth(?!or)|bearer|signature|(?<![a-z])sig(?![a-z])"
+    r"|(?:(?<![a-z])|api|access|private|license|ssh)key(?![a-z])|(?<![a-z])pwd)"
+)
 _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 _NAMED_VALUE = re.compile(
-    rf"""([\w.-]*{_NAME}[\w.-]*["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s&;,"'}}]+)""",
+    rf"""({_NAME}[\w.-]*["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s&;,"'}}]+)""",
     re.IGNORECASE,
 )
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)")
@@ -27,6 +30,8 @@ def command_line(arguments: Sequence[str]) -> str:
     words: list[str] = []
     hide_next = ""
     for argument in arguments:
+        if sum(map(len, words)) > _MOST_CHARACTERS:
+            break
         if hide_next and not argument.startswith("--"):
             words.append(hide_next)
             hide_next = ""
@@ -42,7 +47,8 @@ def command_line(arguments: Sequence[str]) -> str:
 
 
 def text(written: str) -> str:
-    """One piece of text without the secrets it shows by their name or their shape."""
+    """One piece of text, cut to what could be kept of it, without the secrets it shows by their name or their shape."""
+    written = written[: 2 * _MOST_CHARACTERS]
     written = _USER_IN_URL.sub(HIDDEN, written)
     written = _NAMED_VALUE.sub(lambda found: found[1] + HIDDEN, written)
     return _KNOWN_SHAPE.sub(HIDDEN, written)

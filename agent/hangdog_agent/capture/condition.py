@@ -67,7 +67,8 @@ def explain(before: Condition, after: Condition) -> Missing | None:
             else "has ended, its parent has not taken note"
         )
         return Missing(Reason.ZOMBIE, what)
-    stuck = [thread for thread in after.asleep if thread in before.asleep]
+    slept = {(thread.tid, thread.switches) for thread in before.asleep}
+    stuck = [thread for thread in after.asleep if (thread.tid, thread.switches) in slept]
     leader = [thread for thread in stuck if thread.tid == after.stat.pid]
     if leader:
         return _uninterruptible("main thread", leader[0])

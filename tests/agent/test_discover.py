@@ -1,0 +1,201 @@
+"""Who is a trainer: process tables of every launcher, drawn as rows, and who must be found in them."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from hangdog_agent.discover import Kind, Member, Process, find, is_python
+
+
+def row(
+    pid: int,
+    parent: int,
+    environ: Mapping[str, str] | None = None,
+    line: str = "python train.py",
+    comm: str = "python",
+    state: str = "S",
+) -> Process:
+    """A process that started after those with a lower pid."""
+    arguments = tuple(line.split())
+    return Process(pid, parent, pid, state, comm, is_python(arguments[0], ()), arguments, environ or {}, cpu_ticks=0)
+
+
+def rank(rank: int, world: int = 8, **more: str) -> dict[str, str]:
+    """What torchrun puts into a trainer's environment."""
+    return {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank % 8), **more}
+
+
+def told(members: tuple[Member, ...]) -> list[tuple[int, str, int]]:
+    return [(member.rank, member.kind, member.process.pid) for member in members]
+
+
+INIT = row(1, 0, line="/sbin/init")
+TORCHRUN = row(10, 1, line="/venv/bin/python /venv/bin/torchrun --nproc-per-node=2 train.py")
+
+
+def test_torchrun_and_its_ranks_with_their_workers() -> None:
+    table = [
+        INIT,
+        TORCHRUN,
+        row(11, 10, rank(0)),
+        row(12, 10, rank(1)),
+        row(13, 11, rank(0), comm="pt_data_worker"),
+        row(14, 11, rank(0), line="python /torch/_inductor/compile_worker/__main__.py --workers=4"),
+        row(15, 14, rank(0), line="python /torch/_inductor/compile_worker/__main__.py --workers=4"),
+        row(16, 12, {}, line="sh -c nvidia-smi"),
+        row(17, 1, {}, line="python unrelated.py"),
+    ]
+    assert told(find(table)) == [
+        (0, Kind.TRAINER, 11),
+        (0, Kind.DATALOADER, 13),
+        (0, Kind.COMPILE, 14),
+        (0, Kind.COMPILE, 15),
+        (1, Kind.TRAINER, 12),
+        (1, Kind.CHILD, 16),
+    ]
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        "/venv/bin/python /venv/bin/torchrun train.py",
+        "python -m torch.distributed.run train.py",
+        "python -X dev -u -m torch.distributed.launch train.py",
+        "python /venv/bin/accelerate launch train.py",
+        "python start.py",  # a launcher of one's own is told by what it starts
+    ],
+)
+def test_a_pod_s_rank_counts_nodes_and_its_launcher_is_no_trainer(launcher: str) -> None:
+    pod = {"RANK": "0", "WORLD_SIZE": "2"}
+    table = [INIT, row(10, 1, pod, line=launcher), *(row(11 + local, 10, rank(local, 16)) for local in range(2))]
+    assert told(find(table)) == [(0, Kind.TRAINER, 11), (1, Kind.TRAINER, 12)]
+
+
+def test_one_rank_a_node_leaves_only_the_command_line_to_tell_the_launcher() -> None:
+    environ = {"RANK": "1", "WORLD_SIZE": "2"}
+    table = [INIT, row(10, 1, environ, line="python -m torch.distributed.run train.py"), row(11, 10, rank(1, 2))]
+    assert told(find(table)) == [(1, Kind.TRAINER, 11)]
+
+
+def test_slurm_starts_launchers_or_ranks() -> None:
+    slurm = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "77"}
+    launched = [
+        INIT,
+        row(10, 1, slurm, line="python start.py"),
+        row(11, 10, slurm | rank(8, 16)),
+        row(12, 10, slurm | rank(9, 16)),
+    ]
+    assert told(find(launched)) == [(8, Kind.TRAINER, 11), (9, Kind.TRAINER, 12)]
+    direct = [
+        INIT,
+        row(10, 1, slurm | {"SLURM_PROCID": "3"}),
+        row(11, 10, slurm | {"SLURM_PROCID": "3"}, comm="pt_data_worker"),
+    ]
+    assert told(find(direct)) == [(3, Kind.TRAINER, 10), (3, Kind.DATALOADER, 11)]
+    assert find(direct)[0].job == "77"
+
+
+def test_a_trainer_that_sets_rank_itself_is_not_its_own_child_s_launcher() -> None:
+    slurm = {"SLURM_PROCID": "3", "SLURM_NTASKS": "8"}
+    table = [INIT, row(10, 1, slurm), row(11, 10, slurm | rank(3, 8), line="python -c spawn_main")]
+    assert told(find(table)) == [(3, Kind.TRAINER, 10), (3, Kind.CHILD, 11)]
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected", "world"),
+    [
+        ({"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "8"}, 5, 8),
+        ({"PMI_RANK": "5", "PMI_SIZE": "8"}, 5, 8),
+        ({"PMIX_RANK": "5"}, 5, 0),
+        ({"RANK": "5", "WORLD_SIZE": "x"}, 5, 0),
+        ({"RANK": "5", "WORLD_SIZE": "8", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, 5, 8),
+    ],
+)
+def test_a_rank_in_any_launcher_s_words(environ: dict[str, str], expected: int, world: int) -> None:
+    (member,) = find([INIT, row(10, 1, environ)])
+    assert (member.rank, member.world_size) == (expected, world)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "x", "1.5", "\uff19", "99999999999999999999", "1048577"])
+def test_a_rank_that_is_none(text: str) -> None:
+    assert find([INIT, row(10, 1, {"RANK": text, "WORLD_SIZE": "8"})]) == ()
+
+
+def test_a_shell_around_every_rank_is_no_trainer() -> None:
+    table = [INIT, TORCHRUN, row(11, 10, rank(0), line="bash run.sh"), row(12, 11, rank(0)), row(13, 12, rank(0))]
+    assert told(find(table)) == [(0, Kind.TRAINER, 12), (0, Kind.CHILD, 13)]
+
+
+@pytest.mark.parametrize(
+    ("executable", "line", "python"),
+    [
+        ("/usr/bin/python3.11", "ray::train", True),
+        ("", "/opt/venv/bin/python3 train.py", True),
+        ("/usr/bin/python3.13t (deleted)", "", True),
+        ("/usr/bin/bash", "python-launcher.sh", False),
+        ("/usr/bin/bash", "bash python", False),
+        ("", "", False),
+    ],
+)
+def test_python_is_told_by_program_or_command_line(executable: str, line: str, python: bool) -> None:
+    assert is_python(executable, line.split()) is python
+
+
+@pytest.mark.parametrize(
+    ("environ", "job"),
+    [
+        ({"HANGDOG_JOB": "mine", "TORCHELASTIC_RUN_ID": "r", "SLURM_JOB_ID": "7"}, "mine"),
+        ({"TORCHELASTIC_RUN_ID": "r", "SLURM_JOB_ID": "7"}, "r"),
+        ({"TORCHELASTIC_RUN_ID": "none", "SLURM_JOB_ID": "7"}, "7"),
+        ({"TORCHELASTIC_RUN_ID": "none"}, "default"),
+        ({"HANGDOG_JOB": "x" * 1000}, "x" * 200),
+    ],
+)
+def test_the_name_of_a_job(environ: dict[str, str], job: str) -> None:
+    (member,) = find([INIT, row(10, 1, rank(0) | environ)])
+    assert member.job == job
+
+
+def test_topology_comes_along() -> None:
+    (member,) = find([INIT, row(10, 1, rank(0, HANGDOG_TOPOLOGY="tp=2,pp=4"))])
+    assert member.topology == "tp=2,pp=4"
+
+
+def test_two_that_claim_a_rank_are_a_trainer_and_a_child() -> None:
+    table = [INIT, row(10, 1, rank(0), state="Z"), row(11, 1, rank(0)), row(12, 10, rank(0), comm="pt_data_worker")]
+    assert told(find(table)) == [(0, Kind.TRAINER, 11), (0, Kind.CHILD, 10), (0, Kind.DATALOADER, 12)]
+
+
+def test_workers_that_lost_their_trainer_do_not_stand_for_the_rank() -> None:
+    table = [INIT, row(11, 1, rank(0), comm="pt_data_worker"), row(12, 1, rank(0), comm="pt_data_worker")]
+    assert told(find(table)) == [(0, Kind.DATALOADER, 11), (0, Kind.DATALOADER, 12)]
+    assert told(find([*table, row(20, 1, rank(0))]))[0] == (0, Kind.TRAINER, 20)
+
+
+def test_only_matching_trainers_with_all_their_children() -> None:
+    table = [INIT, row(10, 1, rank(0, MACHINE="a")), row(11, 1, rank(1, MACHINE="b")), row(12, 10, {}), row(13, 11, {})]
+    assert told(find(table, match=("MACHINE", "b"))) == [(1, Kind.TRAINER, 11), (1, Kind.CHILD, 13)]
+
+
+def test_the_agent_itself_is_no_trainer() -> None:
+    slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2"}
+    assert find([INIT, row(10, 1, slurm)], without=(10,)) == ()
+    assert find([INIT, row(10, 1, slurm, line="python /venv/bin/hangdog-agent --server x:1")]) == ()
+    assert find([INIT, row(10, 1, slurm, line="python -m hangdog agent")]) == ()
+
+
+def test_a_table_with_a_circle_or_a_missing_parent_is_read_all_the_same() -> None:
+    table = [row(10, 11, rank(0)), row(11, 10), row(12, 99, rank(1)), row(13, 13, rank(2))]
+    assert {member.rank for member in find(table) if member.kind is Kind.TRAINER} == {0, 1, 2}
+
+
+def test_the_order_of_the_rows_does_not_matter() -> None:
+    table = [
+        INIT,
+        TORCHRUN,
+        row(11, 10, rank(0)),
+        row(12, 10, rank(1)),
+        row(13, 11, rank(0), comm="pt_data_worker"),
+        row(14, 11),
+    ]
+    assert find(table) == find(table[::-1])

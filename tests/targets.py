@@ -1,0 +1,140 @@
+"""Real processes for the agent's tests: each says that it is ready through a pipe, and ends when the test lets go of it."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from hangdog_agent.discover import Process
+from hangdog_agent.procfs import Proc
+
+#: Says "ready" and waits in `stuck_here` until its input is closed.
+WAIT = """
+import os
+def stuck_here():
+    os.write(1, b"ready\\n")
+    os.read(0, 1)
+stuck_here()
+"""
+#: Traces the process named by its first argument, until its input is closed; the second says how (see ptrace(2)).
+TRACE = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+seize, attach = 0x4206, 16
+pid = int(sys.argv[1])
+if libc.ptrace({"seize": seize, "attach": attach}[sys.argv[2]], pid, None, None) != 0:
+    os.write(1, b"refused\\n")
+    sys.exit()
+if sys.argv[2] == "attach":
+    os.waitpid(pid, 0)
+os.write(1, b"ready\\n")
+os.read(0, 1)
+"""
+#: A parent is in uninterruptible sleep while its vfork child has neither ended nor run a program.
+VFORK = """
+#include <unistd.h>
+void hold(int fd) { char c; if (vfork() == 0) { write(1, "ready\\n", 6); read(fd, &c, 1); _exit(0); } }
+"""
+#: Goes into uninterruptible sleep in its main thread, or in another one.
+SLEEP_IN_KERNEL = """
+import ctypes, sys, threading
+hold = ctypes.CDLL(sys.argv[1]).hold
+def stuck_here():
+    hold(0)
+if sys.argv[2] == "main":
+    stuck_here()
+else:
+    thread = threading.Thread(target=stuck_here)
+    thread.start()
+    thread.join()
+"""
+
+proc = Proc()
+
+
+@contextlib.contextmanager
+def running(
+    program: str,
+    *arguments: str,
+    environ: Mapping[str, str] | None = None,
+    command: Sequence[str] = (),
+    says: bytes = b"ready",
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A Python process that runs `program`, once it has said so and sleeps; killed and reaped afterwards, stopped or not."""
+    call = [*command, sys.executable, "-I", "-c", program, *arguments]
+    with subprocess.Popen(
+        call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **(environ or {})}
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().strip() == says
+            until(lambda: letter(process.pid) in ("S", "D"))  # it speaks a moment before it goes to sleep
+            yield process
+        finally:
+            process.kill()
+
+
+def row(process: subprocess.Popen[bytes] | int, python: bool = True) -> Process:
+    """A process as discovery would have found it."""
+    pid = process if isinstance(process, int) else process.pid
+    stat = proc.stat(pid)
+    assert stat is not None
+    return Process(pid, stat.parent, stat.started, stat.state, stat.comm, python, proc.arguments(pid), {})
+
+
+def letter(pid: int) -> str:
+    """The state letter of a process, empty when it is gone."""
+    stat = proc.stat(pid)
+    return stat.state if stat else ""
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Stops a child of ours, and returns when it is stopped."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+
+
+def end(process: subprocess.Popen[bytes], reap: bool = True) -> None:
+    """Ends a child of ours, and returns when it is gone; or, with `reap=False`, when it is a zombie."""
+    process.kill()
+    if reap:
+        process.wait()
+    else:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+
+def holder(folder: Path) -> Path | None:
+    """The library that puts its caller into uninterruptible sleep; None where no C compiler is."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        return None
+    source, library = folder / "hold.c", folder / "hold.so"
+    source.write_text(VFORK)
+    subprocess.run([compiler, "-w", "-shared", "-fPIC", "-o", library, source], check=True)
+    return library
+
+
+def children() -> dict[int, str]:
+    """Our own children and their state letters."""
+    found: dict[int, str] = {}
+    for tid in proc.tids(os.getpid()):
+        with contextlib.suppress(OSError):
+            for word in Path(f"/proc/self/task/{tid}/children").read_text().split():
+                found[int(word)] = letter(int(word))
+    return found
+
+
+def until(reached: Callable[[], bool], within_s: float = 10.0) -> None:
+    """Waits for what no pipe can tell, such as a state of the kernel's; fails when it is not reached."""
+    pause = threading.Event()
+    for _ in range(int(within_s / 0.01)):
+        if reached():
+            return
+        pause.wait(0.01)
+    raise AssertionError(f"not reached within {within_s:g} s")
