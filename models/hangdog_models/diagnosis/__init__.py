@@ -1,1 +1,29 @@
-"""How a stack becomes a verdict."""
+"""How a stack becomes a verdict. Start at `judge.diagnose`: it reads top to bottom, one line a noun.
+
+The words
+    frame       one call; every frame is kept or dropped, and a dropped one says by which rule
+    signature   the kept frames of one thread, written down so that equal places read equal on every machine
+    place       a signature understood: operation, parallel dimension, caller
+    standing    where one rank is: its place, its kernel state, whom it waits for
+    cluster     ranks whose standings are alike
+    hold        ranks at one place of one process group, and the members that are elsewhere
+    root        a rank that waits for nobody while others wait
+    hypothesis  one explanation of the waits, with odds
+    suspect     what a hypothesis blames; the verdict lists them, most probable first
+
+The way of one stack
+    canonicalise   Frame            -> CanonicalFrame, Signature   (what tells the place, and what is noise)
+    place          Signature        -> Place                       (rules: rules/<name>@<year-month>.toml)
+    activity       ProcessTrace     -> Standing                    (the kernel and failed captures have their say)
+    motion         looks            -> Motion                      (what stood still since the last progress)
+    counters       flight recorders -> Holds                       (exact waits where the library counted)
+    waits          Standings        -> Waits                       (holds, roots, crowds)
+    suspects       Waits            -> Hypotheses                  (roots, code, groups, the unseen)
+    conclude       Hypotheses       -> Verdict                     (weighed; eviction is the smallest set that suffices)
+
+The largest cluster is never taken for healthy: in most incidents it is a crowd of victims. What counts is whom the others
+wait for, directly or through others, and who himself waits for nobody.
+
+To teach hangdog a framework, add a rule to a new rule file: state the framework and the versions it was read off, and add a
+row to `tests/diagnosis/test_activity.py`. A released file is superseded, not edited; every verdict names its rule set.
+"""

@@ -35,6 +35,8 @@ WORTH_NAMING = 0.02
 NAMED_AT_MOST = 16
 #: How sure we are that a job is sound whose ranks were seen to leave their waits; not 1, for a slow rank looks the same.
 SOUND = 0.9
+#: So many looks must agree before a job that moves is called slow: ByteRobust (SOSP 2025) takes five.
+SLOW_LOOKS = 5
 #: A rank absent from the evidence is considered by name while so few are absent; else it is the collector that failed.
 ABSENT_AT_MOST = 0.25
 #: How many groups a verdict shows; a wide job has thousands that wait for one rank.
@@ -96,8 +98,8 @@ def _sound(case: Case) -> Verdict | None:
     because = [
         f"{len(motion.moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"
     ]
-    held = always(case.looks, case.waits.roots)
-    if len(case.looks) > 2 and held and case.waits.waiting and len(held) <= ABSENT_AT_MOST * len(case.look):
+    held = always(case.looks)
+    if len(case.looks) >= SLOW_LOOKS and held:
         because.append(f"in every look others wait while ranks {format_ranks(held)} stand outside of any collective")
         suspects = tuple(
             Suspect((rank,), case.topology.machines_of([rank]), SOUND / 2 / len(held), tuple(because)) for rank in held

@@ -64,8 +64,12 @@ def _progress(before: Look, after: Look) -> tuple[Rank, ...]:
     return ()
 
 
-def always(looks: Sequence[Look], ranks: Sequence[Rank]) -> tuple[Rank, ...]:
-    """Those of `ranks` that waited for nobody in every look they were seen in: the ones a slow job waits for each time."""
-    return tuple(
-        rank for rank in ranks if all(not look[rank].waits for look in looks if rank in look and look[rank].frames)
-    )
+def always(looks: Sequence[Look]) -> tuple[Rank, ...]:
+    """The ranks for which a job that moves waits in every look: they wait for nobody while most of the others wait."""
+    held: set[Rank] | None = None
+    for look in looks:
+        running = {rank for rank, standing in look.items() if standing.frames and not standing.waits}
+        if 2 * len(running) >= len(look):
+            return ()
+        held = running if held is None else held & running
+    return tuple(sorted(held or ()))

@@ -70,6 +70,8 @@ OF_FAILED_CAPTURE: Mapping[Reason, Odds] = {
 STILL = 2.0
 #: What is left when the rank moved between looks although all who wait for it did not: busy, perhaps for ever.
 MOVING = 0.8
+#: In a single look a rank that runs is remarkable when so many wait for it; in a small healthy job one often runs alone.
+REMARKABLE = 16
 #: Odds that the culprit is a rank nobody captured: when all are captured, and what is added when none is.
 UNSEEN, UNSEEN_ALL = 0.2, 5.0
 #: Above this share of the roots' best odds, a machine is a candidate beside the best one.
@@ -211,6 +213,8 @@ def _score(standing: Standing, waits: Waits, motion: Motion) -> float:
         odds *= STILL
     elif standing.rank in motion.moving:
         odds *= MOVING
+    elif standing.activity is Activity.COMPUTE:
+        odds *= min(1.0, len(waits.waiting) / REMARKABLE)
     if not waits.waiting:
         # Nobody waits: only a state that no healthy process stays in speaks for itself.
         return odds if standing.activity in (Activity.STOPPED, Activity.DEAD, Activity.STORAGE) else 0.0
@@ -278,7 +282,9 @@ def _reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | N
         reasons.append(f"{_ranks(sorted(reached))} wait for it through {', '.join(dims)}, directly or through others")
     loose = sorted(waits.loose - reached - set(ranks))
     if loose:
-        reasons.append(f"{_ranks(loose)} wait for a rank that their frames do not name, and nobody else is missing")
+        where = sorted({_where(look[rank]) for rank in loose})
+        text = f"{_ranks(loose)} {_is(loose)} in {', '.join(where[:3])}, whose frames do not name whom they wait for"
+        reasons.append(text + ("" if len(reached) + len(loose) < len(waits.waiting) else "; no other rank is outside"))
     return tuple(reasons)
 
 
