@@ -41,3 +41,13 @@ def lines_of(text: str) -> Iterator[str]:
     """The lines of a tool's text that are not blank, without colours and trailing space; overlong ones are cut."""
     for line in _LINE.finditer(text):
         yield _COLOUR.sub("", line[0][:_LONGEST_LINE]).rstrip()
+
+
+def split_bracket(text: str) -> tuple[str, str]:
+    """`name` and `inside` of `name (inside)`, where `inside` may hold brackets too; the whole text and nothing otherwise."""
+    depth = 0
+    for at in range(len(text) - 1, 0, -1) if text.endswith(")") else ():
+        depth += (text[at] == ")") - (text[at] == "(")
+        if depth == 0:
+            return (text[: at - 1], text[at + 1 : -1]) if text[at - 1] == " " else (text, "")
+    return text, ""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.document import text_of
-from hangdog_models.reading.dumped import DumpedProcess, check_frames, check_threads, lines_of
+from hangdog_models.reading.dumped import DumpedProcess, check_frames, check_threads, lines_of, split_bracket
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.stack import Frame, Thread
 
@@ -70,17 +70,8 @@ def _frame(line: str, limits: Limits) -> Frame:
     elif at := _AT.fullmatch(line):
         call, file, number = at[1], at[2], int(at[3] or 0)
     place = text_of(file, limits)
+    called, _ = split_bracket(call)  # the arguments' values are not kept
+    if called == call:  # a text among the values holds a lone bracket
+        called = call.partition(" (")[0]
     # A native frame without a library still has to show that it is native.
-    return Frame(text_of(_called(call.strip()), limits), place, number, text_of(module, limits) or place or "??")
-
-
-def _called(call: str) -> str:
-    """The function of `function (arguments)`: what stands before the list that the last bracket closes."""
-    if not call.endswith(")"):
-        return call
-    depth = 0
-    for at in range(len(call) - 1, 0, -1):
-        depth += (call[at] == ")") - (call[at] == "(")
-        if depth == 0 and call[at] == "(":
-            return call[:at].rstrip() if call[at - 1] == " " else call
-    return call.partition(" (")[0]  # an argument's text holds a lone bracket
+    return Frame(text_of(called, limits), place, number, text_of(module, limits) or place or "??")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.document import text_of
-from hangdog_models.reading.dumped import DumpedProcess, check_frames, check_threads, lines_of
+from hangdog_models.reading.dumped import DumpedProcess, check_frames, check_threads, lines_of, split_bracket
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.stack import Frame, Thread
 
@@ -57,9 +57,8 @@ def _add(thread: _Open, line: str, limits: Limits) -> None:
     indent = len(line) - len(line.lstrip())
     if not indent or (thread.indent is not None and indent > thread.indent) or line.strip() in _LOCALS:
         return
-    # No pattern here: a hostile line of brackets would make one try each of them.
-    name, bracket, place = line.strip().replace(" (deleted)", "").removesuffix(")").rpartition(" (")
-    if not bracket or not line.endswith(")"):
+    name, place = split_bracket(line.strip())
+    if not place:
         return
     thread.indent = indent
     thread.frames.append(_frame(name, place, limits))
@@ -67,6 +66,7 @@ def _add(thread: _Open, line: str, limits: Limits) -> None:
 
 
 def _frame(name: str, place: str, limits: Limits) -> Frame:
+    place = place.removesuffix(" (deleted)")
     file, colon, digits = place.rpartition(":")
     known = colon and digits.isascii() and digits.isdigit() and len(digits) < 10
     file, line = (file, int(digits)) if known else (place, 0)

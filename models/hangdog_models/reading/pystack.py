@@ -4,7 +4,7 @@ import re
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.document import text_of
-from hangdog_models.reading.dumped import DumpedProcess, check_frames, check_threads, lines_of
+from hangdog_models.reading.dumped import DumpedProcess, check_frames, check_threads, lines_of, split_bracket
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.stack import Frame, Thread
 
@@ -58,8 +58,8 @@ def _frame(line: re.Match[str], limits: Limits) -> Frame:
 
 def _symbol(called: str) -> tuple[str, str]:
     """The symbol and the library of `symbol (inlined) (library)`; both brackets may be absent."""
-    name, bracket, module = called.removesuffix(")").rpartition(" (")
-    if not bracket or not called.endswith(")") or not ("/" in module or ".so" in module):
+    name, module = split_bracket(called)
+    if "/" not in module and ".so" not in module:
         name, module = called, ""
     return name.removesuffix(" (inlined)"), module
 

@@ -1,0 +1,65 @@
+"""Why a capture failed, from the very words of the tools."""
+
+import pytest
+
+from hangdog_models.reading import failure
+from hangdog_models.stack import Missing, ProcessState, Reason
+
+GONE = "Error: Failed to get process executable name. Check that the process is running.\n"
+SUSPEND = "Error: Failed to get stack traces\n\nCaused by:\n    0: Failed to suspend process\n    1: "
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (GONE + "Reason: No such file or directory (os error 2)", Reason.EXITED),
+        (GONE + "Reason: Permission denied (os error 13)", Reason.NOT_PERMITTED),
+        ("Permission Denied: Try running again with elevated permissions by going 'sudo env \"PATH=$PATH\" !!'", Reason.NOT_PERMITTED),
+        ("Error: Failed to find python version from target process", Reason.NOT_PYTHON),
+        (SUSPEND + "EPERM: Operation not permitted", Reason.TRACED),
+        (SUSPEND + "unexpected waitpid result PtraceEvent(Pid(15196), SIGSTOP, 128) to 15196", Reason.STOPPED),
+        ("py-spy dump --native: no answer within 8 s, killed", Reason.TIMED_OUT),
+        ("py-spy dump --nonblocking: exit status 1, no output", Reason.TOOL_FAILED),
+        ("py-spy: no answer, process in uninterruptible sleep", Reason.UNINTERRUPTIBLE),
+        ("py-spy: process is a zombie, no stack", Reason.ZOMBIE),
+        ("Could not determine python version from /usr/bin/sleep", Reason.NOT_PYTHON),
+        ("Could not read the contents of /proc/15/task", Reason.EXITED),
+        ("bash: py-spy: command not found", Reason.TOOL_MISSING),
+        ("Error: UNW_EBADREG: bad register number", Reason.TOOL_FAILED),
+        ("", Reason.TOOL_FAILED),
+    ],
+)  # fmt: skip
+def test_the_reason_behind_a_tools_words(words: str, reason: Reason) -> None:
+    assert failure.read(words).reason is reason
+
+
+@pytest.mark.parametrize(
+    ("words", "letter", "reason"),
+    [
+        ("no answer within 8 s, killed", "D", Reason.UNINTERRUPTIBLE),
+        ("exit status 1", "T", Reason.STOPPED),
+        ("exit status 1", "t", Reason.TRACED),
+        (GONE + "Reason: No such file or directory (os error 2)", "Z", Reason.ZOMBIE),
+        ("exit status 1", "X", Reason.EXITED),
+        ("no answer within 8 s, killed", "S", Reason.TIMED_OUT),
+        ("Permission denied", "D", Reason.NOT_PERMITTED),
+    ],
+)
+def test_the_state_of_the_process_refines_what_the_words_leave_open(words: str, letter: str, reason: Reason) -> None:
+    assert failure.read(words, ProcessState(3, letter)).reason is reason
+
+
+def test_the_words_are_kept_on_one_line_without_control_characters() -> None:
+    assert failure.read("Error:\n  \x1b[31mbad\x00").words == r"Error: \x1b[31mbad\x00"
+    assert len(failure.read("x" * 100_000).words) == 500
+
+
+@pytest.mark.parametrize("words", [GONE, SUSPEND, "Permission Denied: Try running again with elevated permissions"])
+def test_a_failed_dump_is_recognised_where_its_output_should_be(words: str) -> None:
+    assert failure.recognises(words)
+    assert not failure.recognises("ValueError: " + words)
+
+
+def test_refining_without_a_state_changes_nothing() -> None:
+    missing = Missing(Reason.TIMED_OUT, "slow")
+    assert failure.refine(missing, None) == missing

@@ -1,0 +1,110 @@
+"""Flight recorder dumps: the two writings, gloo's peculiarities, and counters a diagnosis can rest on."""
+
+from typing import Any
+
+import pytest
+
+from hangdog_models.collectives import CollectiveRecord
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.ranks import Rank
+from hangdog_models.reading.flight_recorder import read, recognises
+
+
+def entry(sequence: int, group: str = "0", number: int = 0, **more: Any) -> dict[str, Any]:
+    about = {
+        "pg_id": number, "process_group": [group, "desc of " + group], "collective_seq_id": sequence, "p2p_seq_id": 0,
+        "profiling_name": "nccl:all_reduce", "input_sizes": [[3, 4]], "input_dtypes": ["Float"], "state": "scheduled",
+        "retired": True, "is_p2p": False,
+    }  # fmt: skip
+    return about | more
+
+
+def dump(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "version": "2.10",
+        "pg_config": {"": {"name": "", "desc": "", "ranks": "[]"}},
+        "entries": list(entries),
+    } | more
+
+
+def status(enqueued: object, completed: object) -> dict[str, object]:
+    return {
+        "last_enqueued_collective": enqueued,
+        "last_started_collective": "-1",
+        "last_completed_collective": completed,
+    }
+
+
+def test_json_of_gloo() -> None:
+    document = dump(entry(25), entry(26, retired=False), pg_status={"0": status("26", "25")})
+    record = read(document, Rank(3))
+    assert (record.rank, record.enqueued, record.completed) == (3, {"0": 26}, {"0": 25})
+    assert record.members == {} and record.descriptions == {"0": "desc of 0"}
+    assert record.entries[-1] == CollectiveRecord("0", 26, "nccl:all_reduce", False, ((3, 4),), ("Float",))
+
+
+def test_counters_come_from_the_entries_where_there_is_no_status() -> None:
+    record = read(
+        dump(entry(4), entry(5, retired=False), entry(6), entry(7, retired=False, state="completed")), Rank(0)
+    )
+    assert (record.enqueued, record.completed) == ({"0": 7}, {"0": 4})
+
+
+def test_a_group_without_entries_and_one_that_never_began() -> None:
+    record = read(dump(pg_status={"2": status(7, 7), "3": status(-1, -1)}), Rank(0))
+    assert (record.enqueued, record.completed) == ({"2": 7, "3": -1}, {"2": 7, "3": -1})
+
+
+def test_a_group_goes_by_its_name_because_its_number_differs_between_ranks() -> None:
+    document = dump(
+        entry(9, group="17", number=1), entry(2, group="2", number=5), pg_status={"1": status(9, 9), "2": status(3, 3)}
+    )
+    assert read(document, Rank(0)).enqueued == {"17": 9, "2": 2, "#2": 3}
+
+
+@pytest.mark.parametrize("ranks", ["[0, 4]", [4, 0], ["0", "4"]])
+def test_members_where_the_dump_lists_them(ranks: object) -> None:
+    record = read(dump(pg_config={"0": {"name": "7", "desc": "tp", "ranks": ranks}}), Rank(0))
+    assert (record.members, record.descriptions) == ({"7": (0, 4)}, {"7": "tp"})
+
+
+def test_sends_and_receives_have_a_count_of_their_own() -> None:
+    p2p = entry(0, is_p2p=True, p2p_seq_id=12, profiling_name="nccl:send 0->1", retired=False)
+    record = read(dump(entry(5), p2p), Rank(0))
+    assert (record.enqueued, record.completed) == ({"0": 5}, {"0": 5})
+    assert (record.entries[1].sequence, record.entries[1].p2p) == (12, True)
+
+
+def test_a_long_ring_keeps_what_is_under_way_and_the_newest_of_the_rest() -> None:
+    record = read(dump(entry(0, retired=False), *(entry(number) for number in range(1, 2000))), Rank(0))
+    assert [kept.sequence for kept in record.entries] == [0, *range(1936, 2000)]
+    assert (record.enqueued, record.completed) == ({"0": 1999}, {"0": -1})
+
+
+def test_the_rank_may_stand_in_the_dump() -> None:
+    assert read(dump(rank=6), None).rank == 6
+    assert read(dump(rank=6), Rank(2)).rank == 2
+    with pytest.raises(UnreadableEvidence, match="without a rank in its name"):
+        read(dump(), None)
+
+
+def test_a_dump_of_an_old_writer() -> None:
+    old = {
+        "record_id": 0,
+        "process_group": ["0", "default"],
+        "collective_seq_id": "3",
+        "input_dtypes": "float32",
+        "state": "completed",
+    }
+    (kept,) = read(dump(old), Rank(0)).entries
+    assert kept == CollectiveRecord("0", 3, "", True, (), ("float32",))
+
+
+@pytest.mark.parametrize("document", [{}, [], {"entries": 3, "pg_config": {}}, {"entries": [3], "pg_config": {}}])
+def test_what_is_no_dump_is_refused(document: object) -> None:
+    with pytest.raises(UnreadableEvidence, match="not a flight recorder dump"):
+        read(document, Rank(0))
+
+
+def test_it_is_told_from_other_json() -> None:
+    assert recognises(dump()) and not recognises({"entries": []}) and not recognises([])

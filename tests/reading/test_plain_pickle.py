@@ -1,0 +1,128 @@
+"""The pickle machine: plain data comes out as it went in, and nothing else comes out at all."""
+
+import os
+import pickle  # noqa: TID251  # forges the pickles that the machine has to read, or to refuse
+import pickletools
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.reading.limits import Limits
+from hangdog_models.reading.plain_pickle import read_pickle, recognises
+
+NUMBERS = st.integers(-(1 << 63), (1 << 63) - 1)
+PLAIN = st.recursive(
+    st.none()
+    | st.booleans()
+    | NUMBERS
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inside: (
+        st.lists(inside)
+        | st.lists(inside, max_size=5).map(tuple)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])) | NUMBERS, inside)
+    ),
+)
+
+
+@given(PLAIN, st.sampled_from([2, 3, 4, 5]))
+def test_plain_data_of_every_protocol_comes_back(value: object, protocol: int) -> None:
+    assert read_pickle(pickle.dumps(value, protocol)) == value
+
+
+@given(PLAIN)
+def test_shared_parts_come_back(value: object) -> None:
+    part = [value, value]
+    assert read_pickle(pickle.dumps((part, {"a": part}), 4)) == (part, {"a": part})
+
+
+@given(st.binary())
+def test_arbitrary_bytes_are_refused_and_never_crash(data: bytes) -> None:
+    with suppress(UnreadableEvidence):
+        read_pickle(b"\x80\x02" + data)
+
+
+@given(PLAIN, st.data())
+def test_damaged_pickles_are_refused_and_never_crash(value: object, data: st.DataObject) -> None:
+    dumped = bytearray(pickle.dumps(value, data.draw(st.sampled_from([2, 4]))))
+    at = data.draw(st.integers(2, len(dumped) - 1))
+    dumped[at] = data.draw(st.integers(0, 255))
+    for damaged in (bytes(dumped), bytes(dumped[:at])):
+        with suppress(UnreadableEvidence):
+            read_pickle(damaged)
+
+
+class Runs:
+    """What an attacker pickles: to load it is to run a command."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, (self.command,)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_a_command_is_never_run(tmp_path: Path, protocol: int) -> None:
+    mark = tmp_path / "ran"
+    hostile = pickle.dumps([1, Runs(f"touch {mark}")], protocol)
+    with pytest.raises(UnreadableEvidence, match=r"instruction (STACK_)?GLOBAL at byte \d+: no plain data"):
+        read_pickle(hostile)
+    assert not mark.exists()
+
+
+def test_every_instruction_that_builds_more_than_plain_data_is_refused() -> None:
+    plain = (  # noqa: SIM905  # a list would take a line for each name
+        "PROTO STOP MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 LONG4 BINFLOAT BINUNICODE SHORT_BINUNICODE "
+        "BINUNICODE8 EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST LIST APPEND APPENDS EMPTY_DICT DICT SETITEM SETITEMS "
+        "BINPUT LONG_BINPUT BINGET LONG_BINGET MEMOIZE FRAME"
+    ).split()
+    others = [opcode for opcode in pickletools.opcodes if opcode.name not in plain]
+    assert len(others) + len(plain) == len(pickletools.opcodes)
+    for opcode in others:
+        with pytest.raises(UnreadableEvidence, match="no plain data"):
+            read_pickle(b"\x80\x04]" + opcode.code.encode("latin-1") + b"\x00" * 16 + b".")
+
+
+def bomb(levels: int) -> list[Any]:
+    value: list[Any] = [0] * 10
+    for _ in range(levels):
+        value = [value] * 10
+    return value
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (pickle.dumps(bomb(9), 2), "limit values"),
+        (b"\x80\x02]q\x00h\x00a.", "holds itself"),
+        (b"\x80\x02" + b"]" * 100 + b"a" * 99 + b".", "limit depth"),
+        (b"\x80\x02" + b"]" * 300_000 + b"a" * 299_999 + b".", "limit depth"),
+        (b"\x80\x02\x8a\x20" + b"\x01" * 32 + b".", "a number of 32 bytes"),
+        (b"\x80\x02X\xff\xff\xff\x7fabc.", "ends early"),
+        (b"\x80\x02}]]s.", "neither text nor number"),
+        (b"\x80\x02K\x01K\x02.", "more or less than one value"),
+        (b"\x80\x02(.", "more or less than one value"),
+        (b"\x80\x02K\x01K\x02a.", "no list"),
+        (b"\x80\x02K\x01", "ends early"),
+        (b"not a pickle at all", "not a pickle of protocol"),
+    ],
+)
+def test_bombs_and_damage_are_named(data: bytes, words: str) -> None:
+    with pytest.raises(UnreadableEvidence, match=words):
+        read_pickle(data)
+
+
+def test_a_large_pickle_is_refused_by_its_size() -> None:
+    with pytest.raises(UnreadableEvidence, match="limit file_bytes"):
+        read_pickle(pickle.dumps("x" * 100, 2), Limits(file_bytes=50))
+
+
+def test_only_binary_pickles_are_recognised() -> None:
+    assert recognises(pickle.dumps({}, 2)) and not recognises(b"\x80") and not recognises(b"\xff\xd8\xff\xe0")

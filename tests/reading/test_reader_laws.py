@@ -1,0 +1,141 @@
+"""Laws of every reader: whatever it is given, it answers or raises UnreadableEvidence, and what it keeps can be shown."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hangdog_models.errors import UnreadableEvidence, WrongUse
+from hangdog_models.ranks import Rank
+from hangdog_models.reading import failure, flight_recorder, gdb, job, other, proc, pyspy, pyspy_text, pystack
+from hangdog_models.reading.document import looks_like_json, read_json
+from hangdog_models.reading.dumped import DumpedProcess
+from hangdog_models.reading.limits import Limits
+
+#: Small, so that the examples reach them.
+LIMITS = Limits(depth=4, values=200, threads=3, frames=4, text=20)
+
+KEYS = st.sampled_from(  # a list would take a line for each name
+    "pid state frames name filename short_filename module line thread_name os_thread_id active owns_gil entries pg_config "
+    "pg_status process_group collective_seq_id input_sizes input_dtypes retired is_p2p ranks last_enqueued_collective".split()  # noqa: SIM905
+)
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["[0, 1]", "S", "7"]),
+    lambda inside: st.lists(inside, max_size=4) | st.dictionaries(KEYS | st.text(max_size=3), inside, max_size=6),
+    max_leaves=30,
+)
+FRAMES = st.fixed_dictionaries(
+    {"name": st.text() | VALUES}, optional={"line": VALUES, "filename": VALUES, "module": VALUES}
+)
+THREADS = st.fixed_dictionaries(
+    {"frames": st.lists(FRAMES, max_size=6) | VALUES},
+    optional={"pid": VALUES, "os_thread_id": VALUES, "thread_name": VALUES, "active": VALUES},
+)
+ENTRIES = st.dictionaries(KEYS, VALUES, max_size=8)
+DOCUMENTS = (
+    VALUES
+    | st.lists(THREADS, max_size=5)
+    | st.fixed_dictionaries({"entries": st.lists(ENTRIES, max_size=5), "pg_config": VALUES, "pg_status": VALUES})
+    | st.fixed_dictionaries({"pid": VALUES, "state": VALUES, "cpu_s": VALUES, "comm": VALUES})
+)
+
+#: Pieces of the tools' texts, in any order and with anything between.
+LINES = st.sampled_from(
+    [
+        "Process 12: python train.py", 'Thread 12 (active+gil): "MainThread"', "Thread 0xAB (idle)", "    f (a.py:3)",
+        "        Locals:", "            x (y:3)", "    g (libc.so.6)", "    h ()", "Traceback for thread 12 (python) [Has the GIL] ()",
+        '    (Python) File "a.py", line 3, in f', '    (C) File "???", line 0, in ??? (/lib/libc.so)', "        source()",
+        "Thread 2 (Thread 0x7f (LWP 9)):", "Thread 1 (LWP 12):", "#0  0x01 in read () at a.c:3", "#1  f (x=1) from /lib/a.so",
+        "    wrapped) at b.c:4", "Name:\tpython", "State:\tS (sleeping)", "Pid:\t12", "Error: Failed to get process", "",
+    ]
+)  # fmt: skip
+TEXTS = st.lists(LINES | st.text(max_size=30), max_size=30).map("\n".join) | st.text()
+
+DOCUMENT_READERS: list[Callable[[Any], object]] = [
+    lambda document: pyspy.read(document, LIMITS),
+    lambda document: proc.read(document, LIMITS),
+    lambda document: flight_recorder.read(document, Rank(3), LIMITS),
+    lambda document: flight_recorder.read(document, None, LIMITS),
+]
+TEXT_READERS: list[Callable[[str], object]] = [
+    lambda text: pyspy.threads_from_json(text, LIMITS),
+    lambda text: read_json(text, LIMITS),
+    lambda text: pyspy_text.read(text, LIMITS),
+    lambda text: pystack.read(text, LIMITS),
+    lambda text: gdb.read(text, LIMITS),
+    lambda text: proc.read_status(text, LIMITS),
+]
+
+
+@pytest.mark.parametrize("read", DOCUMENT_READERS)
+@given(document=DOCUMENTS)
+def test_a_document_is_read_or_refused(read: Callable[[Any], object], document: object) -> None:
+    try:
+        json.dumps(repr(read(document))).encode()
+    except UnreadableEvidence as error:
+        assert str(error)
+
+
+@pytest.mark.parametrize("read", TEXT_READERS)
+@given(text=TEXTS)
+def test_a_text_is_read_or_refused(read: Callable[[str], object], text: str) -> None:
+    try:
+        read(text)
+    except UnreadableEvidence as error:
+        assert str(error)
+
+
+@given(TEXTS)
+def test_recognising_never_fails(text: str) -> None:
+    for recognises in (
+        pyspy_text.recognises, pystack.recognises, gdb.recognises, proc.recognises_status, failure.recognises, looks_like_json,
+    ):  # fmt: skip
+        assert recognises(text) in (True, False)
+    assert isinstance(other.kind_of(text), str)
+    assert failure.read(text).words.isprintable()
+
+
+@given(DOCUMENTS)
+def test_what_is_recognised_is_told_apart(document: object) -> None:
+    readers = (pyspy.recognises, proc.recognises, flight_recorder.recognises)
+    assert sum(recognises(document) for recognises in readers) <= 2
+    assert isinstance(other.kind_of_document(document), str)
+
+
+@given(st.one_of(TEXTS, st.lists(st.sampled_from(["[job]", "[topology]", "tp = 2", "tp = 'x'", "order = 'tp'", "[machines]", "a = '0-3'"]))
+                 .map("\n".join)))  # fmt: skip
+def test_a_declaration_is_read_or_refused(text: str) -> None:
+    for read in (job.read_job, job.read_sizes, job.read_interval):
+        try:
+            read(text)
+        except (UnreadableEvidence, WrongUse) as error:
+            assert str(error)
+
+
+@given(DOCUMENTS, TEXTS)
+def test_what_stack_readers_keep_is_bounded_and_can_be_shown(document: object, text: str) -> None:
+    for process in _processes(document, text):
+        assert len(process.threads) <= LIMITS.threads
+        for thread in process.threads:
+            assert len(thread.frames) <= LIMITS.frames
+            for frame in thread.frames:
+                # An escape is longer than what it stands for: `\U0010ffff` for one character.
+                assert frame.function.isprintable() and len(frame.function) <= 10 * LIMITS.text
+                assert frame.file.isprintable() and frame.line >= 0
+
+
+def _processes(document: object, text: str) -> Iterator[DumpedProcess]:
+    attempts: list[Callable[[], tuple[DumpedProcess, ...]]] = [
+        lambda: pyspy.read(document, LIMITS),
+        lambda: pyspy_text.read(text, LIMITS),
+        lambda: pystack.read(text, LIMITS),
+        lambda: gdb.read(text, LIMITS),
+    ]
+    for attempt in attempts:
+        try:
+            yield from attempt()
+        except UnreadableEvidence:
+            continue

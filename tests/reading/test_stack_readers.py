@@ -1,0 +1,218 @@
+"""The stack readers on what the tools print: order of frames, marks, names, and what must never be kept."""
+
+import json
+
+import pytest
+
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.reading import gdb, pyspy, pyspy_text, pystack
+from hangdog_models.reading.limits import Limits
+from hangdog_models.stack import Frame
+
+FRAME: dict[str, object] = {
+    "name": "recv",
+    "filename": "/a/b/c.py",
+    "short_filename": "b/c.py",
+    "module": None,
+    "line": 7,
+    "locals": None,
+}
+
+
+def dump(*frames: dict[str, object], **thread: object) -> str:
+    about = {
+        "pid": 4,
+        "thread_id": 140,
+        "thread_name": "MainThread",
+        "os_thread_id": 4,
+        "active": False,
+        "owns_gil": True,
+    }
+    return json.dumps([{**about, **thread, "frames": list(frames)}])
+
+
+def test_json_frames_come_outermost_first() -> None:
+    inner = {
+        "name": "poll",
+        "filename": "/lib/libc.so.6",
+        "short_filename": "libc.so.6",
+        "module": "/lib/libc.so.6",
+        "line": 0,
+    }
+    (thread,) = pyspy.threads_from_json(dump(inner, FRAME))
+    assert thread.frames == (Frame("recv", "b/c.py", 7), Frame("poll", "libc.so.6", 0, "/lib/libc.so.6"))
+    assert [frame.native for frame in thread.frames] == [False, True]
+    assert (thread.name, thread.tid, thread.active, thread.gil) == ("MainThread", 4, False, True)
+
+
+def test_json_without_a_short_name_keeps_the_full_one_and_unknown_keys_are_tolerated() -> None:
+    (thread,) = pyspy.threads_from_json(dump({"name": "f", "filename": "/x/y.py", "colour": "red"}, mood="bad"))
+    assert thread.frames == (Frame("f", "/x/y.py", 0),)
+
+
+def test_json_of_old_and_odd_versions_leaves_unknown_what_it_does_not_say() -> None:
+    text = dump(FRAME, thread_name=None, os_thread_id=None, active=None, owns_gil=None)
+    (thread,) = pyspy.threads_from_json(text)
+    assert (thread.name, thread.tid, thread.active, thread.gil) == (None, 140, None, None)
+
+
+def test_json_of_several_processes_is_taken_apart() -> None:
+    two = json.loads(dump(FRAME)) + json.loads(dump(FRAME, pid=9)) + json.loads(dump(FRAME, thread_name="other"))
+    assert [(process.pid, len(process.threads)) for process in pyspy.read(two)] == [(4, 2), (9, 1)]
+
+
+def test_names_are_free_of_what_a_terminal_obeys_and_of_lone_surrogates() -> None:
+    (thread,) = pyspy.threads_from_json(dump({**FRAME, "name": "a\x1b[2Jb\n\ud800"}))
+    assert thread.frames[0].function == r"a\x1b[2Jb\n\ud800"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (dump(FRAME)[:-20], "not JSON"),
+        ("[" * 200 + "]" * 200, "nested deeper than 64 levels"),
+        ("[" * 100_000, "nested deeper than 64 levels"),
+        ("{}", "no list of threads"),
+        ("[]", "no list of threads"),
+        ('[{"frames": 3}]', "no list"),
+        ('[{"frames": [{"line": 3}]}]', "a frame without a name"),
+        ("9" * 5000, "not JSON"),
+    ],
+)
+def test_json_that_is_no_dump_is_refused_in_words(text: str, words: str) -> None:
+    with pytest.raises(UnreadableEvidence, match=words):
+        pyspy.threads_from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (Limits(frames=2), "limit frames"),
+        (Limits(threads=0), "limit threads"),
+        (Limits(values=5), "limit values"),
+        (Limits(depth=1), "limit depth"),
+        (Limits(file_bytes=10), "limit file_bytes"),
+    ],
+)
+def test_every_limit_is_named_when_it_is_reached(limits: Limits, words: str) -> None:
+    with pytest.raises(UnreadableEvidence, match=words):
+        pyspy.threads_from_json(dump(FRAME, FRAME, FRAME), limits)
+
+
+def test_a_long_name_is_cut() -> None:
+    (thread,) = pyspy.threads_from_json(dump({**FRAME, "name": "x" * 10_000}), Limits(text=100))
+    assert thread.frames[0].function == "x" * 100
+
+
+PYSPY = """\
+Process 575: python train.py --rank 3
+Python v3.12.3 (/usr/bin/python3.12)
+
+Thread 575 (active+gil): "MainThread"
+    std::function<void (int)>::call (libc.so.6 (deleted))
+    synchronize (torch/cuda/streams.py:227)
+        Locals:
+            password: "hunter2 (x.py:3)"
+    <lambda> (my (own) folder/train.py:12)
+    <module> (<string>:1)
+Thread 0x7FA000001740 (idle)
+    wait (threading.py:359)
+Process 600: python worker.py
+Python v3.12.3 (/usr/bin/python3.12)
+Parent Process 575: python train.py
+
+Thread 600 (active): "MainThread"
+    read (file.py:3)
+"""
+
+
+def test_text_of_py_spy_holds_several_processes() -> None:
+    first, second = pyspy_text.read(PYSPY)
+    assert (first.pid, first.command, second.pid) == (575, "python train.py --rank 3", 600)
+    main, other = first.threads
+    assert main.frames == (
+        Frame("<module>", "<string>", 1),
+        Frame("<lambda>", "my (own) folder/train.py", 12),
+        Frame("synchronize", "torch/cuda/streams.py", 227),
+        Frame("std::function<void (int)>::call", "libc.so.6", 0, "libc.so.6"),
+    )
+    assert (main.name, main.active, main.gil) == ("MainThread", True, True)
+    assert (other.name, other.tid, other.active, other.gil) == (None, 0x7FA000001740, False, None)
+    assert second.threads[0].gil is False
+
+
+def test_text_of_py_spy_never_keeps_locals() -> None:
+    assert "hunter2" not in repr(pyspy_text.read(PYSPY))
+
+
+def test_text_of_py_spy_without_its_head_and_with_colours_is_still_read() -> None:
+    cut = PYSPY.split("\n", 3)[3].replace("synchronize", "\x1b[32msynchronize\x1b[0m")
+    assert pyspy_text.recognises(cut)
+    assert pyspy_text.read(cut)[0].threads[0].frames[2].function == "synchronize"
+
+
+PYSTACK = """\
+Traceback for thread 80 (pt_gloo_runloop) [] (most recent call last):
+    (C) File "???", line 0, in ??? (/usr/lib/libstdc++.so.6)
+    (C) File "???", line 0, in c10d::ProcessGroupGloo::runLoop(int) (/opt/site-packages/torch/lib/libtorch_cpu.so)
+
+Traceback for thread 77 (python) [Has the GIL,Garbage collecting] (most recent call last):
+    (C) File "???", line 0, in _start (/opt/bin/python3.11)
+    (Python) File "/opt/lib/python3.11/site-packages/torch/_tensor.py", line 168, in backward
+        token = "hunter2"
+    (C) File "Modules/main.c", line 710, in pymain_main (inlined) (/opt/lib/libpython3.11.so.1.0)
+"""
+
+
+def test_text_of_pystack() -> None:
+    (process,) = pystack.read(PYSTACK)
+    worker, main = process.threads
+    assert process.pid == 77
+    assert (main.name, main.tid, main.gil, main.active) == ("python", 77, True, None)
+    assert worker.gil is None
+    assert worker.frames[0] == Frame("??", "", 0, "/usr/lib/libstdc++.so.6")
+    assert main.frames[1] == Frame("backward", "torch/_tensor.py", 168)
+    assert main.frames[2] == Frame("pymain_main", "Modules/main.c", 710, "/opt/lib/libpython3.11.so.1.0")
+    assert "hunter2" not in repr(process)
+
+
+GDB = """\
+[New LWP 5]
+Thread 2 (Thread 0x7f0 (LWP 40614) "ib-async"):
+#0  0x00007f000000151d in read () at ../sysdeps/unix/syscall-template.S:84
+#1  std::condition_variable::wait_until<std::chrono::duration<long> >(std::mutex&, foo(int)::{lambda()#1}) (lock=...,
+    now=0x5) at /gcc/condition_variable:158
+#2  0x00007f00000ff in torch::autograd::Engine::thread_main(std::shared_ptr<torch::GraphTask> const&) () from /lib/libtorch.so
+
+Thread 1 (Thread 0x7f1 (LWP 40600)):
+#0  0x00007f000035db60 in ?? () from /lib64/libcuda.so.1
+#1  0x00007f0000000000 in log (text=0x1 "my :) password") at log.c:3
+"""
+
+
+def test_text_of_gdb() -> None:
+    (process,) = gdb.read(GDB)
+    assert process.pid == 40600
+    worker, main = process.threads
+    assert (worker.name, worker.tid, main.name) == ("ib-async", 40614, None)
+    engine, wait, read = worker.frames
+    assert engine.function == "torch::autograd::Engine::thread_main(std::shared_ptr<torch::GraphTask> const&)"
+    assert engine.module == "/lib/libtorch.so"
+    assert wait.function.startswith("std::condition_variable::wait_until<") and "lock=" not in wait.function
+    assert (wait.file, wait.line) == ("/gcc/condition_variable", 158)
+    assert read == Frame("read", "../sysdeps/unix/syscall-template.S", 84, "../sysdeps/unix/syscall-template.S")
+    assert main.frames[0].function == "log"
+    assert "password" not in repr(process)
+    assert all(frame.native for thread in process.threads for frame in thread.frames)
+
+
+def test_each_text_is_recognised_by_its_own_reader_only() -> None:
+    readers = (pyspy_text, pystack, gdb)
+    for text, own in ((PYSPY, pyspy_text), (PYSTACK, pystack), (GDB, gdb)):
+        assert [reader for reader in readers if reader.recognises(text)] == [own]
+
+
+def test_a_text_without_threads_is_refused() -> None:
+    for read in (pyspy_text.read, pystack.read, gdb.read):
+        with pytest.raises(UnreadableEvidence, match="no thread in it"):
+            read("Thread of thought\n")
