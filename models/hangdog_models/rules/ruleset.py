@@ -58,7 +58,10 @@ class RuleSet:
 
 def parse(text: str) -> RuleSet:
     """Reads the text of a rule file; raises OurFault where it says something no rule can mean."""
-    document = tomllib.loads(text)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise OurFault(f"rule file: {error}") from error
     try:
         return RuleSet(
             document["name"],
