@@ -18,10 +18,14 @@ from hangdog_models.reading.limits import Limits
 #: Small, so that the examples reach them.
 LIMITS = Limits(depth=4, values=200, threads=3, frames=4, text=20)
 
-KEYS = st.sampled_from(  # a list would take a line for each name
-    "pid state frames name filename short_filename module line thread_name os_thread_id active owns_gil entries pg_config "
-    "pg_status process_group collective_seq_id input_sizes input_dtypes retired is_p2p ranks last_enqueued_collective".split()  # noqa: SIM905
-)
+KEYS = st.sampled_from(
+    [
+        "pid", "state", "frames", "name", "filename", "short_filename", "module", "line", "thread_name",
+        "os_thread_id", "active", "owns_gil", "entries", "pg_config", "pg_status", "process_group",
+        "collective_seq_id", "input_sizes", "input_dtypes", "retired", "is_p2p", "ranks",
+        "last_enqueued_collective",
+    ]
+)  # fmt: skip
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["[0, 1]", "S", "7"]),
     lambda inside: st.lists(inside, max_size=4) | st.dictionaries(KEYS | st.text(max_size=3), inside, max_size=6),
