@@ -68,7 +68,10 @@ class Stage:
 
     def __init__(self, plan: Plan, folder: Path, processes: Processes, tell: Tell) -> None:
         self._plan, self._folder, self._processes, self._tell = plan, folder, processes, tell
-        self._environ = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        # loader workers are ended before they could remove their sockets: these must lie where all of it is removed
+        (folder / "tmp").mkdir()
+        self._environ = own | {"TMPDIR": str(folder / "tmp")}
         self._server = self._start_server()
         for name in MACHINES:
             self._run(f"agent-{name}", "hangdog_agent.main", "--server", self._server, *_seeing(name))
