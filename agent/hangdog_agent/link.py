@@ -27,8 +27,15 @@ log = logging.getLogger(__name__)
 
 #: Messages waiting to be written; a stream that does not take them has broken.
 _OUTBOX = 64
-#: Reconnection is ours alone, with its jitter: the library must not keep a second clock behind our back.
-_OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
+#: Reconnection is ours alone, with its jitter: the library must not keep a second clock behind our back. A server that
+#: lost its power says nothing: it is asked every 10 s, which the server allows, and given up 5 s later.
+_OPTIONS = (
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_retries", 0),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
 
 T = TypeVar("T")
 Call = grpc.aio.StreamStreamCall[pb.FromAgent, pb.ToAgent]
@@ -133,10 +140,10 @@ class Link:
         for number in range(rounds):
             await asyncio.sleep(max(0.0, begin - loop.time()))
             begin = max(begin, loop.time()) + interval_s
-            traces = await self._in(self._lookers, series.look)
-            last = number == rounds - 1 or not traces
+            capture = await self._in(self._lookers, lambda: pack(series.look()))
+            last = number == rounds - 1 or not capture.traces
             await session.outbox.put(
-                pb.FromAgent(captured=pb.Captured(order=order.order, round=number, capture=pack(traces), last=last))
+                pb.FromAgent(captured=pb.Captured(order=order.order, round=number, capture=capture, last=last))
             )
             if last:
                 return

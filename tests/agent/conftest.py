@@ -44,5 +44,10 @@ def leaves_nothing() -> Iterator[None]:
     """No thread and no child, dead or alive, is left of what a test did."""
     threads, children = set(threading.enumerate()), targets.children()
     yield
-    targets.until(lambda: set(threading.enumerate()) <= threads)
+    targets.until(lambda: all(_lasting(thread) for thread in set(threading.enumerate()) - threads))
     assert targets.children().keys() <= children.keys()
+
+
+def _lasting(thread: threading.Thread) -> bool:
+    """gRPC starts one poller for the whole process, and keeps it."""
+    return "_poll_wrapper" in thread.name

@@ -1,0 +1,265 @@
+"""The line to the server: what is said when, what an order is answered with, and how it comes back after a loss."""
+
+import asyncio
+import contextlib
+import os
+import random
+import threading
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+import targets
+from hangdog_agent.capture.look import Tools
+from hangdog_agent.capture.pyspy import PySpy
+from hangdog_agent.census import Census
+from hangdog_agent.link import Identity, Link, backoff, within
+from hangdog_agent.settings import CaptureSettings, LinkSettings
+from hangdog_agent.watch import Watch
+from hangdog_models.stack import Reason
+from hangdog_proto.codec import unpack
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.generated import hangdog_pb2_grpc as rpc
+from targets import WAIT, running
+
+MARK = ("HANGDOG_TEST_LINK", str(os.getpid()))
+ENVIRON = dict([MARK], RANK="3", LOCAL_RANK="1", WORLD_SIZE="8", HANGDOG_JOB="linked", HANGDOG_TOPOLOGY="tp=8")
+QUICK = LinkSettings(backoff_first_s=0.01, backoff_most_s=0.05, scan_s=0.05, heartbeat_s=60.0)
+#: Nothing here takes a second; a test that waits this long has failed.
+PATIENCE_S = 15.0
+
+
+class Server(rpc.AgentsServicer):
+    """A server that keeps what it hears, one queue for each connection, and says what the test tells it to."""
+
+    def __init__(self, heartbeat_s: float = 60.0) -> None:
+        self.heartbeat_s = heartbeat_s
+        self.lines: asyncio.Queue[Line] = asyncio.Queue()
+        self.port = 0
+        self._server: grpc.aio.Server | None = None
+
+    async def Connect(self, request_iterator: Any, context: Any) -> AsyncIterator[pb.ToAgent]:
+        line = Line()
+        reader = asyncio.ensure_future(line.listen(request_iterator))
+        self.lines.put_nowait(line)
+        yield pb.ToAgent(welcome=pb.Welcome(heartbeat_s=self.heartbeat_s))
+        try:
+            while (message := await line.outbox.get()) is not None:
+                yield message
+        finally:
+            reader.cancel()
+
+    async def start(self) -> None:
+        self._server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
+        rpc.add_AgentsServicer_to_server(self, self._server)
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        await self._server.stop(0)
+
+    async def line(self) -> "Line":
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.lines.get()
+
+
+class Line:
+    """One connection, as the server sees it."""
+
+    def __init__(self) -> None:
+        self.heard: asyncio.Queue[pb.FromAgent] = asyncio.Queue()
+        self.outbox: asyncio.Queue[pb.ToAgent | None] = asyncio.Queue()
+
+    async def listen(self, messages: AsyncIterator[pb.FromAgent]) -> None:
+        async for message in messages:
+            self.heard.put_nowait(message)
+
+    async def hear(self, body: str) -> Any:
+        """The next message of this kind; others are passed over."""
+        async with asyncio.timeout(PATIENCE_S):
+            while (message := await self.heard.get()).WhichOneof("body") != body:
+                pass
+        return getattr(message, body)
+
+    def order(self, order: str, job: str = "linked", rounds: int = 1, interval_s: float = 0.0) -> None:
+        capture = pb.CaptureOrder(order=order, job=job, rounds=rounds, interval_s=interval_s)
+        self.outbox.put_nowait(pb.ToAgent(capture=capture))
+
+
+@contextlib.asynccontextmanager
+async def linked(server: Server, tools: Tools, settings: LinkSettings = QUICK) -> AsyncIterator[asyncio.Event]:
+    """A link that is kept to the server, and has ended cleanly afterwards."""
+    watch = Watch(Census(targets.proc, frozenset({MARK[0]})), MARK, (), forget_s=600.0)
+    stop = asyncio.Event()
+    identity = Identity(f"127.0.0.1:{server.port}", "gpu-a17", "1.2.3")
+    keeping = asyncio.ensure_future(Link(identity, watch, tools, settings).keep(stop))
+    try:
+        yield stop
+    finally:
+        stop.set()
+        await asyncio.wait_for(keeping, PATIENCE_S)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    server = Server()
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+def stoppable(tools: Tools) -> Tools:
+    return replace(tools, stop=threading.Event())
+
+
+async def test_it_says_who_it_is_and_what_is_here(server: Server, stoppable: Tools) -> None:
+    async with linked(server, stoppable):
+        line = await server.line()
+        hello = await line.hear("hello")
+        assert (hello.machine, hello.version) == ("gpu-a17", "1.2.3")
+        assert list((await line.hear("presence")).jobs) == []
+        with running(WAIT, environ=ENVIRON):
+            (job,) = (await line.hear("presence")).jobs
+            assert (job.job, list(job.ranks), job.world_size, job.topology) == ("linked", [3], 8, "tp=8")
+        assert list((await line.hear("presence")).jobs) == []
+
+
+async def test_presence_is_a_heartbeat_too(stoppable: Tools) -> None:
+    server = Server(heartbeat_s=0.1)
+    await server.start()
+    async with linked(server, stoppable):
+        line = await server.line()
+        for _ in range(4):
+            await line.hear("presence")
+    await server.stop()
+
+
+async def test_an_order_is_answered_look_by_look(server: Server, stoppable: Tools) -> None:
+    loop = asyncio.get_running_loop()
+    with running(WAIT, environ=ENVIRON) as target:
+        async with linked(server, stoppable):
+            line = await server.line()
+            line.order("a", rounds=3, interval_s=0.3)
+            times: list[float] = []
+            for number in range(3):
+                answer = await line.hear("captured")
+                times.append(loop.time())
+                assert (answer.order, answer.round, answer.last) == ("a", number, number == 2)
+                (trace,) = unpack(answer.capture)
+                assert (trace.rank, trace.role, trace.pid, trace.missing) == (3, "trainer", target.pid, None)
+                assert any("stuck_here" in frame.function for thread in trace.threads for frame in thread.frames)
+            assert times[2] - times[0] > 0.5, "looks begin an interval apart"
+
+
+async def test_an_order_for_a_job_that_is_not_here(server: Server, stoppable: Tools) -> None:
+    async with linked(server, stoppable):
+        line = await server.line()
+        line.order("b", job="elsewhere", rounds=5, interval_s=60.0)
+        answer = await line.hear("captured")
+        assert (answer.order, answer.round, answer.last, len(answer.capture.traces)) == ("b", 0, True, 0)
+
+
+async def test_a_rank_that_ended_since_it_was_announced_is_answered_for(server: Server, stoppable: Tools) -> None:
+    async with linked(server, stoppable):
+        line = await server.line()
+        with running(WAIT, environ=ENVIRON) as target:
+            while not (await line.hear("presence")).jobs:
+                pass
+            targets.end(target)
+            line.order("c")
+            (trace,) = unpack((await line.hear("captured")).capture)
+        assert trace.missing is not None
+        assert trace.missing.reason is Reason.EXITED
+
+
+async def test_two_orders_at_once_are_both_answered(server: Server, stoppable: Tools) -> None:
+    with running(WAIT, environ=ENVIRON):
+        async with linked(server, stoppable):
+            line = await server.line()
+            line.order("a", rounds=2, interval_s=0.2)
+            line.order("b", rounds=2, interval_s=0.2)
+            answers = [await line.hear("captured") for _ in range(4)]
+            assert sorted((answer.order, answer.round) for answer in answers) == [
+                ("a", 0),
+                ("a", 1),
+                ("b", 0),
+                ("b", 1),
+            ]
+
+
+async def test_a_hostile_order_is_brought_within_bounds(server: Server, stoppable: Tools) -> None:
+    settings = replace(QUICK, rounds=2, interval_s=0.05)
+    with running(WAIT, environ=ENVIRON):
+        async with linked(server, stoppable, settings):
+            line = await server.line()
+            for name, interval_s in (("a", float("inf")), ("b", float("nan")), ("c", -1.0)):
+                line.order(name, rounds=4_000_000_000, interval_s=interval_s)
+                answers = [await line.hear("captured") for _ in range(2)]
+                assert [answer.last for answer in answers] == [False, True]
+
+
+async def test_it_waits_for_a_server_that_is_not_there_yet(stoppable: Tools) -> None:
+    server = Server()
+    await server.start()
+    await server.stop()
+    async with linked(server, stoppable):
+        await asyncio.sleep(0.1)
+        await server.start()
+        await (await server.line()).hear("hello")
+    await server.stop()
+
+
+@pytest.mark.parametrize("gracefully", [True, False])
+async def test_it_comes_back_after_a_loss(server: Server, stoppable: Tools, gracefully: bool) -> None:
+    async with linked(server, stoppable):
+        line = await server.line()
+        await line.hear("presence")
+        if gracefully:
+            line.outbox.put_nowait(None)
+        else:
+            await server.stop()
+            await server.start()
+        again = await server.line()
+        assert (await again.hear("hello")).machine == "gpu-a17"
+        assert list((await again.hear("presence")).jobs) == []
+
+
+async def test_stopping_in_the_middle_of_a_look_kills_the_tool(
+    server: Server, stoppable: Tools, tmp_path: Path
+) -> None:
+    fake = tmp_path / "py-spy"
+    fake.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexec sleep 60\n")
+    fake.chmod(0o755)
+    settings = CaptureSettings(nonblocking_s=30.0, look_s=60.0)
+    with running(WAIT, environ=ENVIRON):
+        async with linked(server, replace(stoppable, pyspy=PySpy((str(fake),)), settings=settings)):
+            line = await server.line()
+            line.order("a")
+            await reached(lambda: (tmp_path / "started").exists())
+        # `linked` has waited for the link's end; that no thread and no child is left is checked after every test
+
+
+async def reached(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def test_back_off_doubles_up_to_its_bound_and_is_drawn_evenly_below() -> None:
+    settings = LinkSettings(backoff_first_s=0.5, backoff_most_s=30.0)
+    highest = [backoff(failures, settings, lambda low, high: high) for failures in (0, 1, 2, 5, 6, 7, 10_000)]
+    assert highest == [0.5, 1.0, 2.0, 16.0, 30.0, 30.0, 30.0]
+    drawn = [backoff(20, settings, random.Random(seed).uniform) for seed in range(200)]
+    assert min(drawn) < 3.0
+    assert max(drawn) > 27.0
+
+
+def test_numbers_from_the_wire_are_brought_within_bounds() -> None:
+    values = [float("nan"), float("-inf"), -1.0, 0.5, 2.0, float("inf")]
+    assert [within(value, 0.1, 1.0) for value in values] == [0.1, 0.1, 0.1, 0.5, 1.0, 1.0]
