@@ -44,6 +44,8 @@ def _members(forward: "_Forward", limits: Limits, wanted: Callable[[str], bool])
         if not member.isdir():
             yield _entry(forward, member, limits) if wanted(member.name) else Entry(member.name)
         forward.next_header()
+    if forward.ended:
+        yield Entry(".", problem="a tar archive without its end mark: it may be cut short")
 
 
 def _entry(forward: "_Forward", member: tarfile.TarInfo, limits: Limits) -> Entry:
@@ -67,6 +69,7 @@ class _Forward:
 
     def __init__(self, raw: BinaryIO, most: int) -> None:
         self._raw, self._most, self._at, self._header = raw, most, 0, _HEADER
+        self.ended = False  # whether somebody asked for more than there was
 
     def read(self, size: int) -> bytes:
         self._header -= size
@@ -87,6 +90,7 @@ class _Forward:
             pieces.append(piece)
             size -= len(piece)
         self._at -= size
+        self.ended = size > 0
         if size and pieces:
             raise EOFError("it ends in the middle of a file")
         return b"".join(pieces)
