@@ -36,6 +36,7 @@ def test_no_py_spy_is_a_failure_with_the_command_that_brings_it() -> None:
     tool = pyspy.load("no-such-distribution")
     findings = examine(tool=tool)
     assert not works(findings)
+    assert found(findings, "py-spy").health is Health.FAIL
     assert "pip install" in found(findings, "py-spy").fix
     assert found(findings, "another's process").health is Health.FAIL
 

@@ -130,13 +130,18 @@ def test_a_process_that_ended_since_it_was_found_has_exited(tools: Tools) -> Non
         assert seen.state is None
 
 
-def test_a_pid_that_another_process_took_over_is_not_captured(tools: Tools) -> None:
+def test_a_pid_that_another_process_took_over_is_not_touched(tmp_path: Path) -> None:
+    fake = tmp_path / "py-spy"
+    fake.write_text(f"#!/bin/sh\ntouch {tmp_path}/touched\n")
+    fake.chmod(0o755)
     with running(WAIT) as target:
         now = row(target)
+        tools = Tools(targets.proc, pyspy.PySpy((str(fake),)), CaptureSettings())
         seen = see(replace(now, started=now.started - 1), tools)
-        assert reason(seen) is Reason.EXITED
-        assert seen.threads == ()
-        assert seen.state is None
+    assert reason(seen) is Reason.EXITED
+    assert seen.threads == ()
+    assert seen.state is None
+    assert not (tmp_path / "touched").exists()
 
 
 def test_a_process_that_ends_while_it_is_read_is_told_so(tmp_path: Path) -> None:
