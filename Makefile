@@ -12,12 +12,14 @@ BOOTSTRAP = @python="$(PYTHON)"; [ -n "$$python" ] || { \
 IN := .venv/bin
 OUR_CODE := agent server models proto cli tests tools
 
-.PHONY: help setup demo test test-slow check lint docs protos protos-check clean
+.PHONY: help setup torch demo test test-slow check lint docs protos protos-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 setup: .venv/dev.stamp ## make .venv with everything but torch
+
+torch: .venv/torch.stamp ## add torch to .venv: the demo and the slow tests need it
 
 demo: .venv/run.stamp .venv/torch.stamp ## hang a real 8-rank training job here and name the culprit (FAULT=gc SEED=3 to choose)
 	@$(IN)/hangdog demo $(if $(FAULT),--fault $(FAULT)) $(if $(SEED),--seed $(SEED))

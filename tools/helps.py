@@ -34,7 +34,8 @@ def printed(command: str) -> str:
     """What the command prints for `--help`, 80 columns wide."""
     name, *rest = command.split()
     asked = [sys.executable, "-m", MODULES[name], *rest, "--help"]
-    answer = subprocess.run(asked, capture_output=True, text=True, env=os.environ | {"COLUMNS": "80"}, check=False)
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("HANGDOG_")} | {"COLUMNS": "80"}
+    answer = subprocess.run(asked, capture_output=True, text=True, env=plain, check=False)
     if answer.returncode != 0:
         sys.exit(f"`{command} --help` failed:\n{answer.stderr}")
     return answer.stdout.rstrip()

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from hangdog.terminal import printable
 from hangdog_models.ranks import format_ranks
-from hangdog_models.verdict import ClusterView, Kind, StuckGroup, Suspect, Verdict
+from hangdog_models.verdict import ClusterView, Kind, StuckGroup, Verdict
 
 #: How many of each are shown before `and N more`: one screen holds the answer, the JSON holds everything.
 SUSPECTS, CLUSTERS, GROUPS, FAILURES, FILES, FRAMES = 10, 16, 8, 8, 5, 3
@@ -40,7 +40,7 @@ def print_verdict(verdict: Verdict, console: Console) -> None:
     for title, lines in (
         ("because", _listed(verdict.because)),
         ("evict", _evict(verdict)),
-        ("suspects", _suspects(verdict.suspects)),
+        ("suspects", _suspects(verdict)),
         ("stuck groups", _groups(verdict.groups)),
         ("clusters", _clusters(verdict)),
         ("coverage", _coverage(verdict)),
@@ -113,16 +113,17 @@ def _evict(verdict: Verdict) -> Iterator[Line]:
         yield Line(f"the fault is inside with {percent(verdict.evict.coverage)} probability")
 
 
-def _suspects(suspects: tuple[Suspect, ...]) -> Iterator[Line]:
-    shown = suspects[:SUSPECTS]
+def _suspects(verdict: Verdict) -> Iterator[Line]:
+    """Most probable first; a reason that stands under `because` already is not repeated."""
+    shown = verdict.suspects[:SUSPECTS]
     names = [", ".join(map(printable, suspect.machines)) or "(machine unknown)" for suspect in shown]
     column = min(max(map(cell_len, names), default=0), NAME_WIDTH)
     for suspect, name in zip(shown, names, strict=True):
         mark = f"{percent(suspect.probability):>4} "
         yield Line(f"{name}{' ' * (column - cell_len(name))}  {_ranks(suspect.ranks)}", mark)
-        for reason in suspect.because:
+        for reason in (reason for reason in suspect.because if reason not in verdict.because):
             yield Line(printable(reason), " " * len(mark) + "- ")
-    yield from _more(len(suspects) - SUSPECTS, "less probable suspect")
+    yield from _more(len(verdict.suspects) - SUSPECTS, "less probable suspect")
 
 
 def _groups(groups: tuple[StuckGroup, ...]) -> Iterator[Line]:

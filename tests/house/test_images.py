@@ -1,0 +1,151 @@
+"""The Dockerfile, as far as it can be checked without Docker, and the two installs its images are made of."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+INSTRUCTIONS = {
+    "FROM",
+    "WORKDIR",
+    "COPY",
+    "RUN",
+    "ENTRYPOINT",
+    "USER",
+    "VOLUME",
+    "EXPOSE",
+    "ENV",
+    "ARG",
+    "LABEL",
+    "CMD",
+}
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Every instruction of the Dockerfile with its argument, continuation lines joined, comments dropped."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    text = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ")
+    return [(line.split()[0], line.split(maxsplit=1)[1].strip()) for line in text.splitlines() if line.strip()]
+
+
+def test_every_instruction_is_one_docker_knows() -> None:
+    assert {word for word, _ in instructions()} <= INSTRUCTIONS
+
+
+def test_there_are_the_two_targets_and_each_starts_its_program() -> None:
+    entrypoints: dict[str, list[str]] = {}
+    target = ""
+    for word, argument in instructions():
+        if word == "FROM":
+            target = argument.rpartition(" AS ")[2]
+        if word == "ENTRYPOINT":
+            entrypoints[target] = json.loads(argument)
+    assert entrypoints["agent"] == ["hangdog-agent"]
+    assert entrypoints["server"][:4] == ["hangdog", "server", "--listen", "0.0.0.0:7411"]
+    users = [argument for word, argument in instructions() if word == "USER"]
+    assert users == ["hangdog"]  # the server's; the agent has to read other users' processes
+
+
+def test_whatever_is_copied_exists_and_reaches_the_build() -> None:
+    stages: set[str] = set()
+    let_in = [line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")]
+    for word, argument in instructions():
+        if word == "FROM":
+            stages.add(argument.rpartition(" AS ")[2])
+        if word == "COPY":
+            *sources, _ = argument.split()
+            if sources[0].startswith("--from="):
+                assert sources[0].removeprefix("--from=") in stages
+                continue
+            for source in sources:
+                assert (ROOT / source).exists(), source
+                assert source.split("/")[0] in let_in, source
+
+
+def test_the_servers_entrypoint_is_a_command_line_hangdog_understands() -> None:
+    entrypoint = next(
+        json.loads(argument) for word, argument in instructions() if "server" in argument and word == "ENTRYPOINT"
+    )
+    from hangdog.commands.server import command
+
+    parsed = command.make_context("server", list(entrypoint[2:]))
+    assert parsed.params["listen"] == "0.0.0.0:7411"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    said([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", folder, ROOT])
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+def said(command: list[str | Path], status: int = 0, cwd: Path = ROOT) -> str:
+    """What a command printed; fails with all of it unless it ends with that status."""
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout
+
+
+def environment(folder: Path, *packages: str | Path) -> Path:
+    said([sys.executable, "-m", "venv", folder])
+    said([folder / "bin" / "pip", "install", "-q", *packages])
+    return folder / "bin"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("protobuf", ["protobuf", "protobuf==4.21.12"])
+def test_the_agent_installs_and_runs_on_its_short_list(wheel: Path, tmp_path: Path, protobuf: str) -> None:
+    """On the newest protobuf and on the oldest that training images pin."""
+    bin_ = environment(tmp_path / "venv", "-r", ROOT / "requirements" / "agent.txt", protobuf)
+    said([bin_ / "pip", "install", "-q", "--no-deps", wheel])
+    installed = {row["name"].lower() for row in json.loads(said([bin_ / "pip", "list", "--format", "json"]))}
+    assert not installed & {"numpy", "scipy", "scikit-learn", "hdbscan", "click", "rich", "sqlalchemy", "torch"}
+    assert "--server" in said([bin_ / "hangdog-agent", "--help"], cwd=tmp_path)
+    said([bin_ / "python", "-c", "import hangdog_proto.codec, hangdog_agent.link"], cwd=tmp_path)
+    assert (
+        json.loads(said([bin_ / "hangdog-agent", "--once", "--match-env", "HANGDOG_JOB=of-nobody"], cwd=tmp_path)) == []
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_bare_install_judges_a_bundle_and_names_the_extra_it_lacks(wheel: Path, tmp_path: Path) -> None:
+    bin_ = environment(tmp_path / "venv", wheel)
+    frame = {
+        "name": "all_reduce",
+        "filename": "d.py",
+        "short_filename": "torch/d.py",
+        "module": None,
+        "line": 1,
+        "locals": None,
+    }
+    thread = {
+        "pid": 1,
+        "thread_id": 1,
+        "thread_name": "MainThread",
+        "os_thread_id": 1,
+        "active": False,
+        "owns_gil": False,
+    }
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    for rank in range(4):
+        (bundle / f"rank{rank}.json").write_text(json.dumps([thread | {"frames": [frame]}]), encoding="utf-8")
+    asked = subprocess.run(
+        [bin_ / "hangdog", "triage", "--format", "json", bundle], capture_output=True, text=True, check=False
+    )
+    assert asked.returncode in (1, 2), asked.stderr
+    assert json.loads(asked.stdout)["coverage"]["captured"] == 4
+    schema = json.loads(said([bin_ / "hangdog", "schema", "verdict"], cwd=tmp_path))
+    assert schema["title"] == "hangdog.verdict/1"
+    refused = subprocess.run([bin_ / "hangdog", "server"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert refused.returncode == 64
+    assert "hangdog[server]" in refused.stderr

@@ -1,0 +1,114 @@
+"""The rooms stay what they are: plain folders outside, documented packages inside, and nothing of one machine in them."""
+
+import ast
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("agent", "server", "models", "proto", "cli")
+
+
+def tracked(*patterns: str) -> list[Path]:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout: what is tracked cannot be told")
+    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def test_the_outer_folders_are_no_packages() -> None:
+    """A stray `proto/__init__.py` would shadow proto-plus in any program started from here."""
+    stray = [path for room in (*ROOMS, "tests") for path in (ROOT / room).glob("__init__.py")]
+    stray += (ROOT / "tests").rglob("__init__.py")
+    assert not stray
+
+
+@pytest.mark.parametrize("name", [*ROOMS, "tests"])
+def test_no_outer_folder_can_be_imported_as_a_package_of_that_name(name: str) -> None:
+    spec = importlib.util.find_spec(name)
+    assert spec is None or spec.origin is None or not Path(spec.origin).is_relative_to(ROOT)
+
+
+def test_inner_packages_hold_a_docstring_and_nothing_else() -> None:
+    packages = [
+        path for room in ROOMS for path in (ROOT / room).rglob("__init__.py") if path.parent.name != "generated"
+    ]
+    assert packages
+    for path in packages:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assert ast.get_docstring(tree), path
+        assert len(tree.body) == 1, path
+
+
+@pytest.mark.parametrize("room", [*ROOMS, "tools", "tests", "bench"])
+def test_every_module_opens_with_a_sentence(room: str) -> None:
+    modules = [path for path in (ROOT / room).rglob("*.py") if path.parent.name != "generated"]
+    bare = [
+        path.relative_to(ROOT) for path in modules if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert not bare
+
+
+def test_test_files_have_unique_names() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_no_tracked_file_speaks_of_one_machine() -> None:
+    """Paths of a home or a work folder, and lock files with download addresses, say where something was made."""
+    own = re.compile(r"(?<![\w.$}])/(?:work|root|farm|home/\w+)/(?!\S*\*)|/tmp/bash_jobs")
+    told = []
+    for path in tracked():
+        if path == Path(__file__):
+            continue
+        for number, line in enumerate(path.read_bytes().decode("utf-8", "replace").splitlines(), 1):
+            if own.search(line):
+                told.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
+    assert not told
+
+
+def test_the_map_names_every_folder() -> None:
+    text = (ROOT / "AGENTS.md").read_text(encoding="utf-8")
+    folders = {path.relative_to(ROOT).parts[0] for path in tracked() if len(path.relative_to(ROOT).parts) > 1}
+    assert not [folder for folder in sorted(folders) if f"\n{folder}/" not in text]
+
+
+def test_the_agents_short_list_is_what_the_project_asks_for() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = (ROOT / "requirements" / "agent.txt").read_text(encoding="utf-8").splitlines()
+    short = [line for line in lines if line and not line.startswith("#")]
+    assert set(short) <= set(project["dependencies"])
+
+
+def test_the_agent_imports_nothing_beyond_its_short_list() -> None:
+    """import-linter forbids the packages it knows; this finds any other, by importing every module of the agent."""
+    probe = """
+import importlib, pkgutil, sys
+import hangdog_agent, hangdog_proto
+for package in (hangdog_agent, hangdog_proto):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+print(*{name.partition(".")[0] for name in sys.modules})
+"""
+    done = subprocess.run([sys.executable, "-I", "-c", probe], capture_output=True, text=True, check=True)
+    ours = {"hangdog_agent", "hangdog_proto", "hangdog_models"}
+    light = {"grpc", "google", "pynvml", "typing_extensions", "cython_runtime"}  # the last two are grpcio's own
+    from_start = {"_distutils_hack", "_virtualenv", "sitecustomize", "usercustomize", "__main__", "__mp_main__"}
+    loaded = set(done.stdout.split()) - ours - light - from_start
+    assert not {name for name in loaded if name not in sys.stdlib_module_names and not name.startswith("_")}
+
+
+def test_ci_runs_the_parts_of_make_check_and_the_commands_of_the_readme() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    check = re.search(r"^check:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    assert check is not None
+    parts = re.findall(r"\$\(MAKE\) --no-print-directory (\S+)", check[1])
+    ci = re.findall(r"^stage \d+ make (\S+)", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    assert [stage for stage in ci if stage in parts] == parts
+    assert {"test", "demo", "test-slow"} <= set(ci)

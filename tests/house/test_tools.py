@@ -1,0 +1,78 @@
+"""What `make` runs tells the truth when something is wrong: each tool works on a copy of the tree made for the test."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GENERATOR = ROOT / ".venv-protos" / "bin" / "python"
+
+
+def tree(folder: Path, tool: str, *files: str) -> Path:
+    """A tree that holds the tool and these files of ours; the tool takes it for the whole."""
+    for name in (f"tools/{tool}", *files):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    return folder / "tools" / tool
+
+
+def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, check=False)
+
+
+def test_a_help_text_that_differs_is_found_and_rewritten(tmp_path: Path) -> None:
+    tool = tree(tmp_path, "helps.py")
+    page = tmp_path / "README.md"
+    page.write_text("before\n<!-- help: hangdog schema -->\n```\nold words\n```\nafter\n", encoding="utf-8")
+    found = run(sys.executable, tool)
+    assert found.returncode == 1
+    assert "README.md" in found.stderr
+    assert run(sys.executable, tool, "--fix").returncode == 0
+    assert "Usage: hangdog schema [OPTIONS] {verdict}" in page.read_text(encoding="utf-8")
+    assert page.read_text(encoding="utf-8").startswith("before\n<!--")
+    assert page.read_text(encoding="utf-8").endswith("\n```\nafter\n")
+    assert run(sys.executable, tool).returncode == 0
+
+
+def test_a_failing_pip_shows_what_it_said_and_leaves_no_stamp(tmp_path: Path) -> None:
+    tool = tree(tmp_path, "bootstrap.py", "pyproject.toml")
+    nothing = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    failed = run(sys.executable, tool, "run", **nothing)
+    assert failed.returncode == 1
+    assert "No matching distribution found for hatchling" in failed.stderr
+    assert "pip install -e .[server] failed" in failed.stderr
+    assert (tmp_path / ".venv").is_dir()
+    assert not list(tmp_path.glob(".venv/*.stamp"))
+
+
+def test_an_environment_that_is_up_to_date_touches_no_network(tmp_path: Path) -> None:
+    home = tmp_path / ".venv"
+    tool = tree(tmp_path, "bootstrap.py", "pyproject.toml")
+    script = (
+        "import pathlib, sys; sys.path.insert(0, sys.argv[1]); import bootstrap; bootstrap.pip = lambda *a: print('pip')\n"
+        "for _ in range(2): bootstrap.stage('.venv', 'x', ['one'])\n"
+        "bootstrap.stage('.venv', 'x', ['two'])\n"
+    )
+    done = run(sys.executable, "-c", script, tool.parent)
+    assert done.stdout.splitlines().count("pip") == 2, done.stdout + done.stderr
+    assert (home / "x.stamp").is_file()
+
+
+@pytest.mark.skipif(not GENERATOR.exists(), reason="the generator is not installed: make protos-check installs it")
+def test_stale_code_and_a_field_without_a_comment_are_found(tmp_path: Path) -> None:
+    generated = [str(path.relative_to(ROOT)) for path in (ROOT / "proto/hangdog_proto/generated").glob("hangdog_pb2*")]
+    tool = tree(tmp_path, "protos.py", "proto/hangdog.proto", *generated)
+    path = f"{GENERATOR.parent}:{os.environ['PATH']}"
+    assert run(GENERATOR, tool, "--check", PATH=path).returncode == 0
+    with (tmp_path / "proto" / "hangdog.proto").open("a", encoding="utf-8") as proto:
+        proto.write("\n// Said.\nmessage Said {\n  string unsaid = 1;\n}\n")
+    found = run(GENERATOR, tool, "--check", PATH=path)
+    assert found.returncode == 1
+    assert "out of date: hangdog_pb2.py" in found.stderr
+    assert "without a comment in the .proto file: Said.unsaid" in found.stderr
+    assert run(GENERATOR, tool, PATH=path).returncode == 0
+    assert "out of date" not in run(GENERATOR, tool, "--check", PATH=path).stderr
