@@ -283,8 +283,11 @@ def _reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | N
     loose = sorted(waits.loose - reached - set(ranks))
     if loose:
         where = sorted({_where(look[rank]) for rank in loose})
+        behind = sorted(waits.reached_from(loose) - reached - set(loose))
         text = f"{_ranks(loose)} {_is(loose)} in {', '.join(where[:3])}, whose frames do not name whom they wait for"
-        reasons.append(text + ("" if len(reached) + len(loose) < len(waits.waiting) else "; no other rank is outside"))
+        text += f", and {_ranks(behind)} wait for those" if behind else ""
+        everybody = len(reached) + len(loose) + len(behind) >= len(waits.waiting)
+        reasons.append(text + ("; no other rank stands outside" if everybody else ""))
     return tuple(reasons)
 
 
