@@ -1,7 +1,7 @@
 """How the command line reaches a server: each request a method, each answer a noun, each failure one of our errors."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -98,12 +98,19 @@ class Client:
 
     def snapshot(
         self, job: str = "", rounds: int = 0, interval_s: float = 0.0, job_toml: str = "", why: str = ""
-    ) -> Iterator[Step]:
-        """Asks for an incident now and follows it; the last step holds the verdict. 0 and empty: the server's choice."""
+    ) -> Generator[Step, None, None]:
+        """Asks for an incident now and follows it; the last step holds the verdict. 0 and empty: the server's choice.
+
+        Close the generator, or leave it, to stop following; the incident goes on.
+        """
         request = pb.SnapshotRequest(job=job, rounds=rounds, interval_s=interval_s, job_toml=job_toml, why=why)
         with self._errors():
-            for progress in self._incidents.Snapshot(request):
-                yield Step(progress.incident, progress.state, progress.text, _verdict(progress.verdict_json))
+            call = self._incidents.Snapshot(request)
+            try:
+                for progress in call:
+                    yield Step(progress.incident, progress.state, progress.text, _verdict(progress.verdict_json))
+            finally:
+                call.cancel()  # type: ignore[no-untyped-call]  # grpc-stubs leave it without types
 
     def incidents(self, job: str = "", limit: int = 0) -> tuple[IncidentLine, ...]:
         """The latest incidents, newest first."""

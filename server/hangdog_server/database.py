@@ -50,8 +50,13 @@ class Database:
         self.engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
         sa.event.listen(self.engine, "connect", _prepare)
         try:
+            with self.engine.connect() as connection:
+                _check_version(connection, path)
+            with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                connection.execute(sa.text("PRAGMA journal_mode = WAL"))  # people read while the server writes
             with self.engine.begin() as connection:
-                _make_tables(connection, path)
+                TABLES.create_all(connection)
+                connection.execute(sa.text(f"PRAGMA user_version = {VERSION}"))
         except sa.exc.DBAPIError as error:
             self.close()
             raise WrongUse(f"cannot open the store {path}: {error.orig}", ADVICE) from error
@@ -83,18 +88,15 @@ def _locked(path: Path) -> IO[bytes]:
 
 
 def _prepare(connection: Any, _record: object) -> None:
-    """WAL lets people read while the server writes; FULL: a state that was told has reached the disk."""
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-    cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.execute("PRAGMA synchronous = FULL")  # a state that somebody was told has reached the disk
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
 
 
-def _make_tables(connection: sa.Connection, path: Path) -> None:
+def _check_version(connection: sa.Connection, path: Path) -> None:
     version = connection.execute(sa.text("PRAGMA user_version")).scalar_one()
     if version > VERSION:
-        raise WrongUse(f"the store {path} was written by a newer hangdog (tables {version}, here {VERSION})", "update")
-    TABLES.create_all(connection)
-    connection.execute(sa.text(f"PRAGMA user_version = {VERSION}"))
+        newer = f"the store {path} was written by a newer hangdog: its tables are version {version}, here {VERSION}"
+        raise WrongUse(newer, "update this hangdog, or give it another --store")

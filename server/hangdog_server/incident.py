@@ -150,7 +150,7 @@ class Inquiry:
 
     async def _gathered(self) -> Snapshot:
         """Waits for the answers, keeping each and saying how many there are."""
-        gathering, said, said_at = self._gathering, "", -math.inf
+        gathering, said, said_at = self._gathering, "", steady()
         while isinstance(state := gather.ready(gathering, steady()), Waiting):
             await self._keep()
             now = steady()

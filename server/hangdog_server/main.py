@@ -4,7 +4,8 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
@@ -32,33 +33,37 @@ async def serve(
 
     `announce` is given the address once agents can connect. Raises WrongUse when it cannot listen, or the store not open.
     """
+    clock = time.time  # noqa: TID251  # this is the main module that passes the clock down
     store = Store(path)
     try:
-        await _serve(listen, store, judge, announce, settings)
+        async with running(listen, Means(Fleet(settings), store, judge, clock), settings) as address:
+            stop = _stopped()
+            announce(address)
+            await stop.wait()
+            log.info("stopping")
     finally:
         store.close()
 
 
-async def _serve(listen: str, store: Store, judge: Judge, announce: Callable[[str], None], settings: Settings) -> None:
-    now = time.time  # noqa: TID251  # this is the main module that passes the clock down
-    for name in await store.abandon(now(), "the server ended before there was a verdict"):
+@asynccontextmanager
+async def running(listen: str, means: Means, settings: Settings) -> AsyncIterator[str]:
+    """A server at the address given, from its first connection to its graceful end."""
+    for name in await means.store.abandon(means.clock(), "the server ended before there was a verdict"):
         log.warning("incident %s was unfinished when the server ended: marked failed", name)
-    fleet = Fleet(settings)
-    desk = Desk(Means(fleet, store, judge, now), settings)
+    desk = Desk(means, settings)
     server = grpc.aio.server(options=_options(settings))
-    add_AgentsServicer_to_server(Agents(fleet, desk, settings), server)
-    add_IncidentsServicer_to_server(Incidents(fleet, desk, store, settings), server)
+    add_AgentsServicer_to_server(Agents(means.fleet, desk, settings), server)
+    add_IncidentsServicer_to_server(Incidents(means.fleet, desk, means.store, settings), server)
     address = _bound(server, listen)
-    stop = _stopped()
     await server.start()
     if not address.startswith(LOOPBACK):
         log.warning("listening on %s: whoever reaches it may ask for captures and read verdicts", address)
-    announce(address)
-    await stop.wait()
-    log.info("stopping")
-    fleet.end(ServerUnreachable("the server was stopped"))
-    await desk.close()
-    await server.stop(settings.grace_s)
+    try:
+        yield address
+    finally:
+        means.fleet.end(ServerUnreachable("the server was stopped"))
+        await desk.close()
+        await server.stop(settings.grace_s)
 
 
 def _options(settings: Settings) -> list[tuple[str, int]]:

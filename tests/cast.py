@@ -1,0 +1,174 @@
+"""The cast of the server's tests: agents played over the true wire, a judge that only listens, a server in this process."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self, cast
+
+import grpc
+
+from hangdog_models.ranks import Rank
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.stack import Frame, ProcessTrace, Thread
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Coverage, Eviction, EvidenceReport, Kind, Verdict
+from hangdog_proto.client import Client, MachineLine, Step
+from hangdog_proto.codec import pack
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.generated.hangdog_pb2_grpc import AgentsStub
+from hangdog_server.fleet import Fleet
+from hangdog_server.incident import Judge, Means
+from hangdog_server.main import running
+from hangdog_server.settings import Settings
+from hangdog_server.store import Store
+
+#: Settings under which no deadline passes, however slow the machine that runs the tests.
+PATIENT = replace(
+    Settings(), rounds=1, interval_s=0.05, patience_s=60.0, rejoin_s=60.0, heartbeat_s=60.0, grace_s=0.1, hello_s=60.0
+)
+#: Settings for tests that wait for a deadline to pass.
+QUICK = replace(PATIENT, patience_s=2.0, rejoin_s=0.2, hello_s=0.2)
+#: The time of every test.
+NOON = 1_800_000_000.0
+
+
+def trainer(rank: int, function: str = "step", pid: int | None = None) -> ProcessTrace:
+    """A rank in a function of train.py."""
+    thread = Thread("MainThread", 1000 + rank, (Frame("main", "train.py", 1), Frame(function, "train.py", 2)))
+    return ProcessTrace(Rank(rank), pid=1000 + rank if pid is None else pid, threads=(thread,))
+
+
+def verdict(snapshot: Snapshot, topology: Topology, kind: Kind = Kind.UNDETERMINED) -> Verdict:
+    """A verdict that names nobody and tells what its judge was given."""
+    last = {trace.rank: trace for trace in snapshot.rounds[-1].traces}
+    failed = {str(rank): str(trace.missing) for rank, trace in last.items() if trace.missing}
+    return Verdict(
+        job_id=snapshot.job.id,
+        world_size=topology.world_size,
+        kind=kind,
+        confidence=0.5,
+        because=("somebody asked",),
+        suspects=(),
+        evict=Eviction(),
+        groups=(),
+        clusters=(),
+        coverage=Coverage(topology.world_size, len(last) - len(failed), (), failed),
+        evidence=EvidenceReport(snapshot.account.files_read, (), snapshot.account.unreadable, snapshot.account.notes),
+        rules="none",
+    )
+
+
+@dataclass
+class Listener:
+    """A judge that keeps what it was given."""
+
+    snapshot: Snapshot | None = None
+    topology: Topology | None = None
+
+    def __call__(self, snapshot: Snapshot, topology: Topology) -> Verdict:
+        self.snapshot, self.topology = snapshot, topology
+        return verdict(snapshot, topology)
+
+
+class Agent:
+    """One machine's agent as the test plays it; leave its `with` block and its stream breaks."""
+
+    def __init__(self, address: str, machine: str) -> None:
+        self.machine = machine
+        self._channel = grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
+        self._call: Any = None
+
+    async def __aenter__(self) -> Self:
+        self._call = cast("Callable[[], Any]", AgentsStub(self._channel).Connect)()  # the stubs know no aio call
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._call.cancel()
+        await self._channel.close(None)
+
+    async def say(self, **body: Any) -> None:
+        await self._call.write(pb.FromAgent(**body))
+
+    async def hello(self, **jobs: Iterable[int]) -> pb.Welcome:
+        """Introduces itself and the ranks of its jobs: `hello(llama=[0, 1])`."""
+        await self.say(hello=pb.Hello(machine=self.machine, version="1"))
+        welcome = await self._call.read()
+        assert isinstance(welcome, pb.ToAgent), await self.end()
+        await self.announce(*(pb.LocalJob(job=job, ranks=ranks) for job, ranks in jobs.items()))
+        return welcome.welcome
+
+    async def announce(self, *jobs: pb.LocalJob) -> None:
+        await self.say(presence=pb.Presence(jobs=jobs))
+
+    async def order(self) -> pb.CaptureOrder:
+        """The next order."""
+        message = await self._call.read()
+        assert isinstance(message, pb.ToAgent) and message.HasField("capture"), message
+        return message.capture
+
+    async def answer(self, order: pb.CaptureOrder, *traces: ProcessTrace, look: int = 0, last: bool = False) -> None:
+        await self.say(captured=pb.Captured(order=order.order, round=look, capture=pack(traces), last=last))
+
+    async def hang_up(self) -> None:
+        """Ends its side of the stream, as an agent does that is told to stop."""
+        await self._call.done_writing()
+        await self._call.code()
+
+    async def end(self) -> tuple[grpc.StatusCode, str]:
+        """How the server ended the stream; what it said before is passed over."""
+        with suppress(grpc.aio.AioRpcError):
+            while isinstance(await self._call.read(), pb.ToAgent):
+                pass
+        return await self._call.code(), await self._call.details()
+
+
+@dataclass
+class Stage:
+    """A running server."""
+
+    address: str
+    store: Store
+    settings: Settings
+
+    def agent(self, machine: str) -> Agent:
+        return Agent(self.address, machine)
+
+    async def snapshot(self, job: str = "", **asked: Any) -> list[Step]:
+        """Asks for a snapshot as the command line does; all its steps."""
+
+        def ask() -> list[Step]:
+            with Client(self.address) as client:
+                return list(client.snapshot(job, **asked))
+
+        return await asyncio.to_thread(ask)
+
+    async def machines(self) -> tuple[MachineLine, ...]:
+        def ask() -> tuple[MachineLine, ...]:
+            with Client(self.address) as client:
+                return client.machines()
+
+        return await asyncio.to_thread(ask)
+
+    async def until(self, true: Callable[[tuple[MachineLine, ...]], bool]) -> None:
+        """Returns once the server says of its machines what the test waits for."""
+        async with asyncio.timeout(10):
+            while not true(await self.machines()):
+                await asyncio.sleep(0.01)
+
+    async def knows(self, *machines: str) -> None:
+        """Returns once all of these have announced a job."""
+        await self.until(lambda seen: set(machines) <= {line.name for line in seen if line.jobs and line.connected})
+
+
+@asynccontextmanager
+async def stage(path: Path, judge: Judge = verdict, settings: Settings = PATIENT) -> AsyncIterator[Stage]:
+    """A server on a free port, upon the store at `path`."""
+    store = Store(path)
+    try:
+        means = Means(Fleet(settings), store, judge, lambda: NOON)
+        async with running("127.0.0.1:0", means, settings) as address:
+            yield Stage(address, store, settings)
+    finally:
+        store.close()

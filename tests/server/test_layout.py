@@ -1,0 +1,54 @@
+"""The layout of a job: what people declare goes before what agents announce, and what does not fit is noted."""
+
+import pytest
+
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.ranks import Rank
+from hangdog_server.jobs import LocalJob, describe
+
+PLACED = {"a": (Rank(0), Rank(1)), "b": (Rank(2), Rank(3))}
+
+
+def announced(*said: tuple[int | None, str]) -> dict[str, LocalJob]:
+    return {f"m{at}": LocalJob("llama", (), world, topology) for at, (world, topology) in enumerate(said)}
+
+
+def test_agents_announce_sizes_and_places() -> None:
+    job, layout, notes = describe("llama", "", announced((4, "tp=2,dp=2"), (4, "tp=2,dp=2")), PLACED)
+    assert (job.id, layout.world_size, dict(layout.sizes), notes) == ("llama", 4, {"tp": 2, "dp": 2}, ())
+    assert layout.machines == PLACED
+
+
+def test_a_declared_job_goes_before_and_keeps_the_name_it_is_known_by() -> None:
+    text = '[job]\nid = "run 7"\nframework = "megatron"\nworld_size = 8\n[topology]\npp = 8\n'
+    job, layout, _ = describe("llama", text, announced((4, "tp=2,dp=2")), PLACED)
+    assert (job.id, job.framework) == ("llama", "megatron")
+    assert (layout.world_size, dict(layout.sizes)) == (8, {"pp": 8})
+
+
+def test_declared_machines_stand_and_reporting_ones_fill_the_rest() -> None:
+    text = '[topology]\ntp = 4\ngpus_per_node = 2\n[machines]\n"x" = "1-2"\n'
+    _, layout, _ = describe("llama", text, {}, PLACED)
+    assert layout.machines == {"x": (1, 2), "a": (0,), "b": (3,)}
+    assert layout.ranks_per_machine is None, "no node-0 that nobody knows"
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_of_different_announcements_the_most_frequent_is_believed_and_the_rest_noted(turn: int) -> None:
+    said = announced((4, "tp=4"), (8, "tp=8"), (8, "tp=8"))
+    _, layout, notes = describe("llama", "", dict(list(said.items())[::turn]), {})
+    assert (layout.world_size, dict(layout.sizes)) == (8, {"tp": 8})
+    assert notes == (
+        "machines announce different world sizes: 8 (2 machines), 4 (1 machines); the first is believed",
+        "machines announce different topologies: tp=8 (2 machines), tp=4 (1 machines); the first is believed",
+    )
+
+
+def test_a_topology_nobody_can_read_is_noted_and_not_used() -> None:
+    _, layout, notes = describe("llama", "", announced((4, "tensor two")), {})
+    assert dict(layout.sizes) == {} and notes[0].startswith("HANGDOG_TOPOLOGY='tensor two' is not used: ")
+
+
+def test_an_unreadable_declaration_is_an_error() -> None:
+    with pytest.raises(UnreadableEvidence):
+        describe("llama", "[job", {}, {})
