@@ -187,7 +187,7 @@ def _job(name: str, traces: Sequence[ProcessTrace], status: Status) -> Finding:
 
 def _nvml() -> Finding:
     """GPUs are no condition of capture; asked in a process of its own, because a sick driver may never answer."""
-    outcome = run((sys.executable, "-I", "-c", _NVML), _NVML_S, 1 << 16)
+    outcome = run((sys.executable, "-I", "-c", _NVML), _NVML_S, 1 << 16, environ=os.environ)
     if outcome.status == 0:
         count, _, driver = outcome.stdout.decode("utf-8", "replace").strip().partition(" ")
         return Finding("NVML", Health.OK, f"{count} GPU(s), driver {driver}")

@@ -19,7 +19,7 @@ from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.series import Series
 from hangdog_agent.census import Census
 from hangdog_agent.procfs import Proc
-from hangdog_agent.settings import CaptureSettings, LinkSettings
+from hangdog_agent.settings import LinkSettings, chosen
 from hangdog_agent.watch import Watch, jobs
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.stack import Missing
@@ -53,6 +53,7 @@ class _Agent:
     machine: str
     watch: Watch
     tools: Tools
+    settings: LinkSettings
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -99,11 +100,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--once", action="store_true", help="print one look at all jobs here as JSON, and end")
     parser.add_argument(
-        "--look-seconds",
-        metavar="S",
-        type=float,
-        default=CaptureSettings().look_s,
-        help="longest time for one look at all processes of a job (default: %(default)g)",
+        "--set",
+        metavar="NAME=NUMBER",
+        action="append",
+        default=[],
+        help="change a setting, such as look_s=10; may be repeated (docs/agent.md names them all)",
     )
     return parser
 
@@ -115,40 +116,37 @@ def _assemble(options: argparse.Namespace) -> _Agent:
         if not name or not equals:
             raise WrongUse(f"--match-env {options.match_env} names no variable and value", "write it as NAME=VALUE")
         match = (name, value)
-    if not options.look_seconds > 0:
-        raise WrongUse(f"--look-seconds {options.look_seconds:g} leaves no time", "give a number above 0")
+    capture, link = chosen(options.set)
     proc, stop = Proc(), threading.Event()
     tool = pyspy.load()
     if isinstance(tool, Missing):
         logging.getLogger(__name__).warning("no stacks can be captured: %s", tool)
     census = Census(proc, frozenset([match[0]] if match else []), stop)
-    watch = Watch(census, match, (os.getpid(),), LinkSettings().forget_s)
-    return _Agent(options.machine, watch, Tools(proc, tool, CaptureSettings(look_s=options.look_seconds), stop))
+    watch = Watch(census, match, (os.getpid(),), link.forget_s)
+    return _Agent(options.machine, watch, Tools(proc, tool, capture, stop), link)
 
 
 def _once(agent: _Agent) -> None:
     here = jobs(agent.watch.see())
     if not here:
         print("hangdog-agent: no training process found here; `hangdog doctor` says why that may be", file=sys.stderr)
-    looks = [
-        asdict(job) | {"traces": [asdict(trace) for trace in Series(job.name, agent.watch.see, agent.tools).look()]}
-        for job in here
-    ]
+    looks = []
+    for job in here:
+        traces = Series(job.name, agent.watch.see, agent.tools).look()
+        looks.append(asdict(job) | {"traces": [asdict(trace) for trace in traces]})
     print(json.dumps({"machine": agent.machine, "jobs": looks}, indent=1))
 
 
 async def _serve(agent: _Agent, server: str) -> None:
-    from hangdog_agent.link import (
-        Identity,
-        Link,
-    )  # here, for one look needs no gRPC, which is most of the agent's memory
+    # imported here, for one look needs no gRPC, which is most of the agent's memory
+    from hangdog_agent.link import Identity, Link
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     identity = Identity(server, agent.machine, importlib.metadata.version("hangdog"))
-    await Link(identity, agent.watch, agent.tools, LinkSettings()).keep(stop)
+    await Link(identity, agent.watch, agent.tools, agent.settings).keep(stop)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,12 @@
 """What may be tuned in the agent, with the reason of each default."""
 
+import math
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from hangdog_models.errors import WrongUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +53,30 @@ class LinkSettings:
     orders: int = 16
     #: A dead rank of a job with no living rank here is remembered this long.
     forget_s: float = 600.0
+
+
+def chosen(assignments: Iterable[str]) -> tuple[CaptureSettings, LinkSettings]:
+    """The settings with each `NAME=VALUE` in the place of its default; raises WrongUse. Values are numbers, 0 or more."""
+    capture, link = CaptureSettings(), LinkSettings()
+    for assignment in assignments:
+        name, _, value = assignment.partition("=")
+        kinds = {field.name: type(field.default) for each in (capture, link) for field in fields(each)}
+        if name not in kinds:
+            raise WrongUse(f"{name!r} is no setting", f"settings are {', '.join(sorted(kinds))}")
+        number = _number(value, whole=kinds[name] is not float)
+        if number is None:
+            raise WrongUse(f"{assignment!r} sets no number of 0 or more", f"write it as {name}=NUMBER")
+        change: dict[str, Any] = {name: number}
+        if name in {field.name for field in fields(capture)}:
+            capture = replace(capture, **change)
+        else:
+            link = replace(link, **change)
+    return capture, link
+
+
+def _number(text: str, whole: bool) -> float | None:
+    try:
+        number = int(text) if whole else float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None

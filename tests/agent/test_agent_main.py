@@ -6,10 +6,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
 from hangdog_agent.capture.pyspy import PySpy
+from hangdog_agent.settings import CaptureSettings, LinkSettings, chosen
 from targets import WAIT, running
 
 MARK = ("HANGDOG_TEST_MAIN", str(os.getpid()))
@@ -51,7 +54,17 @@ def test_the_help_names_every_option_and_what_a_job_may_announce() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--nonsense"], ["--match-env", "x"], ["--look-seconds", "0"], ["--look-seconds", "nan"]]
+    "arguments",
+    [
+        ["--nonsense"],
+        ["--match-env", "x"],
+        ["--match-env", "=x"],
+        ["--set", "look_s"],
+        ["--set", "look_s=nan"],
+        ["--set", "look_s=-1"],
+        ["--set", "retries=1.5"],
+        ["--set", "no_such_setting=1"],
+    ],
 )
 def test_wrong_use_ends_with_64_and_says_what_to_do(arguments: list[str]) -> None:
     ended = agent(*arguments)
@@ -76,3 +89,16 @@ def test_it_imports_nothing_heavy() -> None:
     program = "import sys, hangdog_agent.main, hangdog_agent.link; print(' '.join(sys.modules))"
     modules = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert {"numpy", "click", "rich", "sklearn", "torch"}.isdisjoint(modules)
+
+
+def test_every_setting_can_be_chosen() -> None:
+    capture, link = chosen(["look_s=7.5", "workers=3", "scan_s=0.1", "look_s=8"])
+    assert (capture.look_s, capture.pool(), link.scan_s) == (8.0, 3, 0.1)
+    assert chosen([]) == (CaptureSettings(), LinkSettings())
+
+
+def test_every_setting_stands_in_the_docs_with_its_default() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "agent.md").read_text(encoding="utf-8")
+    for field in (*fields(CaptureSettings), *fields(LinkSettings)):
+        default = "by the cores" if field.default is None else str(field.default).removesuffix(".0")
+        assert f"| `{field.name}` | {default} |" in page, field.name
