@@ -18,7 +18,7 @@ The way of one stack
     motion         looks            -> Motion                      (what stood still since the last progress)
     counters       flight recorders -> Holds                       (exact waits where the library counted)
     waits          Standings        -> Waits                       (holds, roots, crowds)
-    suspects       Waits            -> Hypotheses                  (roots, code, groups, the unseen)
+    suspects       Waits            -> Hypotheses                  (roots, mismatch, and the unseen; odds weigh them)
     conclude       Hypotheses       -> Verdict                     (weighed; eviction is the smallest set that suffices)
 
 The largest cluster is never taken for healthy: in most incidents it is a crowd of victims. What counts is whom the others

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from hangdog_models.diagnosis import eviction
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.cluster import Cluster
+from hangdog_models.diagnosis.hypothesis import Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion, always
 from hangdog_models.diagnosis.options import Options
-from hangdog_models.diagnosis.suspects import Hypothesis
 from hangdog_models.diagnosis.waits import Waits
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.rules.ruleset import Wait
@@ -66,11 +66,6 @@ def with_absent(look: Look, topology: Topology) -> Look:
         return look
     gone = Missing(Reason.NO_EVIDENCE, "")
     return {**look, **{r: Standing(r, Activity.MISSING, Wait.NONE, rule="absent", missing=gone) for r in absent}}
-
-
-def captured(look: Look) -> int:
-    """How many ranks have evidence of what they do."""
-    return sum(standing.activity is not Activity.MISSING for standing in look.values())
 
 
 def conclude(case: Case) -> Verdict:

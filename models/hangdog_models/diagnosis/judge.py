@@ -21,12 +21,7 @@ def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS
     counted = counters.count(snapshot.flight_records, _last(looks), topology)
     look = conclude.with_absent({**_last(looks), **counted.standings}, topology)
     held = waits.find(look, topology, counted.holds)
-    hypotheses = [
-        *suspects.blame_roots(look, held, moved, topology),
-        *suspects.blame_code(look, held, moved, topology),
-        *suspects.blame_groups(look, held, moved),
-        suspects.unseen(conclude.captured(look), topology.world_size),
-    ]
+    hypotheses = suspects.find(look, held, moved, topology)
     clusters = cluster.exact(standing for standing in look.values() if standing.missing is None or standing.frames)
     return conclude.conclude(
         conclude.Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters)

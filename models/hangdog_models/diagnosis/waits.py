@@ -65,6 +65,10 @@ class Waits:
         """The holds in which `rank` is awaited."""
         return self._awaiting.get(rank, ())
 
+    def outside(self, look: Look) -> bool:
+        """Some captured rank waits for nobody: then the others need no fault of their own to be where they are."""
+        return any(look[rank].activity is not Activity.MISSING for rank in self.roots)
+
     @cached_property
     def loose(self) -> frozenset[Rank]:
         """Waiting ranks of which it is not known for whom: they may wait for anybody."""

@@ -1,0 +1,57 @@
+"""The odds of each cause, by what the rank does that the others wait for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hangdog_models.diagnosis.activity import Standing
+from hangdog_models.stack import Reason
+from hangdog_models.verdict import Activity
+
+
+@dataclass(frozen=True, slots=True)
+class Odds:
+    """How a rank that waits for nobody came to stand where it stands: a fault of its machine, of the code, of a service."""
+
+    machine: float
+    software: float = 1.0
+    dependency: float = 0.3
+    slow: float = 0.3
+
+
+#: Relative odds by what the awaited rank is doing. The scale is set by the demand that one root, seen standing still twice
+#: and explaining every wait, reaches 0.95, and one seen once does not. They order causes as
+#: published incidents do; they are not calibrated yet, and docs/diagnosis.md says so.
+ODDS: Mapping[Activity, Odds] = {
+    Activity.STOPPED: Odds(80),
+    Activity.DEAD: Odds(12, software=14),
+    Activity.STORAGE: Odds(24, software=1, dependency=4),
+    Activity.CHECKPOINT: Odds(24, dependency=1),
+    Activity.DATALOADER: Odds(24, software=1, dependency=1),
+    Activity.LOCK: Odds(24, software=1.2),
+    Activity.GIL: Odds(24, software=1.2),
+    Activity.GC: Odds(24, software=1.2),
+    Activity.NETWORK: Odds(6, software=1, dependency=8),
+    Activity.COMPILE: Odds(2, software=1, slow=10),
+    Activity.LAUNCH: Odds(8, software=6),
+    Activity.UNKNOWN: Odds(24, software=1.2, dependency=0.5, slow=0.7),
+    Activity.COMPUTE: Odds(12, software=1.5, slow=3),
+    Activity.IDLE: Odds(1),
+    Activity.MISSING: Odds(2, software=1),
+}
+#: A capture that fails for reasons of the machine says more than one that was never made; one refused says nothing.
+OF_FAILED_CAPTURE: Mapping[Reason, Odds] = {
+    Reason.NO_AGENT: Odds(12),
+    Reason.TIMED_OUT: Odds(6),
+    Reason.RESTARTED: Odds(3, software=4),
+    Reason.NOT_PERMITTED: Odds(0.5),
+    Reason.TOOL_MISSING: Odds(0.5),
+}
+
+
+def odds_of(standing: Standing) -> Odds:
+    """The odds for a rank that stands like this while others wait for it."""
+    if standing.remote_storage:
+        return Odds(4, software=2, dependency=40)
+    if standing.activity is Activity.MISSING and standing.missing:
+        return OF_FAILED_CAPTURE.get(standing.missing.reason, ODDS[Activity.MISSING])
+    return ODDS.get(standing.activity, ODDS[Activity.UNKNOWN])

@@ -1,0 +1,67 @@
+"""Reasons as a colleague would write them: which rank, where it stands, who waits for it and through which groups."""
+
+from collections.abc import Iterable
+
+from hangdog_models.diagnosis.activity import Standing
+from hangdog_models.diagnosis.motion import Look, Motion
+from hangdog_models.diagnosis.waits import Waits
+from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.verdict import Activity
+
+
+def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | None = None) -> tuple[str, ...]:
+    """Why these ranks of one machine are suspected: where they stand, and who waits for them."""
+    ranks = list(ranks)
+    standing = look[ranks[0]]
+    text = f"{ranks_of(ranks)} {are(ranks)} {where(standing)}, outside of any collective"
+    if motion is not None and motion.known and standing.frames:
+        still = all(rank in motion.still for rank in ranks)
+        text += f", unchanged in {motion.rounds} looks" if still else f", at different lines in {motion.rounds} looks"
+    reasons = [text]
+    if standing.missing:
+        reasons.append(f"{ranks_of(ranks)}: {standing.missing}")
+    reached = waits.reached_from(ranks)
+    if reached:
+        dims = sorted({str(hold.dim) for rank in ranks for hold in waits.holds_for(rank)})
+        reasons.append(f"{ranks_of(sorted(reached))} wait for it through {', '.join(dims)}, directly or through others")
+    loose = sorted(waits.loose - reached - set(ranks))
+    if loose:
+        places = sorted({where(look[rank]) for rank in loose})
+        behind = sorted(waits.reached_from(loose) - reached - set(loose))
+        text = f"{ranks_of(loose)} {are(loose)} in {', '.join(places[:3])}, whose frames do not name whom they wait for"
+        text += f", and {ranks_of(behind)} wait for those" if behind else ""
+        everybody = len(reached) + len(loose) + len(behind) >= len(waits.waiting)
+        reasons.append(text + ("; no other rank stands outside" if everybody else ""))
+    return tuple(reasons)
+
+
+def where(standing: Standing) -> str:
+    """Where a rank stands, to follow `is`: `computing in tidy`."""
+    doing = {
+        Activity.UNKNOWN: "asleep",
+        Activity.COMPUTE: "computing",
+        Activity.DATALOADER: "waiting for its data loader",
+        Activity.STORAGE: "waiting for storage",
+        Activity.CHECKPOINT: "writing a checkpoint",
+        Activity.LOCK: "waiting for a lock",
+        Activity.GIL: "asleep holding the interpreter lock",
+        Activity.GC: "collecting garbage",
+        Activity.COMPILE: "compiling",
+        Activity.MISSING: "not captured",
+    }.get(standing.activity, str(standing.activity).replace("_", " "))
+    if standing.waits:
+        doing = standing.operation or doing
+        if standing.dim:
+            doing += f" ({standing.dim})"
+    return f"{doing} in {standing.label}" if standing.label else doing
+
+
+def ranks_of(ranks: Iterable[Rank]) -> str:
+    """`rank 3`, `ranks 3,5-7`."""
+    ranks = list(ranks)
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {format_ranks(ranks)}"
+
+
+def are(ranks: Iterable[Rank]) -> str:
+    """The verb that goes with these ranks."""
+    return "is" if len(list(ranks)) == 1 else "are"
