@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import grpc
 
-from hangdog_models.errors import HangdogError, UnreadableEvidence, WrongUse
+from hangdog_models.errors import HangdogError, ServerUnreachable, UnreadableEvidence, WrongUse
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_proto import codec, status
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -46,7 +46,8 @@ class Agents(AgentsServicer):
         try:
             await self._converse(context)
         except HangdogError as error:
-            log.warning("agent at %s: %s", context.peer(), error)
+            ours = isinstance(error, ServerUnreachable)  # we stop: not the agent's doing, and it happens to all of them
+            log.log(logging.DEBUG if ours else logging.WARNING, "agent at %s: %s", context.peer(), error)
             await _refuse(context, error)
 
     async def _converse(self, context: Context) -> None:
