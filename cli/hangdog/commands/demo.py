@@ -52,9 +52,9 @@ def command(
             right = "its machine" if each.right is Kind.MACHINE else str(each.right)
             click.echo(f"{name:16} of one rank, {each.truth}; right is: {right}")
         return
-    _require_packages()
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise WrongUse(f"{keep} is not empty", "name a directory that is empty or does not exist yet")
+    _require_packages()
     plan = draw(random.randrange(SEEDS) if seed is None else seed, fault)
     outcome = _play(plan, keep, to_stderr=form == "json")
     if form == "json":
