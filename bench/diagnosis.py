@@ -22,7 +22,9 @@ PIPELINE = "megatron/core/pipeline_parallel/p2p_communication.py"
 
 
 def stack(*calls: tuple[str, str]) -> tuple[Frame, ...]:
-    return tuple(Frame(function, file, 7) for function, file in (("<module>", "train.py"), ("step", "train.py"), *calls))
+    return tuple(
+        Frame(function, file, 7) for function, file in (("<module>", "train.py"), ("step", "train.py"), *calls)
+    )
 
 
 REDUCE = stack(("start_grad_sync", "megatron/core/distributed/param_and_grad_buffer.py"), ("all_reduce", C10D))
