@@ -23,6 +23,9 @@ NAME_WIDTH = 30
 #: Colour of the headline. It only repeats the word that stands there, so nothing is lost without it.
 STYLES = {Kind.NONE: "bold green", Kind.UNDETERMINED: "bold yellow"}
 
+#: Kinds that blame no machine: there, calling a machine suspect would send somebody to the wrong place.
+BLAMELESS = (Kind.SOFTWARE, Kind.DEPENDENCY)
+
 
 class Line(NamedTuple):
     """One line of a section: `mark` stands before it, and what wraps is indented under `text`; a frame is cut instead."""
@@ -40,7 +43,7 @@ def print_verdict(verdict: Verdict, console: Console) -> None:
     for title, lines in (
         ("because", _listed(verdict.because)),
         ("evict", _evict(verdict)),
-        ("suspects", _suspects(verdict)),
+        ("suspects" if verdict.kind not in BLAMELESS else "where it shows", _suspects(verdict)),
         ("stuck groups", _groups(verdict.groups)),
         ("clusters", _clusters(verdict)),
         ("coverage", _coverage(verdict)),
