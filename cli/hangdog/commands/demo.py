@@ -76,7 +76,6 @@ def _play(plan: Plan, keep: Path | None, to_stderr: bool) -> Outcome:
 
     def tell(line: str) -> None:
         click.echo(line, err=to_stderr)
-        sys.stdout.flush()
 
     sizes = ", ".join(f"{dim} {size}" for dim, size in SIZES.items())
     tell(f"seed {plan.seed}: {WORLD_SIZE} ranks ({sizes}) on {len(MACHINES)} machines, {MACHINES[0]} to {MACHINES[-1]}")
