@@ -1,5 +1,7 @@
 """Incidents in a few lines: who is named, who is spared, and when hangdog says that it does not know."""
 
+from dataclasses import replace
+
 import pytest
 
 from hangdog_models.diagnosis.judge import diagnose
@@ -161,3 +163,50 @@ def test_no_evidence_at_all_is_undetermined() -> None:
 def test_the_coverage_target_is_a_setting() -> None:
     story = snapshot(look({"0-4,6-7": "metrics", "5": "loader"}))
     assert diagnose(story, CUBE, Options(coverage_target=0.8)).evict.machines == ("node-2",)
+
+
+def test_sending_here_and_receiving_there_is_how_a_pipeline_works() -> None:
+    sending = [
+        "<module> train.py",
+        "_batch_p2p torch/distributed/pipelining/schedules.py",
+        "isend torch/distributed/distributed_c10d.py",
+    ]
+    waiting = ["<module> train.py", "_wait_batch_p2p torch/distributed/pipelining/schedules.py"]
+    verdict = diagnose(snapshot([trace(rank, sending if rank == 2 else waiting) for rank in range(4)]), job(pp=4))
+    assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
+
+
+def test_ranks_on_their_way_out_are_victims_of_a_dead_one() -> None:
+    leaving = ["_shutdown threading.py"]
+    traces = [trace(0, "backward"), trace(1, leaving), trace(2, "exited", state="Z"), trace(3, leaving)]
+    verdict = diagnose(twice(traces), job(dp=4, per_machine=1))
+    assert first(verdict) == (2,)
+    assert {rank for suspect in verdict.suspects for rank in suspect.ranks} == {2}
+
+
+def test_a_program_that_ended_by_itself_is_named() -> None:
+    traces = [*look({"0-2": "metrics"}), trace(3, ["_shutdown threading.py"])]
+    assert first(diagnose(twice(traces), job(dp=4, per_machine=1))) == (3,)
+
+
+def test_a_peer_outside_of_the_job_that_does_not_answer_is_a_dependency() -> None:
+    def asking(rank: int) -> ProcessTrace:
+        one = trace(rank, "user", state="S")
+        assert one.state
+        return replace(one, state=replace(one.state, syscall="45 0xb 0x55 0x10000"))  # recvfrom
+
+    everybody = [asking(rank) for rank in range(4)]
+    assert diagnose(twice(everybody), job(dp=4, per_machine=1)).kind is Kind.DEPENDENCY
+    some = [*look({"0,2": "metrics"}), asking(1), asking(3)]
+    assert diagnose(twice(some), job(dp=4, per_machine=1)).kind is Kind.DEPENDENCY
+
+
+def test_asleep_at_one_line_on_two_machines_is_no_fault_of_either() -> None:
+    verdict = diagnose(twice(look({"0,2": "backward", "1,3": "user"})), job(dp=4, per_machine=1))
+    assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
+
+
+def test_one_line_of_code_does_not_say_which_group_is_meant() -> None:
+    """Two ranks that take groups A, B and two that take B, A stand at one line; so do four in a group that is stuck."""
+    verdict = diagnose(twice(look({"0-3": "metrics"})), job(dp=4, per_machine=1))
+    assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())

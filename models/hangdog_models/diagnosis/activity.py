@@ -23,6 +23,10 @@ NETWORK_FILE_SYSTEMS = (
     "cxi",
 )
 
+#: System calls that sleep for a peer on a socket (x86_64: connect, sendto, recvfrom, sendmsg, recvmsg). Collectives use
+#: sockets in threads of their own, so a main thread in one of these waits for somebody outside of the job.
+_SOCKET_CALLS = {"42", "44", "45", "46", "47"}
+
 _DEAD = {"Z", "X"}
 _STOPPED = {"T", "t"}
 _OF_REASON = {
@@ -98,6 +102,8 @@ def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
         activity, wait = place.rule.activity, place.rule.wait
     if state is not None and state.state == "D" and wait is Wait.NONE:
         activity = Activity.STORAGE
+    elif state is not None and activity is Activity.UNKNOWN and state.syscall.partition(" ")[0] in _SOCKET_CALLS:
+        activity = Activity.NETWORK
     return Standing(
         rank=trace.rank,
         activity=activity,

@@ -24,12 +24,15 @@ def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> 
     for rank in waits.waiting:
         standing = look[rank]
         if standing.wait in (Wait.GROUP, Wait.PEER) and rank not in joined:
-            sides.setdefault(standing.place, []).append(rank)
+            # Sending here and receiving there is how a pipeline works: it is one side.
+            side = (Wait.PEER, standing.dim) if standing.wait is Wait.PEER else standing.place
+            sides.setdefault(side, []).append(rank)
     awaiting = [hold for hold in waits.holds if not hold.joined and hold.inside]
     if waits.outside(look) or not sides or not awaiting or len({look[rank].place for rank in waits.waiting}) < 2:
         return []
     order = sorted(sides.values(), key=lambda ranks: (len(ranks), ranks[0]))
-    if joined and len(order) == 1:
+    other = order[1:] or [[rank for rank in waits.waiting if rank not in order[0]]]
+    if not other[-1] or (joined and len(order) == 1):
         return []  # the others wait for a group that is stuck inside: nothing is out of order
     odd = order[0]
     alone = len(order) == 1 or len(order[1]) > len(odd)
@@ -40,7 +43,6 @@ def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> 
         odds *= EXPLAINED
     if len(order) == 1:  # the other side waits in something the frames do not name: direction and cause stay open
         odds = min(odds, 1.5 if confirmed else 0.4)
-    other = order[1:] or [[rank for rank in waits.waiting if rank not in odd]]
     sides_of = f"{ranks_of(odd)} {are(odd)} in {where(look[odd[0]])}, {ranks_of(other[-1])} {are(other[-1])} in {where(look[other[-1][0]])}"
     because = (
         f"{sides_of}: each side waits for the other",
@@ -66,7 +68,7 @@ def _crossed(odd: set[Rank], waits: Waits) -> bool:
 def blame_groups(look: Look, waits: Waits, motion: Motion) -> list[Hypothesis]:
     """Groups all of whose members joined an operation that does not complete: a link, a switch or a device inside."""
     outside = waits.outside(look)
-    stuck = [h for h in waits.holds if h.joined and len(h.inside) > 1 and not (h.inferred and outside)]
+    stuck = [h for h in waits.holds if h.joined and len(h.inside) > 1 and not (h.inferred and waits.roots)]
     loose = waits.loose
     found = []
     for hold in stuck:
@@ -78,4 +80,6 @@ def blame_groups(look: Look, waits: Waits, motion: Motion) -> list[Hypothesis]:
         explained = len(waits.reached_from({*hold.inside, *loose}) | loose | set(hold.inside)) / len(waits.waiting)
         odds = (6.0 if confirmed else 1.0) * explained / len(stuck) * (EXPLAINED if outside else 1)
         found.append(Hypothesis(Kind.GROUP, odds, hold.inside, (), because, hold))
+        if hold.inferred:  # which group each rank means is not known: they may mean different ones, in different order
+            found.append(Hypothesis(Kind.SOFTWARE, odds, because=because))
     return found

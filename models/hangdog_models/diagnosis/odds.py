@@ -24,6 +24,7 @@ class Odds:
 ODDS: Mapping[Activity, Odds] = {
     Activity.STOPPED: Odds(80),
     Activity.DEAD: Odds(12, software=14),
+    Activity.TEARDOWN: Odds(8, software=10),
     Activity.STORAGE: Odds(24, software=1, dependency=4),
     Activity.CHECKPOINT: Odds(24, dependency=1),
     Activity.DATALOADER: Odds(24, software=1, dependency=1),

@@ -24,6 +24,8 @@ RIVAL = 0.25
 ASKED_ALONE = 32
 #: Of several machines so many are weighed one by one: of fifty equal ones none has a probability worth naming.
 NAMED_ALONE = 50
+#: What is left of a machine's odds when other machines have a rank at the very same place: chance does not do that.
+ALIKE = 0.3
 #: Activities of which a service shared by many machines may be the cause.
 _SHARED = {Activity.STORAGE, Activity.CHECKPOINT, Activity.DATALOADER, Activity.NETWORK, Activity.RENDEZVOUS}
 
@@ -71,7 +73,8 @@ def _score(standing: Standing, waits: Waits, motion: Motion) -> float:
         odds *= min(1.0, len(waits.waiting) / REMARKABLE)
     if not waits.waiting:
         # Nobody waits: only a state that no healthy process stays in speaks for itself.
-        return odds if standing.activity in (Activity.STOPPED, Activity.DEAD, Activity.STORAGE) else 0.0
+        lasting = standing.rank in motion.still and standing.activity in _SHARED
+        return odds if lasting or standing.activity in (Activity.STOPPED, Activity.DEAD, Activity.STORAGE) else 0.0
     return odds
 
 
@@ -106,13 +109,22 @@ def _several(
     )
     named = sorted(guilty, key=lambda unit: (-best[unit], unit))[:NAMED_ALONE]
     found = [
-        Hypothesis(Kind.MACHINE, best[unit] / many, tuple(guilty[unit]), (unit,), reasons(guilty[unit], look, waits))
+        Hypothesis(
+            Kind.MACHINE,
+            best[unit] / many * (ALIKE if alike else 1),
+            tuple(guilty[unit]),
+            (unit,),
+            reasons(guilty[unit], look, waits),
+        )
         for unit in named
     ]
-    together = top * (0.3 if alike else 3.0) / many
+    together = top * (ALIKE if alike else 3.0) / many
     found.append(Hypothesis(Kind.MACHINE, together, ranks, tuple(rivals), why))
     if activities <= _SHARED:
         found.append(Hypothesis(Kind.DEPENDENCY, top * many, ranks, tuple(rivals), why))
+    elif alike and activities == {Activity.UNKNOWN}:  # asleep, nobody knows in what: code or a service
+        found.append(Hypothesis(Kind.SOFTWARE, top * many / 3, ranks, tuple(rivals), why))
+        found.append(Hypothesis(Kind.DEPENDENCY, top * many / 3, ranks, tuple(rivals), why))
     elif alike:
         found.append(Hypothesis(Kind.SOFTWARE, top * many / 2, ranks, tuple(rivals), why))
     else:

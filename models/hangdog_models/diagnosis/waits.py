@@ -88,7 +88,7 @@ def find(look: Look, topology: Topology, counted: Sequence[Hold] = ()) -> Waits:
     for hold in holds:
         for rank in hold.awaited:
             awaiting.setdefault(rank, []).append(hold)
-    blocked = set(waiting) | exact
+    blocked = set(waiting) | exact | _leaving(look)
     return Waits(
         roots=tuple(sorted(rank for rank in look if rank not in blocked)),
         waiting=tuple(sorted(blocked)),
@@ -109,6 +109,16 @@ def _crowd(look: Look, topology: Topology) -> frozenset[Rank]:
         if len(ranks) >= CROWD_LEAST and len(ranks) > CROWD_SHARE * len(look) and wide:
             return frozenset(ranks)
     return frozenset()
+
+
+def _leaving(look: Look) -> frozenset[Rank]:
+    """Ranks on their way out, where another one is dead or stopped: its loss broke their connections, so they are victims."""
+    lost = any(standing.activity in (Activity.DEAD, Activity.STOPPED) for standing in look.values())
+    return (
+        frozenset(r for r, s in look.items() if s.activity is Activity.TEARDOWN and not s.waits)
+        if lost
+        else frozenset()
+    )
 
 
 def _places(look: Look, exact: set[Rank]) -> list[list[Standing]]:
