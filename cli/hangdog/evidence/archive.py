@@ -1,6 +1,7 @@
 """Reads the files of a .zip, .tar or .tar.gz in memory: nothing is ever written, and every size is bounded."""
 
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -19,15 +20,9 @@ _RECORD = 100
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 #: What zipfile raises on damaged or hostile archives beside its own error.
 _DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    OSError,
-    EOFError,
-    ValueError,
-    NotImplementedError,
-    RuntimeError,
-    OverflowError,
-)
+    zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, NotImplementedError, RuntimeError,
+    OverflowError, IndexError, KeyError,
+)  # fmt: skip
 
 
 def is_archive(head: bytes) -> bool:
@@ -90,7 +85,7 @@ def _zip_entries(file: Path, limits: Limits, wanted: Callable[[str], bool]) -> I
     try:
         with file.open("rb") as raw, closing(zipfile.ZipFile(_Capped(raw, limits.files * _RECORD))) as archive:
             for member in sorted(archive.infolist(), key=lambda info: info.filename):
-                if not member.is_dir():
+                if not member.filename.endswith("/"):
                     yield _zip_entry(archive, member, limits) if wanted(member.filename) else Entry(member.filename)
     except _DAMAGE as error:
         yield Entry(".", problem=f"a damaged zip archive: {error}")

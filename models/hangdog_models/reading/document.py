@@ -22,7 +22,10 @@ def read_json(text: str, limits: Limits = DEFAULTS) -> Any:
     """The value a JSON text holds; raises UnreadableEvidence where it is no JSON, or deeper or larger than the limits."""
     if len(text) > limits.file_bytes:
         raise UnreadableEvidence(f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)")
-    if text.count(",") + text.count("[") + text.count("{") > limits.values:
+    containers = text.count("[") + text.count("{")  # brackets inside texts count too, which real evidence can afford
+    if containers > limits.containers:
+        raise UnreadableEvidence(f"holds more than {limits.containers} lists and objects (limit containers)")
+    if containers + text.count(",") > limits.values:
         raise UnreadableEvidence(f"holds more than {limits.values} values (limit values)")
     try:
         document = json.loads(text)

@@ -11,9 +11,10 @@ from hangdog_models.stack import Thread
 #: What a tool adds for a terminal, caught by `script` or a pasted screen.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
+_BRACKET = re.compile(r"[()]")
 _LINE = re.compile(r"[^\n]+")
 #: Characters of a line: the longest symbol seen has 3,469 and gdb writes the arguments' types and values beside it.
-_LONGEST_LINE = 1 << 14
+LONGEST_LINE = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +41,16 @@ def check_threads(threads: int, limits: Limits) -> None:
 def lines_of(text: str) -> Iterator[str]:
     """The lines of a tool's text that are not blank, without colours and trailing space; overlong ones are cut."""
     for line in _LINE.finditer(text):
-        yield _COLOUR.sub("", line[0][:_LONGEST_LINE]).rstrip()
+        cut = line[0][:LONGEST_LINE].rstrip()
+        yield _COLOUR.sub("", cut) if "\x1b" in cut else cut
 
 
 def split_bracket(text: str) -> tuple[str, str]:
     """`name` and `inside` of `name (inside)`, where `inside` may hold brackets too; the whole text and nothing otherwise."""
     depth = 0
-    for at in range(len(text) - 1, 0, -1) if text.endswith(")") else ():
-        depth += (text[at] == ")") - (text[at] == "(")
+    for bracket in reversed(list(_BRACKET.finditer(text)) if text.endswith(")") else ()):
+        depth += 1 if bracket[0] == ")" else -1
         if depth == 0:
-            return (text[: at - 1], text[at + 1 : -1]) if text[at - 1] == " " else (text, "")
+            at = bracket.start()
+            return (text[: at - 1], text[at + 1 : -1]) if at and text[at - 1] == " " else (text, "")
     return text, ""

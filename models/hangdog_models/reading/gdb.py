@@ -5,7 +5,14 @@ from collections.abc import Iterator
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.document import text_of
-from hangdog_models.reading.dumped import DumpedProcess, check_frames, check_threads, lines_of, split_bracket
+from hangdog_models.reading.dumped import (
+    LONGEST_LINE,
+    DumpedProcess,
+    check_frames,
+    check_threads,
+    lines_of,
+    split_bracket,
+)
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.stack import Frame, Thread
 
@@ -41,7 +48,7 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
 
 
 def _is_header(line: str) -> bool:
-    header = _THREAD.fullmatch(line)
+    header = _THREAD.fullmatch(line) if line.startswith("Thread ") else None
     return header is not None and _TASK.search(header[2]) is not None
 
 
@@ -57,7 +64,7 @@ def _sections(text: str) -> Iterator[tuple[re.Match[str], list[str]]]:
         elif current is not None:
             if frame := _FRAME.fullmatch(line):
                 current[1].append(frame[1])
-            elif line[:1].isspace() and current[1] and line.strip():
+            elif line[:1].isspace() and current[1] and len(current[1][-1]) < LONGEST_LINE:
                 current[1][-1] += " " + line.strip()
     if current is not None:
         yield current

@@ -23,6 +23,8 @@ class Limits:
     folders: int = 32
     #: Levels of nesting of a JSON document or a pickle; the deepest real evidence has about 6.
     depth: int = 64
+    #: Lists and mappings of one JSON document or pickle; a recorder with a ring of 20,000 operations fills this.
+    containers: int = 1_000_000
     #: Values (list items, mapping entries) of one JSON document or pickle: bounds the memory a small file can claim.
     values: int = 8_000_000
     #: Threads of one process; NCCL, OpenMP and loaders together stay below a thousand.

@@ -44,7 +44,7 @@ def read_pickle(data: bytes, limits: Limits = DEFAULTS) -> Any:
     if len(data) > limits.file_bytes:
         raise UnreadableEvidence(f"{len(data)} bytes; {limits.file_bytes} are read (limit file_bytes)")
     try:
-        value = _Machine(data).run()
+        value = _Machine(data, limits.containers).run()
     except (IndexError, KeyError, struct.error, UnicodeDecodeError) as error:
         raise UnreadableEvidence("not a pickle: it ends early or refers to what it never held") from error
     _check(value, limits)
@@ -58,8 +58,8 @@ class _Mark:
 class _Machine:
     """The stack machine; its memory is bounded by the pickle's size, because each instruction adds one value at most."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
+    def __init__(self, data: bytes, most: int) -> None:
+        self._data, self._left = data, most
         self._at = 2  # behind the protocol
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
@@ -87,10 +87,10 @@ class _Machine:
         elif code in _LONG_SIZES:
             stack.append(self._long(self._take(_LONG_SIZES[code])))
         elif code in _EMPTY:
-            stack.append(_EMPTY[code]())
+            self._hold(_EMPTY[code]())
         elif code in _TUPLES:
             items = tuple(self._pop() for _ in range(_TUPLES[code]))
-            stack.append(items[::-1])
+            self._hold(items[::-1])
         elif code == ord("("):
             stack.append(_Mark)
         else:
@@ -113,16 +113,22 @@ class _Machine:
             case 0x75:  # SETITEMS
                 self._update(self._run_of_items())
             case 0x74:  # TUPLE
-                self._stack.append(tuple(self._run_of_items()))
+                self._hold(tuple(self._run_of_items()))
             case 0x6C:  # LIST
-                self._stack.append(self._run_of_items())
+                self._hold(self._run_of_items())
             case 0x64:  # DICT
                 items = self._run_of_items()
-                self._stack.append({})
+                self._hold({})
                 self._update(items)
             case _:
                 name = _REFUSED.get(code, f"0x{code:02x}")
                 raise UnreadableEvidence(f"a pickle with the instruction {name} at byte {self._at - 1}: no plain data")
+
+    def _hold(self, container: Any) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise UnreadableEvidence("holds too many lists and dictionaries (limit containers)")
+        self._stack.append(container)
 
     def _take(self, form: str) -> Any:
         (value,) = struct.unpack_from(form, self._data, self._at)

@@ -38,15 +38,16 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
     processes: list[tuple[int | None, str, list[_Open]]] = []
     count = 0
     for line in lines_of(text):
-        if process := _PROCESS.fullmatch(line):
+        if line[:1] not in "PT":
+            if processes and processes[-1][2]:
+                _add(processes[-1][2][-1], line, limits)
+        elif process := _PROCESS.fullmatch(line):
             processes.append((int(process[1]), text_of(process[2], limits), []))
         elif thread := _THREAD.fullmatch(line):
             check_threads(count := count + 1, limits)
             if not processes:  # the header was cut off
                 processes.append((None, "", []))
             processes[-1][2].append(_Open(text_of(thread[3], limits) or None, int(thread[1], 0), thread[2]))
-        elif processes and processes[-1][2]:
-            _add(processes[-1][2][-1], line, limits)
     if not count:
         raise UnreadableEvidence("not the text of py-spy dump: no thread in it")
     return tuple(DumpedProcess(pid, tuple(_closed(threads)), command) for pid, command, threads in processes if threads)

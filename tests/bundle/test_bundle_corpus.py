@@ -1,0 +1,75 @@
+"""Every bundle of the corpus opens, and each of its files is read, or ignored, as what the corpus says it is.
+
+The corpus is third-party test data beside the repository, in `../shared/corpus`; without it these tests say so and skip.
+"""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hangdog.bundle import open_bundle
+from hangdog.evidence.content import Failure, Stacks, Unused, read_content
+from hangdog.evidence.naming import name_of
+from hangdog_models.collectives import FlightRecord
+from hangdog_models.reading.limits import DEFAULTS
+from hangdog_models.stack import ProcessState
+
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
+BUNDLES = sorted(path.parent for path in CORPUS.glob("*/*/expected.toml"))
+#: What the corpus calls the kinds that are read here; all others are ignored.
+READ = {"stacks": Stacks, "proc": ProcessState, "error": Failure, "fr": FlightRecord}
+OTHERS = {
+    "ras": "NCCL RAS report",
+    "dcgm": "DCGM diagnosis",
+    "nvidia-smi": "nvidia-smi query",
+    "kernel": "kernel log",
+    "log": "training log",
+}
+
+pytestmark = pytest.mark.skipif(not BUNDLES, reason="no corpus beside the repository (../shared/corpus)")
+
+
+@pytest.fixture(scope="module")
+def classify() -> Callable[[str, bytes, list[str]], str | None]:
+    """The corpus's own idea of what a file is."""
+    spec = importlib.util.spec_from_file_location("check_bundles", CORPUS / "check_bundles.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Callable[[str, bytes, list[str]], str | None] = module.classify
+    return found
+
+
+@pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.name)
+def test_each_file_is_what_the_corpus_says(
+    bundle: Path, classify: Callable[[str, bytes, list[str]], str | None]
+) -> None:
+    snapshot, _ = open_bundle(bundle)
+    read, ignored = 0, []
+    for file in sorted(path for path in bundle.rglob("*") if path.is_file()):
+        path = str(file.relative_to(bundle))
+        kind = classify(path, file.read_bytes(), [])
+        read += kind in READ or path in ("job.toml", "rounds.toml")
+        if kind == "meta":
+            ignored += [path] if path == "expected.toml" else []
+            continue
+        content = read_content(name_of(path), file.read_bytes(), DEFAULTS)
+        if kind in READ:
+            assert isinstance(content, READ[kind]), path
+        else:
+            ignored.append(path)
+            assert content == Unused(OTHERS.get(kind or "", "")), path
+    account = snapshot.account
+    assert (account.files_read, account.ignored, account.unreadable) == (read, tuple(sorted(ignored)), {})
+    assert all("does not read" in note for note in account.notes)
+
+
+def test_native_stacks_of_014_lie_below_the_python_frames() -> None:
+    snapshot, _ = open_bundle(CORPUS / "public" / "014-megatron-8rank")
+    for trace in snapshot.rounds[0].traces:
+        main = next(thread for thread in trace.threads if thread.name == "MainThread")
+        python = [frame.native for frame in main.frames].index(True)
+        assert python > 0 and all(frame.native for frame in main.frames[python:])
+        assert len(trace.threads) > 15
