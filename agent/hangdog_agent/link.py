@@ -17,25 +17,21 @@ import grpc
 
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.series import Series
+from hangdog_agent.fit import fitting
 from hangdog_agent.settings import LinkSettings
 from hangdog_agent.watch import LocalJob, Watch, jobs
-from hangdog_proto.codec import pack
+from hangdog_proto.client import CHANNEL_OPTIONS
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated import hangdog_pb2_grpc as rpc
 
 log = logging.getLogger(__name__)
 
+#: What stands around a capture in its message: the order's name and a few numbers. Bytes.
+_ENVELOPE = 256
 #: Messages waiting to be written; a stream that does not take them has broken.
 _OUTBOX = 64
-#: Reconnection is ours alone, with its jitter: the library must not keep a second clock behind our back. A server that
-#: lost its power says nothing: it is asked every 10 s, which the server allows, and given up 5 s later.
-_OPTIONS = (
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_retries", 0),
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.max_pings_without_data", 0),
-)
+#: Reconnection is ours alone, with its jitter: the library must not keep a second clock behind our back.
+_OPTIONS = (*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
 
 T = TypeVar("T")
 Call = grpc.aio.StreamStreamCall[pb.FromAgent, pb.ToAgent]
@@ -59,6 +55,7 @@ class Link:
         self._tools = tools
         self._settings = settings
         self._heartbeat_s = settings.heartbeat_s
+        self._most_bytes = 0
         self._welcomed = False
         self._lookers = ThreadPoolExecutor(1, "hangdog-order")
         self._scanners = ThreadPoolExecutor(1, "hangdog-scan")
@@ -111,6 +108,9 @@ class Link:
             if body == "welcome":
                 self._welcomed = True
                 self._heartbeat_s = within(message.welcome.heartbeat_s, 0.1, 300.0)
+                self._most_bytes = (
+                    message.welcome.max_message_bytes - _ENVELOPE if message.welcome.max_message_bytes else 0
+                )
                 log.info("connected to %s as %s", self._identity.server, self._identity.machine)
             elif body == "capture":
                 session.start(self._answer(session, message.capture), self._settings.orders)
@@ -140,7 +140,7 @@ class Link:
         for number in range(rounds):
             await asyncio.sleep(max(0.0, begin - loop.time()))
             begin = max(begin, loop.time()) + interval_s
-            capture = await self._in(self._lookers, lambda: pack(series.look()))
+            capture = await self._in(self._lookers, lambda: fitting(series.look(), self._most_bytes))
             last = number == rounds - 1 or not capture.traces
             await session.outbox.put(
                 pb.FromAgent(captured=pb.Captured(order=order.order, round=number, capture=capture, last=last))

@@ -1,0 +1,22 @@
+"""Makes a look fit into one message: the largest stacks give way, one process at a time, and say so."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hangdog_models.stack import Missing, ProcessTrace, Reason
+from hangdog_proto.codec import pack
+from hangdog_proto.generated import hangdog_pb2 as pb
+
+
+def fitting(traces: Sequence[ProcessTrace], most: int) -> pb.Capture:
+    """The look as a message of at most `most` bytes (0: no bound); states and reasons always travel."""
+    kept = list(traces)
+    while True:
+        capture = pack(kept)
+        sizes = [sum(len(thread.frames) for thread in trace.threads) for trace in kept]
+        if not most or capture.ByteSize() <= most or not any(sizes):
+            return capture
+        at = sizes.index(max(sizes))
+        words = f"{sizes[at]} frames would make the answer larger than the {most} bytes the server takes"
+        missing = kept[at].missing or Missing(Reason.TOOL_FAILED, words)
+        kept[at] = replace(kept[at], threads=(), missing=missing)
