@@ -10,7 +10,7 @@ BOOTSTRAP = @python="$(PYTHON)"; [ -n "$$python" ] || { \
 	echo 'hangdog needs Python 3.11 or newer; on Debian 12, Ubuntu 24.04 or later: apt-get install python3' >&2; exit 1; }; \
 	"$$python" tools/bootstrap.py
 IN := .venv/bin
-OUR_CODE := agent server models proto cli tests tools
+OUR_CODE := agent server models proto cli tests tools bench
 
 .PHONY: help setup torch demo test test-slow check lint docs protos protos-check clean
 
