@@ -2,6 +2,8 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+# two stages write into one environment
+.NOTPARALLEL:
 
 # the first Python that is new enough; asked for only when an environment has to be made
 PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14; do \
