@@ -23,13 +23,14 @@ _REFUSED = {
 #: Bytes of the widest whole number read: 64 bits and a sign. Wider ones are no counters and could be made to collide.
 _WIDEST = 9
 _CONSTANTS = {ord("N"): None, 0x88: True, 0x89: False}
-_UNPACKED = {ord("J"): "<i", ord("K"): "<B", ord("M"): "<H", ord("G"): ">d"}
+_BYTE, _SHORT, _INT, _UINT, _ULONG = map(struct.Struct, ("<B", "<H", "<i", "<I", "<Q"))
+_UNPACKED = {ord("K"): _BYTE, ord("M"): _SHORT, ord("J"): _INT, ord("G"): struct.Struct(">d")}
 _EMPTY: dict[int, Callable[[], Any]] = {ord("]"): list, ord("}"): dict, ord(")"): tuple}
-_TEXT_SIZES = {0x8C: "<B", ord("X"): "<I", 0x8D: "<Q"}
-_LONG_SIZES = {0x8A: "<B", 0x8B: "<i"}
+_TEXT_SIZES = {0x8C: _BYTE, ord("X"): _UINT, 0x8D: _ULONG}
+_LONG_SIZES = {0x8A: _BYTE, 0x8B: _INT}
 _TUPLES = {0x85: 1, 0x86: 2, 0x87: 3}
-_PUTS = {ord("q"): "<B", ord("r"): "<I"}
-_GETS = {ord("h"): "<B", ord("j"): "<I"}
+_PUTS = {ord("q"): _BYTE, ord("r"): _UINT}
+_GETS = {ord("h"): _BYTE, ord("j"): _UINT}
 
 
 def recognises(head: bytes) -> bool:
@@ -66,7 +67,7 @@ class _Machine:
 
     def run(self) -> Any:
         """Runs to the STOP instruction and returns the one value left."""
-        while (code := self._take("<B")) != ord("."):
+        while (code := self._byte()) != ord("."):
             self._step(code)
         if len(self._stack) != 1 or self._stack[0] is _Mark:
             raise UnreadableEvidence("not a pickle: it stops with more or less than one value")
@@ -102,7 +103,7 @@ class _Machine:
             case 0x94:  # MEMOIZE
                 self._memo[len(self._memo)] = self._stack[-1]
             case 0x95:  # FRAME, a hint for buffering
-                self._take("<Q")
+                self._take(_ULONG)
             case 0x61:  # APPEND
                 self._extend([self._pop()])
             case 0x65:  # APPENDS
@@ -130,9 +131,13 @@ class _Machine:
             raise UnreadableEvidence("holds too many lists and dictionaries (limit containers)")
         self._stack.append(container)
 
-    def _take(self, form: str) -> Any:
-        (value,) = struct.unpack_from(form, self._data, self._at)
-        self._at += struct.calcsize(form)
+    def _byte(self) -> int:
+        self._at += 1
+        return self._data[self._at - 1]
+
+    def _take(self, form: struct.Struct) -> Any:
+        (value,) = form.unpack_from(self._data, self._at)
+        self._at += form.size
         return value
 
     def _bytes(self, size: int) -> bytes:
@@ -179,39 +184,32 @@ class _Machine:
             target[key] = value
 
 
+_CONTAINERS = (list, tuple, dict)
+
+
 def _check(value: object, limits: Limits) -> None:
-    """Raises UnreadableEvidence where the value is deeper than the limit, has a cycle, or is too large written out in full.
+    """Raises UnreadableEvidence where the value is deeper than the limit, holds itself, or is too large written out in full.
 
     Shared parts count each time they are used: what walks the value later does not know that they are shared.
     """
-    sizes: dict[int, int] = {}
-    heights: dict[int, int] = {}
-    open_: set[int] = set()
-    stack = [value]
-    while stack:
-        inside = stack[-1]
-        children = _children(inside)
-        if id(inside) in sizes or children is None:
-            stack.pop()
-            continue
-        if id(inside) not in open_:
-            open_.add(id(inside))
-            if any(id(child) in open_ for child in children):
-                raise UnreadableEvidence("a pickle of a value that holds itself")
-            stack.extend(child for child in children if _children(child) is not None and id(child) not in sizes)
-            continue
-        open_.discard(id(inside))
-        stack.pop()
-        sizes[id(inside)] = 1 + sum(sizes.get(id(child), 1) for child in children)
-        heights[id(inside)] = 1 + max((heights.get(id(child), 0) for child in children), default=0)
-        if sizes[id(inside)] > limits.values:
-            raise UnreadableEvidence(f"holds more than {limits.values} values (limit values)")
-        if heights[id(inside)] > limits.depth:
-            raise UnreadableEvidence(f"nested deeper than {limits.depth} levels (limit depth)")
+    if isinstance(value, _CONTAINERS):
+        _measure(value, limits.depth, limits.values, {})
 
 
-def _children(value: object) -> list[object] | None:
-    """The values inside a container; None for a plain value."""
-    if isinstance(value, dict):
-        return list(value.values())
-    return list(value) if isinstance(value, list | tuple) else None
+def _measure(value: Any, room: int, most: int, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """Size and height of a container that may be `room` levels high; each part is measured once."""
+    size, height = known.get(id(value), (0, 1))
+    if height > room:  # what holds itself comes to this too
+        raise UnreadableEvidence("nested deeper than its limit, or holds itself (limit depth)")
+    if size:
+        return size, height
+    size = 1 + len(value)
+    for child in value.values() if type(value) is dict else value:
+        if type(child) in _CONTAINERS:
+            inner, levels = _measure(child, room - 1, most, known)
+            size += inner
+            height = max(height, levels + 1)
+    if size > most:
+        raise UnreadableEvidence(f"holds more than {most} values (limit values)")
+    known[id(value)] = size, height
+    return size, height
