@@ -97,7 +97,9 @@ def build(layout: Layout, highest_rank: Rank | None) -> tuple[Topology, tuple[st
 
 def _derived(layout: Layout, world: int) -> dict[str, Groups]:
     """Groups along each declared dimension of size 2 or more, and the model-parallel group (tp x pp)."""
-    order = [dim for dim in layout.order if dim != "ep"] + [d for d in layout.sizes if d not in layout.order and d != "ep"]
+    order = [dim for dim in layout.order if dim != "ep"] + [
+        d for d in layout.sizes if d not in layout.order and d != "ep"
+    ]
     strides: dict[str, int] = {}
     stride = 1
     for dim in order:
