@@ -4,13 +4,15 @@ from typing import TextIO
 
 from rich.console import Console
 
+from hangdog_models.reading.printable import escaped
+
 #: Columns used when the output is a file or a pipe: wide enough for one frame a line, narrow enough to read in a pager.
 PIPE_WIDTH = 120
 
 
 def printable(text: str) -> str:
     """The text with everything a terminal would act on, or hide, written as an escape: `\\x1b`, `\\n`, `\\u202e`."""
-    return "".join(char if char.isprintable() else _escaped(char) for char in text)
+    return escaped(text)
 
 
 def console_for(stream: TextIO) -> Console:
@@ -18,7 +20,3 @@ def console_for(stream: TextIO) -> Console:
     return Console(
         file=stream, width=None if stream.isatty() else PIPE_WIDTH, highlight=False, markup=False, emoji=False
     )
-
-
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
