@@ -210,3 +210,12 @@ def test_one_line_of_code_does_not_say_which_group_is_meant() -> None:
     """Two ranks that take groups A, B and two that take B, A stand at one line; so do four in a group that is stuck."""
     verdict = diagnose(twice(look({"0-3": "metrics"})), job(dp=4, per_machine=1))
     assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
+
+
+def test_a_rank_that_gets_on_with_its_work_is_slow_and_one_in_a_loop_is_not() -> None:
+    waiting = look({"1-7": "barrier"})
+    evaluating = [[trace(0, stack, active=True), *waiting] for stack in ("user", "other", "user")]
+    verdict = diagnose(snapshot(*evaluating), CUBE)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (0,), ())
+    looping = [[trace(0, "user", shift=at, active=True), *waiting] for at in range(3)]
+    assert diagnose(snapshot(*looping), CUBE).kind is Kind.MACHINE

@@ -18,13 +18,15 @@ MOVED_SHARE = 0.5
 class Motion:
     """What moved in the last `rounds` looks, counted from the last progress seen: the hang may have begun in between.
 
-    `still`: stack equal, line for line, in all of them (two or more). `moving`: it changed. Unknown ranks are in neither.
+    `still`: stack equal, line for line, in all of them (two or more). `moving`: lines changed at one place, as in a loop.
+    `travelling`: the place itself changed, so the rank gets on with something. Unknown ranks are in none of the three.
     `moved`: the ranks that moved between the last two looks when that was progress; then the job is alive.
     """
 
     rounds: int
     still: frozenset[Rank]
     moving: frozenset[Rank]
+    travelling: frozenset[Rank] = frozenset()
     moved: tuple[Rank, ...] = ()
 
     @property
@@ -51,7 +53,12 @@ def observe(looks: Sequence[Look]) -> Motion:
                 seen.setdefault(rank, []).append(standing)
     several = {rank: standings for rank, standings in seen.items() if len(standings) > 1}
     still = frozenset(rank for rank, them in several.items() if all(one.frames == them[0].frames for one in them))
-    return Motion(len(looks) - start, still, frozenset(several) - still, moved)
+    moving = frozenset(rank for rank, them in several.items() if rank not in still and len(_digests(them)) == 1)
+    return Motion(len(looks) - start, still, moving, frozenset(several) - still - moving, moved)
+
+
+def _digests(standings: Sequence[Standing]) -> set[str]:
+    return {standing.signature.digest if standing.signature else "" for standing in standings}
 
 
 def _progress(before: Look, after: Look) -> tuple[Rank, ...]:

@@ -16,6 +16,8 @@ from hangdog_models.verdict import Activity, Kind
 STILL = 2.0
 #: What is left when the rank moved between looks although all who wait for it did not: busy, perhaps for ever.
 MOVING = 0.8
+#: A rank that gets on with something else between looks is held up by its work rather than by its machine.
+TRAVELLING, TRAVELLING_SLOW = 0.3, 4.0
 #: In a single look a rank that runs is remarkable when so many wait for it; in a small healthy job one often runs alone.
 REMARKABLE = 16
 #: Above this share of the roots' best odds, a machine is a candidate beside the best one.
@@ -56,7 +58,7 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     odds = odds_of(lead)
     found.append(Hypothesis(Kind.SOFTWARE, odds.software, ranks, tuple(rivals), why))
     found.append(Hypothesis(Kind.DEPENDENCY, odds.dependency, ranks, tuple(rivals), why))
-    slow = odds.slow * (0.3 if lead.rank in motion.still else 1)
+    slow = odds.slow * (0.3 if lead.rank in motion.still else TRAVELLING_SLOW if lead.rank in motion.travelling else 1)
     found.append(Hypothesis(Kind.SLOW, slow, ranks, tuple(rivals), why))
     return found
 
@@ -69,6 +71,8 @@ def _score(standing: Standing, waits: Waits, motion: Motion) -> float:
         odds *= STILL
     elif standing.rank in motion.moving:
         odds *= MOVING
+    elif standing.rank in motion.travelling:
+        odds *= TRAVELLING
     elif standing.activity is Activity.COMPUTE:
         odds *= min(1.0, len(waits.waiting) / REMARKABLE)
     if not waits.waiting:
