@@ -43,6 +43,7 @@ ENGINE = "deepspeed/runtime/pipe/engine.py"
           "forward model.py", "all_reduce torch/distributed/_functional_collectives.py"], "collective", "all_reduce", None),
         (["f train.py", "_fn torch/_dynamo/eval_frame.py", "_compile torch/_dynamo/convert_frame.py"], "compile", "_compile", None),
         (["main_loop ray/_private/worker.py"], "idle", "main_loop", None),
+        (["step train.py", "trace_dispatch bdb.py", "cmdloop cmd.py"], "idle", "debugger", None),
     ],
 )  # fmt: skip
 def test_frames_tell_activity_operation_and_group(stack: str, activity: str, operation: str, dim: str | None) -> None:

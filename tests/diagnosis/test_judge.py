@@ -219,3 +219,22 @@ def test_a_rank_that_gets_on_with_its_work_is_slow_and_one_in_a_loop_is_not() ->
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (0,), ())
     looping = [[trace(0, "user", shift=at, active=True), *waiting] for at in range(3)]
     assert diagnose(snapshot(*looping), CUBE).kind is Kind.MACHINE
+
+
+def test_a_forgotten_breakpoint_is_code() -> None:
+    prompt = ["step train.py", "trace_dispatch bdb.py", "interaction pdb.py", "cmdloop cmd.py"]
+    verdict = diagnose(twice([trace(0, prompt), *look({"1-7": "backward"})]), CUBE)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SOFTWARE, (0,), ())
+
+
+def test_a_stopped_rank_is_named_while_the_others_still_move() -> None:
+    before = [*look({"0-6": "gather"}), trace(7, "user", state="T")]
+    after = [*look({"0-6": "scatter"}), trace(7, "user", state="T")]
+    assert first(diagnose(snapshot(before, after), CUBE)) == (7,)
+
+
+def test_one_rank_stuck_while_the_others_start_up_is_not_called_sound() -> None:
+    looks = [[trace(2, "write"), *[trace(r, "user", shift=at + r, active=True) for r in (0, 1, 3)]] for at in range(3)]
+    verdict = diagnose(snapshot(*looks), job(dp=4, per_machine=1))
+    assert first(verdict) == (2,)
+    assert verdict.evict.machines == ()  # nobody was seen to wait for it

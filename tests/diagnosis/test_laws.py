@@ -82,7 +82,7 @@ def test_roots_and_waiting_partition_the_look(places: list[str], kernel: list[st
 def test_a_look_that_repeats_shows_no_motion(places: list[str], others: list[str]) -> None:
     one = read_round(told(places, [""] * 8).rounds[0], packaged())
     two = read_round(told(others, [""] * 8).rounds[0], packaged())
-    assert not motion.observe([one, one]).alive
+    assert not motion.observe([one, one]).freed
     assert motion.observe([two, one, one]).rounds >= 2
 
 

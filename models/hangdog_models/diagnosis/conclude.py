@@ -81,18 +81,21 @@ def conclude(case: Case) -> Verdict:
     suspects = _suspects(case, weighed, kind)
     evict = _evict(case, weighed, kind, suspects)
     because = _because(case, weighed, kind, evict, suspects)
-    confidence = share[kind] if kind is not Kind.UNDETERMINED else 1 - max(s for k, s in share.items() if k is not kind)
+    # of an open case, what the best explanation reached: it was not enough
+    confidence = share[kind] if kind is not Kind.UNDETERMINED else max(s for k, s in share.items() if k is not kind)
     return _verdict(case, kind, min(1.0, confidence), because, suspects, evict)
 
 
 def _sound(case: Case) -> Verdict | None:
     """The verdict when the job is seen to move: none, or slow when each look shows it waiting for the same few ranks."""
     motion = case.motion
-    if not motion.alive:
+    if any(standing.activity in (Activity.STOPPED, Activity.DEAD) for standing in case.look.values()):
         return None
-    because = [
-        f"{len(motion.moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"
-    ]
+    stuck = any(rank in motion.still for rank in case.waits.roots)
+    moved = motion.freed or (() if stuck else motion.stirring)
+    if not moved:
+        return None
+    because = [f"{len(moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"]
     held = always(case.looks)
     if len(case.looks) >= SLOW_LOOKS and held:
         because.append(f"in every look others wait while ranks {format_ranks(held)} stand outside of any collective")

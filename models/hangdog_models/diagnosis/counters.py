@@ -47,7 +47,8 @@ def count(records: Sequence[FlightRecord], look: Look, topology: Topology) -> Co
             if rank not in inside and (rank not in users or users[rank].enqueued[group] < front)
         )
         operation = next(
-            (e.operation for e in users[inside[0]].entries if e.group == group and e.sequence == front), ""
+            (e.operation for e in users[inside[0]].entries if e.group == group and e.sequence == front and not e.p2p),
+            "",
         )
         what = f"{operation or 'operation'} {front} of process group {group}"
         holds.append(Hold(_dim(members, topology) or f"group {group}", inside, awaited, what, counted=True))

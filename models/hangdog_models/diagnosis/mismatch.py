@@ -27,28 +27,27 @@ def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> 
             # Sending here and receiving there is how a pipeline works: it is one side.
             side = (Wait.PEER, standing.dim) if standing.wait is Wait.PEER else standing.place
             sides.setdefault(side, []).append(rank)
-    awaiting = [hold for hold in waits.holds if not hold.joined and hold.inside]
-    if waits.outside(look) or not sides or not awaiting or len({look[rank].place for rank in waits.waiting}) < 2:
+    unnamed = [rank for rank in waits.waiting if look[rank].wait not in (Wait.GROUP, Wait.PEER)]
+    undirected = (
+        len(sides) == 1
+    )  # then the other side is in something the frames do not name: direction and cause stay open
+    if waits.outside(look) or not sides or (undirected and (joined or not unnamed)):
         return []
-    order = sorted(sides.values(), key=lambda ranks: (len(ranks), ranks[0]))
-    other = order[1:] or [[rank for rank in waits.waiting if rank not in order[0]]]
-    if not other[-1] or (joined and len(order) == 1):
-        return []  # the others wait for a group that is stuck inside: nothing is out of order
-    odd = order[0]
-    alone = len(order) == 1 or len(order[1]) > len(odd)
-    minority = len(odd) * 2 < len(waits.waiting)
+    order = sorted([*sides.values(), *([unnamed] if undirected else [])], key=lambda ranks: (len(ranks), ranks[0]))
+    odd, other = order[0], order[-1]
+    alone = len(order[1]) > len(odd) and len(odd) * 2 < len(waits.waiting)
     confirmed = _crossed(set(odd), waits) or (motion.known and set(odd) <= motion.still)
-    odds = 12.0 if confirmed else 1.5 if alone and minority and len(order) > 1 else 0.1
+    odds = 12.0 if confirmed else 1.5 if alone else 0.1
     if joined:
         odds *= EXPLAINED
-    if len(order) == 1:  # the other side waits in something the frames do not name: direction and cause stay open
-        odds = min(odds, 1.5 if confirmed else 0.4)
-    sides_of = f"{ranks_of(odd)} {are(odd)} in {where(look[odd[0]])}, {ranks_of(other[-1])} {are(other[-1])} in {where(look[other[-1][0]])}"
+    if undirected:
+        odds = min(odds, 1.5 if confirmed else 0.1)
+    sides_of = f"{ranks_of(odd)} {are(odd)} in {where(look[odd[0]])}, {ranks_of(other)} {are(other)} in {where(look[other[0]])}"
     because = (
         f"{sides_of}: each side waits for the other",
         "no rank stands outside of a collective: nothing that a machine does explains this",
     )
-    if not alone or not minority:
+    if not alone:
         return [Hypothesis(Kind.SOFTWARE, odds, (), (), because)]
     units = tuple(topology.machine(rank) or f"rank {rank}" for rank in odd)
     return [Hypothesis(Kind.SOFTWARE, odds, tuple(odd), tuple(dict.fromkeys(units)), because)]

@@ -20,31 +20,30 @@ class Motion:
 
     `still`: stack equal, line for line, in all of them (two or more). `moving`: lines changed at one place, as in a loop.
     `travelling`: the place itself changed, so the rank gets on with something. Unknown ranks are in none of the three.
-    `moved`: the ranks that moved between the last two looks when that was progress; then the job is alive.
+    `freed`: the ranks that left their waits between the last two looks, where that was progress: the job is alive.
+    `stirring`: so many stacks changed in between that most of the job is at work, whether or not a wait ended.
     """
 
     rounds: int
     still: frozenset[Rank]
     moving: frozenset[Rank]
     travelling: frozenset[Rank] = frozenset()
-    moved: tuple[Rank, ...] = ()
+    freed: tuple[Rank, ...] = ()
+    stirring: tuple[Rank, ...] = ()
 
     @property
     def known(self) -> bool:
         return self.rounds > 1
 
-    @property
-    def alive(self) -> bool:
-        return bool(self.moved)
-
 
 def observe(looks: Sequence[Look]) -> Motion:
     """Compares the looks at a job, oldest first."""
     start = 0
-    moved: tuple[Rank, ...] = ()
+    freed: tuple[Rank, ...] = ()
+    stirring: tuple[Rank, ...] = ()
     for at in range(1, len(looks)):
-        moved = _progress(looks[at - 1], looks[at])
-        if moved:
+        freed, stirring = _progress(looks[at - 1], looks[at])
+        if freed or (stirring and at < len(looks) - 1):
             start = at
     seen: dict[Rank, list[Standing]] = {}
     for look in looks[start:]:
@@ -54,21 +53,20 @@ def observe(looks: Sequence[Look]) -> Motion:
     several = {rank: standings for rank, standings in seen.items() if len(standings) > 1}
     still = frozenset(rank for rank, them in several.items() if all(one.frames == them[0].frames for one in them))
     moving = frozenset(rank for rank, them in several.items() if rank not in still and len(_digests(them)) == 1)
-    return Motion(len(looks) - start, still, moving, frozenset(several) - still - moving, moved)
+    return Motion(len(looks) - start, still, moving, frozenset(several) - still - moving, freed, stirring)
 
 
 def _digests(standings: Sequence[Standing]) -> set[str]:
     return {standing.signature.digest if standing.signature else "" for standing in standings}
 
 
-def _progress(before: Look, after: Look) -> tuple[Rank, ...]:
-    """The ranks that moved on between two looks, when that many cannot have in a job that hangs; else none."""
+def _progress(before: Look, after: Look) -> tuple[tuple[Rank, ...], tuple[Rank, ...]]:
+    """The ranks freed from their waits between two looks and those whose stacks changed, each where enough of them are."""
     both = [rank for rank in sorted(before) if before[rank].frames and rank in after and after[rank].frames]
-    freed = [rank for rank in both if before[rank].waits and before[rank].place != after[rank].place]
-    changed = [rank for rank in both if before[rank].frames != after[rank].frames]
-    if len(freed) >= FREED_AT_LEAST or len(changed) >= max(FREED_AT_LEAST, MOVED_SHARE * len(both)):
-        return tuple(changed)
-    return ()
+    freed = tuple(rank for rank in both if before[rank].waits and before[rank].place != after[rank].place)
+    changed = tuple(rank for rank in both if before[rank].frames != after[rank].frames)
+    stirring = len(changed) >= max(FREED_AT_LEAST, MOVED_SHARE * len(both))
+    return freed if len(freed) >= FREED_AT_LEAST else (), changed if stirring else ()
 
 
 def always(looks: Sequence[Look]) -> tuple[Rank, ...]:

@@ -36,7 +36,7 @@ ODDS: Mapping[Activity, Odds] = {
     Activity.LAUNCH: Odds(8, software=6),
     Activity.UNKNOWN: Odds(24, software=1.2, dependency=0.5, slow=0.7),
     Activity.COMPUTE: Odds(12, software=1.5, slow=3),
-    Activity.IDLE: Odds(1),
+    Activity.IDLE: Odds(1, software=8),
     Activity.MISSING: Odds(2, software=1),
 }
 #: A capture that fails for reasons of the machine says more than one that was never made; one refused says nothing.

@@ -26,6 +26,8 @@ RIVAL = 0.25
 ASKED_ALONE = 32
 #: Of several machines so many are weighed one by one: of fifty equal ones none has a probability worth naming.
 NAMED_ALONE = 50
+#: What is left of them when nobody was seen to wait for the rank.
+UNAWAITED = 0.2
 #: What is left of a machine's odds when other machines have a rank at the very same place: chance does not do that.
 ALIKE = 0.3
 #: Activities of which a service shared by many machines may be the cause.
@@ -78,7 +80,8 @@ def _score(standing: Standing, waits: Waits, motion: Motion) -> float:
     if not waits.waiting:
         # Nobody waits: only a state that no healthy process stays in speaks for itself.
         lasting = standing.rank in motion.still and standing.activity in _SHARED
-        return odds if lasting or standing.activity in (Activity.STOPPED, Activity.DEAD, Activity.STORAGE) else 0.0
+        speaks = lasting or standing.activity in (Activity.STOPPED, Activity.DEAD, Activity.STORAGE)
+        return UNAWAITED * odds if speaks else 0.0
     return odds
 
 
