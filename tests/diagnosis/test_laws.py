@@ -72,7 +72,7 @@ def test_renaming_ranks_renames_the_suspect(rank: int, culprit: str) -> None:
 @given(placements, states)
 def test_roots_and_waiting_partition_the_look(places: list[str], kernel: list[str]) -> None:
     standing = read_round(told(places, kernel).rounds[0], packaged())
-    found = waits.find(standing, CUBE)
+    found = waits.find(standing, motion.observe([standing]), CUBE)
     assert sorted([*found.roots, *found.waiting]) == list(range(8))
     for hold in found.holds:
         assert not set(hold.inside) & set(hold.awaited)

@@ -100,6 +100,8 @@ def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
             activity = Activity.GIL
     else:
         activity, wait = place.rule.activity, place.rule.wait
+        if activity is Activity.COMPUTE and busy is None:
+            activity = Activity.UNKNOWN  # no tool saw it run
     if state is not None and state.state == "D" and wait is Wait.NONE:
         activity = Activity.STORAGE
     elif state is not None and activity is Activity.UNKNOWN and state.syscall.partition(" ")[0] in _SOCKET_CALLS:

@@ -79,6 +79,9 @@ def conclude(case: Case) -> Verdict:
     best = max(share, key=lambda kind: (share[kind], kind))
     kind = best if share[best] > DECIDES else Kind.UNDETERMINED
     suspects = _suspects(case, weighed, kind)
+    if kind is Kind.MACHINE and not (suspects and suspects[0].probability > DECIDES):
+        kind = Kind.UNDETERMINED  # some machine, but no one of them more likely than not
+        suspects = _suspects(case, weighed, kind)
     evict = _evict(case, weighed, kind, suspects)
     because = _because(case, weighed, kind, evict, suspects)
     # of an open case, what the best explanation reached: it was not enough

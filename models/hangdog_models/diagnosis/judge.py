@@ -20,7 +20,7 @@ def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS
     moved = motion.observe(looks)
     counted = counters.count(snapshot.flight_records, _last(looks), topology)
     look = conclude.with_absent({**_last(looks), **counted.standings}, topology)
-    held = waits.find(look, topology, counted.holds)
+    held = waits.find(look, moved, topology, counted.holds)
     hypotheses = suspects.find(look, held, moved, topology)
     clusters = cluster.exact(standing for standing in look.values() if standing.missing is None or standing.frames)
     return conclude.conclude(

@@ -37,7 +37,7 @@ def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> 
     odd, other = order[0], order[-1]
     alone = len(order[1]) > len(odd) and len(odd) * 2 < len(waits.waiting)
     confirmed = _crossed(set(odd), waits) or (motion.known and set(odd) <= motion.still)
-    odds = 12.0 if confirmed else 1.5 if alone else 0.1
+    odds = 12.0 if confirmed else 2.0 * (1 - 2 * len(odd) / len(waits.waiting)) if alone else 0.1
     if joined:
         odds *= EXPLAINED
     if undirected:

@@ -31,7 +31,7 @@ ODDS: Mapping[Activity, Odds] = {
     Activity.LOCK: Odds(24, software=1.2),
     Activity.GIL: Odds(24, software=1.2),
     Activity.GC: Odds(24, software=1.2),
-    Activity.NETWORK: Odds(6, software=1, dependency=8),
+    Activity.NETWORK: Odds(6, software=1, dependency=10),
     Activity.COMPILE: Odds(2, software=1, slow=10),
     Activity.LAUNCH: Odds(8, software=6),
     Activity.UNKNOWN: Odds(24, software=1.2, dependency=0.5, slow=0.7),

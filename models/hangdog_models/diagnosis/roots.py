@@ -125,7 +125,8 @@ def _several(
         )
         for unit in named
     ]
-    together = top * (ALIKE if alike else 3.0) / many
+    running = Activity.COMPUTE in activities  # two faults at once are rare, several ranks at work are not
+    together = top * (ALIKE if alike or running else 3.0) / many
     found.append(Hypothesis(Kind.MACHINE, together, ranks, tuple(rivals), why))
     if activities <= _SHARED:
         found.append(Hypothesis(Kind.DEPENDENCY, top * many, ranks, tuple(rivals), why))

@@ -10,6 +10,8 @@ from hangdog_models.verdict import Activity, Kind
 
 #: Odds that the culprit is a rank nobody captured: when all are captured, and what is added when none is.
 UNSEEN, UNSEEN_ALL = 0.2, 5.0
+#: Odds that a single look caught a healthy step: as good as those of a weak explanation, no match for a strong one.
+MOMENT = 1.0
 
 
 def find(look: Look, waits: Waits, motion: Motion, topology: Topology) -> tuple[Hypothesis, ...]:
@@ -20,6 +22,7 @@ def find(look: Look, waits: Waits, motion: Motion, topology: Topology) -> tuple[
         *blame_code(look, waits, motion, topology),
         *blame_groups(look, waits, motion),
         unseen(captured, topology.world_size),
+        *([] if motion.known else [moment()]),
     )
 
 
@@ -28,3 +31,8 @@ def unseen(captured: int, expected: int) -> Hypothesis:
     share = 1 - captured / expected if expected else 1.0
     because = (f"{expected - captured} of {expected} ranks were not captured",) if captured < expected else ()
     return Hypothesis(Kind.UNDETERMINED, UNSEEN + UNSEEN_ALL * share, because=because)
+
+
+def moment() -> Hypothesis:
+    """The other explanation that remains after a single look: nothing is stuck."""
+    return Hypothesis(Kind.UNDETERMINED, MOMENT, because=("one look cannot show that nothing moves",))

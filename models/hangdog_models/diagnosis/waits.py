@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hangdog_models.diagnosis.activity import Standing
-from hangdog_models.diagnosis.motion import Look
+from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import WORLD, Topology
@@ -76,9 +76,9 @@ class Waits:
         return frozenset(self.waiting) - known
 
 
-def find(look: Look, topology: Topology, counted: Sequence[Hold] = ()) -> Waits:
+def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Hold] = ()) -> Waits:
     """The waits of one look. `counted` are holds known exactly from collective counters: they win over frames."""
-    crowd = _crowd(look, topology)
+    crowd = _crowd(look, motion.moving | motion.travelling, topology)
     waiting = [rank for rank, standing in look.items() if standing.waits or rank in crowd]
     exact = {rank for hold in counted for rank in hold.inside}
     holds = list(counted)
@@ -98,11 +98,12 @@ def find(look: Look, topology: Topology, counted: Sequence[Hold] = ()) -> Waits:
     )
 
 
-def _crowd(look: Look, topology: Topology) -> frozenset[Rank]:
+def _crowd(look: Look, restless: frozenset[Rank], topology: Topology) -> frozenset[Rank]:
     places: dict[tuple[object, ...], list[Rank]] = {}
     for rank, standing in look.items():
-        if not standing.waits and standing.activity in _UNNAMED and standing.signature is not None:
-            places.setdefault((standing.label, standing.signature.digest), []).append(rank)
+        unnamed = not standing.waits and standing.activity in _UNNAMED and standing.signature is not None
+        if unnamed and rank not in restless:
+            places.setdefault((standing.label, standing.signature and standing.signature.digest), []).append(rank)
     several = len(topology.machines) < 2
     for ranks in places.values():
         wide = several or len(topology.machines_of(ranks)) > 1
