@@ -10,7 +10,10 @@ from hangdog_models.verdict import Activity
 
 
 def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | None = None) -> tuple[str, ...]:
-    """Why these ranks of one machine are suspected: where they stand, and who waits for them."""
+    """Why these ranks of one machine are suspected: where they stand, and who waits for them.
+
+    Without `motion` they are one root of several: then whoever waits for nobody knows whom is no reason for this one.
+    """
     ranks = list(ranks)
     standing = look[ranks[0]]
     text = f"{ranks_of(ranks)} {are(ranks)} {where(standing)}, outside of any collective"
@@ -25,7 +28,7 @@ def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | No
         dims = sorted({str(hold.dim) for rank in ranks for hold in waits.holds_for(rank)})
         reasons.append(f"{ranks_of(sorted(reached))} wait for it through {', '.join(dims)}, directly or through others")
     loose = sorted(waits.loose - reached - set(ranks))
-    if loose:
+    if loose and motion is not None:
         places = sorted({where(look[rank]) for rank in loose})
         behind = sorted(waits.reached_from(loose) - reached - set(loose))
         text = f"{ranks_of(loose)} {are(loose)} in {', '.join(places[:3])}, whose frames do not name whom they wait for"
