@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import hangdog.triage
+import hangdog
 from evidence import stacks, state
 from hangdog_models.diagnosis.options import Options
 from hangdog_models.verdict import from_json
@@ -51,7 +51,7 @@ def test_text_is_for_people(stopped: Path) -> None:
 
 
 def test_the_python_api_gives_the_same_verdict(stopped: Path) -> None:
-    verdict = hangdog.triage.triage(stopped, Options())
+    verdict = hangdog.triage(stopped, Options())
     assert from_json(json.loads(run(stopped, "--format", "json").stdout)).kind == verdict.kind
 
 
@@ -85,5 +85,12 @@ def test_evidence_that_nothing_reads_yet_leaves_it_undetermined(fill: Fill) -> N
 
 def test_a_topology_that_contradicts_the_ranks_is_told(fill: Fill) -> None:
     root = fill({"job.toml": b"[topology]\ntp = 2\n", **{f"rank{rank}.json": stacks(rank + 1) for rank in range(3)}})
-    verdict = hangdog.triage.triage(root)
+    verdict = hangdog.triage(root)
     assert any("tp 2 makes 2 ranks, but the job has 3" in note for note in verdict.evidence.notes)
+
+
+def test_the_public_name_is_the_function(tmp_path: Path) -> None:
+    (tmp_path / "rank0.error.txt").write_text("py-spy: Permission denied")
+    assert hangdog.triage(tmp_path).coverage.failed.keys() == {"0"}
+    with pytest.raises(AttributeError, match="triag"):
+        getattr(hangdog, "triag")  # noqa: B009  the access is the test

@@ -42,7 +42,8 @@ def test_inner_packages_hold_a_docstring_and_nothing_else() -> None:
     for path in packages:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         assert ast.get_docstring(tree), path
-        assert len(tree.body) == 1, path
+        # The public package alone offers a name, `hangdog.triage`, and loads it when asked.
+        assert len(tree.body) == 1 or path == ROOT / "cli/hangdog/__init__.py", path
 
 
 @pytest.mark.parametrize("room", [*ROOMS, "tools", "tests", "bench"])

@@ -10,9 +10,9 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hangdog.bundle import Progress as Told
+from hangdog.offline import triage
 from hangdog.report import print_verdict
 from hangdog.terminal import console_for
-from hangdog.triage import triage
 from hangdog_models.diagnosis.options import Options
 from hangdog_models.verdict import to_json
 

@@ -17,9 +17,12 @@ def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | No
     ranks = list(ranks)
     standing = look[ranks[0]]
     text = f"{ranks_of(ranks)} {are(ranks)} {where(standing)}, outside of any collective"
-    if motion is not None and motion.known and standing.frames:
-        still = all(rank in motion.still for rank in ranks)
-        text += f", unchanged in {motion.rounds} looks" if still else f", at different lines in {motion.rounds} looks"
+    if motion is not None and set(ranks) <= motion.still:
+        text += f", unchanged in {motion.rounds} looks"
+    elif motion is not None and set(ranks) <= motion.moving:
+        text += f", at different lines of it in {motion.rounds} looks"
+    elif motion is not None and set(ranks) <= motion.travelling:
+        text += f", and elsewhere in other ones of {motion.rounds} looks"
     reasons = [text]
     if standing.missing:
         reasons.append(f"{ranks_of(ranks)}: {standing.missing}")
