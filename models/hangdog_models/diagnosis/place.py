@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from hangdog_models.diagnosis.canonicalise import CanonicalFrame, Signature, canonicalise
+from hangdog_models.diagnosis.canonicalise import Signature, canonicalise
 from hangdog_models.rules.ruleset import Rule, RuleSet, last_component
 from hangdog_models.stack import Frame
 
 #: Where torch.distributed's own operations live: their caller tells more than they do.
 _FRONT_DOORS = ("distributed_c10d.py", "_functional_collectives.py", "torch/_ops.py")
 #: Names that a thousand different functions bear.
-_TELLS_NOTHING = {"wrapper", "wrapped", "inner", "fn", "call", "main", "run", "unwrap"}
+_TELLS_NOTHING = {"wrapper", "wrapped", "inner", "fn", "call", "unwrap"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,9 @@ def place_of(frames: tuple[Frame, ...], rules: RuleSet) -> Place:
     rule, at = _doing(signature, rules)
     if rule is None:
         return Place(signature, None, None, None, _label(signature, len(signature.frames)))
-    operation = rule.operation or _operation(signature, at, rule, signature.frames[at])
-    return Place(signature, rule, operation, rule.dim or _group(signature, at, rules), _label(signature, at))
+    door = _door(signature, at, rule)
+    operation = rule.operation or last_component(signature.frames[door].name)
+    return Place(signature, rule, operation, rule.dim or _group(signature, at, rules), _label(signature, door))
 
 
 def _doing(signature: Signature, rules: RuleSet) -> tuple[Rule | None, int]:
@@ -55,17 +56,19 @@ def _doing(signature: Signature, rules: RuleSet) -> tuple[Rule | None, int]:
     return weak
 
 
-def _operation(signature: Signature, at: int, rule: Rule, frame: CanonicalFrame) -> str:
-    """The outermost of the adjoining frames under the same rule: `all_gather_object`, not its inner `all_gather`."""
-    name = frame.name
+def _door(signature: Signature, at: int, rule: Rule) -> int:
+    """Where the operation was entered: the outermost of the adjoining frames under the same rule as frame `at`.
+
+    So `all_gather_object` names the operation, not its inner `all_gather`, and its caller is the user's.
+    """
+    door = at
     for outer in range(at - 1, -1, -1):
         written = signature.frames[outer]
-        if not written.kept:
-            continue
-        if not rule.matches(written.frame, written.name):
-            break
-        name = written.name
-    return last_component(name)
+        if written.kept:
+            if not rule.matches(written.frame, written.name):
+                break
+            door = outer
+    return door
 
 
 def _group(signature: Signature, at: int, rules: RuleSet) -> str | None:
