@@ -238,3 +238,15 @@ def test_one_rank_stuck_while_the_others_start_up_is_not_called_sound() -> None:
     verdict = diagnose(snapshot(*looks), job(dp=4, per_machine=1))
     assert first(verdict) == (2,)
     assert verdict.evict.machines == ()  # nobody was seen to wait for it
+
+
+def test_where_more_ranks_run_than_wait_the_job_is_at_work() -> None:
+    running = [trace(rank, stack, active=True) for rank, stack in ((1, "user"), (2, "other"))]
+    verdict = diagnose(snapshot([*look({"0": "backward", "3": "loader"}), *running]), job(dp=4, per_machine=1))
+    assert verdict.kind is Kind.UNDETERMINED
+
+
+def test_everybody_in_a_lock_of_its_own_is_code() -> None:
+    own = ["step train.py", "add stats.py", "put queue.py", "wait threading.py"]
+    verdict = diagnose(twice([trace(rank, own) for rank in range(4)]), job(dp=4, per_machine=1))
+    assert (verdict.kind, verdict.evict.machines) == (Kind.SOFTWARE, ())

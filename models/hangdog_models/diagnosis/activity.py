@@ -143,7 +143,7 @@ def _by_kernel(trace: ProcessTrace, thread: Thread | None, rules: RuleSet) -> St
     else:
         activity = _OF_REASON[trace.missing.reason] if trace.missing else Activity.UNKNOWN
     place = place_of(thread.frames, rules) if thread else None
-    label = place.label if place else (trace.state.wchan if trace.state else "")
+    label = place.label if place else ""
     rule = f"state {state}" if state in _DEAD | _STOPPED else "reason of the failed capture"
     return Standing(
         trace.rank, activity, Wait.NONE, label=label, rule=rule, signature=place.signature if place else None, busy=False,

@@ -85,7 +85,9 @@ def conclude(case: Case) -> Verdict:
     evict = _evict(case, weighed, kind, suspects)
     because = _because(case, weighed, kind, evict, suspects)
     # of an open case, what the best explanation reached: it was not enough
-    confidence = share[kind] if kind is not Kind.UNDETERMINED else max(s for k, s in share.items() if k is not kind)
+    confidence = (
+        share[kind] if kind is not Kind.UNDETERMINED else max([0.0, *(s for k, s in share.items() if k is not kind)])
+    )
     return _verdict(case, kind, min(1.0, confidence), because, suspects, evict)
 
 
@@ -94,7 +96,7 @@ def _sound(case: Case) -> Verdict | None:
     motion = case.motion
     if any(standing.activity in (Activity.STOPPED, Activity.DEAD) for standing in case.look.values()):
         return None
-    stuck = any(rank in motion.still for rank in case.waits.roots)
+    stuck = any(r in motion.still and case.look[r].activity is not Activity.COMPUTE for r in case.waits.roots)
     moved = motion.freed or (() if stuck else motion.stirring)
     if not moved:
         return None

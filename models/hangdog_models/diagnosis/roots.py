@@ -26,6 +26,8 @@ RIVAL = 0.25
 ASKED_ALONE = 32
 #: Of several machines so many are weighed one by one: of fifty equal ones none has a probability worth naming.
 NAMED_ALONE = 50
+#: Activities in which a process waits for itself.
+_OWN = {Activity.LOCK, Activity.GIL, Activity.GC}
 #: What is left of them when nobody was seen to wait for the rank.
 UNAWAITED = 0.2
 #: What is left of a machine's odds when other machines have a rank at the very same place: chance does not do that.
@@ -79,7 +81,7 @@ def _score(standing: Standing, waits: Waits, motion: Motion) -> float:
         odds *= min(1.0, len(waits.waiting) / REMARKABLE)
     if not waits.waiting:
         # Nobody waits: only a state that no healthy process stays in speaks for itself.
-        lasting = standing.rank in motion.still and standing.activity in _SHARED
+        lasting = standing.rank in motion.still and standing.activity in (*_SHARED, *_OWN)
         speaks = lasting or standing.activity in (Activity.STOPPED, Activity.DEAD, Activity.STORAGE)
         return UNAWAITED * odds if speaks else 0.0
     return odds

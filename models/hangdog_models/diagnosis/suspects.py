@@ -10,8 +10,9 @@ from hangdog_models.verdict import Activity, Kind
 
 #: Odds that the culprit is a rank nobody captured: when all are captured, and what is added when none is.
 UNSEEN, UNSEEN_ALL = 0.2, 5.0
-#: Odds that a single look caught a healthy step: as good as those of a weak explanation, no match for a strong one.
-MOMENT = 1.0
+#: Odds that a single look caught a healthy step: as good as those of a weak explanation, no match for a strong one; but
+#: where more ranks run than wait, the job is at work, and that beats them all.
+MOMENT, AT_WORK = 1.0, 50.0
 
 
 def find(look: Look, waits: Waits, motion: Motion, topology: Topology) -> tuple[Hypothesis, ...]:
@@ -22,7 +23,7 @@ def find(look: Look, waits: Waits, motion: Motion, topology: Topology) -> tuple[
         *blame_code(look, waits, motion, topology),
         *blame_groups(look, waits, motion),
         unseen(captured, topology.world_size),
-        *([] if motion.known else [moment()]),
+        *([] if motion.known else [moment(look, waits)]),
     )
 
 
@@ -33,6 +34,8 @@ def unseen(captured: int, expected: int) -> Hypothesis:
     return Hypothesis(Kind.UNDETERMINED, UNSEEN + UNSEEN_ALL * share, because=because)
 
 
-def moment() -> Hypothesis:
+def moment(look: Look, waits: Waits) -> Hypothesis:
     """The other explanation that remains after a single look: nothing is stuck."""
-    return Hypothesis(Kind.UNDETERMINED, MOMENT, because=("one look cannot show that nothing moves",))
+    running = sum(look[rank].activity is Activity.COMPUTE for rank in waits.roots)
+    odds = AT_WORK if running > len(waits.waiting) else MOMENT
+    return Hypothesis(Kind.UNDETERMINED, odds, because=("one look cannot show that nothing moves",))
