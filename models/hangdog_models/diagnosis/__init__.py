@@ -19,7 +19,8 @@ The way of one stack
     counters       flight recorders -> Holds                       (exact waits where the library counted)
     waits          Standings        -> Waits                       (holds, roots, crowds)
     suspects       Waits            -> Hypotheses                  (roots, mismatch, and the unseen; odds weigh them)
-    conclude       Hypotheses       -> Verdict                     (weighed; eviction is the smallest set that suffices)
+    conclude       Hypotheses       -> Verdict                     (weighed; eviction is the smallest set that suffices;
+                                                                    written down with what it rests on)
 
 The largest cluster is never taken for healthy: in most incidents it is a crowd of victims. What counts is whom the others
 wait for, directly or through others, and who himself waits for nobody.

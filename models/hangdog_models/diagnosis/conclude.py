@@ -1,28 +1,21 @@
 """From weighed hypotheses to the verdict that is printed: its kind, its suspects, whom to evict and what to collect next."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hangdog_models.diagnosis import eviction
 from hangdog_models.diagnosis.activity import Standing
-from hangdog_models.diagnosis.cluster import Cluster
+from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.hypothesis import Hypothesis
-from hangdog_models.diagnosis.motion import Look, Motion, always
-from hangdog_models.diagnosis.options import Options
-from hangdog_models.diagnosis.waits import Waits
+from hangdog_models.diagnosis.motion import Look, always
+from hangdog_models.diagnosis.written import written
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.rules.ruleset import Wait
-from hangdog_models.snapshot import Snapshot
-from hangdog_models.stack import TRAINER, Missing, Reason
+from hangdog_models.stack import Missing, Reason
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import (
     Activity,
-    ClusterView,
-    Coverage,
     Eviction,
-    EvidenceReport,
     Kind,
-    StuckGroup,
     Suspect,
     Verdict,
 )
@@ -39,24 +32,6 @@ SOUND = 0.9
 SLOW_LOOKS = 5
 #: A rank absent from the evidence is considered by name while so few are absent; else it is the collector that failed.
 ABSENT_AT_MOST = 0.25
-#: How many groups a verdict shows; a wide job has thousands that wait for one rank.
-GROUPS_SHOWN = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """Everything the conclusion is drawn from."""
-
-    snapshot: Snapshot
-    topology: Topology
-    options: Options
-    rules: str
-    looks: Sequence[Look]
-    look: Look
-    motion: Motion
-    waits: Waits
-    hypotheses: Sequence[Hypothesis]
-    clusters: Sequence[Cluster]
 
 
 def with_absent(look: Look, topology: Topology) -> Look:
@@ -88,7 +63,7 @@ def conclude(case: Case) -> Verdict:
     confidence = (
         share[kind] if kind is not Kind.UNDETERMINED else max([0.0, *(s for k, s in share.items() if k is not kind)])
     )
-    return _verdict(case, kind, min(1.0, confidence), because, suspects, evict)
+    return written(case, kind, min(1.0, confidence), because, suspects, evict)
 
 
 def _sound(case: Case) -> Verdict | None:
@@ -107,8 +82,8 @@ def _sound(case: Case) -> Verdict | None:
         suspects = tuple(
             Suspect((rank,), case.topology.machines_of([rank]), SOUND / 2 / len(held), tuple(because)) for rank in held
         )
-        return _verdict(case, Kind.SLOW, SOUND / 2, tuple(because), suspects, Eviction())
-    return _verdict(case, Kind.NONE, SOUND, tuple(because), (), Eviction())
+        return written(case, Kind.SLOW, SOUND / 2, tuple(because), suspects, Eviction())
+    return written(case, Kind.NONE, SOUND, tuple(because), (), Eviction())
 
 
 def _suspects(case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kind) -> tuple[Suspect, ...]:
@@ -192,61 +167,3 @@ def _collect_next(case: Case) -> list[str]:
     if not case.snapshot.flight_records:
         steps.append("collect next: flight recorder dumps or NCCL RAS, which count who entered which collective")
     return steps
-
-
-def _verdict(
-    case: Case, kind: Kind, confidence: float, because: tuple[str, ...], suspects: tuple[Suspect, ...], evict: Eviction
-) -> Verdict:
-    account = case.snapshot.account
-    return Verdict(
-        job_id=case.snapshot.job.id,
-        world_size=case.topology.world_size,
-        kind=kind,
-        confidence=confidence,
-        because=because,
-        suspects=suspects,
-        evict=evict,
-        groups=() if kind is Kind.NONE else _groups(case, suspects),
-        clusters=tuple(_view(number, cluster) for number, cluster in enumerate(case.clusters)),
-        coverage=_coverage(case),
-        evidence=EvidenceReport(account.files_read, account.ignored, account.unreadable, account.notes),
-        rules=case.rules,
-    )
-
-
-def _groups(case: Case, suspects: Sequence[Suspect]) -> tuple[StuckGroup, ...]:
-    """The groups that wait for the first suspect, then those in which everybody joined."""
-    found: dict[tuple[str, tuple[Rank, ...]], str] = {}
-    for rank in suspects[0].ranks if suspects else ():
-        for hold in case.waits.holds_for(rank):
-            members = tuple(sorted({*hold.inside, *hold.awaited}))
-            lacking = format_ranks(hold.awaited)
-            found.setdefault((str(hold.dim), members), f"in {hold.what}, waits for {lacking}")
-    named = {suspect.ranks for suspect in suspects}
-    for hold in case.waits.holds:
-        if hold.joined and hold.inside in named:
-            found.setdefault((str(hold.dim), hold.inside), f"stuck together in {hold.what}")
-    return tuple(StuckGroup(dim, ranks, why) for (dim, ranks), why in list(found.items())[:GROUPS_SHOWN])
-
-
-def _view(number: int, cluster: Cluster) -> ClusterView:
-    sample = cluster.sample
-    label = sample.label or sample.operation or sample.rule
-    if sample.waits and sample.operation and sample.label:
-        label = f"{sample.operation} of {sample.label}"
-    stack = sample.signature.written() if sample.signature else ()
-    return ClusterView(number, cluster.ranks, sample.activity, sample.dim, label, stack)
-
-
-def _coverage(case: Case) -> Coverage:
-    seen = {rank for look in case.looks for rank, standing in look.items() if standing.frames}
-    seen |= {record.rank for record in case.snapshot.flight_records}
-    failed: dict[str, str] = {}
-    for round_ in case.snapshot.rounds:
-        for trace in sorted(round_.traces, key=lambda trace: (trace.rank, trace.role)):
-            if trace.missing:
-                name = str(trace.rank) if trace.role == TRAINER else f"{trace.rank}.{trace.role}"
-                failed[name] = str(trace.missing)
-    world = range(case.topology.world_size)
-    missing = tuple(Rank(rank) for rank in world if rank not in seen)
-    return Coverage(len(world), len(world) - len(missing), missing, failed)

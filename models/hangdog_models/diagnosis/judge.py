@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from hangdog_models.diagnosis import activity, cluster, conclude, counters, motion, suspects, waits
+from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.ranks import Rank
@@ -24,7 +25,7 @@ def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS
     hypotheses = suspects.find(look, held, moved, topology)
     clusters = cluster.exact(standing for standing in look.values() if standing.missing is None or standing.frames)
     return conclude.conclude(
-        conclude.Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters)
+        Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters)
     )
 
 
