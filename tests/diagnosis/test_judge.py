@@ -250,3 +250,13 @@ def test_everybody_in_a_lock_of_its_own_is_code() -> None:
     own = ["step train.py", "add stats.py", "put queue.py", "wait threading.py"]
     verdict = diagnose(twice([trace(rank, own) for rank in range(4)]), job(dp=4, per_machine=1))
     assert (verdict.kind, verdict.evict.machines) == (Kind.SOFTWARE, ())
+
+
+@pytest.mark.parametrize(
+    ("late", "says"), [("capture tool failed", "waiting for its data loader"), ("exited", "rank 7 is dead")]
+)
+def test_a_look_that_failed_hides_nothing_and_a_death_hides_what_was_before(late: str, says: str) -> None:
+    before = look({"0-6": "metrics", "7": "loader"})
+    verdict = diagnose(snapshot(before, [*look({"0-6": "metrics"}), trace(7, late)]), CUBE)
+    assert first(verdict) == (7,)
+    assert says in verdict.suspects[0].because[0]

@@ -9,9 +9,12 @@ from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet, packaged
 from hangdog_models.snapshot import Round, Snapshot
-from hangdog_models.stack import TRAINER
+from hangdog_models.stack import TRAINER, Reason
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Verdict
+
+#: Failures of a capture that say nothing new of the process.
+_MERELY_FAILED = (Reason.TOOL_FAILED, Reason.TIMED_OUT, Reason.NO_EVIDENCE, Reason.NOT_PERMITTED, Reason.TOOL_MISSING)
 
 
 def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS) -> Verdict:
@@ -35,10 +38,11 @@ def read_round(round_: Round, rules: RuleSet) -> Look:
 
 
 def _last(looks: Sequence[Look]) -> Look:
-    """The latest standing of each rank: a capture that failed in the last round does not hide what was seen before."""
+    """The latest standing of each rank: a look that merely failed does not hide what was seen before, a death does."""
     latest: dict[Rank, activity.Standing] = {}
     for look in looks:
         for rank, standing in look.items():
-            if standing.frames or rank not in latest or not latest[rank].frames or standing.state is not None:
+            failed = standing.missing is not None and standing.missing.reason in _MERELY_FAILED and not standing.frames
+            if rank not in latest or not failed or not latest[rank].frames:
                 latest[rank] = standing
     return latest
