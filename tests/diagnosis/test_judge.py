@@ -81,7 +81,8 @@ def test_a_job_that_moves_is_sound() -> None:
 def test_a_job_that_begins_to_hang_is_judged_by_its_last_looks() -> None:
     before = look({"0-7": "gather"})
     after = look({"0-4,6-7": "metrics", "5": "loader"})
-    assert diagnose(snapshot(before, after, after), CUBE).kind is Kind.MACHINE
+    verdict = diagnose(snapshot(before, after, after), CUBE)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("node-2",))
 
 
 def test_joined_by_all_of_one_group_is_a_fault_inside_it() -> None:
@@ -260,3 +261,34 @@ def test_a_look_that_failed_hides_nothing_and_a_death_hides_what_was_before(late
     verdict = diagnose(snapshot(before, [*look({"0-6": "metrics"}), trace(7, late)]), CUBE)
     assert first(verdict) == (7,)
     assert says in verdict.suspects[0].because[0]
+
+
+def test_a_root_that_few_wait_for_explains_less_than_one_that_all_wait_for() -> None:
+    """Rank 0 holds its stage and all behind it; rank 7 holds nobody: its group is complete elsewhere."""
+    topology = job(tp=2, pp=4, per_machine=1)
+    traces = [trace(0, "user"), trace(1, "tensor"), *look({"2-6": "stage"}), trace(7, "other")]
+    verdict = diagnose(twice(traces), topology)
+    assert first(verdict) == (0,)
+
+
+def test_a_verdict_of_machine_names_one_that_is_more_likely_than_not() -> None:
+    running = [trace(rank, stack, active=True) for rank, stack in ((2, "user"), (3, "other"))]
+    verdict = diagnose(twice([*look({"0-1": "backward"}), *running]), job(dp=4, per_machine=1))
+    assert verdict.kind is Kind.UNDETERMINED
+
+
+def test_ranks_complete_in_a_group_may_have_joined_it() -> None:
+    """Both tensor pairs of stage 0 stand at one line, stage 1 waits: stuck in their pairs, or waiting in some wider group."""
+    verdict = diagnose(twice(look({"0-3": "metrics", "4-7": "stage"})), CUBE)
+    assert verdict.evict.machines == ()
+    assert verdict.confidence < 0.8
+    assert any(suspect.ranks == (0, 1) for suspect in verdict.suspects) or verdict.kind is Kind.SOFTWARE
+
+
+def test_a_layer_that_no_tool_saw_running_may_be_stopped() -> None:
+    layer = ["step train.py", "forward torch/nn/modules/linear.py"]
+    unseen = [replace(t, threads=(replace(t.threads[0], active=None),)) for t in (trace(2, layer),)]
+    verdict = diagnose(snapshot([*look({"0-1,3": "metrics"}), *unseen]), job(dp=4, per_machine=1))
+    assert (verdict.kind, first(verdict)) == (Kind.MACHINE, (2,))
+    running = diagnose(snapshot([*look({"0-1,3": "metrics"}), trace(2, layer, active=True)]), job(dp=4, per_machine=1))
+    assert running.kind is Kind.UNDETERMINED

@@ -1,0 +1,78 @@
+"""Counters say exactly who is inside an operation, who has not reached it, and when two groups are crossed."""
+
+from dataclasses import replace
+
+from hangdog_models.collectives import CollectiveRecord, FlightRecord
+from hangdog_models.diagnosis.counters import count
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.ranks import Rank
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind
+from stories import job, look, snapshot
+
+FOUR = job(dp=4, per_machine=1)
+
+
+def record(rank: int, enqueued: dict[str, int], completed: dict[str, int], *entries: CollectiveRecord) -> FlightRecord:
+    return FlightRecord(Rank(rank), enqueued, completed, entries, {}, {})
+
+
+def counted(
+    records: list[FlightRecord], topology: Topology = FOUR
+) -> list[tuple[str | None, tuple[int, ...], tuple[int, ...]]]:
+    return [(hold.dim, hold.inside, hold.awaited) for hold in count(records, {}, topology).holds]
+
+
+def behind(rank: int) -> list[FlightRecord]:
+    return [record(r, {"0": 5 if r == rank else 7}, {"0": 5 if r == rank else 6}) for r in range(4)]
+
+
+def test_who_enqueued_less_is_awaited() -> None:
+    assert counted(behind(2)) == [("dp", (0, 1, 3), (2,))]
+
+
+def test_who_kept_no_record_of_the_group_that_all_use_is_awaited_too() -> None:
+    assert counted([one for one in behind(2) if one.rank != 2]) == [("dp", (0, 1, 3), (2,))]
+
+
+def test_a_group_of_few_is_not_the_worlds() -> None:
+    pair = [record(0, {"1": 3}, {"1": 2}), record(1, {"1": 2}, {"1": 2})]
+    assert counted(pair, job(dp=8, per_machine=1)) == [("group 1", (0,), (1,))]
+
+
+def test_listed_members_are_believed() -> None:
+    one = replace(record(0, {"g": 3}, {"g": 2}), members={"g": (Rank(0), Rank(3))})
+    assert counted([one]) == [("group g", (0,), (3,))]
+
+
+def test_what_is_complete_holds_nobody() -> None:
+    assert counted([record(rank, {"0": 7}, {"0": 7}) for rank in range(4)]) == []
+
+
+def test_the_operation_is_named_and_point_to_point_numbers_are_others() -> None:
+    send = CollectiveRecord("0", 7, "send", done=False, p2p=True)
+    reduce_ = CollectiveRecord("0", 7, "all_reduce", done=False)
+    holds = count([record(0, {"0": 7}, {"0": 6}, send, reduce_), record(1, {"0": 6}, {"0": 6})], {}, job(dp=2)).holds
+    assert holds[0].what == "all_reduce 7 of process group 0"
+
+
+def test_the_one_behind_is_named_from_counters_alone() -> None:
+    verdict = diagnose(replace(snapshot(), flight_records=tuple(behind(2))), FOUR)
+    assert verdict.suspects[0].ranks == (2,)
+    assert verdict.evict.machines == ()  # counters tell who is behind, not what holds it
+
+
+def test_crossed_groups_are_code_even_in_one_look() -> None:
+    """Rank 3 left out one all-reduce of group 0 and waits in group 1, where the others have yet to come."""
+    ahead = record(3, {"0": 26, "1": 3}, {"0": 26, "1": 2})
+    others = [record(rank, {"0": 27, "1": 2}, {"0": 26, "1": 2}) for rank in range(3)]
+    story = snapshot(look({"0-2": "metrics", "3": "barrier"}))
+    verdict = diagnose(replace(story, flight_records=(*others, ahead)), FOUR)
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.SOFTWARE, (3,), ())
+    assert diagnose(story, FOUR).kind is Kind.UNDETERMINED  # the stacks alone leave it open
+
+
+def test_counters_of_a_healthy_group_read_at_different_moments_convict_nobody() -> None:
+    skewed = [record(rank, {"0": 100 + rank // 2}, {"0": 99 + rank // 2}) for rank in range(4)]
+    story = snapshot(look({"0-1": "gather", "2-3": "scatter"}))
+    assert diagnose(replace(story, flight_records=tuple(skewed)), FOUR).kind is Kind.UNDETERMINED
