@@ -14,7 +14,7 @@ BOOTSTRAP = @python="$(PYTHON)"; [ -n "$$python" ] || { \
 IN := .venv/bin
 OUR_CODE := agent server models proto cli tests tools bench
 
-.PHONY: help setup torch demo test test-slow check lint docs protos protos-check clean
+.PHONY: help setup torch demo test test-slow check lint docs protos protos-check bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +55,9 @@ protos: ## generate the protobuf code anew
 protos-check: ## check that the generated code is up to date and every message and field has a comment
 	$(BOOTSTRAP) protos; status=$$?; [ $$status -ne 77 ] || exit 0; [ $$status -eq 0 ] || exit 1; \
 	PATH="$$PWD/.venv-protos/bin:$$PATH" .venv-protos/bin/python tools/protos.py --check
+
+bench: .venv/dev.stamp ## how the cost of a diagnosis grows with the job
+	$(IN)/python bench/diagnosis.py $(ARGS)
 
 clean: ## remove what make made
 	rm -rf .venv .venv-protos .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build

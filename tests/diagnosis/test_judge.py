@@ -292,3 +292,11 @@ def test_a_layer_that_no_tool_saw_running_may_be_stopped() -> None:
     assert (verdict.kind, first(verdict)) == (Kind.MACHINE, (2,))
     running = diagnose(snapshot([*look({"0-1,3": "metrics"}), trace(2, layer, active=True)]), job(dp=4, per_machine=1))
     assert running.kind is Kind.UNDETERMINED
+
+
+def test_two_ranks_freed_from_a_wait_are_proof_enough_that_the_job_moves() -> None:
+    before = look({"0-1": "tensor", "2-7": "stage"})
+    after = look({"0-1": "metrics", "2-7": "stage"})
+    assert diagnose(snapshot(before, after), CUBE).kind is Kind.NONE
+    torn = look({"0": "user", "1": "tensor", "2-7": "stage"})
+    assert diagnose(snapshot(before, torn), CUBE).kind is not Kind.NONE
