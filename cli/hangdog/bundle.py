@@ -128,7 +128,7 @@ def _assembled(path: Path, opened: _Opened) -> tuple[Snapshot, Layout]:
         unreadable=dict(sorted(unreadable.items())),
         notes=tuple(escaped(note) for note in (*contradictions, *placing.notes, *assembly.notes, *kinds)),
     )
-    return Snapshot(opened.job, assembly.rounds, opened.interval_s, assembly.records, account), layout
+    return Snapshot(opened.job, assembly.rounds, opened.interval_s, assembly.records, account=account), layout
 
 
 def _nothing(path: Path, ignored: list[str], unreadable: dict[str, str]) -> UnreadableBundle:

@@ -1,15 +1,20 @@
-"""What the collectives library itself recorded: which operations each rank enqueued and finished in each process group."""
+"""What the collectives libraries themselves say: operations each rank enqueued and finished, and what NCCL RAS counts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 from hangdog_models.ranks import Rank
+
+#: Where counters come from.
+FLIGHT_RECORDER, WATCHDOG, NCCL_LOG = "flight recorder", "watchdog", "NCCL log"
 
 
 @dataclass(frozen=True, slots=True)
 class CollectiveRecord:
     """One operation of one rank. `sequence` counts within the process group; `done` says it was retired.
 
-    Sends and receives (`p2p`) have a sequence of their own in the same group.
+    Sends and receives (`p2p`) have a sequence of their own in the same group. `started`: it runs on the device (None:
+    not known). `created_ns`: wall-clock time of its launch by this host's clock (0: not known).
     """
 
     group: str
@@ -19,14 +24,17 @@ class CollectiveRecord:
     input_sizes: tuple[tuple[int, ...], ...] = ()
     dtypes: tuple[str, ...] = ()
     p2p: bool = False
+    started: bool | None = None
+    output_sizes: tuple[tuple[int, ...], ...] = ()
+    created_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class FlightRecord:
-    """One rank's PyTorch flight recorder dump, reduced to what diagnosis uses.
+class RankCounters:
+    """What one rank counted: a PyTorch flight recorder dump, or the same numbers from its log, reduced to what diagnosis uses.
 
     A process group goes by its name, which all its members share; a dump's numbers for it differ between ranks.
-    `enqueued` and `completed` map a group to its last collective's sequence number (-1: none yet).
+    `enqueued`, `started` and `completed` map a group to its last collective's sequence number (-1: none yet).
     `members` maps a group to its ranks where the dump says so (gloo's does not). `entries` run from old to new.
     """
 
@@ -36,3 +44,56 @@ class FlightRecord:
     entries: tuple[CollectiveRecord, ...]
     members: dict[str, tuple[Rank, ...]]
     descriptions: dict[str, str]
+    started: dict[str, int] = field(default_factory=dict)
+    source: str = FLIGHT_RECORDER
+
+
+class RasStatus(StrEnum):
+    """What RAS says of one member of a communicator."""
+
+    RUNNING = "running"
+    INIT = "init"
+    FINALIZE = "finalize"
+    ABORT = "abort"
+    UNKNOWN = "unknown"
+    ERROR = "error"
+    UNRESPONSIVE = "unresponsive"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class RasMember:
+    """One member of a communicator: `number` is its rank *in the communicator*, which is no global rank.
+
+    `launched` is the number of operations launched there, by kind (`""` where the report gives only their sum); empty
+    where the report does not speak of this member. Launched says nothing of completion.
+    """
+
+    number: int
+    status: RasStatus = RasStatus.RUNNING
+    host: str = ""
+    pid: int | None = None
+    device: int | None = None
+    launched: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RasCommunicator:
+    """One communicator: `members` holds those the report speaks of, which in the text report are the odd ones only.
+
+    `classes` are the text report's counts of members by the operation launched last: `((6650, 26), (6649, 6))`.
+    """
+
+    name: str
+    size: int
+    members: tuple[RasMember, ...] = ()
+    classes: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RasReport:
+    """One answer of NCCL RAS. `lost` are processes it cannot reach, by host and pid, whatever communicator they are in."""
+
+    communicators: tuple[RasCommunicator, ...]
+    lost: tuple[RasMember, ...] = ()
+    at_s: float | None = None

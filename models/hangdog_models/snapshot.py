@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from hangdog_models.collectives import FlightRecord
+from hangdog_models.collectives import RankCounters, RasReport
+from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessTrace
 
@@ -35,16 +36,22 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All rounds, oldest first, `interval_s` seconds apart (None: unknown), with the flight recorders where there are any."""
+    """All rounds, oldest first, `interval_s` seconds apart (None: unknown), and what libraries, logs and hardware say.
+
+    `ras` holds reports of one job from old to new; `findings` are what logs and hardware say by themselves.
+    """
 
     job: Job
     rounds: tuple[Round, ...]
     interval_s: float | None = None
-    flight_records: tuple[FlightRecord, ...] = ()
+    counters: tuple[RankCounters, ...] = ()
+    ras: tuple[RasReport, ...] = ()
+    findings: tuple[Finding, ...] = ()
     account: Account = Account()
 
     def highest_rank(self) -> Rank | None:
         """The highest rank any evidence speaks of, None when there is none."""
         ranks = [trace.rank for round_ in self.rounds for trace in round_.traces]
-        ranks += [record.rank for record in self.flight_records]
+        ranks += [record.rank for record in self.counters]
+        ranks += [finding.rank for finding in self.findings if finding.rank is not None]
         return max(ranks, default=None)

@@ -12,14 +12,14 @@ import pytest
 from hangdog.bundle import open_bundle
 from hangdog.evidence.content import Failure, Stacks, Unused, read_content
 from hangdog.evidence.naming import name_of
-from hangdog_models.collectives import FlightRecord
+from hangdog_models.collectives import RankCounters
 from hangdog_models.reading.limits import DEFAULTS
 from hangdog_models.stack import ProcessState
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 BUNDLES = sorted(path.parent for path in CORPUS.glob("*/*/expected.toml"))
 #: What the corpus calls the kinds that are read here; all others are ignored.
-READ = {"stacks": Stacks, "proc": ProcessState, "error": Failure, "fr": FlightRecord}
+READ = {"stacks": Stacks, "proc": ProcessState, "error": Failure, "fr": RankCounters}
 OTHERS = {
     "ras": "NCCL RAS report",
     "dcgm": "DCGM diagnosis",

@@ -87,7 +87,7 @@ def test_files_of_one_process_become_one_trace(fill: Fill) -> None:
     assert whole.missing.reason is Reason.UNINTERRUPTIBLE
     assert failed.threads == () and failed.missing is not None and failed.missing.reason is Reason.NOT_PYTHON
     assert dead.pid == 9 and dead.missing is not None and dead.missing.reason is Reason.ZOMBIE
-    assert [record.rank for record in snapshot.flight_records] == [0]
+    assert [record.rank for record in snapshot.counters] == [0]
     assert (snapshot.job, layout.machines) == (Job("j"), {"m": (0, 1)})
     account = snapshot.account
     assert (account.files_read, account.ignored, account.unreadable, account.notes) == (8, (), {}, ())
@@ -111,7 +111,7 @@ def test_rounds_are_in_order_and_evidence_outside_of_them_is_of_the_first(fill: 
 
 def test_of_several_rounds_the_latest_flight_record_is_used(fill: Fill) -> None:
     snapshot, _ = open_bundle(fill({f"round-{k}/fr/rank0.json": flight(k) for k in (10, 2)}))
-    assert [record.enqueued for record in snapshot.flight_records] == [{"0": 10}]
+    assert [record.enqueued for record in snapshot.counters] == [{"0": 10}]
     assert list(snapshot.account.unreadable) == ["round-2/fr/rank0.json"]
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hangdog_models.collectives import CollectiveRecord, FlightRecord
+from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.counters import count
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
@@ -13,17 +13,17 @@ from stories import job, look, snapshot
 FOUR = job(dp=4, per_machine=1)
 
 
-def record(rank: int, enqueued: dict[str, int], completed: dict[str, int], *entries: CollectiveRecord) -> FlightRecord:
-    return FlightRecord(Rank(rank), enqueued, completed, entries, {}, {})
+def record(rank: int, enqueued: dict[str, int], completed: dict[str, int], *entries: CollectiveRecord) -> RankCounters:
+    return RankCounters(Rank(rank), enqueued, completed, entries, {}, {})
 
 
 def counted(
-    records: list[FlightRecord], topology: Topology = FOUR
+    records: list[RankCounters], topology: Topology = FOUR
 ) -> list[tuple[str | None, tuple[int, ...], tuple[int, ...]]]:
     return [(hold.dim, hold.inside, hold.awaited) for hold in count(records, {}, topology).holds]
 
 
-def behind(rank: int) -> list[FlightRecord]:
+def behind(rank: int) -> list[RankCounters]:
     return [record(r, {"0": 5 if r == rank else 7}, {"0": 5 if r == rank else 6}) for r in range(4)]
 
 
@@ -57,7 +57,7 @@ def test_the_operation_is_named_and_point_to_point_numbers_are_others() -> None:
 
 
 def test_the_one_behind_is_named_from_counters_alone() -> None:
-    verdict = diagnose(replace(snapshot(), flight_records=tuple(behind(2))), FOUR)
+    verdict = diagnose(replace(snapshot(), counters=tuple(behind(2))), FOUR)
     assert verdict.suspects[0].ranks == (2,)
     assert verdict.evict.machines == ()  # counters tell who is behind, not what holds it
 
@@ -67,7 +67,7 @@ def test_crossed_groups_are_code_even_in_one_look() -> None:
     ahead = record(3, {"0": 26, "1": 3}, {"0": 26, "1": 2})
     others = [record(rank, {"0": 27, "1": 2}, {"0": 26, "1": 2}) for rank in range(3)]
     story = snapshot(look({"0-2": "metrics", "3": "barrier"}))
-    verdict = diagnose(replace(story, flight_records=(*others, ahead)), FOUR)
+    verdict = diagnose(replace(story, counters=(*others, ahead)), FOUR)
     assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.SOFTWARE, (3,), ())
     assert diagnose(story, FOUR).kind is Kind.UNDETERMINED  # the stacks alone leave it open
 
@@ -75,4 +75,4 @@ def test_crossed_groups_are_code_even_in_one_look() -> None:
 def test_counters_of_a_healthy_group_read_at_different_moments_convict_nobody() -> None:
     skewed = [record(rank, {"0": 100 + rank // 2}, {"0": 99 + rank // 2}) for rank in range(4)]
     story = snapshot(look({"0-1": "gather", "2-3": "scatter"}))
-    assert diagnose(replace(story, flight_records=tuple(skewed)), FOUR).kind is Kind.UNDETERMINED
+    assert diagnose(replace(story, counters=tuple(skewed)), FOUR).kind is Kind.UNDETERMINED

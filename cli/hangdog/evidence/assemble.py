@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from hangdog.evidence.content import Failure, Stacks
 from hangdog.evidence.placing import Placed
-from hangdog_models.collectives import FlightRecord
+from hangdog_models.collectives import RankCounters
 from hangdog_models.ranks import Rank
 from hangdog_models.reading import failure
 from hangdog_models.reading.dumped import DumpedProcess
@@ -31,7 +31,7 @@ class Assembly:
     """The rounds, oldest first, the records by rank, and what did not fit: per file why it was not used, and remarks."""
 
     rounds: tuple[Round, ...] = ()
-    records: tuple[FlightRecord, ...] = ()
+    records: tuple[RankCounters, ...] = ()
     unused: dict[str, str] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -84,11 +84,11 @@ def _parts(placed: Placed, assembly: Assembly) -> Iterable[tuple[str, str, Part]
             seen.add(process.pid if process.pid is not None else -len(seen) - 1)
 
 
-def _records(ordered: Iterable[Placed], assembly: Assembly) -> tuple[FlightRecord, ...]:
+def _records(ordered: Iterable[Placed], assembly: Assembly) -> tuple[RankCounters, ...]:
     """One flight record a rank: of several rounds the latest, because counters only rise."""
-    found: dict[Rank, tuple[str, FlightRecord]] = {}
+    found: dict[Rank, tuple[str, RankCounters]] = {}
     for placed in sorted(ordered, key=lambda p: -1 if p.name.round is None else p.name.round, reverse=True):
-        if isinstance(placed.content, FlightRecord):
+        if isinstance(placed.content, RankCounters):
             path, _ = found.setdefault(placed.content.rank, (placed.name.path, placed.content))
             if path != placed.name.path:
                 whose = f"the flight record of rank {placed.content.rank}"

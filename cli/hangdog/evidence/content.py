@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from hangdog.evidence.naming import Name
-from hangdog_models.collectives import FlightRecord
+from hangdog_models.collectives import RankCounters
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading import failure, flight_recorder, gdb, other, plain_pickle, proc, pyspy, pyspy_text, pystack
 from hangdog_models.reading.document import looks_like_json, read_json
@@ -38,7 +38,7 @@ class Unused:
     kind: str = ""
 
 
-Content = Stacks | ProcessState | Failure | FlightRecord | Unused
+Content = Stacks | ProcessState | Failure | RankCounters | Unused
 
 #: Readers of stacks in text form; the first that recognises a text reads it.
 _STACK_TEXTS = (

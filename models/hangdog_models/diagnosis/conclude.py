@@ -164,6 +164,6 @@ def _collect_next(case: Case) -> list[str]:
         steps.append("collect next: a second look a few seconds later (round-0/, round-1/), to see what does not move")
     if absent:
         steps.append(f"collect next: stacks of ranks {format_ranks(absent)}")
-    if not case.snapshot.flight_records:
+    if not case.snapshot.counters:
         steps.append("collect next: flight recorder dumps or NCCL RAS, which count who entered which collective")
     return steps

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hangdog_models.collectives import FlightRecord
+from hangdog_models.collectives import RankCounters
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.waits import Hold
@@ -21,7 +21,7 @@ class Counted:
     standings: Mapping[Rank, Standing]
 
 
-def count(records: Sequence[FlightRecord], look: Look, topology: Topology) -> Counted:
+def count(records: Sequence[RankCounters], look: Look, topology: Topology) -> Counted:
     """Reads the flight recorders of one moment, at most one a rank.
 
     A rank waits in a group when it enqueued more operations there than it completed. Members that enqueued fewer are
@@ -63,7 +63,7 @@ def _standing(rank: Rank, inside: str | None) -> Standing:
     return Standing(rank, Activity.COLLECTIVE, Wait.GROUP, operation=inside, rule="flight recorder")
 
 
-def _members(group: str, users: Mapping[Rank, FlightRecord], topology: Topology) -> tuple[Rank, ...]:
+def _members(group: str, users: Mapping[Rank, RankCounters], topology: Topology) -> tuple[Rank, ...]:
     listed = next((record.members[group] for record in users.values() if record.members.get(group)), ())
     if listed:
         return listed

@@ -68,7 +68,7 @@ def _view(number: int, cluster: Cluster) -> ClusterView:
 
 def _coverage(case: Case) -> Coverage:
     seen = {rank for look in case.looks for rank, standing in look.items() if standing.frames}
-    seen |= {record.rank for record in case.snapshot.flight_records}
+    seen |= {record.rank for record in case.snapshot.counters}
     failed: dict[str, str] = {}
     for round_ in case.snapshot.rounds:
         for trace in sorted(round_.traces, key=lambda trace: (trace.rank, trace.role)):

@@ -7,7 +7,7 @@ Gloo leaves every `state` at `scheduled` and lists no members; there `retired` s
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from hangdog_models.collectives import CollectiveRecord, FlightRecord
+from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.document import int_of, text_of
@@ -24,7 +24,7 @@ def recognises(document: object) -> bool:
     return isinstance(document, dict) and "entries" in document and ("pg_config" in document or "pg_status" in document)
 
 
-def read(document: object, rank: Rank | None, limits: Limits = DEFAULTS) -> FlightRecord:
+def read(document: object, rank: Rank | None, limits: Limits = DEFAULTS) -> RankCounters:
     """The record of `rank`, or of the rank the dump itself names; raises UnreadableEvidence where neither is known."""
     if not recognises(document) or not isinstance(document, dict):
         raise UnreadableEvidence("not a flight recorder dump: entries or pg_config are missing")
@@ -43,7 +43,7 @@ def read(document: object, rank: Rank | None, limits: Limits = DEFAULTS) -> Flig
     members, descriptions = _configured(document, limits)
     for entry, record in zip(entries, records, strict=True):
         descriptions.setdefault(record.group, _name(entry, 1, limits))
-    return FlightRecord(whose, enqueued, completed, _recent(records), members, descriptions)
+    return RankCounters(whose, enqueued, completed, _recent(records), members, descriptions)
 
 
 def _recent(records: Sequence[CollectiveRecord]) -> tuple[CollectiveRecord, ...]:

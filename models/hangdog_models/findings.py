@@ -1,0 +1,43 @@
+"""What logs and hardware say by themselves: one finding is one event on one machine, with what it means for the machine."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hangdog_models.ranks import Rank
+
+
+class Bearing(StrEnum):
+    """What a finding says. Only the first three speak against the machine it was made on."""
+
+    CONVICTS = "convicts"  # broken, whatever the stacks say: GPU lost, uncontained memory error, fatal NVLink
+    RESET = "needs a reset"  # a device there stopped working; after a reset it may be sound
+    SUSPECTS = "makes suspect"  # moves the odds
+    SLOWS = "slows"  # power brake, heat, a narrowed link: it works, but late
+    PATH = "blames a path"  # the connection between two ends, either of which may be sound
+    PROGRAM = "blames the program"  # the application's own error, a mismatched collective
+    SERVICE = "blames a service"  # storage or a name service that many share
+    VICTIM = "suffers"  # the loud one: it waited for somebody else
+    TELLS_NOTHING = "tells nothing"  # known noise, named so that nobody wonders
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One event. `code` is the field's name for it (`Xid 79`), `what` one sentence for people.
+
+    It belongs to `rank` or to `machine` or to neither (empty, None): the place in the bundle tells. `device` is a PCI
+    address or an index. `ranks` are those it names as the odd ones itself, `peers` the addresses it names as the other
+    end. `at_s` is Unix time, `uptime_s` seconds since the machine's start; None: not told. `times`: so often in a row.
+    """
+
+    source: str
+    code: str
+    bearing: Bearing
+    what: str
+    machine: str = ""
+    rank: Rank | None = None
+    device: str = ""
+    ranks: tuple[Rank, ...] = ()
+    peers: tuple[str, ...] = ()
+    at_s: float | None = None
+    uptime_s: float | None = None
+    times: int = 1
