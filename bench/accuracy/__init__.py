@@ -1,0 +1,1 @@
+"""How often a diagnosis is right: simulated incidents whose truth is known, and the table they make."""
