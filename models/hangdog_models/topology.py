@@ -44,28 +44,48 @@ class Topology:
     switches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
-    def _machine_of(self) -> dict[Rank, str]:
-        return {rank: name for name, ranks in self.machines.items() for rank in ranks}
+    def _machine_of(self) -> list[str | None]:
+        found: list[str | None] = [None] * self._places
+        for name, ranks in self.machines.items():
+            for rank in ranks:
+                found[rank] = name
+        return found
 
     @cached_property
-    def _group_of(self) -> dict[str, dict[Rank, tuple[Rank, ...]]]:
-        return {dim: {rank: group for group in groups for rank in group} for dim, groups in self.groups.items()}
+    def _group_of(self) -> dict[str, list[tuple[Rank, ...] | None]]:
+        """For each dimension the group of every rank, as a list by rank: a dictionary of a million costs ten times that."""
+        found: dict[str, list[tuple[Rank, ...] | None]] = {}
+        for dim, groups in self.groups.items():
+            of = found[dim] = [None] * self._places
+            for group in groups:
+                for rank in group:
+                    of[rank] = group
+        return found
+
+    @cached_property
+    def _places(self) -> int:
+        """Ranks to make room for: explicit groups and machines may name more than the world has."""
+        named = (
+            rank for groups in (self.machines.values(), *self.groups.values()) for ranks in groups for rank in ranks
+        )
+        return 1 + max(named, default=-1)
 
     @property
     def dims(self) -> tuple[str, ...]:
         return tuple(self.groups)
 
     def machine(self, rank: Rank) -> str | None:
-        return self._machine_of.get(rank)
+        return self._machine_of[rank] if rank < self._places else None
 
     def machines_of(self, ranks: Iterable[Rank]) -> tuple[str, ...]:
         """The machines these ranks run on, in the topology's order, without the unknown ones."""
-        wanted = {self._machine_of.get(rank) for rank in ranks}
+        wanted = {self.machine(rank) for rank in ranks}
         return tuple(name for name in self.machines if name in wanted)
 
     def group(self, dim: str, rank: Rank) -> tuple[Rank, ...] | None:
         """The members, in rank order, of the group of `rank` along `dim`; None where it has none."""
-        return self._group_of.get(dim, {}).get(rank)
+        of = self._group_of.get(dim)
+        return of[rank] if of is not None and rank < self._places else None
 
     def stage(self, rank: Rank) -> int | None:
         """The pipeline stage of a rank, 0 first; None without pipeline groups."""

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangdog_models.diagnosis import motion, waits
+from hangdog_models.diagnosis.activity import Reader
 from hangdog_models.diagnosis.eviction import smallest
-from hangdog_models.diagnosis.judge import diagnose, read_round
+from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.options import Options
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
@@ -71,7 +72,7 @@ def test_renaming_ranks_renames_the_suspect(rank: int, culprit: str) -> None:
 
 @given(placements, states)
 def test_roots_and_waiting_partition_the_look(places: list[str], kernel: list[str]) -> None:
-    standing = read_round(told(places, kernel).rounds[0], packaged())
+    standing = Reader(packaged()).look(told(places, kernel).rounds[0].traces)
     found = waits.find(standing, motion.observe([standing]), CUBE)
     assert sorted([*found.roots, *found.waiting]) == list(range(8))
     for hold in found.holds:
@@ -80,8 +81,8 @@ def test_roots_and_waiting_partition_the_look(places: list[str], kernel: list[st
 
 @given(placements, placements)
 def test_a_look_that_repeats_shows_no_motion(places: list[str], others: list[str]) -> None:
-    one = read_round(told(places, [""] * 8).rounds[0], packaged())
-    two = read_round(told(others, [""] * 8).rounds[0], packaged())
+    one = Reader(packaged()).look(told(places, [""] * 8).rounds[0].traces)
+    two = Reader(packaged()).look(told(others, [""] * 8).rounds[0].traces)
     assert not motion.observe([one, one]).freed
     assert motion.observe([two, one, one]).rounds >= 2
 

@@ -1,12 +1,13 @@
-"""What one rank is doing, and whom it waits for, read off its stacks, its kernel state or the reason it could not be seen."""
+"""What a rank is doing, and whom it waits for, read off its stacks, its kernel state or the reason it could not be seen."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from hangdog_models.diagnosis.canonicalise import Signature
 from hangdog_models.diagnosis.place import Place, place_of
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet, Wait
-from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
+from hangdog_models.stack import TRAINER, Frame, Missing, ProcessTrace, Reason, Thread
 from hangdog_models.verdict import Activity
 
 #: Kernel functions in which a sleeper waits for a service on the network: compared by prefix, suffixes vary.
@@ -39,14 +40,14 @@ _OF_REASON = {
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where one rank stands at one moment.
+    """Where ranks stand at one moment: it names no rank, so thousands share one object, and the cost is that of the places.
 
     `operation` is what it performs (`all_reduce`), `label` the first frame of the caller (`get_grad_norm_fp32`), `dim`
     the parallel dimension of the group where the frames tell it. `rule` says which rule read it. `busy` is True when it
     was running, False when asleep, None when unknown; `frames` is the stack with its line numbers, to compare rounds.
+    `remote_storage`: it sleeps in a network file system's client.
     """
 
-    rank: Rank
     activity: Activity
     wait: Wait
     operation: str | None = None
@@ -56,7 +57,7 @@ class Standing:
     signature: Signature | None = None
     busy: bool | None = None
     frames: tuple[Frame, ...] = ()
-    state: ProcessState | None = None
+    remote_storage: bool = False
     missing: Missing | None = None
 
     @property
@@ -68,10 +69,52 @@ class Standing:
     def waits(self) -> bool:
         return self.wait is not Wait.NONE
 
-    @property
-    def remote_storage(self) -> bool:
-        """It sleeps in a network file system's client."""
-        return self.state is not None and self.state.wchan.startswith(NETWORK_FILE_SYSTEMS)
+
+class Reader:
+    """Reads the rounds of one snapshot; ranks whose evidence is alike get one and the same standing, in all rounds."""
+
+    def __init__(self, rules: RuleSet) -> None:
+        self._rules = rules
+        self._frames: dict[tuple[Frame, ...], int] = {}
+        self._number: dict[int, int] = {}  # of a frames tuple by its identity: the snapshot keeps all of them alive
+        self._standings: dict[tuple[object, ...], Standing] = {}
+
+    def look(self, traces: Iterable[ProcessTrace]) -> dict[Rank, Standing]:
+        """Where each rank's trainer stands; other roles are passed over."""
+        found: dict[Rank, Standing] = {}
+        for trace in traces:
+            if trace.role == TRAINER:
+                key = self._key(trace)
+                standing = self._standings.get(key)
+                if standing is None:
+                    standing = self._standings[key] = read(trace, self._rules)
+                found[trace.rank] = standing
+        return found
+
+    def _key(self, trace: ProcessTrace) -> tuple[object, ...]:
+        """Everything of a trace that `read` looks at: two traces with equal keys stand alike."""
+        threads: list[object] = []
+        for thread in trace.threads:
+            number = self._number.get(id(thread.frames))
+            if number is None:
+                number = self._frames.setdefault(thread.frames, len(self._frames))
+                self._number[id(thread.frames)] = number
+            threads += (number, thread.name, thread.active, thread.gil, thread.tid == trace.pid)
+        state = trace.state
+        kernel = (state.state, state.wchan, state.syscall.partition(" ")[0]) if state else None
+        return (*threads, kernel, trace.missing)
+
+
+def sites(look: Mapping[Rank, Standing]) -> list[tuple[Standing, list[Rank]]]:
+    """The distinct standings of a look with their ranks, ascending: what depends on the place is asked once a place."""
+    found: dict[int, tuple[Standing, list[Rank]]] = {}
+    for rank in sorted(look):
+        standing = look[rank]
+        site = found.get(id(standing))
+        if site is None:
+            site = found[id(standing)] = (standing, [])
+        site[1].append(rank)
+    return list(found.values())
 
 
 def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
@@ -87,9 +130,8 @@ def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
     if thread is None:
         activity = Activity.STORAGE if state is not None and state.state == "D" else Activity.MISSING
         label = state.wchan if state is not None and activity is Activity.STORAGE else ""
-        return Standing(
-            trace.rank, activity, Wait.NONE, label=label, rule="no stack", state=state, missing=trace.missing
-        )
+        far = _remote_storage(trace)
+        return Standing(activity, Wait.NONE, label=label, rule="no stack", remote_storage=far, missing=trace.missing)
     place = place_of(thread.frames, rules)
     if place.rule is not None and place.operation == "backward":
         place = _autograd(trace, rules) or place
@@ -107,7 +149,6 @@ def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
     elif state is not None and activity is Activity.UNKNOWN and state.syscall.partition(" ")[0] in _SOCKET_CALLS:
         activity = Activity.NETWORK
     return Standing(
-        rank=trace.rank,
         activity=activity,
         wait=wait,
         operation=place.operation,
@@ -117,7 +158,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
         signature=place.signature,
         busy=busy,
         frames=thread.frames,
-        state=state,
+        remote_storage=_remote_storage(trace),
         missing=trace.missing,
     )
 
@@ -146,9 +187,13 @@ def _by_kernel(trace: ProcessTrace, thread: Thread | None, rules: RuleSet) -> St
     label = place.label if place else ""
     rule = f"state {state}" if state in _DEAD | _STOPPED else "reason of the failed capture"
     return Standing(
-        trace.rank, activity, Wait.NONE, label=label, rule=rule, signature=place.signature if place else None, busy=False,
-        frames=thread.frames if thread else (), state=trace.state, missing=trace.missing,
+        activity, Wait.NONE, label=label, rule=rule, signature=place.signature if place else None, busy=False,
+        frames=thread.frames if thread else (), remote_storage=_remote_storage(trace), missing=trace.missing,
     )  # fmt: skip
+
+
+def _remote_storage(trace: ProcessTrace) -> bool:
+    return trace.state is not None and trace.state.wchan.startswith(NETWORK_FILE_SYSTEMS)
 
 
 def _autograd(trace: ProcessTrace, rules: RuleSet) -> Place | None:

@@ -37,10 +37,10 @@ ABSENT_AT_MOST = 0.25
 def with_absent(look: Look, topology: Topology) -> Look:
     """The look with the few ranks added that left no evidence at all: others may be waiting for just these."""
     absent = [Rank(rank) for rank in range(topology.world_size) if rank not in look]
-    if not look or len(absent) > ABSENT_AT_MOST * topology.world_size:
+    if not look or not absent or len(absent) > ABSENT_AT_MOST * topology.world_size:
         return look
     gone = Missing(Reason.NO_EVIDENCE, "")
-    return {**look, **{r: Standing(r, Activity.MISSING, Wait.NONE, rule="absent", missing=gone) for r in absent}}
+    return {**look, **dict.fromkeys(absent, Standing(Activity.MISSING, Wait.NONE, rule="absent", missing=gone))}
 
 
 def conclude(case: Case) -> Verdict:

@@ -53,14 +53,14 @@ def count(records: Sequence[RankCounters], look: Look, topology: Topology) -> Co
         what = f"{operation or 'operation'} {front} of process group {group}"
         holds.append(Hold(_dim(members, topology) or f"group {group}", inside, awaited, what, counted=True))
         inside_of.update(dict.fromkeys(inside, what))
-    known = {rank: _standing(rank, inside_of.get(rank)) for rank in by_rank if rank not in look}
+    known = {rank: _standing(inside_of.get(rank)) for rank in by_rank if rank not in look}
     return Counted(tuple(holds), known)
 
 
-def _standing(rank: Rank, inside: str | None) -> Standing:
+def _standing(inside: str | None) -> Standing:
     if inside is None:
-        return Standing(rank, Activity.UNKNOWN, Wait.NONE, label="outside of any collective", rule="flight recorder")
-    return Standing(rank, Activity.COLLECTIVE, Wait.GROUP, operation=inside, rule="flight recorder")
+        return Standing(Activity.UNKNOWN, Wait.NONE, label="outside of any collective", rule="flight recorder")
+    return Standing(Activity.COLLECTIVE, Wait.GROUP, operation=inside, rule="flight recorder")
 
 
 def _members(group: str, users: Mapping[Rank, RankCounters], topology: Topology) -> tuple[Rank, ...]:

@@ -7,9 +7,9 @@ from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.ranks import Rank
-from hangdog_models.rules.ruleset import RuleSet, packaged
-from hangdog_models.snapshot import Round, Snapshot
-from hangdog_models.stack import TRAINER, Reason
+from hangdog_models.rules.ruleset import packaged
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.stack import Reason
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Verdict
 
@@ -20,25 +20,24 @@ _MERELY_FAILED = (Reason.TOOL_FAILED, Reason.TIMED_OUT, Reason.NO_EVIDENCE, Reas
 def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS) -> Verdict:
     """Judges a snapshot. Pure: equal arguments give equal verdicts, in whatever order the evidence came."""
     rules = packaged(options.rules)
-    looks = [read_round(round_, rules) for round_ in snapshot.rounds]
+    reader = activity.Reader(rules)
+    looks = [reader.look(round_.traces) for round_ in snapshot.rounds]
     moved = motion.observe(looks)
-    counted = counters.count(snapshot.counters, _last(looks), topology)
-    look = conclude.with_absent({**_last(looks), **counted.standings}, topology)
+    last = _last(looks)
+    counted = counters.count(snapshot.counters, last, topology)
+    look = conclude.with_absent({**last, **counted.standings} if counted.standings else last, topology)
     held = waits.find(look, moved, topology, counted.holds)
     hypotheses = suspects.find(look, held, moved, topology)
-    clusters = cluster.exact(standing for standing in look.values() if standing.missing is None or standing.frames)
+    clusters = cluster.exact(look)
     return conclude.conclude(
         Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters)
     )
 
 
-def read_round(round_: Round, rules: RuleSet) -> Look:
-    """Where each rank's trainer stands in one round."""
-    return {trace.rank: activity.read(trace, rules) for trace in round_.traces if trace.role == TRAINER}
-
-
 def _last(looks: Sequence[Look]) -> Look:
     """The latest standing of each rank: a look that merely failed does not hide what was seen before, a death does."""
+    if len(looks) == 1:
+        return looks[0]
     latest: dict[Rank, activity.Standing] = {}
     for look in looks:
         for rank, standing in look.items():

@@ -45,28 +45,46 @@ def observe(looks: Sequence[Look]) -> Motion:
         freed, stirring = _progress(looks[at - 1], looks[at])
         if freed or (stirring and at < len(looks) - 1):
             start = at
-    seen: dict[Rank, list[Standing]] = {}
-    for look in looks[start:]:
-        for rank, standing in look.items():
-            if standing.frames:
-                seen.setdefault(rank, []).append(standing)
-    several = {rank: standings for rank, standings in seen.items() if len(standings) > 1}
-    still = frozenset(rank for rank, them in several.items() if all(one.frames == them[0].frames for one in them))
-    moving = frozenset(rank for rank, them in several.items() if rank not in still and len(_digests(them)) == 1)
-    return Motion(len(looks) - start, still, moving, frozenset(several) - still - moving, freed, stirring)
+    kinds: dict[str, list[Rank]] = {"still": [], "moving": [], "travelling": [], "": []}
+    known: dict[tuple[int, ...], str] = {}  # of each sequence of standings, which thousands of ranks share
+    later = looks[start:]
+    for rank in dict.fromkeys(rank for look in later for rank in look):
+        track = [standing for look in later if (standing := look.get(rank)) is not None and standing.frames]
+        key = tuple(map(id, track))
+        kind = known.get(key)
+        if kind is None:
+            kind = known[key] = _kind(track)
+        kinds[kind].append(rank)
+    still, moving, travelling = (frozenset(kinds[kind]) for kind in ("still", "moving", "travelling"))
+    return Motion(len(looks) - start, still, moving, travelling, freed, stirring)
 
 
-def _digests(standings: Sequence[Standing]) -> set[str]:
-    return {standing.signature.digest if standing.signature else "" for standing in standings}
+def _kind(track: Sequence[Standing]) -> str:
+    """What the standings of one rank show; nothing where it was seen once."""
+    if len(track) < 2:
+        return ""
+    if all(standing.frames == track[0].frames for standing in track):
+        return "still"
+    digests = {standing.signature.digest if standing.signature else "" for standing in track}
+    return "moving" if len(digests) == 1 else "travelling"
 
 
 def _progress(before: Look, after: Look) -> tuple[tuple[Rank, ...], tuple[Rank, ...]]:
     """The ranks freed from their waits between two looks and those whose stacks changed, each where enough of them are."""
-    both = [rank for rank in sorted(before) if before[rank].frames and rank in after and after[rank].frames]
-    freed = tuple(rank for rank in both if before[rank].waits and before[rank].place != after[rank].place)
-    changed = tuple(rank for rank in both if before[rank].frames != after[rank].frames)
-    stirring = len(changed) >= max(FREED_AT_LEAST, MOVED_SHARE * len(both))
-    return freed if len(freed) >= FREED_AT_LEAST else (), changed if stirring else ()
+    freed: list[Rank] = []
+    changed: list[Rank] = []
+    seen = 0
+    for rank, then in before.items():
+        now = after.get(rank)
+        if now is None or not then.frames or not now.frames:
+            continue
+        seen += 1
+        if then is not now and then.frames != now.frames:
+            changed.append(rank)
+            if then.waits and then.place != now.place:
+                freed.append(rank)
+    stirring = len(changed) >= max(FREED_AT_LEAST, MOVED_SHARE * seen)
+    return tuple(sorted(freed)) if len(freed) >= FREED_AT_LEAST else (), tuple(sorted(changed)) if stirring else ()
 
 
 def always(looks: Sequence[Look]) -> tuple[Rank, ...]:

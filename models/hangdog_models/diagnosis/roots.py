@@ -39,7 +39,7 @@ _SHARED = {Activity.STORAGE, Activity.CHECKPOINT, Activity.DATALOADER, Activity.
 def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
     """Explanations by ranks that wait for nobody while others wait: machines, a shared cause, or merely a slow one."""
     explained = _explained(look, waits)
-    scored = {rank: _score(look[rank], waits, motion) * explained[rank] for rank in waits.roots}
+    scored = {rank: _score(rank, look[rank], waits, motion) * explained[rank] for rank in waits.roots}
     units: dict[str, list[Rank]] = {}
     for rank, score in scored.items():
         if score > 0:
@@ -50,7 +50,8 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     top = max(best.values())
     rivals = [unit for unit in units if best[unit] >= RIVAL * top]
     guilty = {unit: [r for r in units[unit] if scored[r] >= RIVAL * best[unit]] for unit in units}
-    lead = look[max(scored, key=lambda rank: (scored[rank], -rank))]
+    first = max(scored, key=lambda rank: (scored[rank], -rank))
+    lead = look[first]
     if len(rivals) > 1:
         return _several(rivals, guilty, best, look, waits)
     found = [
@@ -62,26 +63,26 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     odds = odds_of(lead)
     found.append(Hypothesis(Kind.SOFTWARE, odds.software, ranks, tuple(rivals), why))
     found.append(Hypothesis(Kind.DEPENDENCY, odds.dependency, ranks, tuple(rivals), why))
-    slow = odds.slow * (0.3 if lead.rank in motion.still else TRAVELLING_SLOW if lead.rank in motion.travelling else 1)
+    slow = odds.slow * (0.3 if first in motion.still else TRAVELLING_SLOW if first in motion.travelling else 1)
     found.append(Hypothesis(Kind.SLOW, slow, ranks, tuple(rivals), why))
     return found
 
 
-def _score(standing: Standing, waits: Waits, motion: Motion) -> float:
+def _score(rank: Rank, standing: Standing, waits: Waits, motion: Motion) -> float:
     odds = odds_of(standing).machine
     if standing.rule == "flight recorder":
         odds = 4.0  # counters tell who is behind, not what holds it
-    if standing.rank in motion.still:
+    if rank in motion.still:
         odds *= STILL
-    elif standing.rank in motion.moving:
+    elif rank in motion.moving:
         odds *= MOVING
-    elif standing.rank in motion.travelling:
+    elif rank in motion.travelling:
         odds *= TRAVELLING
     elif standing.activity is Activity.COMPUTE:
         odds *= min(1.0, len(waits.waiting) / REMARKABLE)
     if not waits.waiting:
         # Nobody waits: only a state that no healthy process stays in speaks for itself.
-        lasting = standing.rank in motion.still and standing.activity in (*_SHARED, *_OWN)
+        lasting = rank in motion.still and standing.activity in (*_SHARED, *_OWN)
         speaks = lasting or standing.activity in (Activity.STOPPED, Activity.DEAD, Activity.STORAGE)
         return UNAWAITED * odds if speaks else 0.0
     return odds

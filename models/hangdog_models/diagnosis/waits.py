@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hangdog_models.diagnosis.activity import Standing
+from hangdog_models.diagnosis.activity import Standing, sites
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
@@ -24,7 +24,8 @@ class Hold:
     """Ranks at one place of one process group (`inside`), and the members that are elsewhere (`awaited`).
 
     `dim` is None where neither frames nor counters tell the group: then `awaited` is empty and any rank may be meant.
-    `inferred`: the group was guessed from the ranks being complete in it; `counted`: read off collective counters.
+    `inferred`: the group was guessed from the ranks being complete in it; `counted`: read off collective counters;
+    `peers`: stages next to each other in a pipeline, each waiting for its neighbours, so `awaited` are those at its ends.
     """
 
     dim: str | None
@@ -33,11 +34,12 @@ class Hold:
     what: str
     inferred: bool = False
     counted: bool = False
+    peers: bool = False
 
     @property
     def joined(self) -> bool:
         """All members are there and nothing completes."""
-        return self.dim is not None and not self.awaited
+        return self.dim is not None and not self.awaited and not self.peers
 
 
 @dataclass(frozen=True)
@@ -72,23 +74,24 @@ class Waits:
     @cached_property
     def loose(self) -> frozenset[Rank]:
         """Waiting ranks of which it is not known for whom: they may wait for anybody."""
-        known = {rank for hold in self.holds if hold.awaited for rank in hold.inside}
+        known = {rank for hold in self.holds if hold.awaited or hold.peers for rank in hold.inside}
         return frozenset(self.waiting) - known
 
 
 def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Hold] = ()) -> Waits:
     """The waits of one look. `counted` are holds known exactly from collective counters: they win over frames."""
-    crowd = _crowd(look, motion.moving | motion.travelling, topology)
-    waiting = [rank for rank, standing in look.items() if standing.waits or rank in crowd]
+    places = sites(look)
+    crowd = _crowd(places, len(look), motion.moving | motion.travelling, topology)
     exact = {rank for hold in counted for rank in hold.inside}
     holds = list(counted)
-    for place in _places(look, exact):
-        holds.extend(_holds(place, look, topology))
+    for standing, ranks in _waiting_places(places, exact):
+        holds.extend(_holds(standing, ranks, look, topology))
     awaiting: dict[Rank, list[Hold]] = {}
     for hold in holds:
         for rank in hold.awaited:
             awaiting.setdefault(rank, []).append(hold)
-    blocked = set(waiting) | exact | _leaving(look)
+    blocked = crowd | exact | _leaving(places)
+    blocked |= {rank for standing, ranks in places if standing.waits for rank in ranks}
     return Waits(
         roots=tuple(sorted(rank for rank in look if rank not in blocked)),
         waiting=tuple(sorted(blocked)),
@@ -98,45 +101,44 @@ def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Hold]
     )
 
 
-def _crowd(look: Look, restless: frozenset[Rank], topology: Topology) -> frozenset[Rank]:
+Site = tuple[Standing, list[Rank]]
+
+
+def _crowd(sites: Sequence[Site], seen: int, restless: frozenset[Rank], topology: Topology) -> set[Rank]:
     places: dict[tuple[object, ...], list[Rank]] = {}
-    for rank, standing in look.items():
-        unnamed = not standing.waits and standing.activity in _UNNAMED and standing.signature is not None
-        if unnamed and rank not in restless:
-            places.setdefault((standing.label, standing.signature and standing.signature.digest), []).append(rank)
+    for standing, ranks in sites:
+        if not standing.waits and standing.activity in _UNNAMED and standing.signature is not None:
+            calm = [rank for rank in ranks if rank not in restless]
+            places.setdefault((standing.label, standing.signature.digest), []).extend(calm)
     several = len(topology.machines) < 2
     for ranks in places.values():
-        wide = several or len(topology.machines_of(ranks)) > 1
-        if len(ranks) >= CROWD_LEAST and len(ranks) > CROWD_SHARE * len(look) and wide:
-            return frozenset(ranks)
-    return frozenset()
+        if len(ranks) >= CROWD_LEAST and len(ranks) > CROWD_SHARE * seen:
+            return set(ranks) if several or len(topology.machines_of(ranks)) > 1 else set()
+    return set()
 
 
-def _leaving(look: Look) -> frozenset[Rank]:
+def _leaving(sites: Sequence[Site]) -> set[Rank]:
     """Ranks on their way out, where another one is dead or stopped: its loss broke their connections, so they are victims."""
-    lost = any(standing.activity in (Activity.DEAD, Activity.STOPPED) for standing in look.values())
-    return (
-        frozenset(r for r, s in look.items() if s.activity is Activity.TEARDOWN and not s.waits)
-        if lost
-        else frozenset()
-    )
+    lost = any(standing.activity in (Activity.DEAD, Activity.STOPPED) for standing, _ in sites)
+    leaving = (ranks for standing, ranks in sites if standing.activity is Activity.TEARDOWN and not standing.waits)
+    return {rank for ranks in leaving for rank in ranks} if lost else set()
 
 
-def _places(look: Look, exact: set[Rank]) -> list[list[Standing]]:
-    places: dict[tuple[object, ...], list[Standing]] = {}
-    for rank in sorted(look):
-        standing = look[rank]
-        if standing.waits and rank not in exact:
-            places.setdefault((standing.wait, *standing.place), []).append(standing)
+def _waiting_places(sites: Sequence[Site], exact: set[Rank]) -> list[Site]:
+    """The ranks that wait as their frames say, by place: sites that differ only in line numbers are one."""
+    places: dict[tuple[object, ...], Site] = {}
+    for standing, ranks in sites:
+        if standing.waits:
+            here = [rank for rank in ranks if rank not in exact] if exact else ranks
+            if here:
+                places.setdefault((standing.wait, *standing.place), (standing, []))[1].extend(here)
     return list(places.values())
 
 
-def _holds(place: list[Standing], look: Look, topology: Topology) -> list[Hold]:
+def _holds(first: Standing, ranks: list[Rank], look: Look, topology: Topology) -> list[Hold]:
     """The holds of the ranks at one place: one for each process group that it touches."""
-    first = place[0]
-    here = {standing.rank for standing in place}
     what = f"{first.operation or first.activity}" + (f" of {first.label}" if first.label else "")
-    everybody = tuple(sorted(here))
+    everybody = tuple(sorted(ranks))
     if first.wait is Wait.SOME:
         return [Hold(None, everybody, (), what)]
     if first.wait is Wait.STORE:
@@ -144,35 +146,53 @@ def _holds(place: list[Standing], look: Look, topology: Topology) -> list[Hold]:
         return [Hold(WORLD, everybody, late, what)]
     if first.wait is Wait.PEER:
         return _peers(everybody, first.dim, topology, what)
+    here = set(everybody)
     told = first.dim is not None and first.dim in topology.groups
     dim = first.dim if told else _joined_dim(here, topology)
     if dim is None:
         return [Hold(None, everybody, (), what)]
-    groups: dict[tuple[Rank, ...], list[Rank]] = {}
+    groups, without = _by_group(everybody, dim, topology)
+    holds = [
+        Hold(dim, tuple(inside), tuple(rank for rank in group if rank not in here), what, inferred=not told)
+        for group, inside in groups
+    ]
+    return [*holds, Hold(None, tuple(without), (), what)] if without else holds
+
+
+def _by_group(
+    ranks: Sequence[Rank], dim: str, topology: Topology
+) -> tuple[list[tuple[tuple[Rank, ...], list[Rank]]], list[Rank]]:
+    """The groups along `dim` that the ranks touch, each with those ranks, and the ranks without such a group."""
+    found: dict[int, tuple[tuple[Rank, ...], list[Rank]]] = {}
     without: list[Rank] = []
-    for rank in everybody:
+    for rank in ranks:
         group = topology.group(dim, rank)
         if group is None:
             without.append(rank)
+        elif id(group) in found:
+            found[id(group)][1].append(rank)
         else:
-            groups.setdefault(group, []).append(rank)
-    holds = [
-        Hold(dim, tuple(inside), tuple(rank for rank in group if rank not in here), what, inferred=not told)
-        for group, inside in groups.items()
-    ]
-    return [*holds, Hold(None, tuple(without), (), what)] if without else holds
+            found[id(group)] = (group, [rank])
+    return list(found.values()), without
 
 
 def _peers(ranks: tuple[Rank, ...], dim: str | None, topology: Topology, what: str) -> list[Hold]:
     """A rank in a pipeline operation waits for its neighbour stages; without a known pipeline, for anybody."""
     if dim is None or dim not in topology.groups:
         return [Hold(None, ranks, (), what)]
-    holds = []
-    for rank in ranks:
-        group = topology.group(dim, rank) or (rank,)
-        at = group.index(rank)
-        neighbours = (*group[max(0, at - 1) : at], *group[at + 1 : at + 2])
-        holds.append(Hold(dim, (rank,), neighbours, what) if neighbours else Hold(None, (rank,), (), what))
+    groups, without = _by_group(ranks, dim, topology)
+    holds = [Hold(None, tuple(without), (), what)] if without else []
+    for group, inside in groups:
+        here = set(inside)
+        run: list[Rank] = []
+        for at, rank in enumerate(group):
+            if rank in here:
+                run.append(rank)
+            if run and (rank not in here or at == len(group) - 1):
+                first = group.index(run[0])
+                ends = (*group[max(0, first - 1) : first], *((rank,) if rank not in here else ()))
+                holds.append(Hold(dim, tuple(run), ends, what, peers=True))
+                run = []
     return holds
 
 
