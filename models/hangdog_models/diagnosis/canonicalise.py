@@ -28,6 +28,11 @@ class CanonicalFrame:
     def __str__(self) -> str:
         return f"{self.name} ({self.frame.module if self.frame.native else self.frame.file})"
 
+    @property
+    def place(self) -> str:
+        """The part of its file's path (a native frame's library's) that does not differ between hosts."""
+        return _place(self.frame)
+
 
 @dataclass(frozen=True, slots=True)
 class Signature:

@@ -10,6 +10,7 @@ from hangdog_models.diagnosis.motion import Look, always
 from hangdog_models.diagnosis.written import written
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.rules.ruleset import Wait
+from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import (
@@ -34,8 +35,13 @@ SLOW_LOOKS = 5
 ABSENT_AT_MOST = 0.25
 
 
-def with_absent(look: Look, topology: Topology) -> Look:
-    """The look with the few ranks added that left no evidence at all: others may be waiting for just these."""
+def with_absent(look: Look, topology: Topology, snapshot: Snapshot) -> Look:
+    """The look with the few ranks added that left no evidence at all: others may be waiting for just these.
+
+    Where RAS counted everybody, who is not in the look is merely not captured.
+    """
+    if snapshot.ras:
+        return look
     absent = [Rank(rank) for rank in range(topology.world_size) if rank not in look]
     if not look or not absent or len(absent) > ABSENT_AT_MOST * topology.world_size:
         return look

@@ -1,7 +1,8 @@
-"""Exact waits from collective counters: who is inside which operation of a process group, and who has not reached it."""
+"""Exact waits from collective counters: which operation each process group is stuck in, who is inside, who has not come."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from hangdog_models.collectives import RankCounters
 from hangdog_models.diagnosis.activity import Standing
@@ -12,73 +13,184 @@ from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity
 
+#: The rules that standings made here go by.
+BY_COUNTERS, BY_DEVICE = "counters", "device behind"
+
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """`holds`: one for each process group in which somebody waits. `standings`: of ranks known by counters only."""
+    """`holds`: one for each operation that some rank is inside of. `standings`: what counters say of a rank better than
+    its stack does: of ranks without one, and of ranks whose device is behind what the host has launched.
+    """
 
-    holds: tuple[Hold, ...]
-    standings: Mapping[Rank, Standing]
+    holds: tuple[Hold, ...] = ()
+    standings: Mapping[Rank, Standing] = field(default_factory=dict)
+
+
+class Position(NamedTuple):
+    """How far one rank got in one group: sequence numbers; `started` None where the recorder does not know (gloo's)."""
+
+    enqueued: int
+    started: int | None
+    completed: int
+    record: RankCounters
+
+
+Group = tuple[str, tuple[Rank, ...]]
 
 
 def count(records: Sequence[RankCounters], look: Look, topology: Topology) -> Counted:
-    """Reads the flight recorders of one moment, at most one a rank.
+    """Reads the counters of one moment.
 
-    A rank waits in a group when it enqueued more operations there than it completed. Members that enqueued fewer are
-    awaited. Where a recorder does not list a group's members (gloo's does not), the ranks that used the group count,
-    and for the group that everybody used, the ranks without a recorder as well.
+    Launches run ahead of the device, so a group is stuck in the *oldest* operation that somebody has not completed
+    (field.md 10.2): inside are those whose device has started it. Awaited are the members that never launched it, and
+    those whose device has not got there. Where a recorder does not list a group's members (gloo's does not), the ranks
+    that used the group count, and for the group that everybody used, the ranks without a recorder as well.
     """
-    by_rank = {record.rank: record for record in records}
     holds: list[Hold] = []
-    inside_of: dict[Rank, str] = {}
-    for group in sorted({group for record in records for group in record.enqueued}):
-        users = {rank: record for rank, record in by_rank.items() if record.enqueued.get(group, -1) >= 0}
-        pending = {
-            r: rec.enqueued[group] for r, rec in users.items() if rec.completed.get(group, -1) < rec.enqueued[group]
-        }
-        if not pending:
+    behind: dict[Rank, str] = {}
+    for group, positions in sorted(by_group(records).items()):
+        if any(position.completed < position.enqueued for position in positions.values()):
+            found, late = _stuck(group, positions, topology)
+            holds += found
+            behind.update(late)
+    for pair in _pairs(records):
+        holds.append(pair)
+    inside = {rank: hold.what for hold in holds for rank in hold.inside}
+    awaited = {rank for hold in holds for rank in hold.awaited}
+    standings: dict[Rank, Standing] = {}
+    for record in records:
+        rank = record.rank
+        seen = look.get(rank)
+        if rank in inside:
+            if seen is None:
+                standings[rank] = Standing(Activity.COLLECTIVE, Wait.GROUP, operation=inside[rank], rule=BY_COUNTERS)
+        elif rank in awaited and (what := behind.get(rank) or _own_device(record, seen)):
+            device = seen or Standing(Activity.DEVICE_SYNC, Wait.NONE)
+            standings[rank] = replace(
+                device, activity=Activity.DEVICE_SYNC, wait=Wait.NONE, operation=what, rule=BY_DEVICE
+            )
+        elif seen is None:
+            standings[rank] = Standing(Activity.UNKNOWN, Wait.NONE, label="outside of any collective", rule=BY_COUNTERS)
+    return Counted(tuple(holds), standings)
+
+
+def by_group(records: Iterable[RankCounters]) -> dict[Group, dict[Rank, Position]]:
+    """The positions of all ranks in each group, by its name and listed members; of two sources the first that counts."""
+    found: dict[Group, dict[Rank, Position]] = {}
+    for record in records:
+        for name, enqueued in record.enqueued.items():
+            if enqueued < 0:
+                continue
+            completed = record.completed.get(name, -1)
+            started = record.started.get(name)
+            if started is not None and started < completed:
+                started = None  # gloo never fills it in
+            members = record.members.get(name, ())
+            found.setdefault((name, members), {}).setdefault(
+                record.rank, Position(enqueued, started, completed, record)
+            )
+    return found
+
+
+def _stuck(group: Group, positions: Mapping[Rank, Position], topology: Topology) -> tuple[list[Hold], dict[Rank, str]]:
+    """The holds of one group, oldest operation first, and the ranks whose device has not reached what they launched."""
+    name, listed = group
+    members = listed or _members(positions, topology)
+    dim = _dim(members, topology) or f"group {name}"
+    pending = {rank: p for rank, p in positions.items() if p.completed < p.enqueued}
+    holds: list[Hold] = []
+    behind: dict[Rank, str] = {}
+    for number in sorted({p.completed + 1 for p in pending.values()}):
+        inside = tuple(
+            sorted(
+                rank
+                for rank, p in pending.items()
+                if p.completed + 1 == number and (p.started is None or p.started >= number)
+            )
+        )
+        if not inside:
             continue
-        front = max(pending.values())
-        members = _members(group, users, topology)
-        inside = tuple(sorted(rank for rank, number in pending.items() if number == front))
-        awaited = tuple(
-            rank
-            for rank in members
-            if rank not in inside and (rank not in users or users[rank].enqueued[group] < front)
-        )
-        operation = next(
-            (e.operation for e in users[inside[0]].entries if e.group == group and e.sequence == front and not e.p2p),
-            "",
-        )
-        what = f"{operation or 'operation'} {front} of process group {group}"
-        holds.append(Hold(_dim(members, topology) or f"group {group}", inside, awaited, what, counted=True))
-        inside_of.update(dict.fromkeys(inside, what))
-    known = {rank: _standing(inside_of.get(rank)) for rank in by_rank if rank not in look}
-    return Counted(tuple(holds), known)
+        what = f"{_operation(positions[inside[0]].record, name, number)} {number} of process group {name}"
+        awaited = tuple(rank for rank in members if rank not in inside and _late(positions.get(rank), number))
+        for rank in awaited:
+            position = positions.get(rank)
+            if position is not None and position.enqueued >= number:
+                behind.setdefault(rank, what)
+        complete = len(inside) == len(members)
+        holds.append(Hold(dim, inside, awaited, what, counted=True, complete=complete))
+    return holds, behind
 
 
-def _standing(inside: str | None) -> Standing:
-    if inside is None:
-        return Standing(Activity.UNKNOWN, Wait.NONE, label="outside of any collective", rule="flight recorder")
-    return Standing(Activity.COLLECTIVE, Wait.GROUP, operation=inside, rule="flight recorder")
+def _late(position: Position | None, number: int) -> bool:
+    """Not yet in operation `number`: never launched it, or launched it and the device is not there."""
+    if position is None or position.enqueued < number:
+        return True
+    return position.completed < number and (
+        position.completed + 1 < number or (position.started is not None and position.started < number)
+    )
 
 
-def _members(group: str, users: Mapping[Rank, RankCounters], topology: Topology) -> tuple[Rank, ...]:
-    listed = next((record.members[group] for record in users.values() if record.members.get(group)), ())
-    if listed:
-        return listed
+def _own_device(record: RankCounters, seen: Standing | None) -> str:
+    """What the host waits for where it waits for its own device, on which no operation is under way; empty otherwise."""
+    waits = seen is not None and seen.wait is Wait.SOME
+    under_way = any(count > record.completed.get(group, -1) for group, count in record.enqueued.items())
+    known = any(started >= 0 for started in record.started.values())
+    return "what was launched before" if waits and known and not under_way else ""
+
+
+def _pairs(records: Iterable[RankCounters]) -> list[Hold]:
+    """Sends and receives under way: each rank waits for the other end where that has not posted its part."""
+    posted: dict[tuple[Rank, Rank], bool] = {}  # (who, with whom): whether its device has started it
+    for record in records:
+        for entry in record.entries:
+            if entry.p2p and not entry.done and entry.started is not False:
+                other = _other_end(entry.operation, record.members.get(entry.group, ()))
+                if other is not None and other != record.rank:
+                    posted[record.rank, other] = True
+    holds = []
+    for rank, other in sorted(posted):
+        awaited = () if (other, rank) in posted else (other,)
+        if awaited or rank < other:
+            pair = (rank,) if awaited else (rank, other)
+            holds.append(
+                Hold("p2p", pair, awaited, f"point-to-point with rank {other}", counted=True, complete=not awaited)
+            )
+    return holds
+
+
+def _other_end(operation: str, members: Sequence[Rank]) -> Rank | None:
+    """The peer in `nccl:send 3->4` and `nccl:recv 4<-3`, whose numbers count inside the group; None where not told."""
+    head, _, tail = operation.replace("<-", "->").partition("->")
+    number = tail.strip().partition(" ")[0]
+    if not head or not number.isdigit() or not members:
+        return None
+    return members[int(number)] if int(number) < len(members) else None
+
+
+def _operation(record: RankCounters, group: str, number: int) -> str:
+    for entry in record.entries:
+        if entry.group == group and entry.sequence == number and not entry.p2p:
+            return entry.operation.rpartition(":")[2] or "operation"
+    return "operation"
+
+
+def _members(positions: Mapping[Rank, Position], topology: Topology) -> tuple[Rank, ...]:
+    """The members of a group whose recorder lists none, by who used it."""
     world = topology.groups[WORLD][0]
-    recorded = set(users)
+    users = set(positions)
     for dim_groups in topology.groups.values():
         for ranks in dim_groups:
-            if len(ranks) > 1 and recorded.issuperset(ranks) and len(recorded) == len(ranks):
+            if len(ranks) > 1 and len(users) == len(ranks) and users.issuperset(ranks):
                 return ranks
     # More than half of the world used it: then it is the world's, and who kept no record is a member too.
     return world if 2 * len(users) > len(world) else tuple(sorted(users))
 
 
 def _dim(members: tuple[Rank, ...], topology: Topology) -> str | None:
-    for dim, groups in topology.groups.items():
-        if members in groups:
-            return dim
+    """The dimension that has exactly these members as a group: a group of a rank is looked up, never searched for."""
+    if members:
+        for dim in topology.dims:
+            if topology.group(dim, members[0]) == members:
+                return dim
     return None

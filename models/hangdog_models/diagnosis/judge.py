@@ -2,7 +2,18 @@
 
 from collections.abc import Sequence
 
-from hangdog_models.diagnosis import activity, cluster, conclude, counters, motion, suspects, waits
+from hangdog_models.diagnosis import (
+    activity,
+    cluster,
+    conclude,
+    counters,
+    disagreement,
+    motion,
+    ras,
+    reports,
+    suspects,
+    waits,
+)
 from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.options import DEFAULTS, Options
@@ -11,7 +22,7 @@ from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Reason
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Verdict
+from hangdog_models.verdict import Activity, Verdict
 
 #: Failures of a capture that say nothing new of the process.
 _MERELY_FAILED = (Reason.TOOL_FAILED, Reason.TIMED_OUT, Reason.NO_EVIDENCE, Reason.NOT_PERMITTED, Reason.TOOL_MISSING)
@@ -25,9 +36,16 @@ def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS
     moved = motion.observe(looks)
     last = _last(looks)
     counted = counters.count(snapshot.counters, last, topology)
-    look = conclude.with_absent({**last, **counted.standings} if counted.standings else last, topology)
-    held = waits.find(look, moved, topology, counted.holds)
-    hypotheses = suspects.find(look, held, moved, topology)
+    heard = ras.hear(snapshot, last, topology)
+    look = conclude.with_absent({**last, **counted.standings, **heard.standings}, topology, snapshot)
+    held = waits.find(look, moved, topology, (*counted.holds, *heard.holds))
+    seen = max(sum(standing.activity is not Activity.MISSING for standing in look.values()), heard.answered)
+    hypotheses = (
+        *suspects.find(look, held, moved, topology),
+        *disagreement.blame(disagreement.find(snapshot.counters), topology),
+        *reports.blame_reported(snapshot.findings, topology),
+        suspects.unseen(seen, topology.world_size),
+    )
     clusters = cluster.exact(look)
     return conclude.conclude(
         Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters)

@@ -38,6 +38,7 @@ ODDS: Mapping[Activity, Odds] = {
     Activity.COMPUTE: Odds(12, software=1.5, slow=3),
     Activity.IDLE: Odds(1, software=8),
     Activity.MISSING: Odds(2, software=1),
+    Activity.DEVICE_SYNC: Odds(40, software=0.5),  # waits for its own device: counters show that it is behind
 }
 #: A capture that fails for reasons of the machine says more than one that was never made; one refused says nothing.
 OF_FAILED_CAPTURE: Mapping[Reason, Odds] = {

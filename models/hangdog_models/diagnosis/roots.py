@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 
 from hangdog_models.diagnosis.activity import Standing
+from hangdog_models.diagnosis.counters import BY_COUNTERS
 from hangdog_models.diagnosis.hypothesis import Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.odds import odds_of
+from hangdog_models.diagnosis.ras import BY_RAS
 from hangdog_models.diagnosis.waits import Waits
 from hangdog_models.diagnosis.wording import are, ranks_of, reasons
 from hangdog_models.ranks import Rank
@@ -26,6 +28,8 @@ RIVAL = 0.25
 ASKED_ALONE = 32
 #: Of several machines so many are weighed one by one: of fifty equal ones none has a probability worth naming.
 NAMED_ALONE = 50
+#: Odds of a rank that alone does not answer NCCL RAS while all its peers do.
+SILENT = 40.0
 #: Activities in which a process waits for itself.
 _OWN = {Activity.LOCK, Activity.GIL, Activity.GC}
 #: What is left of them when nobody was seen to wait for the rank.
@@ -70,7 +74,7 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
 
 def _score(rank: Rank, standing: Standing, waits: Waits, motion: Motion) -> float:
     odds = odds_of(standing).machine
-    if standing.rule == "flight recorder":
+    if standing.rule == BY_COUNTERS:
         odds = 4.0  # counters tell who is behind, not what holds it
     if rank in motion.still:
         odds *= STILL
@@ -80,6 +84,8 @@ def _score(rank: Rank, standing: Standing, waits: Waits, motion: Motion) -> floa
         odds *= TRAVELLING
     elif standing.activity is Activity.COMPUTE:
         odds *= min(1.0, len(waits.waiting) / REMARKABLE)
+    if standing.rule == BY_RAS:
+        return SILENT
     if not waits.waiting:
         # Nobody waits: only a state that no healthy process stays in speaks for itself.
         lasting = rank in motion.still and standing.activity in (*_SHARED, *_OWN)

@@ -16,13 +16,11 @@ MOMENT, AT_WORK = 1.0, 50.0
 
 
 def find(look: Look, waits: Waits, motion: Motion, topology: Topology) -> tuple[Hypothesis, ...]:
-    """Every explanation worth weighing, the one that the culprit was not seen among them."""
-    captured = sum(standing.activity is not Activity.MISSING for standing in look.values())
+    """Every explanation that the stacks and counters give, and that one look may have caught a healthy step."""
     return (
         *blame_roots(look, waits, motion, topology),
         *blame_code(look, waits, motion, topology),
         *blame_groups(look, waits, motion),
-        unseen(captured, topology.world_size),
         *([] if motion.known else [moment(look, waits)]),
     )
 

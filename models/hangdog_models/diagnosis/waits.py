@@ -24,8 +24,9 @@ class Hold:
     """Ranks at one place of one process group (`inside`), and the members that are elsewhere (`awaited`).
 
     `dim` is None where neither frames nor counters tell the group: then `awaited` is empty and any rank may be meant.
-    `inferred`: the group was guessed from the ranks being complete in it; `counted`: read off collective counters;
-    `peers`: stages next to each other in a pipeline, each waiting for its neighbours, so `awaited` are those at its ends.
+    `inferred`: the group was guessed from the ranks being complete in it; `counted`: read off collective counters.
+    `complete` False: that nobody is awaited does not mean that all have joined. So it is with stages next to each other
+    in a pipeline, where `awaited` are those at the ends, and with an operation that some members have left already.
     """
 
     dim: str | None
@@ -34,12 +35,12 @@ class Hold:
     what: str
     inferred: bool = False
     counted: bool = False
-    peers: bool = False
+    complete: bool = True
 
     @property
     def joined(self) -> bool:
         """All members are there and nothing completes."""
-        return self.dim is not None and not self.awaited and not self.peers
+        return self.dim is not None and not self.awaited and self.complete
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Waits:
     @cached_property
     def loose(self) -> frozenset[Rank]:
         """Waiting ranks of which it is not known for whom: they may wait for anybody."""
-        known = {rank for hold in self.holds if hold.awaited or hold.peers for rank in hold.inside}
+        known = {rank for hold in self.holds if hold.awaited or not hold.complete for rank in hold.inside}
         return frozenset(self.waiting) - known
 
 
@@ -191,7 +192,7 @@ def _peers(ranks: tuple[Rank, ...], dim: str | None, topology: Topology, what: s
             if run and (rank not in here or at == len(group) - 1):
                 first = group.index(run[0])
                 ends = (*group[max(0, first - 1) : first], *((rank,) if rank not in here else ()))
-                holds.append(Hold(dim, tuple(run), ends, what, peers=True))
+                holds.append(Hold(dim, tuple(run), ends, what, complete=False))
                 run = []
     return holds
 

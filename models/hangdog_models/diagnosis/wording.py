@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from hangdog_models.diagnosis.activity import Standing
+from hangdog_models.diagnosis.counters import BY_DEVICE
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.waits import Waits
 from hangdog_models.ranks import Rank, format_ranks
@@ -58,6 +59,8 @@ def where(standing: Standing) -> str:
         Activity.COMPILE: "compiling",
         Activity.MISSING: "not captured",
     }.get(standing.activity, str(standing.activity).replace("_", " "))
+    if standing.rule == BY_DEVICE:
+        return f"held up by its own GPU, which has not reached {standing.operation}"
     if standing.waits:
         doing = standing.operation or doing
         if standing.dim:

@@ -1,0 +1,93 @@
+"""Collectives that do not match: members of one process group that launched different operations under one number."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hangdog_models.collectives import CollectiveRecord, RankCounters
+from hangdog_models.diagnosis.counters import Group, by_group
+from hangdog_models.diagnosis.hypothesis import Hypothesis
+from hangdog_models.diagnosis.wording import ranks_of
+from hangdog_models.ranks import Rank
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind
+
+#: Operations whose input has the same size on every member; of the others (all_to_all, gather, scatter) sizes may differ.
+SAME_SIZE = ("all_reduce", "allreduce", "broadcast", "all_gather", "allgather", "reduce_scatter", "reduce", "barrier")
+#: Odds of a fault of the code where the records show it in black and white; above those of any single stack.
+SHOWN = 200.0
+#: Groups that are compared; a mismatch stops every group that depends on it, so the first ones show it.
+GROUPS_COMPARED = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Under one number of one group: what most launched, what the `odd` ranks launched, and in what they differ."""
+
+    group: str
+    sequence: int
+    odd: tuple[Rank, ...]
+    others: tuple[Rank, ...]
+    words: str
+
+
+def find(records: Sequence[RankCounters]) -> tuple[Disagreement, ...]:
+    """The first disagreement of each group, among the operations not done on some rank."""
+    found = []
+    for group, positions in sorted(by_group(records).items())[:GROUPS_COMPARED]:
+        pending = [p for p in positions.values() if p.completed < p.enqueued]
+        if pending and len(positions) > 1:
+            entries = {rank: p.record for rank, p in positions.items()}
+            first, last = min(p.completed for p in pending) + 1, min(p.enqueued for p in positions.values())
+            different = _first(group, first, last, entries)
+            if different:
+                found.append(different)
+    return tuple(found)
+
+
+def _first(group: Group, first: int, last: int, records: Mapping[Rank, RankCounters]) -> Disagreement | None:
+    said: dict[int, dict[Rank, CollectiveRecord]] = {}
+    for rank, record in records.items():
+        for entry in record.entries:
+            if entry.group == group[0] and not entry.p2p and first <= entry.sequence <= last:
+                said.setdefault(entry.sequence, {})[rank] = entry
+    for number in sorted(said):
+        launched = {rank: _written(entry) for rank, entry in said[number].items()}
+        counts = Counter(launched.values()).most_common()
+        if len(counts) > 1:
+            most = counts[0][0]
+            odd = tuple(sorted(rank for rank, what in launched.items() if what != most))
+            others = tuple(sorted(rank for rank, what in launched.items() if what == most))
+            words = f"under number {number} of process group {group[0]} {ranks_of(odd)} launched {launched[odd[0]]}, "
+            words += f"{ranks_of(others)} {most}"
+            return Disagreement(group[0], number, odd, others, words)
+    return None
+
+
+def _written(entry: CollectiveRecord) -> str:
+    """What must be equal on all members: the operation, the element types and, where it must be equal, the size."""
+    operation = entry.operation.rpartition(":")[2]
+    types = ", ".join(entry.dtypes)
+    text = f"{operation} of {types}" if types else operation
+    if operation.lstrip("_").startswith(SAME_SIZE) and entry.input_sizes:
+        elements = [_elements(size) for size in entry.input_sizes]
+        text += f" ({sum(elements)} elements)"
+    return text
+
+
+def _elements(size: Sequence[int]) -> int:
+    product = 1
+    for length in size:
+        product *= length
+    return product
+
+
+def blame(disagreements: Sequence[Disagreement], topology: Topology) -> list[Hypothesis]:
+    """Software: launching something else under the same number is what a program does, not a machine."""
+    found = []
+    for one in disagreements[:1]:
+        clear = 2 * len(one.odd) < len(one.odd) + len(one.others)
+        ranks = one.odd if clear else (*one.odd, *one.others)
+        units = tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in ranks))
+        found.append(Hypothesis(Kind.SOFTWARE, SHOWN, ranks, units, (one.words, "each waits for the other for ever")))
+    return found
