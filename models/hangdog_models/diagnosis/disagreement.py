@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.counters import Group, by_group
-from hangdog_models.diagnosis.hypothesis import Hypothesis
+from hangdog_models.diagnosis.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.wording import ranks_of
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
@@ -89,5 +89,9 @@ def blame(disagreements: Sequence[Disagreement], topology: Topology) -> list[Hyp
         clear = 2 * len(one.odd) < len(one.odd) + len(one.others)
         ranks = one.odd if clear else (*one.odd, *one.others)
         units = tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in ranks))
-        found.append(Hypothesis(Kind.SOFTWARE, SHOWN, ranks, units, (one.words, "each waits for the other for ever")))
+        found.append(
+            Hypothesis(
+                Kind.SOFTWARE, odds(one.words, SHOWN), ranks, units, (one.words, "each waits for the other for ever")
+            )
+        )
     return found

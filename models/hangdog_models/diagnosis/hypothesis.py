@@ -1,6 +1,7 @@
-"""One explanation of the waits, and what it blames."""
+"""One explanation of what was seen, what it blames, and every factor that its odds were made of."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 from hangdog_models.diagnosis.waits import Hold
 from hangdog_models.ranks import Rank
@@ -8,15 +9,36 @@ from hangdog_models.verdict import Kind
 
 
 @dataclass(frozen=True, slots=True)
+class Factor:
+    """One piece of evidence and what it multiplies the odds by."""
+
+    why: str
+    times: float
+
+
+@dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """One explanation: `odds` relative to the others; for a machine or software one, the ranks it rests on.
+    """One explanation: `factors` multiply to its odds relative to the others; for a machine or software one, the ranks it rests on.
 
     `units` are the machines it blames; a rank whose machine is unknown is a unit of its own, written `rank 3`.
     """
 
     kind: Kind
-    odds: float
+    factors: tuple[Factor, ...]
     ranks: tuple[Rank, ...] = ()
     units: tuple[str, ...] = ()
     because: tuple[str, ...] = ()
     hold: Hold | None = None
+
+    @property
+    def odds(self) -> float:
+        return prod(factor.times for factor in self.factors)
+
+    def moved(self, *factors: Factor) -> "Hypothesis":
+        """The same explanation with more evidence for or against it."""
+        return replace(self, factors=(*self.factors, *factors))
+
+
+def odds(why: str, times: float) -> tuple[Factor, ...]:
+    """The factors of an explanation that rests on one thing."""
+    return (Factor(why, times),)

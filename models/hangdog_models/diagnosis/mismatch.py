@@ -1,6 +1,6 @@
 """Explanations without any root: ranks in different operations wait for each other, or a group is stuck inside one."""
 
-from hangdog_models.diagnosis.hypothesis import Hypothesis
+from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.waits import Waits
 from hangdog_models.diagnosis.wording import are, ranks_of, where
@@ -11,6 +11,10 @@ from hangdog_models.verdict import Kind
 
 #: A group that has joined and does not complete, while some rank stands outside of all collectives, is rarely the fault.
 EXPLAINED = 0.1
+#: Odds of a fault inside a group that has joined: alone it may be a moment of a healthy step, in two looks hardly.
+JOINED, STILL = 1.0, 6.0
+#: Up to so many stuck groups, each is asked by itself what it explains: more would cost their number times the ranks.
+ASKED_ALONE = 32
 
 
 def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
@@ -36,21 +40,26 @@ def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> 
     order = sorted([*sides.values(), *([unnamed] if undirected else [])], key=lambda ranks: (len(ranks), ranks[0]))
     odd, other = order[0], order[-1]
     alone = len(order[1]) > len(odd) and len(odd) * 2 < len(waits.waiting)
-    confirmed = _crossed(set(odd), waits) or (motion.known and set(odd) <= motion.still)
-    odds = 12.0 if confirmed else 2.0 * (1 - 2 * len(odd) / len(waits.waiting)) if alone else 0.1
+    crossed = _crossed(set(odd), waits)
+    still = motion.known and set(odd) <= motion.still
+    factors = [Factor("ranks in different operations wait for each other", 0.1)]
+    if crossed or still:
+        factors.append(Factor("counters show two groups crossed" if crossed else f"so in {motion.rounds} looks", 120))
+    elif alone:
+        factors.append(Factor("few against many", 20 * (1 - 2 * len(odd) / len(waits.waiting))))
     if joined:
-        odds *= EXPLAINED
-    if undirected:
-        odds = min(odds, 1.5 if confirmed else 0.1)
+        factors.append(Factor("other groups have joined and do not complete", EXPLAINED))
+    if undirected and (crossed or still):
+        factors.append(Factor("the frames do not tell whom one side waits for", 0.125))
     sides_of = f"{ranks_of(odd)} {are(odd)} in {where(look[odd[0]])}, {ranks_of(other)} {are(other)} in {where(look[other[0]])}"
     because = (
         f"{sides_of}: each side waits for the other",
         "no rank stands outside of a collective: nothing that a machine does explains this",
     )
     if not alone:
-        return [Hypothesis(Kind.SOFTWARE, odds, (), (), because)]
+        return [Hypothesis(Kind.SOFTWARE, tuple(factors), (), (), because)]
     units = tuple(topology.machine(rank) or f"rank {rank}" for rank in odd)
-    return [Hypothesis(Kind.SOFTWARE, odds, tuple(odd), tuple(dict.fromkeys(units)), because)]
+    return [Hypothesis(Kind.SOFTWARE, tuple(factors), tuple(odd), tuple(dict.fromkeys(units)), because)]
 
 
 def _crossed(odd: set[Rank], waits: Waits) -> bool:
@@ -68,17 +77,29 @@ def blame_groups(look: Look, waits: Waits, motion: Motion) -> list[Hypothesis]:
     """Groups all of whose members joined an operation that does not complete: a link, a switch or a device inside."""
     outside = waits.outside(look)
     stuck = [h for h in waits.holds if h.joined and len(h.inside) > 1 and not (h.inferred and waits.roots)]
+    if not stuck:
+        return []
     loose = waits.loose
+    together = waits.reached_from(loose) | loose
     found = []
     for hold in stuck:
-        confirmed = all(rank in motion.still for rank in hold.inside)
+        confirmed = motion.still.issuperset(hold.inside)
         because = (
             f"all {len(hold.inside)} ranks of {hold.dim} group {format_ranks(hold.inside)} are in {hold.what}"
             + (" and none has moved" if confirmed else ""),
         )
-        explained = len(waits.reached_from({*hold.inside, *loose}) | loose | set(hold.inside)) / len(waits.waiting)
-        odds = (6.0 if confirmed else 1.0) * explained / len(stuck) * (EXPLAINED if outside else 1)
-        found.append(Hypothesis(Kind.GROUP, odds, hold.inside, (), because, hold))
+        factors = [Factor("all have joined and nothing completes", JOINED)]
+        if confirmed:
+            factors.append(Factor(f"none has moved in {motion.rounds} looks", STILL))
+        reached = (
+            together.union(hold.inside, waits.reached_from(hold.inside)) if len(stuck) <= ASKED_ALONE else together
+        )
+        factors.append(Factor("share of the waiting ranks it explains", len(reached) / len(waits.waiting)))
+        if len(stuck) > 1:
+            factors.append(Factor(f"one of {len(stuck)} such groups", 1 / len(stuck)))
+        if outside:
+            factors.append(Factor("a rank outside of all collectives explains it better", EXPLAINED))
+        found.append(Hypothesis(Kind.GROUP, tuple(factors), hold.inside, (), because, hold))
         if hold.inferred:  # which group each rank means is not known: they may mean different ones, in different order
-            found.append(Hypothesis(Kind.SOFTWARE, odds, because=because))
+            found.append(Hypothesis(Kind.SOFTWARE, tuple(factors), because=because))
     return found

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from hangdog_models.diagnosis.hypothesis import Hypothesis
+from hangdog_models.diagnosis.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.waits import Hold
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
@@ -45,7 +45,16 @@ def blame_reported(findings: Sequence[Finding], topology: Topology) -> list[Hypo
         because = tuple(dict.fromkeys(_sentence(finding, unit) for finding in said[:3]))
         units = (unit,) if unit else tuple(dict.fromkeys(topology.machine(r) or f"rank {r}" for r in ranks))
         hold = Hold("path", ranks, (), lead.what) if kind is Kind.GROUP and len(ranks) > 1 else None
-        found.append(Hypothesis(kind, ALONE[lead.bearing], ranks, units, because, hold))
+        found.append(
+            Hypothesis(
+                kind,
+                odds(f"{lead.source}: {lead.code} {lead.bearing}", ALONE[lead.bearing]),
+                ranks,
+                units,
+                because,
+                hold,
+            )
+        )
     return found
 
 

@@ -1,15 +1,16 @@
 """Explanations by roots: ranks that wait for nobody while the others wait for them."""
 
 from collections.abc import Mapping
+from math import prod
 
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.counters import BY_COUNTERS
-from hangdog_models.diagnosis.hypothesis import Hypothesis
+from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.odds import odds_of
 from hangdog_models.diagnosis.ras import BY_RAS
 from hangdog_models.diagnosis.waits import Waits
-from hangdog_models.diagnosis.wording import are, ranks_of, reasons
+from hangdog_models.diagnosis.wording import are, ranks_of, reasons, where
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
@@ -30,6 +31,12 @@ ASKED_ALONE = 32
 NAMED_ALONE = 50
 #: Odds of a rank that alone does not answer NCCL RAS while all its peers do.
 SILENT = 40.0
+#: Odds of a rank of which only counters are known.
+COUNTED = 4.0
+#: Odds that two machines fail at once, over one alone, where both stand outside; and what each further one leaves of them.
+AT_ONCE, AGAIN = 3.0, 0.2
+#: What is left of one machine's odds alone when others stand outside that do not merely run: chance hardly does that.
+LEFT_OVER = 0.3
 #: Activities in which a process waits for itself.
 _OWN = {Activity.LOCK, Activity.GIL, Activity.GC}
 #: What is left of them when nobody was seen to wait for the rank.
@@ -42,56 +49,79 @@ _SHARED = {Activity.STORAGE, Activity.CHECKPOINT, Activity.DATALOADER, Activity.
 
 def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
     """Explanations by ranks that wait for nobody while others wait: machines, a shared cause, or merely a slow one."""
-    explained = _explained(look, waits)
-    scored = {rank: _score(rank, look[rank], waits, motion) * explained[rank] for rank in waits.roots}
+    weighed = _weigh(look, waits, motion)
+    odds_by = {rank: prod(factor.times for factor in factors) for rank, factors in weighed.items()}
     units: dict[str, list[Rank]] = {}
-    for rank, score in scored.items():
-        if score > 0:
+    for rank, odds in odds_by.items():
+        if odds > 0:
             units.setdefault(topology.machine(rank) or f"rank {rank}", []).append(rank)
     if not units:
         return []
-    best = {unit: max(scored[rank] for rank in ranks) for unit, ranks in units.items()}
-    top = max(best.values())
-    rivals = [unit for unit in units if best[unit] >= RIVAL * top]
-    guilty = {unit: [r for r in units[unit] if scored[r] >= RIVAL * best[unit]] for unit in units}
-    first = max(scored, key=lambda rank: (scored[rank], -rank))
-    lead = look[first]
+    lead = {unit: max(ranks, key=lambda rank: (odds_by[rank], -rank)) for unit, ranks in units.items()}
+    best = {unit: odds_by[rank] for unit, rank in lead.items()}
+    top = max(best, key=lambda unit: (best[unit], -lead[unit]))
+    guilty = {unit: [r for r in units[unit] if odds_by[r] >= RIVAL * best[unit]] for unit in units}
+    rivals = [unit for unit in units if best[unit] >= RIVAL * best[top]]
     if len(rivals) > 1:
-        return _several(rivals, guilty, best, look, waits)
+        return _several(rivals, guilty, {unit: weighed[lead[unit]] for unit in units}, look, waits, topology)
     found = [
-        Hypothesis(Kind.MACHINE, odds, tuple(guilty[unit]), (unit,), reasons(guilty[unit], look, waits, motion))
-        for unit, odds in best.items()
+        Hypothesis(
+            Kind.MACHINE, weighed[lead[unit]], tuple(guilty[unit]), (unit,), reasons(guilty[unit], look, waits, motion)
+        )
+        for unit in sorted(units, key=lambda unit: -best[unit])[:NAMED_ALONE]
     ]
-    ranks = tuple(guilty[rivals[0]])
+    rank, ranks = lead[top], tuple(guilty[top])
     why = reasons(ranks, look, waits, motion)
-    odds = odds_of(lead)
-    found.append(Hypothesis(Kind.SOFTWARE, odds.software, ranks, tuple(rivals), why))
-    found.append(Hypothesis(Kind.DEPENDENCY, odds.dependency, ranks, tuple(rivals), why))
-    slow = odds.slow * (0.3 if first in motion.still else TRAVELLING_SLOW if first in motion.travelling else 1)
-    found.append(Hypothesis(Kind.SLOW, slow, ranks, tuple(rivals), why))
+    other = odds_of(look[rank])
+    doing = where(look[rank])
+    slow = Factor(f"merely slow, {doing}", other.slow)
+    late = Factor(
+        "moved or not between the looks",
+        0.3 if rank in motion.still else TRAVELLING_SLOW if rank in motion.travelling else 1,
+    )
+    for kind, factors in (
+        (Kind.SOFTWARE, (Factor(f"the code stops there, {doing}", other.software),)),
+        (Kind.DEPENDENCY, (Factor(f"a service does not answer, {doing}", other.dependency),)),
+        (Kind.SLOW, (slow, late)),
+    ):
+        found.append(Hypothesis(kind, factors, ranks, (top,), why))
     return found
 
 
-def _score(rank: Rank, standing: Standing, waits: Waits, motion: Motion) -> float:
-    odds = odds_of(standing).machine
-    if standing.rule == BY_COUNTERS:
-        odds = 4.0  # counters tell who is behind, not what holds it
-    if rank in motion.still:
-        odds *= STILL
-    elif rank in motion.moving:
-        odds *= MOVING
-    elif rank in motion.travelling:
-        odds *= TRAVELLING
-    elif standing.activity is Activity.COMPUTE:
-        odds *= min(1.0, len(waits.waiting) / REMARKABLE)
+def _weigh(look: Look, waits: Waits, motion: Motion) -> dict[Rank, tuple[Factor, ...]]:
+    """For each root the factors of its machine's guilt; roots that are alike share them."""
+    explained = _explained(look, waits)
+    known: dict[tuple[object, ...], tuple[Factor, ...]] = {}
+    found: dict[Rank, tuple[Factor, ...]] = {}
+    for rank in waits.roots:
+        moved = "still" if rank in motion.still else "moving" if rank in motion.moving else ""
+        moved = moved or ("travelling" if rank in motion.travelling else "")
+        key = (id(look[rank]), moved, explained[rank])
+        if key not in known:
+            known[key] = _factors(look[rank], moved, explained[rank], waits, motion)
+        found[rank] = known[key]
+    return found
+
+
+def _factors(standing: Standing, moved: str, explained: float, waits: Waits, motion: Motion) -> tuple[Factor, ...]:
+    doing = Factor(where(standing), odds_of(standing).machine)
     if standing.rule == BY_RAS:
-        return SILENT
+        return (Factor("does not answer NCCL RAS while its peers do", SILENT),)
+    if standing.rule == BY_COUNTERS:
+        doing = Factor("counters tell that it is behind, not what holds it", COUNTED)
+    factors = [doing]
+    if moved:
+        times = {"still": STILL, "moving": MOVING, "travelling": TRAVELLING}[moved]
+        factors.append(Factor(f"{moved} in {motion.rounds} looks", times))
+    elif standing.activity is Activity.COMPUTE:
+        factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / REMARKABLE)))
     if not waits.waiting:
         # Nobody waits: only a state that no healthy process stays in speaks for itself.
-        lasting = rank in motion.still and standing.activity in (*_SHARED, *_OWN)
+        lasting = moved == "still" and standing.activity in (*_SHARED, *_OWN)
         speaks = lasting or standing.activity in (Activity.STOPPED, Activity.DEAD, Activity.STORAGE)
-        return UNAWAITED * odds if speaks else 0.0
-    return odds
+        factors.append(Factor("nobody was seen to wait for it", UNAWAITED if speaks else 0.0))
+    factors.append(Factor("share of the waiting ranks it explains", explained))
+    return tuple(factors)
 
 
 def _explained(look: Look, waits: Waits) -> dict[Rank, float]:
@@ -103,47 +133,72 @@ def _explained(look: Look, waits: Waits) -> dict[Rank, float]:
     sides: dict[object, list[Rank]] = {}
     for rank in waits.roots:
         sides.setdefault(rank if len(waits.roots) <= ASKED_ALONE else look[rank].activity, []).append(rank)
+    loose = waits.reached_from(waits.loose) | waits.loose
     shares: dict[Rank, float] = {}
     for ranks in sides.values():
-        reached = waits.reached_from({*ranks, *waits.loose}) | waits.loose
+        reached = loose | waits.reached_from(ranks)
         share = len(reached) / len(waits.waiting) if waits.waiting else 1.0
         shares.update(dict.fromkeys(ranks, 0.05 + 0.95 * share))
     return shares
 
 
 def _several(
-    rivals: list[str], guilty: Mapping[str, list[Rank]], best: Mapping[str, float], look: Look, waits: Waits
+    rivals: list[str],
+    guilty: Mapping[str, list[Rank]],
+    weighed: Mapping[str, tuple[Factor, ...]],
+    look: Look,
+    waits: Waits,
+    topology: Topology,
 ) -> list[Hypothesis]:
-    """Roots on several machines: a common cause when they stand alike, several faults when they do not."""
+    """Roots on several machines: one of them, all of them, or a common cause, which is likelier the more are alike."""
     ranks = tuple(sorted(rank for unit in rivals for rank in guilty[unit]))
     activities = {look[rank].activity for rank in ranks}
     alike = len({look[rank].place for rank in ranks}) == 1
-    top, many = max(best.values()), len(rivals)
+    many, machines = len(rivals), max(len(topology.machines), len(rivals))
+    share = many / machines
+    odds = {unit: prod(factor.times for factor in weighed[unit]) for unit in guilty}
+    first = max(rivals, key=lambda unit: (odds[unit], -guilty[unit][0]))
+    top = weighed[first]
     why = (
         f"{ranks_of(ranks)} on {many} machines {are(ranks)} outside of any collective: "
         + ", ".join(sorted(str(activity) for activity in activities)),
     )
-    named = sorted(guilty, key=lambda unit: (-best[unit], unit))[:NAMED_ALONE]
+    running = Activity.COMPUTE in activities  # two faults at once are rare, several ranks at work are not
+    chance = Factor(
+        f"{many} of {machines} machines stand outside: only one guilty", 1 / many if running else LEFT_OVER / many
+    )
+    like = (Factor("others stand at the very same place", ALIKE),) if alike else ()
     found = [
         Hypothesis(
             Kind.MACHINE,
-            best[unit] / many * (ALIKE if alike else 1),
+            (*weighed[unit], chance, *like),
             tuple(guilty[unit]),
             (unit,),
             reasons(guilty[unit], look, waits),
         )
-        for unit in named
+        for unit in sorted(guilty, key=lambda unit: (-odds[unit], unit))[:NAMED_ALONE]
     ]
-    running = Activity.COMPUTE in activities  # two faults at once are rare, several ranks at work are not
-    together = top * (ALIKE if alike or running else 3.0) / many
-    found.append(Hypothesis(Kind.MACHINE, together, ranks, tuple(rivals), why))
+    independent = AT_ONCE * AGAIN ** (many - 2) * (1 - share) ** 2 * (ALIKE if running else 1)
+    found.append(
+        Hypothesis(Kind.MACHINE, (*top, Factor(f"{many} faults at once", independent)), ranks, tuple(rivals), why)
+    )
+    service = Factor(f"a service that {many} of {machines} machines share", many * share)
+    code = Factor(f"code that {many} of {machines} machines run", many * share / 2)
     if activities <= _SHARED:
-        found.append(Hypothesis(Kind.DEPENDENCY, top * many, ranks, tuple(rivals), why))
+        found.append(Hypothesis(Kind.DEPENDENCY, (*top, service), ranks, tuple(rivals), why))
     elif alike and activities == {Activity.UNKNOWN}:  # asleep, nobody knows in what: code or a service
-        found.append(Hypothesis(Kind.SOFTWARE, top * many / 3, ranks, tuple(rivals), why))
-        found.append(Hypothesis(Kind.DEPENDENCY, top * many / 3, ranks, tuple(rivals), why))
+        found.append(Hypothesis(Kind.SOFTWARE, (*top, code), ranks, tuple(rivals), why))
+        found.append(Hypothesis(Kind.DEPENDENCY, (*top, code), ranks, tuple(rivals), why))
     elif alike:
-        found.append(Hypothesis(Kind.SOFTWARE, top * many / 2, ranks, tuple(rivals), why))
+        found.append(Hypothesis(Kind.SOFTWARE, (*top, code), ranks, tuple(rivals), why))
     else:
-        found.append(Hypothesis(Kind.SOFTWARE, top / 4, ranks, tuple(rivals), why))
+        found.append(
+            Hypothesis(
+                Kind.SOFTWARE,
+                (*top, Factor("code that stops in several places", 0.25 if running else 0.25 * share)),
+                ranks,
+                tuple(rivals),
+                why,
+            )
+        )
     return found

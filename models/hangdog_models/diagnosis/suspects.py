@@ -1,6 +1,6 @@
 """All hypotheses that explain what was seen, each with odds; their shares of the sum are the probabilities."""
 
-from hangdog_models.diagnosis.hypothesis import Hypothesis
+from hangdog_models.diagnosis.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.mismatch import blame_code, blame_groups
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.roots import blame_roots
@@ -29,11 +29,18 @@ def unseen(captured: int, expected: int) -> Hypothesis:
     """The explanation that remains: the culprit is not in the evidence."""
     share = 1 - captured / expected if expected else 1.0
     because = (f"{expected - captured} of {expected} ranks were not captured",) if captured < expected else ()
-    return Hypothesis(Kind.UNDETERMINED, UNSEEN + UNSEEN_ALL * share, because=because)
+    return Hypothesis(
+        Kind.UNDETERMINED, odds("the culprit left no evidence", UNSEEN + UNSEEN_ALL * share), because=because
+    )
 
 
 def moment(look: Look, waits: Waits) -> Hypothesis:
     """The other explanation that remains after a single look: nothing is stuck."""
     running = sum(look[rank].activity is Activity.COMPUTE for rank in waits.roots)
-    odds = AT_WORK if running > len(waits.waiting) else MOMENT
-    return Hypothesis(Kind.UNDETERMINED, odds, because=("one look cannot show that nothing moves",))
+    at_work = running > len(waits.waiting)
+    why = "more ranks run than wait" if at_work else "nothing is stuck, one look caught a moment"
+    return Hypothesis(
+        Kind.UNDETERMINED,
+        odds(why, AT_WORK if at_work else MOMENT),
+        because=("one look cannot show that nothing moves",),
+    )
