@@ -76,3 +76,57 @@ def test_counters_of_a_healthy_group_read_at_different_moments_convict_nobody() 
     skewed = [record(rank, {"0": 100 + rank // 2}, {"0": 99 + rank // 2}) for rank in range(4)]
     story = snapshot(look({"0-1": "gather", "2-3": "scatter"}))
     assert diagnose(replace(story, counters=tuple(skewed)), FOUR).kind is Kind.UNDETERMINED
+
+
+def nccl(rank: int, enqueued: int, started: int, completed: int) -> RankCounters:
+    return replace(record(rank, {"0": enqueued}, {"0": completed}), started={"0": started})
+
+
+def test_hosts_that_ran_ahead_are_all_in_the_oldest_operation() -> None:
+    assert counted([nccl(rank, 10 + rank, 7, 6) for rank in range(4)]) == [("dp", (0, 1, 2, 3), ())]
+
+
+def test_a_device_that_has_not_started_what_its_host_launched_is_behind_and_named() -> None:
+    """All hosts read the loss back; rank 2's GPU never began the all-reduce that all of them launched."""
+    records = [nccl(rank, 9, 6 if rank == 2 else 7, 6) for rank in range(4)]
+    story = snapshot(look({"0-3": "item"}), look({"0-3": "item"}))
+    assert counted(records) == [("dp", (0, 1, 3), (2,))]
+    verdict = diagnose(replace(story, counters=tuple(records)), FOUR)
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (2,), ("node-2",))
+    assert "its own GPU" in verdict.because[0]
+    assert diagnose(story, FOUR).kind is not Kind.MACHINE  # the stacks are all alike
+
+
+def test_a_host_waiting_for_its_device_with_nothing_under_way_is_held_up_by_it() -> None:
+    records = [nccl(rank, 6 if rank == 2 else 7, 6 if rank == 2 else 7, 6) for rank in range(4)]
+    story = snapshot(look({"0-3": "item"}), look({"0-3": "item"}))
+    verdict = diagnose(replace(story, counters=tuple(records)), FOUR)
+    assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.MACHINE, (2,))
+
+
+def test_all_joined_and_nothing_completes_is_the_group() -> None:
+    records = [nccl(rank, 7, 7, 6) for rank in range(4)]
+    story = snapshot(look({"0-3": "item"}), look({"0-3": "item"}))
+    verdict = diagnose(replace(story, counters=tuple(records)), FOUR)
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.GROUP, (0, 1, 2, 3), ())
+
+
+def test_an_operation_that_some_have_left_is_not_stuck_for_want_of_anybody() -> None:
+    """Read at different moments: ranks 0 and 1 are still in 7, the others have left it."""
+    holds = count(
+        [nccl(rank, 7 if rank < 2 else 8, 7 if rank < 2 else 8, 6 if rank < 2 else 7) for rank in range(4)], {}, FOUR
+    ).holds
+    assert [(hold.inside, hold.awaited, hold.joined) for hold in holds] == [
+        ((0, 1), (), False),
+        ((2, 3), (0, 1), False),
+    ]
+
+
+def test_a_receive_without_its_send_waits_for_the_peer() -> None:
+    groups: dict[str, tuple[Rank, ...]] = {"pp": tuple(Rank(rank) for rank in range(4))}
+    receive = CollectiveRecord("pp", 3, "nccl:recv 1<-0", done=False, p2p=True, started=True)
+    send = CollectiveRecord("pp", 3, "nccl:send 0->1", done=False, p2p=True, started=True)
+    alone = replace(record(1, {"pp": 1}, {"pp": 1}, receive), members=groups)
+    other = replace(record(0, {"pp": 1}, {"pp": 1}), members=groups)
+    assert counted([other, alone]) == [("p2p", (1,), (0,))]
+    assert counted([replace(other, entries=(send,)), alone]) == [("p2p", (0, 1), ())]

@@ -1,10 +1,11 @@
 """Joins NCCL RAS reports to ranks: who launched fewer operations than its communicator, who does not answer at all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hangdog_models.collectives import RasCommunicator, RasMember, RasReport, RasStatus
+from hangdog_models.collectives import RasCommunicator, RasMember, RasStatus
 from hangdog_models.diagnosis.activity import Standing
+from hangdog_models.diagnosis.counters import BY_COUNTERS
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.waits import Hold
 from hangdog_models.ranks import Rank
@@ -64,7 +65,13 @@ def hear(snapshot: Snapshot, look: Look, topology: Topology) -> Heard:
         rank = places.rank(member, None)
         if rank is not None:
             lost.setdefault(rank, member.status)
-    return Heard(tuple(holds), {rank: _silent(status, look.get(rank)) for rank, status in lost.items()}, answered)
+    standings = {rank: _silent(status, look.get(rank)) for rank, status in lost.items()}
+    for hold in holds:
+        inside = Standing(Activity.COLLECTIVE, Wait.GROUP, operation=hold.what, rule=BY_COUNTERS)
+        late = Standing(Activity.UNKNOWN, Wait.NONE, label="launched fewer operations", rule=BY_COUNTERS)
+        for ranks, standing in ((hold.inside, inside), (hold.awaited, late)):
+            standings.update({rank: standing for rank in ranks if rank not in look and rank not in standings})
+    return Heard(tuple(holds), standings, answered)
 
 
 def _silent(status: RasStatus, seen: Standing | None) -> Standing:
@@ -78,11 +85,11 @@ def _silent(status: RasStatus, seen: Standing | None) -> Standing:
 def _lagging(
     communicator: RasCommunicator, frozen: bool, places: "_Places", topology: Topology, look: Look
 ) -> Hold | None:
-    launched = {m: sum(m.launched.values()) for m in communicator.members if m.launched}
-    counts = sorted({*launched.values(), *(number for number, _ in communicator.classes)})
+    launched = [(member, sum(member.launched.values())) for member in communicator.members if member.launched]
+    counts = sorted({*(count for _, count in launched), *(number for number, _ in communicator.classes)})
     if len(counts) < 2 or (counts[-1] - counts[0] <= JITTER and not frozen):
         return None
-    ranks = {places.rank(member, communicator): count for member, count in launched.items()}
+    ranks = {places.rank(member, communicator): count for member, count in launched}
     ranks.pop(None, None)
     late = tuple(sorted(rank for rank, count in ranks.items() if rank is not None and count < counts[-1]))
     members = _members(communicator, ranks, topology)
@@ -127,8 +134,3 @@ class _Places:
         if member.device is not None and 0 <= member.device < len(on):
             return on[member.device]
         return None
-
-
-def reports_agree(reports: Sequence[RasReport]) -> bool:
-    """Two or more reports, the last two of which say the same: nothing was launched in between."""
-    return len(reports) > 1 and reports[-1].communicators == reports[-2].communicators

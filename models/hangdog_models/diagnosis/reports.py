@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from hangdog_models.diagnosis.hypothesis import Hypothesis, odds
+from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.waits import Hold
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
@@ -20,6 +20,8 @@ ALONE: Mapping[Bearing, float] = {
     Bearing.PROGRAM: 60.0,
     Bearing.SERVICE: 12.0,
 }
+#: Odds that all of several convicted machines are broken, over one of them alone.
+TOGETHER = 50.0
 _KIND = {
     Bearing.CONVICTS: Kind.MACHINE,
     Bearing.RESET: Kind.MACHINE,
@@ -55,7 +57,22 @@ def blame_reported(findings: Sequence[Finding], topology: Topology) -> list[Hypo
                 hold,
             )
         )
-    return found
+    return [*found, *_together([one for one in found if one.kind is Kind.MACHINE and one.odds >= ALONE[Bearing.RESET]])]
+
+
+def _together(convicted: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """Each convicted by evidence of its own: that all of them are broken is likelier than that only one is."""
+    if len(convicted) < 2:
+        return []
+    units = tuple(dict.fromkeys(unit for one in convicted for unit in one.units))
+    because = tuple(line for one in convicted for line in one.because[:1])
+    ranks = tuple(rank for one in convicted for rank in one.ranks)
+    strongest = max(convicted, key=lambda one: one.odds)
+    return [
+        Hypothesis(
+            Kind.MACHINE, (*strongest.factors, Factor("each convicted by itself", TOGETHER)), ranks, units, because
+        )
+    ]
 
 
 def _unit(finding: Finding, topology: Topology) -> str:
