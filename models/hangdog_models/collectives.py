@@ -34,7 +34,8 @@ class RankCounters:
     """What one rank counted: a PyTorch flight recorder dump, or the same numbers from its log, reduced to what diagnosis uses.
 
     A process group goes by its name, which all its members share; a dump's numbers for it differ between ranks.
-    `enqueued`, `started` and `completed` map a group to its last collective's sequence number (-1: none yet).
+    `enqueued`, `started` and `completed` map a group to its last collective's sequence number (-1: none yet). A group
+    that `completed` or `started` does not hold is one of which the source does not tell (NCCL's log tells no completion).
     `members` maps a group to its ranks where the dump says so (gloo's does not). `entries` run from old to new.
     """
 
@@ -66,7 +67,8 @@ class RasMember:
     """One member of a communicator: `number` is its rank *in the communicator*, which is no global rank.
 
     `launched` is the number of operations launched there, by kind (`""` where the report gives only their sum); empty
-    where the report does not speak of this member. Launched says nothing of completion.
+    where the report does not speak of this member. Launched says nothing of completion. `error` is what NCCL reported
+    there, in its own words (`Remote process error` is a sufferer's), whatever the status.
     """
 
     number: int
@@ -75,6 +77,7 @@ class RasMember:
     pid: int | None = None
     device: int | None = None
     launched: dict[str, int] = field(default_factory=dict)
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

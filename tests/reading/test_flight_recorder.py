@@ -97,7 +97,35 @@ def test_a_dump_of_an_old_writer() -> None:
         "state": "completed",
     }
     (kept,) = read(dump(old), Rank(0)).entries
-    assert kept == CollectiveRecord("0", 3, "", True, (), ("float32",))
+    assert kept == CollectiveRecord("0", 3, "", True, (), ("float32",), started=True)
+
+
+def test_what_started_is_told_only_where_starts_were_timed() -> None:
+    pending = entry(6, retired=False)
+    untimed = read(dump(entry(5), pending, pg_status={"0": status(6, 5)}), Rank(0))
+    assert untimed.started == {} and [kept.started for kept in untimed.entries] == [True, None]
+    running = entry(6, retired=False, state="started", time_discovered_started_ns=17, time_created_ns=16)
+    timed = read(dump(entry(5), running, entry(7, retired=False)), Rank(0))
+    assert timed.started == {"0": 6} and [kept.started for kept in timed.entries] == [True, True, False]
+    assert timed.entries[1].created_ns == 16
+    told = {"0": {"last_enqueued_collective": "6", "last_started_collective": "5", "last_completed_collective": "5"}}
+    assert read(dump(pending, pg_status=told), Rank(0)).started == {"0": 5}
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        {"seq_id": 3, "pg_name": "7", "state": "completed", "nccl_version": "2.19"},
+        {"collective_seq_id": "3", "p2p_seq_id": "0", "process_group": ["7", "tp"], "state": "completed"},
+        {"collective_seq_id": 3, "process_group": ("7", "tp"), "pg_id": 1, "retired": True, "state": "scheduled"},
+    ],
+)
+def test_the_same_operation_in_the_words_of_several_versions(old: dict[str, Any]) -> None:
+    about = {"profiling_name": "nccl:all_reduce", "output_sizes": [[2, 2]], "input_sizes": [[2, 2]]}
+    record = read({"version": "2.1", "nccl_version": "2.19", "entries": [old | about]}, Rank(0))
+    (kept,) = record.entries
+    assert (kept.group, kept.sequence, kept.done, kept.output_sizes) == ("7", 3, True, ((2, 2),))
+    assert record.completed == {"7": 3}
 
 
 @pytest.mark.parametrize("document", [{}, [], {"entries": 3, "pg_config": {}}, {"entries": [3], "pg_config": {}}])

@@ -2,6 +2,8 @@
 
 The two writings differ: numbers of `pg_status` are texts in JSON, unknown times are 0 there and None in the pickle.
 Gloo leaves every `state` at `scheduled` and lists no members; there `retired` says that an operation is done.
+Versions 2.1 to 2.10 differ too: the first have one `seq_id` and a `pg_name`, sequence numbers may be texts, a single
+data type stands without a list. Whether operations started is known only where PyTorch timed them (TORCH_NCCL_ENABLE_TIMING).
 """
 
 import re
@@ -17,11 +19,13 @@ from hangdog_models.reading.limits import DEFAULTS, Limits
 _MOST_SIZES = 4096
 #: Finished operations kept for each group: as far as two ranks' last ones may lie apart and still be compared.
 _DONE_KEPT = 64
+#: What stands beside the entries, by version: one of them tells a dump from any other document with entries.
+_BESIDE_ENTRIES = ("pg_config", "pg_status", "nccl_version", "comm_lib_version")
 
 
 def recognises(document: object) -> bool:
     """Whether a document is a flight recorder dump."""
-    return isinstance(document, dict) and "entries" in document and ("pg_config" in document or "pg_status" in document)
+    return isinstance(document, dict) and "entries" in document and any(key in document for key in _BESIDE_ENTRIES)
 
 
 def read(document: object, rank: Rank | None, limits: Limits = DEFAULTS) -> RankCounters:
@@ -32,18 +36,28 @@ def read(document: object, rank: Rank | None, limits: Limits = DEFAULTS) -> Rank
     entries = document["entries"]
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise UnreadableEvidence("not a flight recorder dump: its entries are no list of operations")
-    records = tuple(_entry(entry, limits) for entry in entries)
+    statuses = tuple(_tables(document.get("pg_status")))
+    timed = any(_started(entry) for entry in entries) or any(
+        (int_of(status.get("last_started_collective")) or -1) >= 0 for _, status in statuses
+    )
+    records = tuple(_entry(entry, timed, limits) for entry in entries)
     enqueued, completed = _from_entries(records)
+    started: dict[str, int] = {}
+    for record in records:
+        if timed and record.started and not record.p2p:
+            _raise_to(started, record.group, record.sequence)
     names = {int_of(entry.get("pg_id")): record.group for entry, record in zip(entries, records, strict=True)}
-    for number, status in _tables(document.get("pg_status")):
+    for number, status in statuses:
         # The status goes by the process's own number of a group; only the entries tell which name that is.
         group = names.get(int_of(number)) or (number if number not in names.values() else f"#{number}")
         _raise_to(enqueued, group, int_of(status.get("last_enqueued_collective")))
         _raise_to(completed, group, int_of(status.get("last_completed_collective")))
+        if timed:  # else it stays -1 for ever and says nothing
+            _raise_to(started, group, int_of(status.get("last_started_collective")))
     members, descriptions = _configured(document, limits)
     for entry, record in zip(entries, records, strict=True):
         descriptions.setdefault(record.group, _name(entry, 1, limits))
-    return RankCounters(whose, enqueued, completed, _recent(records), members, descriptions)
+    return RankCounters(whose, enqueued, completed, _recent(records), members, descriptions, started)
 
 
 def _recent(records: Sequence[CollectiveRecord]) -> tuple[CollectiveRecord, ...]:
@@ -66,23 +80,35 @@ def _rank_inside(document: Mapping[str, object]) -> Rank:
     return Rank(rank)
 
 
-def _entry(entry: Mapping[str, object], limits: Limits) -> CollectiveRecord:
+def _started(entry: Mapping[str, object]) -> bool:
+    """Whether an operation was seen to run on the device."""
+    return entry.get("state") == "started" or bool(int_of(entry.get("time_discovered_started_ns")))
+
+
+def _entry(entry: Mapping[str, object], timed: bool, limits: Limits) -> CollectiveRecord:
     p2p = entry.get("is_p2p") is True
-    sequence = int_of(entry.get("p2p_seq_id" if p2p else "collective_seq_id"))
+    sequence = int_of(entry.get("p2p_seq_id" if p2p else "collective_seq_id", entry.get("seq_id")))
+    done = entry.get("retired") is True or entry.get("state") == "completed"
+    created = int_of(entry.get("time_created_ns"))
     return CollectiveRecord(
         group=_name(entry, 0, limits) or str(int_of(entry.get("pg_id")) or 0),
         sequence=-1 if sequence is None else sequence,
         operation=text_of(entry.get("profiling_name"), limits),
-        done=entry.get("retired") is True or entry.get("state") == "completed",
+        done=done,
         input_sizes=_sizes(entry.get("input_sizes")),
         dtypes=_dtypes(entry.get("input_dtypes"), limits),
         p2p=p2p,
+        started=True if done or _started(entry) else False if timed else None,
+        output_sizes=_sizes(entry.get("output_sizes")),
+        created_ns=created if created is not None and created > 0 else 0,
     )
 
 
 def _name(entry: Mapping[str, object], at: int, limits: Limits) -> str:
     """Item `at` of (name, description)."""
-    group = entry.get("process_group")
+    group = entry.get("process_group", entry.get("pg_name"))
+    if isinstance(group, str):
+        return text_of(group, limits) if at == 0 else ""
     return text_of(group[at], limits) if isinstance(group, list | tuple) and len(group) > at else ""
 
 

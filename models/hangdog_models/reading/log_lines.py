@@ -1,0 +1,74 @@
+"""Takes a training log apart into lines with whose they are, whatever a launcher or a terminal glued to them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from hangdog_models.ranks import MAX_RANK, Rank
+
+#: Characters of a line that are looked at: the longest line that says something has about 1,000.
+_LONGEST = 1 << 13
+_LINE = re.compile(r"[^\r\n]+")  # a progress bar ends its line with \r
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")
+#: PyTorch's own prefix (`[rank3]:`, Lightning's `[rank: 3]`) holds the global rank, torchrun's the local one.
+_WHOSE = re.compile(r"\[(?:rank(?:: )?(\d{1,7})|(?:default|trainer|worker)(\d{1,4}))\]:? ?")
+_RAY = re.compile(r"\s{0,8}\([A-Za-z_][\w.<>:]{0,200} pid=(\d{1,18})(?:, ip=[\w.:]{1,64})?\) ?")
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,]\d{1,9})? ?(Z|[+-]\d\d:?\d\d)")
+#: Characters at the start of a line within which a time stamp stands.
+_STAMPED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """What stands behind the prefixes. `rank` is the global rank, `local` the rank on its machine, `process` a process id.
+
+    None: no prefix tells it. `at_s` is Unix time, known only where the stamp says its zone.
+    """
+
+    text: str
+    rank: Rank | None = None
+    local: int | None = None
+    process: int | None = None
+    at_s: float | None = None
+
+
+def lines_of_log(text: str) -> Iterator[LogLine]:
+    """The lines in their order; a line in which a second rank's prefix stands is two."""
+    for found in _LINE.finditer(text):
+        line = found[0][:_LONGEST]
+        if "\x1b" in line:
+            line = _ESCAPE.sub("", line)
+        at_s = _seconds(line) if line[:1].isdigit() or "Z" in line[:_STAMPED] else None
+        ray = _RAY.match(line)
+        process = int(ray[1]) if ray else None
+        line = line[ray.end() :] if ray else line
+        if "[" not in line:
+            yield LogLine(line, process=process, at_s=at_s)
+            continue
+        rank, local, begin = None, None, 0
+        for whose in _WHOSE.finditer(line):
+            if whose.start() > begin:
+                yield LogLine(line[begin : whose.start()], rank, local, process, at_s)
+                rank = local = None
+            rank, local, begin = (
+                _rank(whose[1]) if whose[1] else rank,
+                int(whose[2]) if whose[2] else local,
+                whose.end(),
+            )
+        if begin < len(line):
+            yield LogLine(line[begin:], rank, local, process, at_s)
+
+
+def _rank(digits: str) -> Rank | None:
+    return Rank(int(digits)) if int(digits) <= MAX_RANK else None
+
+
+def _seconds(line: str) -> float | None:
+    stamp = _STAMP.search(line, 0, _STAMPED)
+    if stamp is None:
+        return None
+    try:
+        return datetime.fromisoformat(stamp[1] + stamp[2]).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,62 @@
+"""The table of log lines that say something: dated knowledge in TOML, matched against one line at a time."""
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from hangdog_models.errors import OurFault
+from hangdog_models.findings import Bearing
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: `match` finds the line's meaning where one of the `hints` stands in it. `source` says where we know it from."""
+
+    code: str
+    match: re.Pattern[str]
+    hints: tuple[str, ...]
+    bearing: Bearing
+    what: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All rows in their order; `hints` are those of all."""
+
+    name: str
+    rows: tuple[Row, ...]
+    hints: tuple[str, ...]
+
+    def find(self, line: str) -> tuple[Row, re.Match[str]] | None:
+        """The first row that matches a line, with its match."""
+        if not any(hint in line for hint in self.hints):
+            return None
+        for row in self.rows:
+            if any(hint in line for hint in row.hints) and (match := row.match.search(line)):
+                return row, match
+        return None
+
+
+@cache
+def packaged() -> Table:
+    """The table that is shipped."""
+    return parse(resources.files(__package__ or "").joinpath("log_table.toml").read_text(encoding="utf-8"))
+
+
+def parse(text: str) -> Table:
+    """Reads the text of a table; raises OurFault where a row says something that cannot be meant."""
+    try:
+        document = tomllib.loads(text)
+        rows = tuple(
+            Row(
+                row["code"], re.compile(row["match"]), tuple(row["hints"]), Bearing(row["bearing"]), row["what"],
+                row["source"],
+            )
+            for row in document["line"]
+        )  # fmt: skip
+        return Table(document["name"], rows, tuple(dict.fromkeys(hint for row in rows for hint in row.hints)))
+    except (KeyError, TypeError, ValueError, re.error) as error:
+        raise OurFault(f"the table of log lines is wrong: {error}") from error
