@@ -26,10 +26,10 @@ NEVER = 1e18
 class Work:
     """One operation of several ranks. `done` is its end in seconds; None while it has none."""
 
-    __slots__ = ("agreed", "broken", "done", "group", "left", "members", "ready", "seconds")
+    __slots__ = ("agreed", "broken", "done", "left", "members", "ready", "seconds")
 
-    def __init__(self, members: Sequence[int], seconds: float, group: Group, agreed: object) -> None:
-        self.members, self.left, self.seconds, self.group = members, len(members), seconds, group
+    def __init__(self, members: tuple[int, ...], seconds: float, agreed: object) -> None:
+        self.members, self.left, self.seconds = members, len(members), seconds
         self.agreed, self.broken, self.ready = agreed, False, 0.0
         self.done: float | None = None
 
@@ -60,7 +60,7 @@ class Process:
 
     __slots__ = (
         "at", "clock", "counts", "device_stop", "fifo", "free", "groups", "handles", "host_stop", "kernels", "launched",
-        "log", "numbers", "ops", "pending", "queue", "rank", "speed", "tail", "times", "why",
+        "log", "numbers", "ops", "pace", "pending", "queue", "rank", "speed", "tail", "times", "why",
     )  # fmt: skip
 
     def __init__(self, rank: int, ops: Sequence[Op], groups: Mapping[str, Group]) -> None:
@@ -78,6 +78,7 @@ class Process:
         self.pending: Item | None = None
         self.times = array("d")  # when the host was done with each operation
         self.host_stop = self.device_stop = NEVER
+        self.pace = 1.0  # the host's time for work of its own is multiplied by it
         self.speed = 1.0  # the device's time for a kernel is multiplied by it: a degrader has more than 1
 
 
@@ -89,7 +90,7 @@ class Engine:
 
     def __init__(
         self, processes: Sequence[Process], *, gloo: bool = False, blocking: bool = False,
-        cuts: Callable[[Work, float], bool] | None = None,
+        cuts: Callable[[tuple[int, ...], float], bool] | None = None,
     ) -> None:  # fmt: skip
         self.processes, self.gloo, self.blocking, self.cuts = processes, gloo, blocking, cuts
         self.steps = 0
@@ -132,7 +133,7 @@ class Engine:
             self.steps += 1
 
     def _local(self, process: Process, op: Op) -> bool:
-        process.clock += op.seconds
+        process.clock += op.seconds * process.pace
         return True
 
     def _room(self, process: Process, amount: int) -> bool:
@@ -178,7 +179,7 @@ class Engine:
             agreed = (op.kind, op.size, op.dtype)
             work = group.works.get(number)
             if work is None:
-                work = group.works[number] = Work(group.ranks, op.seconds, group, agreed)
+                work = group.works[number] = Work(group.ranks, op.seconds, agreed)
             elif work.agreed != agreed:
                 work.broken = True  # type, size or dtype differ: it never completes (real-stacks.md, ms-swift#10183)
             process.clock += ISSUE_S
@@ -205,7 +206,7 @@ class Engine:
             number = self._number(process, (key, send))
             work = group.works.get((key, number))
             if work is None:
-                work = group.works[key, number] = Work(ends, op.seconds, group, None)
+                work = group.works[key, number] = Work(ends, op.seconds, None)
             works.append(work)
         process.clock += ISSUE_S
         # A batch runs as one kernel on the group's own communicator; single sends and receives have one for each pair.
@@ -312,7 +313,7 @@ class Engine:
         if work.left or work.broken:
             return
         done = work.ready + work.seconds
-        if done == inf or (self.cuts is not None and self.cuts(work, done)):
+        if done == inf or (self.cuts is not None and self.cuts(work.members, done)):
             return
         work.done = done
         for rank in work.members:

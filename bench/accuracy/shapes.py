@@ -7,8 +7,10 @@ from hangdog_models.topology import DEFAULT_ORDER, Layout, build
 
 #: Kinds of jobs and how often each is drawn: the pipelines of large jobs first, as in the field's published hangs.
 FRAMEWORKS = {"megatron": 6, "megatron-interleaved": 2, "fsdp": 4, "ddp": 3, "deepspeed": 3, "pipelining": 2}
-#: From this size on only few layers and micro-batches are simulated: what is cut repeats itself.
-LARGE = 4096
+#: From this size on one layer and few micro-batches are simulated: what is cut repeats itself.
+LARGE = 512
+#: Micro-batches simulated of a step; 1F1B repeats itself after the pipeline is full, and with fewer it never is.
+MOST_MICROBATCHES = 12
 #: Machines under one leaf switch: rail-optimised pods of common size.
 SWITCH_MACHINES = (4, 8, 16)
 
@@ -36,7 +38,7 @@ def draw(rng: Random, ranks: int, plan: tuple[str, ...], *, gloo: bool | None = 
     if chunks > 1:
         microbatches = stages * (1 if large else rng.randint(1, 2))  # Megatron wants a multiple of the stages
     return Job(
-        framework, topology, layout, plan, min(microbatches, 16), layers=1 if large else rng.randint(1, 2), chunks=chunks,
+        framework, topology, layout, plan, min(microbatches, MOST_MICROBATCHES), layers=1 if large or stages >= 8 else rng.randint(1, 2), chunks=chunks,
         gloo=rng.random() < 0.1 and framework in ("ddp", "fsdp", "pipelining") if gloo is None else gloo,
         blocking=rng.random() < 0.2, p2p_sync=rng.random() < 0.7, overlap=rng.random() < 0.7, experts=experts,
         ring=rng.random() < 0.7, old_batches=rng.random() < 0.3,
@@ -48,7 +50,8 @@ def _sizes(rng: Random, framework: str, ranks: int) -> tuple[dict[str, int], boo
     sizes = {"tp": 1, "cp": 1, "pp": 1, "ep": 1}
     if framework.startswith("megatron"):
         sizes["tp"] = rng.choices((1, 2, 4, 8), (1, 2, 3, 4))[0]
-        sizes["pp"] = rng.choices((1, 2, 4, 8, 16), (0 if framework != "megatron" else 2, 3, 4, 3, 2))[0]
+        most = 4 if framework != "megatron" and ranks >= LARGE else 16  # interleaving multiplies the micro-batches
+        sizes["pp"] = min(most, rng.choices((1, 2, 4, 8, 16), (0 if framework != "megatron" else 2, 3, 4, 3, 2))[0])
         sizes["cp"] = rng.choices((1, 2, 4), (8, 1, 1))[0]
     elif framework == "pipelining":
         sizes["pp"] = rng.choice((2, 4, 8))

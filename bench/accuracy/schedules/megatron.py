@@ -54,7 +54,7 @@ def _finalize(writer: Writer, job: Job) -> None:
             f"finish_grad_sync {BUFFER}:285",
         ):
             if job.overlap:
-                writer.wait("grads", "wait torch/distributed/distributed_c10d.py:466")
+                writer.wait("grads")
             else:
                 with writer.inside(f"start_grad_sync {BUFFER}:268"):
                     writer.collective(wide, "reduce_scatter_tensor", GRADIENT, 2e-3, dtype="Float")

@@ -65,7 +65,7 @@ def _communicate(writer: Writer, job: Job, peers: tuple[tuple[int, bool, str], .
         with writer.inside(f"_communicate {P2P}:378"), writer.inside(f"_batched_p2p_ops {P2P}:164"):
             writer.p2p("pp", peers, ACTIVATION, handle="p2p")
         with writer.inside(f"_communicate {P2P}:{399 if job.p2p_sync else 391}"):
-            writer.wait("p2p", "wait torch/distributed/distributed_c10d.py:466")
+            writer.wait("p2p")
             if job.p2p_sync and not job.gloo:
                 writer.synchronize()
 
@@ -93,7 +93,7 @@ def _interleaved(writer: Writer, job: Job, role: Role, *, forward_only: bool) ->
             if not begins:
                 writer.p2p("pp", ((-down, False, f"{name}{source}"),), ACTIVATION, handle="recv")
         if not begins:
-            writer.wait("recv", "wait torch/distributed/distributed_c10d.py:466")
+            writer.wait("recv")
         if back:
             with writer.inside(f"backward_step_helper {SCHEDULES}:810"):
                 backward(writer, job, last=number == total - 1)

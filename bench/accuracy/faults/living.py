@@ -1,0 +1,44 @@
+"""Jobs that live: healthy ones seen at a random instant, and jobs that one slow rank or machine holds up."""
+
+from accuracy.faults.scene import Scene
+from hangdog_models.ranks import Rank
+
+#: Looks at a job that is slow, ten seconds apart in the field (field.md section 1.7, fail-slow: five rounds).
+SLOW_LOOKS = 6
+#: Seconds between two looks at a job.
+INTERVAL = 1.0
+
+
+def healthy(scene: Scene) -> bool:
+    """Hosts and devices jitter by a few percent, and the looks come at any instant."""
+    _jitter(scene)
+    first = scene.rng.random()
+    scene.looks = (first, first + 0.05 + 0.4 * scene.rng.random())
+    return True
+
+
+def slow_device(scene: Scene) -> bool:
+    """One device computes at a fraction of its speed: heat, a power brake, a background load (field.md section 12)."""
+    return _slow(scene, (scene.rng.randrange(len(scene.processes)),))
+
+
+def slow_machine(scene: Scene) -> bool:
+    """All devices of one machine are slow."""
+    return _slow(scene, scene.rng.choice(list(scene.job.topology.machines.values())))
+
+
+def _slow(scene: Scene, ranks: tuple[int, ...] | tuple[Rank, ...]) -> bool:
+    _jitter(scene)
+    factor = scene.rng.uniform(2.0, 5.0)
+    for rank in ranks:
+        scene.processes[rank].speed *= factor
+    scene.looks = tuple(scene.rng.random() for _ in range(SLOW_LOOKS))
+    scene.blame(*ranks)
+    return True
+
+
+def _jitter(scene: Scene) -> None:
+    for process in scene.processes:
+        process.speed = scene.rng.uniform(1.0, 1.04)
+        # Loading, logging and saving vary far more than kernels do: files, caches and neighbours differ.
+        process.pace = scene.rng.lognormvariate(0.0, 0.4)

@@ -1,0 +1,149 @@
+"""The flight recorder of every rank of a simulated job: numbers and newest operations of each process group."""
+
+from collections.abc import Iterable
+from random import Random
+
+from accuracy.engine import Item, Process
+from accuracy.faults.scene import Scene
+from accuracy.program import Code, Op
+from hangdog_models.collectives import CollectiveRecord, RankCounters
+from hangdog_models.ranks import Rank
+
+#: Finished operations shown of each group. The real ring holds 2,000 of all groups; the newest are what differs.
+KEPT = 6
+#: Dumps are written within so many seconds of each other: all are asked for by one signal.
+_SKEW_S = 0.05
+#: How ProcessGroupNCCL and ProcessGroupGloo name their operations in the recorder.
+_NAMES = {
+    "all_gather_into_tensor": "_all_gather_base",
+    "reduce_scatter_tensor": "_reduce_scatter_base",
+    "all_to_all_single": "all_to_all",
+    "barrier": "all_reduce_barrier",
+    "gather_object": "gather",
+}
+#: Unix time at which the simulated part begins, in nanoseconds: any date will do.
+_EPOCH_NS = 1_780_000_000_000_000_000
+
+
+def counters(scene: Scene, rng: Random, steps_before: int, missing: float) -> tuple[RankCounters, ...]:
+    """The records of all processes that can still write one at the last look, but for a share that is missing.
+
+    A stopped, dead or frozen process writes none; one that waits for a lock or a disk does, from a thread of C++.
+    """
+    skew = {machine: rng.uniform(0.0, _SKEW_S) for machine in scene.job.topology.machines}
+    records = []
+    for process in scene.processes:
+        rank = process.rank
+        if rng.random() < missing or rank in scene.gone or rank in scene.stopped:
+            continue
+        if rank in scene.stalls and scene.stalls[rank].name == "store":
+            continue
+        time = scene.looks[-1] + skew[scene.machine(rank)]
+        records.append(_record(scene, process, time, steps_before))
+    return tuple(records)
+
+
+def _record(scene: Scene, process: Process, time: float, steps_before: int) -> RankCounters:
+    enqueued: dict[str, int] = {}
+    started: dict[str, int] = {}
+    completed: dict[str, int] = {}
+    entries: list[CollectiveRecord] = []
+    gloo, old = scene.job.gloo, scene.job.old_batches
+    for slot, group in process.groups.items():
+        log = [item for item in process.log.get(slot, ()) if item.launched <= time]
+        base = before(process, scene.marks[process.rank], slot, old) * steps_before
+        number, p2p = base, before(process, scene.marks[process.rank], slot, old, p2p=True) * steps_before
+        if not log and not base and not p2p:
+            continue
+        name = group.name
+        enqueued[name] = started[name] = completed[name] = base or -1
+        shown = _newest(log, time, process)
+        for item in log:
+            done, begun = _over(item, time, process), item.start is not None and item.start <= time
+            collective = item.op.code is Code.COLLECTIVE or (old and len(item.op.peers) > 0)
+            number, p2p = (number + 1, p2p) if collective else (number, p2p + 1)
+            if collective:
+                enqueued[name] = number
+                if begun:
+                    started[name] = number
+                if done and completed[name] == max(number - 1, base or -1):
+                    completed[name] = number
+            if item in shown:
+                entries.extend(
+                    _entries(item, name, number if collective else p2p, collective, begun, done, gloo, process)
+                )
+    if gloo:
+        started = {}  # gloo's recorder knows no beginnings
+    entries.sort(key=lambda entry: entry.created_ns)
+    used = [group for group in process.groups.values() if group.name in enqueued]
+    members = {} if gloo else {group.name: group.ranks for group in used}
+    return RankCounters(
+        Rank(process.rank), enqueued, completed, tuple(entries), members,
+        {group.name: group.description for group in used}, started,
+    )  # fmt: skip
+
+
+def before(process: Process, marks: tuple[int, ...], slot: str, old: bool, *, p2p: bool = False) -> int:
+    """Operations of one step on a group that its numbering counts. A batch of sends counts as a collective before
+    torch 2.7 (startCoalescing adds to the collective number), which is why stages of a pipeline differ there."""
+    ops: Iterable[Op] = process.ops[marks[0] : marks[1]] if len(marks) > 1 else ()
+    codes = [op.code for op in ops if op.slot == slot]
+    batches = codes.count(Code.P2P)
+    if p2p:
+        return 0 if old else batches
+    return codes.count(Code.COLLECTIVE) + (batches if old else 0)
+
+
+def _over(item: Item, time: float, process: Process) -> bool:
+    done = item.done()
+    return done is not None and done <= time and done <= process.device_stop
+
+
+def _newest(log: list[Item], time: float, process: Process) -> set[Item]:
+    """What is under way, and the newest of what is done."""
+    shown, left = set(), KEPT
+    for item in reversed(log):
+        if not _over(item, time, process):
+            shown.add(item)
+        elif left:
+            shown.add(item)
+            left -= 1
+    return shown
+
+
+def _entries(
+    item: Item, group: str, number: int, collective: bool, begun: bool, done: bool, gloo: bool, process: Process
+) -> Iterable[CollectiveRecord]:
+    op, backend = item.op, "gloo" if gloo else "nccl"
+    created = _EPOCH_NS + int(item.launched * 1e9)
+    for at, (offset, send, _) in enumerate(op.peers):
+        # Sends and receives inside a batch are recorded without state: only the batch itself knows when it runs.
+        me = process.groups[op.slot].index[process.rank]
+        peer = (me + offset) % len(process.groups[op.slot].ranks)
+        way = f"send {me}->{peer}" if send else f"recv {me}<-{peer}"
+        yield CollectiveRecord(
+            group,
+            number,
+            f"{backend}:{way}",
+            False,
+            ((op.size,),),
+            (op.dtype,),
+            True,
+            None,
+            ((op.size,),),
+            created + at,
+        )
+    started = None if gloo else begun
+    if op.peers:
+        yield CollectiveRecord(
+            group, number, f"{backend}:coalesced", done, (), (), not collective, started, (), created + len(op.peers)
+        )
+    else:
+        size = len(process.groups[op.slot].ranks)
+        grows, shrinks = op.kind.startswith("all_gather"), op.kind.startswith("reduce_scatter")
+        taken = op.size * size if shrinks else op.size
+        given = op.size * size if grows else op.size
+        yield CollectiveRecord(
+            group, number, f"{backend}:{_NAMES.get(op.kind, op.kind)}", done, ((taken,),), (op.dtype,), False, started,
+            ((given,),), created,
+        )  # fmt: skip
