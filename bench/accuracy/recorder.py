@@ -60,7 +60,7 @@ def _record(scene: Scene, process: Process, time: float, steps_before: int) -> R
         shown = _newest(log, time, process)
         for item in log:
             done, begun = _over(item, time, process), item.start is not None and item.start <= time
-            collective = item.op.code is Code.COLLECTIVE or (old and len(item.op.peers) > 0)
+            collective = item.op.code is Code.COLLECTIVE or (old and not _single(item.op))
             number, p2p = (number + 1, p2p) if collective else (number, p2p + 1)
             if collective:
                 enqueued[name] = number
@@ -87,11 +87,17 @@ def before(process: Process, marks: tuple[int, ...], slot: str, old: bool, *, p2
     """Operations of one step on a group that its numbering counts. A batch of sends counts as a collective before
     torch 2.7 (startCoalescing adds to the collective number), which is why stages of a pipeline differ there."""
     ops: Iterable[Op] = process.ops[marks[0] : marks[1]] if len(marks) > 1 else ()
-    codes = [op.code for op in ops if op.slot == slot]
-    batches = codes.count(Code.P2P)
+    mine = [op for op in ops if op.slot == slot]
+    single = sum(op.code is Code.P2P and _single(op) for op in mine)
+    batches = sum(op.code is Code.P2P for op in mine) - single
     if p2p:
-        return 0 if old else batches
-    return codes.count(Code.COLLECTIVE) + (batches if old else 0)
+        return single + (0 if old else batches)
+    return sum(op.code is Code.COLLECTIVE for op in mine) + (batches if old else 0)
+
+
+def _single(op: Op) -> bool:
+    """A send or receive of its own, with a communicator for the pair, as Megatron's overlapped pipeline uses."""
+    return len(op.peers) == 1 and op.peers[0][2] != ""
 
 
 def _over(item: Item, time: float, process: Process) -> bool:
@@ -116,28 +122,32 @@ def _entries(
 ) -> Iterable[CollectiveRecord]:
     op, backend = item.op, "gloo" if gloo else "nccl"
     created = _EPOCH_NS + int(item.launched * 1e9)
+    started = None if gloo else begun
+    single = _single(op)
     for at, (offset, send, _) in enumerate(op.peers):
-        # Sends and receives inside a batch are recorded without state: only the batch itself knows when it runs.
+        # Inside a batch sends and receives are recorded without state: only the batch itself knows when it runs
+        # (ProcessGroupNCCL::pointToPoint passes no events to the recorder while it coalesces).
         me = process.groups[op.slot].index[process.rank]
         peer = (me + offset) % len(process.groups[op.slot].ranks)
         way = f"send {me}->{peer}" if send else f"recv {me}<-{peer}"
         yield CollectiveRecord(
-            group,
-            number,
-            f"{backend}:{way}",
-            False,
-            ((op.size,),),
-            (op.dtype,),
-            True,
-            None,
-            ((op.size,),),
-            created + at,
-        )
-    started = None if gloo else begun
+            group, 0 if collective else number, f"{backend}:{way}", done and single, ((op.size,),), (op.dtype,), True,
+            started if single else None, ((op.size,),), created + at,
+        )  # fmt: skip
     if op.peers:
-        yield CollectiveRecord(
-            group, number, f"{backend}:coalesced", done, (), (), not collective, started, (), created + len(op.peers)
-        )
+        if not single:
+            yield CollectiveRecord(
+                group,
+                number,
+                f"{backend}:coalesced",
+                done,
+                (),
+                (),
+                not collective,
+                started,
+                (),
+                created + len(op.peers),
+            )
     else:
         size = len(process.groups[op.slot].ranks)
         grows, shrinks = op.kind.startswith("all_gather"), op.kind.startswith("reduce_scatter")
