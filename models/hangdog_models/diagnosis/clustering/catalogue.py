@@ -1,0 +1,40 @@
+"""The clustering models by name, behind one interface: the look of a job and its topology in, clusters out."""
+
+from collections.abc import Callable, Mapping
+
+from hangdog_models.diagnosis import cluster
+from hangdog_models.diagnosis.cluster import Cluster
+from hangdog_models.diagnosis.clustering.density import density
+from hangdog_models.diagnosis.clustering.linkage import linkage
+from hangdog_models.diagnosis.clustering.near import near
+from hangdog_models.diagnosis.motion import Look
+from hangdog_models.errors import WrongUse
+from hangdog_models.topology import Topology
+
+#: Clusters partition the ranks whose stacks were seen; largest first, then by lowest rank.
+Clustering = Callable[[Look, Topology], tuple[Cluster, ...]]
+
+
+def exact(look: Look, topology: Topology) -> tuple[Cluster, ...]:
+    """Equal signatures only: what ByteRobust (SOSP 2025) does."""
+    return cluster.exact(look)
+
+
+def linked(look: Look, topology: Topology) -> tuple[Cluster, ...]:
+    """Average linkage over the distinct signatures."""
+    return near(cluster.exact(look), topology, linkage)
+
+
+def dense(look: Look, topology: Topology) -> tuple[Cluster, ...]:
+    """HDBSCAN over the distinct signatures, with their multiplicity."""
+    return near(cluster.exact(look), topology, density)
+
+
+MODELS: Mapping[str, Clustering] = {"exact": exact, "linkage": linked, "density": dense}
+
+
+def clustering(name: str) -> Clustering:
+    """The model of that name; raises WrongUse for any other."""
+    if name not in MODELS:
+        raise WrongUse(f"{name!r} is no clustering model", f"choose one of {', '.join(MODELS)}")
+    return MODELS[name]

@@ -1,0 +1,176 @@
+"""How far two stacks are apart, in places: 0 is the same one, 1 surely another one.
+
+What counts is where two stacks part for good. Frames in which they differ before they meet again (a helper, another
+layer, one more turn of a recursion) say little; a difference that few ranks of the same stage show says much, a frame
+that is lacking as well as one that is extra.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log2
+
+from hangdog_models.diagnosis.activity import Standing
+from hangdog_models.rules.ruleset import last_component
+
+#: One frame as it is compared, function and file: the line is not part of it.
+Step = tuple[str, str]
+#: A stack as it is compared: the steps to what the rank does, outermost first. Each is there once, where it comes last: the
+#: depth of a recursion and the turns of a loop over layers are gone.
+Path = tuple[Step, ...]
+
+#: Distance below which two stacks are one place; the weights below are set so that one doubt stays below it.
+CUT = 0.5
+#: Weight of a frame that half of the ranks have, and of one that only one rank has (or only one lacks).
+COMMON, RARE = 0.4, 1.0
+#: What is left of a frame's weight when the stacks meet again further in: inserted on one side only, or instead of
+#: another one. Three rare helpers stay below the cut of 0.5; two rare branches, `train` and `evaluate`, do not.
+INSERTED, INSTEAD = 0.12, 0.65
+#: What is left when the other stack has the same frame in another order.
+SHIFTED = 0.02
+#: What is left when one way leads through another layer of a module tree than the other: before the stacks meet again, and
+#: for good. A single rank in a layer where nobody else is stays alone in the second case.
+LAYER, LAYER_LAST = 0.15, 0.3
+#: What is left of additional innermost frames: where a rule says that both are in one operation, and where none does.
+#: There a frame that four of 64 ranks have stays below the cut, and one at which a single rank ends does not.
+DEEPER, DEEPER_UNKNOWN = 0.3, 0.6
+#: What is left where rules name operation and process group of both: they do the same thing with the same ranks.
+AGREED = 0.5
+#: From this rarity, a single frame that two stacks share between frames that they do not is no place where they meet: both
+#: happen to pass through the same helper.
+PASSING = 0.3
+#: So many different frames of a stack are compared, the innermost ones: real ones have 10 to 40.
+DEEPEST = 100
+
+#: Innermost frames that only sleep: who called them tells the place.
+_SLEEPS = {"wait", "_wait", "wait_for", "acquire", "sleep", "select", "poll", "_poll", "epoll_wait", "do_poll", "ppoll"}
+_SLEEPS |= {"futex", "futex_wait", "nanosleep", "clock_nanosleep", "sched_yield", "clock_gettime", "pthread_cond_wait"}
+
+
+def path(standing: Standing) -> Path:
+    """The path of a standing that has a signature: it ends at its label, the frame that calls the operation.
+
+    How a library waits inside of an operation is not where a rank stands.
+    """
+    kept = standing.signature.kept if standing.signature else ()
+    steps = [(last_component(frame.name), frame.place) for frame in kept]
+    end = len(steps)
+    if standing.operation is not None:
+        end = next((at + 1 for at in range(len(steps) - 1, -1, -1) if steps[at][0] == standing.label), end)
+    while end > 1 and steps[end - 1][0] in _SLEEPS:
+        end -= 1
+    once = tuple(dict.fromkeys(reversed(steps[:end])))[:DEEPEST]
+    return once[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Rarity:
+    """How remarkable it is among the ranks of one stage to have a frame, and to lack it: 0 nobody wonders, 1 one of all."""
+
+    ranks: int
+    having: Mapping[Step, int]
+    ending: Mapping[Step, int]
+
+    def of_having(self, step: Step) -> float:
+        return self._surprise(self.having.get(step, 0))
+
+    def of_ending(self, step: Step) -> float:
+        """To have it as the innermost one: who stands alone one call above the crowd has no frame of his own."""
+        return self._surprise(self.ending.get(step, 0))
+
+    def of_lacking(self, step: Step) -> float:
+        return self._surprise(self.ranks - self.having.get(step, 0))
+
+    def _surprise(self, ranks: int) -> float:
+        """Bits to say that a rank is one of these, in units of what it takes to name a single rank."""
+        return log2(self.ranks / ranks) / log2(self.ranks) if self.ranks > 1 and ranks > 0 else 0.0
+
+
+def distance(one: tuple[Path, Rarity], other: tuple[Path, Rarity], *, operation: bool, group: bool) -> float:
+    """The distance of two paths, each with the rarity of frames where it was seen, 0 to 1; symmetric.
+
+    `operation`, `group`: rules name that of both, and it is the same. The time is n log n in the length of the paths.
+    """
+    if one[0] == other[0]:
+        return 0.0
+    if other[0] < one[0]:  # among equally long alignments, take the same one whoever asks
+        one, other = other, one
+    here = [_weight(step, one[1], other[1]) for step in one[0]]
+    there = [_weight(step, other[1], one[1]) for step in other[0]]
+    end = COMMON + (RARE - COMMON) * max(one[1].of_ending(one[0][-1]), other[1].of_ending(other[0][-1]))
+    rare = {step for step in one[0] if one[1].of_having(step) >= PASSING and other[1].of_having(step) >= PASSING}
+    meetings = _meetings(one[0], other[0], rare)
+    cost = _cost(one[0], other[0], meetings, (here, there, end), DEEPER if operation else DEEPER_UNKNOWN)
+    return min(1.0, cost * (AGREED if group else 1.0))
+
+
+def _weight(step: Step, has: Rarity, lacks: Rarity) -> float:
+    return COMMON + (RARE - COMMON) * max(has.of_having(step), lacks.of_lacking(step))
+
+
+def _cost(
+    one: Path,
+    other: Path,
+    meetings: list[tuple[int, int]],
+    weights: tuple[Sequence[float], Sequence[float], float],
+    deeper: float,
+) -> float:
+    """What lies between the steps that the paths share, gap by gap, the innermost gap last: there they part for good."""
+    of_one, of_other = set(one), set(other)
+    here, there, end_weight = weights
+    ends = (len(one), len(other))
+    cost = 0.0
+    at = to = 0
+    for end, stop in (*meetings, ends):
+        if (end, stop) != (at, to):
+            last = (end, stop) == ends
+            lone = [i for i in range(at, end) if one[i] not in of_other]
+            instead = [i for i in range(to, stop) if other[i] not in of_one]
+            weight = sum(here[i] for i in lone) + sum(there[i] for i in instead)
+            if not lone or not instead:
+                weight = deeper * max(weight, end_weight) if last else INSERTED * weight
+            elif _layers([one[i] for i in lone], [other[i] for i in instead]):
+                weight *= LAYER_LAST if last else LAYER
+            elif not last:
+                weight *= INSTEAD
+            cost += weight + SHIFTED * (end - at - len(lone) + stop - to - len(instead))
+        at, to = end + 1, stop + 1
+    return cost
+
+
+def _layers(one: Sequence[Step], other: Sequence[Step]) -> bool:
+    """Two layers of a module tree: step by step the same function of other files (`forward`), or another one of a file."""
+    if len(one) != len(other):
+        return False
+    pairs = list(zip(one, other, strict=True))
+    return any(a[0] == b[0] for a, b in pairs) and all(a[0] == b[0] or a[1] == b[1] for a, b in pairs)
+
+
+def _meetings(one: Path, other: Path, rare: set[Step]) -> list[tuple[int, int]]:
+    """Where the paths meet: what they share, without lone `rare` steps between what they do not share."""
+    shared = _shared(one, other)
+    ends = {(-1, -1), *shared, (len(one), len(other))}
+    return [
+        (at, to) for at, to in shared if one[at] not in rare or (at - 1, to - 1) in ends or (at + 1, to + 1) in ends
+    ]
+
+
+def _shared(one: Path, other: Path) -> list[tuple[int, int]]:
+    """A longest common subsequence as ascending pairs of indices: as steps are unique, a longest increasing one."""
+    where = {step: to for to, step in enumerate(other)}
+    ends: list[int] = []  # of the best sequence of each length, its last index in `other`
+    chain: list[tuple[int, int, int]] = []  # index in `one`, in `other`, and the link before it
+    tips: list[int] = []
+    for at, step in enumerate(one):
+        to = where.get(step)
+        if to is not None:
+            length = bisect_left(ends, to)
+            ends[length : length + 1] = [to]
+            tips[length : length + 1] = [len(chain)]
+            chain.append((at, to, tips[length - 1] if length else -1))
+    pairs: list[tuple[int, int]] = []
+    link = tips[-1] if tips else -1
+    while link >= 0:
+        at, to, link = chain[link]
+        pairs.append((at, to))
+    return pairs[::-1]
