@@ -114,14 +114,12 @@ def show(one: Incident, console: Console) -> None:
     for evidence, snapshot in one.snapshots.items():
         console.rule(f"{evidence}: {len(snapshot.rounds)} rounds")
         print_verdict(diagnose(snapshot, one.topology), console)
-        answer = peer.aggregate(snapshot, one.topology)
-        console.print(
-            f"\nPEER: evicts {' '.join(answer.machines) or 'nobody'} ({answer.dim or 'no group is shared'}); "
-            f"outliers: {format_ranks(answer.outliers) or 'none'}",
-            style="bold",
-            markup=False,
-            highlight=False,
-        )
+        console.print()
+        for name, writer in (("PEER", None), ("PEER, CLEANED STACKS", peer.cleaned)):
+            answer = peer.aggregate(snapshot, one.topology, writer)
+            whom, why = " ".join(answer.machines) or "nobody", answer.dim or "no group is shared"
+            text = f"{name}: evicts {whom} ({why}); outliers: {format_ranks(answer.outliers) or 'none'}"
+            console.print(text, style="bold", markup=False, highlight=False)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

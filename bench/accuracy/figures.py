@@ -17,6 +17,10 @@ def theirs(trial: Trial) -> Side:
     return trial.theirs
 
 
+def cleaned(trial: Trial) -> Side:
+    return trial.cleaned
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Shares run from 0 to 1; None where no trial applies.

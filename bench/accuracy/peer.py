@@ -8,10 +8,13 @@ choice was made in the method's favour; each such choice is marked below with FA
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from hangdog_models.diagnosis.canonicalise import canonicalise
+from hangdog_models.diagnosis.options import DEFAULTS
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Round, Snapshot
 from hangdog_models.stack import Frame, ProcessTrace, Reason
 from hangdog_models.topology import WORLD, Topology
@@ -30,8 +33,16 @@ ALSO_DOMINANT = 0.5
 #: failure instead of a stack. A capture that merely failed (tool, rights, time) is left out, or every noise were a fault.
 TELLING = (Reason.STOPPED, Reason.UNINTERRUPTIBLE, Reason.ZOMBIE, Reason.EXITED, Reason.RESTARTED)
 
-#: What a stack reads as when it is compared.
+#: FAVOUR: so does a process that the kernel says is stopped, traced, a zombie or dead, whatever was read of it.
+HALTED = ("T", "t", "Z", "X")
+
+#: FAVOUR: a machine that gives no stack at all is an outlier, because the paper's controller misses its heartbeat; but
+#: not where so large a share of the machines gives none that the collector must have failed.
+SILENT_AT_MOST = 0.25
+
+#: What a stack reads as when it is compared, and who writes it so.
 Written = tuple[str, ...]
+Writer = Callable[[tuple[Frame, ...]], Written]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,31 +58,38 @@ class PeerAnswer:
 _Domain = tuple[str, Rank]
 
 
-def aggregate(snapshot: Snapshot, topology: Topology) -> PeerAnswer:
+def aggregate(snapshot: Snapshot, topology: Topology, write: Writer | None = None) -> PeerAnswer:
     """The method's answer to one snapshot: by votes when the job was watched long enough and moves, else by one look.
 
     The published analysis is told by monitors whether the job is stuck or slow. FAVOUR: here the rounds tell it, and
-    five rounds in which most processes stand are never put to the vote.
+    five rounds in which most processes stand are never put to the vote. `write` says how stacks are written down for
+    the comparison: as published, unless given.
     """
+    write = write or written
     rounds = snapshot.rounds
     if not rounds:
         return PeerAnswer()
-    if len(rounds) >= ROUNDS and _moves(rounds):
-        return _vote(rounds[-ROUNDS:], topology)
-    return _shared(_outliers(rounds[-1], topology), topology)
+    if len(rounds) >= ROUNDS and _moves(rounds, write):
+        return _vote(rounds[-ROUNDS:], topology, write)
+    return _shared(_outliers(rounds[-1], topology, write), topology)
 
 
-def written(frames: Sequence[Frame], lines: bool = False) -> Written:
+def cleaned(frames: tuple[Frame, ...]) -> Written:
+    """The string of a stack with what hangdog drops left out: what the peer would be worth with hangdog's cleaning."""
+    return (canonicalise(frames, packaged(DEFAULTS.rules)).digest,)
+
+
+def written(frames: tuple[Frame, ...]) -> Written:
     """The string of a stack. FAVOUR: without line numbers, for one place shows several of them in one sound job.
 
     FAVOUR: Python frames only, as py-spy prints by default; native frames differ by capture, not by place. They are
     read only where a stack has no other. Addresses are not part of a string: they differ between processes.
     """
     shown = [frame for frame in frames if not frame.native] or frames
-    return tuple(f"{f.function} ({f.file}:{f.line})" if lines else f"{f.function} ({f.file})" for f in shown)
+    return tuple(f"{frame.function} ({frame.file})" for frame in shown)
 
 
-def _strings(traces: Iterable[ProcessTrace]) -> Iterator[tuple[Rank, str, Written]]:
+def _strings(traces: Iterable[ProcessTrace], write: Writer) -> Iterator[tuple[Rank, str, Written]]:
     """Rank, role and string of every process that counts.
 
     FAVOUR: the main thread only; helper threads come and go and would split sound ranks. Equal stacks are written once.
@@ -82,16 +100,28 @@ def _strings(traces: Iterable[ProcessTrace]) -> Iterator[tuple[Rank, str, Writte
             continue
         threads = [thread for thread in trace.threads if thread.frames]
         main = next((thread for thread in threads if thread.name == "MainThread"), threads[0] if threads else None)
-        if main is not None:
+        if trace.state is not None and trace.state.state in HALTED:
+            yield trace.rank, trace.role, (trace.state.state,)
+        elif main is not None:
             text = known.get(main.frames)
             if text is None:
-                text = known[main.frames] = written(main.frames)
+                text = known[main.frames] = write(main.frames)
             yield trace.rank, trace.role, text
         elif trace.missing is not None and trace.missing.reason in TELLING:
             yield trace.rank, trace.role, (str(trace.missing.reason),)
 
 
-def _outliers(round_: Round, topology: Topology) -> tuple[Rank, ...]:
+def _silent(traces: Sequence[ProcessTrace], topology: Topology) -> set[Rank]:
+    """The ranks of machines none of whose processes was read."""
+    asked = {topology.machine(trace.rank) for trace in traces}
+    heard = {topology.machine(trace.rank) for trace in traces if trace.threads or trace.state}
+    silent = {name for name in asked - heard if name is not None}
+    if len(silent) > SILENT_AT_MOST * len(asked):
+        return set()
+    return {rank for name in silent for rank in topology.machines[name]}
+
+
+def _outliers(round_: Round, topology: Topology, write: Writer) -> tuple[Rank, ...]:
     """The ranks with a process that stands where few of its like do.
 
     Like processes have one role and one pipeline stage: the paper's evaluation case compares ranks of one stage. FAVOUR:
@@ -99,9 +129,9 @@ def _outliers(round_: Round, topology: Topology) -> tuple[Rank, ...]:
     """
     stages = {rank: at for group in topology.groups.get("pp", ()) for at, rank in enumerate(group)}
     classes: dict[tuple[str, int], dict[Written, list[Rank]]] = {}
-    for rank, role, text in _strings(round_.traces):
+    for rank, role, text in _strings(round_.traces, write):
         classes.setdefault((role, stages.get(rank, 0)), {}).setdefault(text, []).append(rank)
-    odd: set[Rank] = set()
+    odd = _silent(round_.traces, topology)
     for alike in classes.values():
         largest = max(len(ranks) for ranks in alike.values())
         odd.update(rank for ranks in alike.values() if len(ranks) < ALSO_DOMINANT * largest for rank in ranks)
@@ -150,7 +180,7 @@ def _shared(outliers: tuple[Rank, ...], topology: Topology) -> PeerAnswer:
     return PeerAnswer(outliers, dim, names)
 
 
-def _vote(rounds: Sequence[Round], topology: Topology) -> PeerAnswer:
+def _vote(rounds: Sequence[Round], topology: Topology, write: Writer) -> PeerAnswer:
     """The answer for a slow job: the group most often flagged as the one with the most outliers.
 
     FAVOUR: among groups with equally many outliers the smallest is flagged; the paper would flag any.
@@ -159,7 +189,7 @@ def _vote(rounds: Sequence[Round], topology: Topology) -> PeerAnswer:
     flags: Counter[_Domain] = Counter()
     odd: set[Rank] = set()
     for round_ in rounds:
-        outliers = _outliers(round_, topology)
+        outliers = _outliers(round_, topology, write)
         odd.update(outliers)
         counts = Counter(_domains(topology, outliers))
         for domain in counts:
@@ -178,10 +208,10 @@ def _vote(rounds: Sequence[Round], topology: Topology) -> PeerAnswer:
     return PeerAnswer(tuple(sorted(odd)), best[0], _machines(topology, best))
 
 
-def _moves(rounds: Sequence[Round]) -> bool:
+def _moves(rounds: Sequence[Round], write: Writer) -> bool:
     """Whether most processes were seen in more than one place: one that spins beside a stuck job makes it no slow one."""
     places: dict[tuple[Rank, str], set[Written]] = {}
     for round_ in rounds:
-        for rank, role, text in _strings(round_.traces):
+        for rank, role, text in _strings(round_.traces, write):
             places.setdefault((rank, role), set()).add(text)
     return sum(len(seen) > 1 for seen in places.values()) > len(places) / 2

@@ -10,13 +10,15 @@ from rich.table import Table as RichTable
 
 from accuracy import calibration
 from accuracy.bounds import Reading, readings
-from accuracy.figures import Figures, figures, ours, theirs
+from accuracy.figures import Figures, cleaned, figures, ours, theirs
 from accuracy.incident import Evidence
 from accuracy.trial import Trial
 
-#: Columns the text tables take; narrower terminals wrap heads, pipes get it in full.
-WIDTH = 170
+#: Columns the widest text table takes; where there are fewer, heads and cells wrap.
+WIDTH = 168
 _ORDER = tuple(Evidence)
+#: Levels of evidence as a narrow column names them.
+SHORT = {Evidence.STACKS: "stacks", Evidence.RECORDER: "+ recorder", Evidence.RAS: "+ RAS", Evidence.NATIVE: "native"}
 #: What stands where a figure does not apply.
 NOTHING = "-"
 
@@ -45,35 +47,38 @@ class Column:
         return NOTHING if value is None else self.write(value)
 
 
-CONTAINED = Column("held %", lambda f: f.contained, percent)
-PER_FAULT = Column("mach / fault", lambda f: f.per_fault, number)
+HELD = Column("held", lambda f: f.contained, percent)
+PER_FAULT = Column("m/f", lambda f: f.per_fault, number)
 EVICTED = Column("mach", lambda f: f.evicted, number)
-WRONG = Column("wrong %", lambda f: f.wrong, percent)
-SILENT = Column("silent %", lambda f: f.silent, percent)
-TOP1 = Column("top-1 %", lambda f: f.top1, percent)
+WRONG = Column("wrong", lambda f: f.wrong, percent)
+SILENT = Column("mute", lambda f: f.silent, percent)
+TOP1 = Column("top1", lambda f: f.top1, percent)
 SECONDS = Column("s", lambda f: f.seconds, small)
 #: hangdog's columns; the peer gives neither kinds nor probabilities, and ranks nobody inside the group it evicts.
 OURS = (
-    CONTAINED,
-    Column("named %", lambda f: f.named, percent),
+    HELD,
+    Column("named", lambda f: f.named, percent),
     PER_FAULT,
     EVICTED,
     WRONG,
     SILENT,
-    Column("kind %", lambda f: f.right, percent),
+    Column("kind", lambda f: f.right, percent),
     TOP1,
-    Column("top-3 %", lambda f: f.top3, percent),
+    Column("top3", lambda f: f.top3, percent),
     Column("Brier", lambda f: f.brier, small),
     SECONDS,
 )
-PEERS = (CONTAINED, PER_FAULT, EVICTED, WRONG, SILENT, TOP1, SECONDS)
+THEIRS = (HELD, PER_FAULT, EVICTED, WRONG, SILENT, TOP1, SECONDS)
+#: The peer on cleaned stacks: what changes there.
+CLEANED = (HELD, PER_FAULT, WRONG)
 
-#: What the heads mean, below every table.
+#: What the heads mean, below the tables.
 LEGEND = (
-    "held: every guilty machine is evicted. named: nobody is, the group is too wide, and it holds them. mach / fault: machines",
-    "evicted for each guilty one; mach: machines evicted; both where somebody is. wrong: somebody is evicted and nobody is guilty.",
-    "silent: no cause is named (the peer: nobody evicted). kind: the verdict's word is right. top: a guilty machine is among the",
-    "first. Brier: of the first suspect's probability. s: mean seconds a diagnosis. n: snapshots.",
+    "n: snapshots. Shares are in percent. held: every guilty machine is evicted. named: nobody is evicted because the group is too",
+    "wide, and it holds them. m/f: machines evicted for each guilty one; mach: machines evicted; both where somebody is. wrong:",
+    "somebody is evicted where nobody is guilty. mute: no cause is named (the peer: nobody is evicted). kind: the verdict's word is",
+    "right. top1, top3: a guilty machine is among the first. Brier: of the first suspect's probability. s: mean seconds a diagnosis.",
+    "P: the peer, ByteRobust's published aggregation. C: the same on stacks cleaned by hangdog.",
 )
 
 
@@ -82,6 +87,11 @@ class Row:
     labels: tuple[str, ...]
     ours: Figures
     theirs: Figures
+    cleaned: Figures
+
+    def cells(self) -> list[str]:
+        sides = ((OURS, self.ours), (THEIRS, self.theirs), (CLEANED, self.cleaned))
+        return [*self.labels, str(self.ours.trials), *(c.of(side) for columns, side in sides for c in columns)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +101,11 @@ class Table:
     rows: tuple[Row, ...]
 
     def heads(self) -> list[str]:
-        return [*self.labels, "n", *(c.head for c in OURS), *(f"peer {c.head}" for c in PEERS)]
+        marked = [f"{mark} {c.head}" for mark, columns in (("P", THEIRS), ("C", CLEANED)) for c in columns]
+        return [*self.labels, "n", *(c.head for c in OURS), *marked]
 
     def cells(self) -> list[list[str]]:
-        return [
-            [*row.labels, str(row.ours.trials), *(c.of(row.ours) for c in OURS), *(c.of(row.theirs) for c in PEERS)]
-            for row in self.rows
-        ]
+        return [row.cells() for row in self.rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +144,9 @@ def table(title: str, labels: tuple[str, str], trials: Iterable[Trial], key: Cal
         title,
         labels,
         tuple(
-            Row((str(name), str(_ORDER[at])), figures(chosen, ours), figures(chosen, theirs))
+            Row(
+                (str(name), SHORT[_ORDER[at]]), figures(chosen, ours), figures(chosen, theirs), figures(chosen, cleaned)
+            )
             for (name, at), chosen in sorted(sets.items())
         ),
     )
@@ -171,7 +181,7 @@ def document(shown: Report) -> dict[str, Any]:
         "tables": {
             one.title: [
                 dict(zip(one.labels, row.labels, strict=True))
-                | {"hangdog": asdict(row.ours), "peer": asdict(row.theirs)}
+                | {"hangdog": asdict(row.ours), "peer": asdict(row.theirs), "peer, cleaned": asdict(row.cleaned)}
                 for row in one.rows
             ]
             for one in shown.tables
@@ -212,7 +222,12 @@ def _bins(bins: Iterable[calibration.Bin]) -> list[list[str]]:
 def _print(console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], labels: int) -> None:
     shown = RichTable(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", padding=(0, 1, 0, 0))
     for at, head in enumerate(heads):
-        shown.add_column(head, justify="left" if at < labels else "right", no_wrap=at < labels, overflow="fold")
+        shown.add_column(
+            head if at < labels else head.replace(" ", "\n", 1),
+            justify="left" if at < labels else "right",
+            no_wrap=at < labels,
+            overflow="fold",
+        )
     for row in rows:
         shown.add_row(*row)
     console.print(shown)

@@ -18,7 +18,7 @@ Task = tuple[int, int, str]
 #: Incidents of a quick run: on two cores they take less than a minute.
 QUICK = 200
 #: The largest job of a quick run, in ranks; a large job costs as much as fifty small ones and shows the same faults.
-QUICK_RANKS = 512
+QUICK_RANKS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One incident seen through one level of evidence. `guilty` are machines, `kinds` the verdicts that are right."""
+    """One incident seen through one level of evidence. `guilty` are machines, `kinds` the verdicts that are right.
+
+    `cleaned` is the peer given stacks that hangdog has cleaned: it parts what cleaning is worth from what reasoning is.
+    """
 
     seed: int
     ranks: int
@@ -45,6 +48,7 @@ class Trial:
     guilty: tuple[str, ...]
     ours: Side
     theirs: Side
+    cleaned: Side
 
 
 def judge(incident: Incident) -> tuple[Trial, ...]:
@@ -56,6 +60,9 @@ def judge(incident: Incident) -> tuple[Trial, ...]:
 
     def peers(snapshot: Snapshot) -> Answer:
         return of_peer(peer.aggregate(snapshot, topology))
+
+    def peers_cleaned(snapshot: Snapshot) -> Answer:
+        return of_peer(peer.aggregate(snapshot, topology, peer.cleaned))
 
     return tuple(
         Trial(
@@ -69,6 +76,7 @@ def judge(incident: Incident) -> tuple[Trial, ...]:
             truth.machines,
             ours=_ask(mine, snapshot, truth),
             theirs=_ask(peers, snapshot, truth),
+            cleaned=_ask(peers_cleaned, snapshot, truth),
         )
         for evidence, snapshot in incident.snapshots.items()
     )

@@ -28,7 +28,7 @@ def answer(kind: Kind | None, evicted: str, *suspects: str, p: float | None = No
 
 
 def trial(truth: Truth, mine: Answer, peers: Answer, evidence: Evidence = Evidence.STACKS, seed: int = 0) -> Trial:
-    sides = [Side(one, score(one, truth), 0.5) for one in (mine, peers)]
+    sides = [Side(one, score(one, truth), 0.5) for one in (mine, peers, peers)]
     return Trial(seed, 64, truth.fault, truth.family, "ddp", evidence, truth.kinds, truth.machines, *sides)
 
 
@@ -175,7 +175,7 @@ def test_a_report_is_the_same_in_all_its_forms() -> None:
     shown = report(list(judge(made_by_hand())))
     assert shown.incidents == 1
     rows = document(shown)["tables"]["by fault and evidence"]
-    assert [row["evidence"] for row in rows] == ["stacks", "stacks + flight recorder"]
+    assert [row["evidence"] for row in rows] == ["stacks", "+ recorder"]
     assert rows[0]["hangdog"]["contained"] == 1.0
     assert "| spin | stacks | 1 | 100 |" in markdown(shown)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from accuracy.peer import aggregate
+from accuracy.peer import aggregate, cleaned
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Frame, ProcessTrace, Thread
 from hangdog_models.topology import Layout, Topology, build
@@ -101,6 +101,26 @@ def test_a_process_that_is_gone_tells_and_a_tool_that_failed_does_not(reason: st
     named = {"exited": "exited", "tool failed": "capture tool failed", "timed out": "timed out"}[reason]
     traces = look({"0-3,6-7": "metrics", "4": named, "5": "metrics"})
     assert aggregate(snapshot(traces), job(tp=2, dp=4)).machines == evicted
+
+
+def test_a_halted_process_is_told_by_its_state_and_not_by_its_stack() -> None:
+    traces = [trace(rank, "metrics", state="T" if rank == 5 else "S") for rank in range(8)]
+    assert aggregate(snapshot(traces), job(tp=2, dp=4)).machines == nodes(2)
+
+
+def test_a_machine_that_gives_no_stack_is_an_outlier_and_half_of_them_are_the_collectors_fault() -> None:
+    shape = job(tp=2, dp=4)
+    assert aggregate(snapshot(look({"0-3,6-7": "metrics", "4-5": "timed out"})), shape).machines == nodes(2)
+    assert aggregate(snapshot(look({"0-3,6-7": "metrics", "4": "timed out", "5": "metrics"})), shape).machines == ()
+    assert aggregate(snapshot(look({"0-3": "metrics", "4-7": "timed out"})), shape).machines == ()
+
+
+def test_cleaned_stacks_lose_what_hangdog_drops() -> None:
+    helper = ["<module> train.py", "decorate_context torch/utils/_contextlib.py"]
+    traces = look({"0-7": "metrics"})
+    traces[3] = trace(3, [*helper, "log_metrics train.py", "all_reduce torch/distributed/distributed_c10d.py"])
+    assert aggregate(snapshot(traces), job(tp=2, dp=4)).outliers == (3,)
+    assert aggregate(snapshot(traces), job(tp=2, dp=4), cleaned).outliers == ()
 
 
 def moving(odd: list[str], *rest: str) -> Snapshot:
