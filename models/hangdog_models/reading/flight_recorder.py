@@ -38,7 +38,7 @@ def read(document: object, rank: Rank | None, limits: Limits = DEFAULTS) -> Rank
         raise UnreadableEvidence("not a flight recorder dump: its entries are no list of operations")
     statuses = tuple(_tables(document.get("pg_status")))
     timed = any(_started(entry) for entry in entries) or any(
-        (int_of(status.get("last_started_collective")) or -1) >= 0 for _, status in statuses
+        int_of(status.get("last_started_collective")) not in (None, -1) for _, status in statuses
     )
     records = tuple(_entry(entry, timed, limits) for entry in entries)
     enqueued, completed = _from_entries(records)

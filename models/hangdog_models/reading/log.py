@@ -30,6 +30,8 @@ _HINTS = (
     "WorkNCCL(", "[PG ", "opCount", "commId", "barrier", "collective", 'File "', "Root Cause", "Error", "Exception",
     "Interrupt", "Exit", "Timeout", "Fault", "Failure",
 )  # fmt: skip
+#: Lines of the kernel in the journal of a machine: another reader's.
+_OF_KERNEL = ("NVRM: ", " kernel: ")
 #: Processes told apart in one log; a log of a whole job of this size would be larger than what is read of a file.
 _MOST_PROCESSES = 1 << 16
 
@@ -38,13 +40,15 @@ _MOST_PROCESSES = 1 << 16
 class Stream:
     """What one process in a log says. `rank` is None where nothing tells it; `local` is then its rank on the machine, if known.
 
-    The counters of a process without a rank carry the rank -1 until somebody places it.
+    The counters of a process without a rank carry the rank -1 until somebody places it. `own`: lines of it are in the
+    log; otherwise others only report of it.
     """
 
     rank: Rank | None
     local: int | None
     counters: RankCounters | None
     findings: tuple[Finding, ...]
+    own: bool = True
 
 
 def recognises(text: str) -> bool:
@@ -62,6 +66,8 @@ def read(text: str, rank: Rank | None, limits: Limits = DEFAULTS) -> tuple[Strea
     hints = tuple(dict.fromkeys(_HINTS + log_table.packaged().hints))
     for number, line in enumerate(lines_of_log(text)):
         if listing is None and not any(hint in line.text for hint in hints):
+            continue
+        if any(mark in line.text for mark in _OF_KERNEL):
             continue
         key = _whose(line, rank, limits)
         process = processes.get(key)
@@ -101,6 +107,7 @@ def _streams(processes: dict[tuple[Rank | None, int | None, int | None], Process
             continue
         counted[rank] = _merged(counted[rank], own) if rank in counted else own
         findings[rank] = findings.get(rank, ()) + found
+    speakers = set(counted)
     for hearsay in told:  # what a rank says of itself counts more than what others say of it
         for rank, counts in hearsay.items():
             counted[rank] = _merged(counted.get(rank, Counted(WATCHDOG)), counts)
@@ -108,7 +115,7 @@ def _streams(processes: dict[tuple[Rank | None, int | None, int | None], Process
         counts = counted[rank]
         counters = counts.put_together(rank) if counts.enqueued or counts.entries else None
         if counters or findings.get(rank):
-            yield Stream(rank, None, counters, findings.get(rank, ()))
+            yield Stream(rank, None, counters, findings.get(rank, ()), rank in speakers)
     yield from loose
 
 

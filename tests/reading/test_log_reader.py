@@ -1,0 +1,267 @@
+"""Training logs: whose each line is, what the watchdog counted, and which error came first."""
+
+import pytest
+
+from hangdog_models.collectives import NCCL_LOG, WATCHDOG, CollectiveRecord, RankCounters
+from hangdog_models.findings import Bearing, Finding
+from hangdog_models.ranks import Rank
+from hangdog_models.reading import log
+from hangdog_models.reading.log_lines import LogLine, lines_of_log
+
+WORK = (
+    "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=32, NumelOut=32, "
+    "Timeout(ms)=600000) ran for 600012 milliseconds before timing out."
+)
+
+
+def streams(text: str, rank: int | None = None) -> dict[int | None, log.Stream]:
+    return {stream.rank: stream for stream in log.read(text, None if rank is None else Rank(rank))}
+
+
+def counters(text: str, rank: int) -> RankCounters:
+    found = streams(text, rank)[rank].counters
+    assert found is not None
+    return found
+
+
+def findings(text: str, rank: int | None = 0) -> list[Finding]:
+    return [finding for stream in log.read(text, None if rank is None else Rank(rank)) for finding in stream.findings]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("[rank3]:[E1] x", [LogLine("[E1] x", Rank(3))]),
+        ("[rank: 3] seed", [LogLine("seed", Rank(3))]),
+        ("[default2]:[rank10]: x", [LogLine("x", Rank(10), 2)]),
+        ("\x1b[36m(Worker pid=71, ip=10.0.0.1)\x1b[0m [rank1]: x", [LogLine("x", Rank(1), process=71)]),
+        ("(Worker pid=71) x", [LogLine("x", process=71)]),
+        ("step 3:  40%|####   | 4/10 [rank5]: x", [LogLine("step 3:  40%|####   | 4/10 "), LogLine("x", Rank(5))]),
+        ("[rank0]: a[rank1]: b", [LogLine("a", Rank(0)), LogLine("b", Rank(1))]),
+        ("50%|##\r100%|####", [LogLine("50%|##"), LogLine("100%|####")]),
+        ("2026-01-02T03:04:05.678Z x", [LogLine("2026-01-02T03:04:05.678Z x", at_s=1767323045.0)]),
+        ("2026-01-02 03:04:05,678 x", [LogLine("2026-01-02 03:04:05,678 x")]),
+        ("[rank9999999]: x", [LogLine("x")]),
+    ],
+)
+def test_prefixes_tell_whose_a_line_is(line: str, expected: list[LogLine]) -> None:
+    assert list(lines_of_log(line)) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "group", "description"),
+    [
+        ("[PG 7 Rank 1] Timeout at NCCL work: 12, last enqueued NCCL work: 14, last completed NCCL work: 11.", "7", ""),
+        (
+            "[PG 7 (TENSOR) Rank 1] Exception detected by watchdog at work: 12, last enqueued NCCL work: 14, last completed NCCL work: 11.",
+            "7",
+            "TENSOR",
+        ),
+        (
+            "[PG ID 2PG GUID 7(dp) Rank 1]  at work sequence id: 12 PG status: last enqueued work: 14, last completed work: 11",
+            "7",
+            "dp",
+        ),
+    ],
+)
+def test_the_three_formats_of_the_watchdog(line: str, group: str, description: str) -> None:
+    found = counters(f"[rank9]:[E1 x.cpp:1] [Rank 1] {WORK}\n[rank9]:[E1 x.cpp:2] {line}\n", 9)
+    assert found.source == WATCHDOG
+    assert (found.enqueued, found.completed) == ({group: 14}, {group: 11})
+    assert found.descriptions == ({group: description} if description else {})
+    assert found.entries == (CollectiveRecord(group, 12, "nccl:all_reduce", False, ((32,),), output_sizes=((32,),)),)
+
+
+def test_a_started_number_is_read_where_there_is_one() -> None:
+    status = (
+        "[PG ID 0 PG GUID 0(default_pg) Rank 4] last enqueued work: 9, last started work: 8, last completed work: 7"
+    )
+    found = counters(status, 4)
+    assert (found.enqueued, found.started, found.completed) == ({"0": 9}, {"0": 8}, {"0": 7})
+
+
+def test_an_element_count_of_minus_one_is_none() -> None:
+    work = WORK.replace("OpType=ALLREDUCE, NumelIn=32", "OpType=COALESCED, NumelIn=18446744073709551615")
+    (entry,) = counters(f"[PG ID 0 PG GUID 0 Rank 2] {work}", 2).entries
+    assert (entry.operation, entry.input_sizes, entry.output_sizes) == ("nccl:coalesced", (), ((32,),))
+
+
+def test_a_number_inside_a_group_is_a_rank_only_in_the_default_group() -> None:
+    of_default, of_other = "[PG ID 0 PG GUID 0(default_pg) Rank 5]", "[PG ID 3 PG GUID 21(tp) Rank 1]"
+    found = streams(f"{of_default} last enqueued work: 4, last completed work: 4\n{of_other} {WORK}\n")
+    assert set(found) == {5, None}
+    assert found[None].counters is None and found[None].findings[0].rank is None
+
+
+def test_a_local_rank_waits_for_somebody_who_knows_the_machine() -> None:
+    (stream,) = log.read("[default3]:  what():  CUDA error: unknown error\n", None)
+    assert (stream.rank, stream.local) == (None, 3)
+    assert (stream.findings[0].bearing, stream.findings[0].rank) == (Bearing.RESET, None)
+
+
+def test_operations_without_a_group_are_compared_with_equal_ones_only() -> None:
+    first, second = counters(f"[Rank 0] {WORK}", 0), counters(f"[Rank 1] {WORK.replace('12', '13')}", 1)
+    assert set(first.enqueued) & set(second.enqueued) == set()
+    assert counters(f"[Rank 1] {WORK}", 1).enqueued == first.enqueued
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        (WORK, "all_reduce 12 of group dp was given up after 600 s; who waits"),
+        (WORK.replace("ran for 600012", "ran for 2100"), "long before its time: a connection was closed"),
+        (WORK.replace("SeqNum=12", "SeqNum=1"), "the group's first: start-up or transport"),
+    ],
+)
+def test_who_times_out_is_a_victim(work: str, words: str) -> None:
+    (finding,) = findings(f"[PG ID 3 PG GUID 21(dp) Rank 1] {work}")
+    assert (finding.code, finding.bearing) == ("watchdog time-out", Bearing.VICTIM)
+    assert words in finding.what
+
+
+DESYNC = f"""\
+[Rank 0] {WORK}
+ - [0] Timeout at collective: ALLREDUCE, #13
+ - To our best knowledge, the lagging/dead/mismatched ranks that caused the desync are:
+   - [1, 2] finished collective #11, but didn't join collective #12 (count from 1)
+   - [3] joined but didn't finish collective #13 (count from 1)
+"""
+
+
+def test_a_desync_report_counts_from_one() -> None:
+    found = streams(DESYNC, 0)
+    (group,) = found[0].counters.enqueued if found[0].counters else ()
+    lagging = [stream.counters for rank, stream in sorted(found.items(), key=lambda i: i[0] or 0) if rank]
+    assert [(c.enqueued, c.completed) for c in lagging if c] == [
+        ({group: 10}, {group: 10}), ({group: 10}, {group: 10}), ({group: 12}, {group: 11}),
+    ]  # fmt: skip
+    assert not found[1].own and found[0].own
+    (report,) = (f for f in found[0].findings if f.code == "desync report")
+    assert (report.ranks, report.bearing) == ((1, 2, 3), Bearing.VICTIM)
+
+
+def test_ranks_that_never_joined() -> None:
+    text = (
+        f"[Rank 0] {WORK}\n - [0] Timeout at collective: ALLREDUCE, #13\n - To our best knowledge, ranks [2] are the "
+    )
+    found = streams(text + "lagging ranks that caused this timeout. They never joined any collectives\n", 0)
+    assert found[2].counters is not None and set(found[2].counters.enqueued.values()) == {-1}
+
+
+def test_a_desync_report_of_another_group_names_no_rank_of_the_job() -> None:
+    found = streams(DESYNC.replace("[Rank 0]", "[PG ID 3 PG GUID 21(tp) Rank 0]"), 8)
+    assert set(found) == {8}
+    assert found[8].findings[-1].ranks == ()
+
+
+FINGERPRINTS = (
+    "RuntimeError: Detected mismatch between collectives on ranks. Rank {a} is running collective: CollectiveFingerPrint("
+    "SequenceNumber=6, OpType=ALLREDUCE, TensorShape=[20, 10], TensorDtypes=Float, TensorDeviceTypes=TensorOptions(x)), "
+    "but Rank {b} is running collective: CollectiveFingerPrint(SequenceNumber=6, OpType=BARRIER).Collectives differ"
+)
+
+
+def test_both_fingerprints_are_kept() -> None:
+    found = streams("[rank1]: " + FINGERPRINTS.format(a=1, b=0))
+    entries = [stream.counters.entries[0] for stream in found.values() if stream.counters]
+    assert [(e.operation, e.sequence, e.input_sizes, e.dtypes) for e in entries] == [
+        ("nccl:barrier", 6, (), ()), ("nccl:all_reduce", 6, ((20, 10),), ("Float",)),
+    ]  # fmt: skip
+    (finding,) = found[1].findings
+    assert (finding.bearing, finding.ranks) == (Bearing.PROGRAM, (1, 0))
+    assert "rank 1: all_reduce of [20, 10] as number 6; rank 0: barrier as number 6" in finding.what
+
+
+def test_fingerprints_with_numbers_inside_a_group_name_only_the_speaker() -> None:
+    found = streams("[rank9]: " + FINGERPRINTS.format(a=1, b=0))
+    assert set(found) == {9} and found[9].counters is None
+    assert found[9].findings[0].ranks == (9,)
+
+
+CALL = (
+    "host:1:2 [0] NCCL INFO {op}: opCount {count} sendbuff 0x1 recvbuff 0x2 count 8 datatype 7 op 0 root 0 "
+    "comm {comm} [nranks={size}] stream 0x3"
+)
+
+
+def test_calls_of_nccl_count_in_hexadecimal() -> None:
+    text = "\n".join(CALL.format(op="AllReduce", count=f"{n:x}", comm="0xa", size=4) for n in range(0x1D, 0x1F))
+    found = counters(text, 3)
+    assert (found.source, found.enqueued, found.completed) == (NCCL_LOG, {"communicator of 4 ranks": 30}, {})
+    assert found.entries[-1] == CollectiveRecord(
+        "communicator of 4 ranks", 30, "nccl:all_reduce", False, ((8,),), ("float32",)
+    )
+
+
+def test_communicators_go_by_their_id_or_by_a_size_that_is_theirs_alone() -> None:
+    made = (
+        "host:1:2 [0] NCCL INFO ncclCommInitRank comm 0xa rank 3 nranks 4 cudaDev 0 nvmlDev 3 busId 1b000 commId 0xfe"
+    )
+    calls = [CALL.format(op="AllGather", count="1", comm=c, size=s) for c, s in (("0xa", 4), ("0xb", 4), ("0xc", 8))]
+    found = counters("\n".join([made, *calls]), 3)
+    assert found.enqueued == {"communicator 0xfe": 1, "communicator of 8 ranks": 1}
+
+
+def test_a_call_may_tell_the_rank_itself() -> None:
+    line = CALL.format(op="AllReduce", count="1", comm="0xa", size=4) + " task 0 globalrank 6"
+    assert set(streams(line)) == {6}
+
+
+@pytest.mark.parametrize(
+    ("arrived", "code", "bearing"),
+    [(3, "store barrier, ranks missing", Bearing.VICTIM), (5, "store barrier, too many", Bearing.PROGRAM)],
+)
+def test_the_store_barrier_counts_workers(arrived: int, code: str, bearing: Bearing) -> None:
+    line = (
+        "Waiting in store based barrier to initialize process group for rank: 0, key: store_based_barrier_key:1 "
+        f"(world_size=4, worker_count={arrived}, timeout=0:30:00)\n"
+    )
+    (finding,) = findings(line * 3)
+    assert (finding.code, finding.bearing, finding.times) == (code, bearing, 3)
+    assert (
+        findings(line + "Rank 0: Completed store-based barrier for key:store_based_barrier_key:1 with 4 nodes.") == []
+    )
+
+
+def test_the_first_failure_that_the_launcher_saw_is_a_victim() -> None:
+    text = (
+        "Root Cause (first observed failure):\n[0]:\n  time      : 2026-01-01_00:00:00\n  host      : gpu-a\n"
+        "  rank      : 7 (local_rank: 7)\n  exitcode  : -9 (pid: 3)\n"
+    )
+    (finding,) = findings(text, None)
+    assert (finding.machine, finding.rank, finding.bearing, finding.ranks) == ("gpu-a", 7, Bearing.VICTIM, ())
+    assert "rank 7 end first, with exit code -9" in finding.what
+
+
+TRACEBACK = '{p}Traceback (most recent call last):\n{p}  File "t.py", line 3, in <module>\n{p}    main()\n{p}{error}\n'
+
+
+def test_of_a_process_the_first_error_counts_and_ranks_are_told_apart() -> None:
+    first = TRACEBACK.format(p="[rank0]: ", error="ValueError: a bad batch").splitlines()
+    second = TRACEBACK.format(p="[rank1]: ", error="RuntimeError: Connection closed by peer [10.0.0.1]:33").splitlines()
+    mixed = [line for pair in zip(first, second, strict=True) for line in pair]
+    mixed += ["[rank0]: RuntimeError: CUDA error: device-side assert triggered"]
+    found = {stream.rank: stream.findings for stream in log.read("\n".join(mixed), None)}
+    assert [(f.code, f.bearing, f.what) for f in found[0]] == [
+        ("ValueError", Bearing.PROGRAM, "the program ended with ValueError: a bad batch")
+    ]
+    assert [(f.code, f.bearing, f.peers) for f in found[1]] == [("connection lost", Bearing.VICTIM, ("10.0.0.1",))]
+
+
+def test_a_broken_device_is_no_consequence() -> None:
+    text = TRACEBACK.format(p="", error="ValueError: x") + "CUDA error: uncorrectable ECC error encountered\n"
+    assert [f.bearing for f in findings(text)] == [Bearing.PROGRAM, Bearing.CONVICTS]
+
+
+def test_an_error_long_after_a_harmless_one_is_news() -> None:
+    text = "wandb: Connection reset by peer\n" + "loss 0.5\n" * 3000 + TRACEBACK.format(p="", error="KeyError: 'x'")
+    assert [f.code for f in findings(text)] == ["connection lost", "KeyError"]
+
+
+def test_a_line_that_only_looks_like_an_exception_is_none() -> None:
+    assert findings("ValueError: printed by somebody, no traceback before\n") == []
+
+
+def test_a_log_in_which_nothing_is_known_says_nothing() -> None:
+    assert log.read("epoch 1, loss 2.0\n" * 100, Rank(0)) == ()
+    assert not log.recognises("epoch 1, loss 2.0\n")
