@@ -1,0 +1,52 @@
+"""Dates as tools and logs write them, in the tongue of their locale; without a zone they are taken as if they were UTC."""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+#: A year with a 29 February, in which dates without a year are put to compare them with each other.
+SOME_YEAR = 1972
+#: First three letters of the months, where they differ between the tongues of common locales (English, German, French,
+#: Spanish, Italian, Portuguese, Dutch, Swedish, Polish, Turkish, Russian). `juin` and `juillet` differ in the fourth.
+_MONTHS = {
+    name: number + 1
+    for number, names in enumerate(
+        (
+            "jan ene gen sty oca янв", "feb fév fev lut şub фев", "mar mär mrt mars мар", "apr avr abr kwi nis апр",
+            "may mai mag maj mei maio май", "jun juin giu cze haz июн", "jul juil lug lip tem июл", "aug aoû ago sie ağu авг",
+            "sep set wrz eyl сен", "oct okt ott out paź eki окт", "nov lis kas ноя", "dec dez déc dic gru ara дек",
+        )
+    )
+    for name in names.split()
+}  # fmt: skip
+_WRITTEN_OUT = re.compile(
+    r"(?:[^\s\d]{1,8} )?([^\s\d]{3,9}|\d{1,2}月)\s{1,2}(\d{1,2}) (\d{1,2}):(\d\d):(\d\d) (?:[A-Z]{3,5} )?(\d{4})"
+)
+
+
+def written_out(text: str) -> float | None:
+    """Unix time of `Wed Jul 31 11:22:39 2024`, as `date`, `dmesg -T` and nvidia-smi write it; None where it is none."""
+    date = _WRITTEN_OUT.fullmatch(text.strip())
+    return moment(int(date[6]), month_of(date[1]), date[2], date[3], date[4], date[5]) if date else None
+
+
+def month_of(name: str) -> int | None:
+    """The number of a month by its name or abbreviation; None where no tongue we know has it."""
+    if name.endswith("月"):
+        return int(name[:-1])
+    lower = name.lower().rstrip(".")
+    return _MONTHS.get(lower[:4]) or _MONTHS.get(lower[:3])
+
+
+def moment(
+    year: int, month: int | None, day: str, hour: str, minute: str, second: str, zone: str | None = None
+) -> float | None:
+    """Unix time of a date, None where there is no such date."""
+    offset = UTC
+    try:
+        if zone and zone not in ("Z", "UTC"):
+            digits = zone[1:].replace(":", "")
+            minutes = int(digits[:2]) * 60 + int(digits[2:])
+            offset = timezone(timedelta(minutes=-minutes if zone[0] == "-" else minutes))
+        return datetime(year, month or 0, int(day), int(hour), int(minute), int(second), tzinfo=offset).timestamp()
+    except (ValueError, OverflowError):
+        return None

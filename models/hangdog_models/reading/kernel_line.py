@@ -1,0 +1,115 @@
+"""Takes a line of a kernel log apart: its clock, and the message without whatever a tool wrote before it.
+
+Known writings: /dev/kmsg records, `dmesg` plain, -T, -x, -r and --time-format iso, `journalctl` short, short-iso,
+short-precise, short-monotonic, short-unix and short-full, and syslog files with and without a year, months in many tongues.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hangdog_models.reading.dates import SOME_YEAR, moment, month_of, written_out
+
+#: Facility of the kernel: what a user writes into /dev/kmsg gets another one, so nobody can talk a machine out of a job.
+_KERNEL = 0
+
+#: Lines at the end of a log that are read for its clock, should the very last be cut or another program's.
+_LAST_LINES = 20
+_RECORD = re.compile(r"(\d{1,5}),\d{1,20},(\d{1,17}),[^;]{1,40};(.*)", re.DOTALL)
+_PRIORITY = re.compile(r"<(\d{1,5})>")
+_DECODED = re.compile(r"([a-z]{3,8}\d?)\s{0,4}:(?:emerg|alert|crit|err|warn|notice|info|debug)\s{0,4}: ")
+_UPTIME = re.compile(r"\[\s{0,12}(\d{1,12}\.\d{1,9})\]\s?")
+_CALLER = re.compile(r"\[\s{0,8}[CT]\d{1,9}\]\s?")
+_CUT = re.compile(r"\[\.\.\.\]\s?")
+_CLOCK = r"(\d{1,2}):(\d\d):(\d\d)"
+_HUMAN = re.compile(r"\[([^\[\]]{15,40}\d{4})\]\s?")
+_ISO = re.compile(
+    rf"(?:[A-Za-z]{{3}} )?(\d{{4}})-(\d\d)-(\d\d)[T ]{_CLOCK}(?:([.,])(\d{{1,9}}))?\s?(Z|UTC|[+-]\d\d:?\d\d)? ?"
+)
+_SYSLOG = re.compile(rf"([^\s\d:\[]{{3,9}}|\d{{1,2}}月)\s{{1,2}}(\d{{1,2}}) {_CLOCK}(?:\.(\d{{1,9}}))? ")
+_UNIX = re.compile(r"(\d{9,10}\.\d{1,9}) ")
+_TAG = re.compile(r"([^\s:]{1,255}) ([^\s:\[\]]{1,64})(?:\[\d{1,9}\])?: ")
+_HOST_KERNEL = re.compile(r"(?:[^\s:]{1,255} )?kernel: ")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLine:
+    """One message. `at_s` is Unix time, of a clock without a zone as if it were UTC: right for differences on one machine.
+
+    `yearless_s` orders dates that come without a year among each other, and means nothing beyond that.
+    """
+
+    text: str
+    at_s: float | None = None
+    uptime_s: float | None = None
+    yearless_s: float | None = None
+
+
+def split(line: str) -> KernelLine | None:
+    """The message of a line and its time; None for what is not the kernel's own: other programs, users, other facilities."""
+    record = _RECORD.fullmatch(line)
+    if record is not None:
+        return KernelLine(record[3], uptime_s=int(record[2]) / 1e6) if int(record[1]) >> 3 == _KERNEL else None
+    at = uptime = yearless = None
+    rest = line
+    if priority := _PRIORITY.match(rest):
+        if int(priority[1]) >> 3 != _KERNEL:
+            return None
+        rest = rest[priority.end() :]
+    if decoded := _DECODED.match(rest):
+        if decoded[1] != "kern":
+            return None
+        rest = rest[decoded.end() :]
+    tagged = False
+    if iso := _ISO.match(rest):
+        at, rest = _of_iso(iso), rest[iso.end() :]
+        tagged = iso[7] != ","  # dmesg writes a comma before the fraction and no tag, others a point and a tag
+    elif human := _HUMAN.match(rest):
+        at, rest = written_out(human[1]), rest[human.end() :]
+    elif syslog := _SYSLOG.match(rest):
+        yearless = moment(SOME_YEAR, month_of(syslog[1]), syslog[2], syslog[3], syslog[4], syslog[5])
+        rest, tagged = rest[syslog.end() :], True
+    elif unix := _UNIX.match(rest):
+        at, rest, tagged = float(unix[1]), rest[unix.end() :], True
+    if tagged and (tag := _TAG.match(rest)) and tag[2] != "kernel":
+        return None
+    if host := _HOST_KERNEL.match(rest):
+        rest = rest[host.end() :]
+    if measured := _UPTIME.match(rest):
+        uptime, rest = float(measured[1]), rest[measured.end() :]
+        if host := _HOST_KERNEL.match(rest):  # journalctl -o short-monotonic writes them the other way round
+            rest = rest[host.end() :]
+    elif cut := _CUT.match(rest):
+        rest = rest[cut.end() :]
+    if caller := _CALLER.match(rest):
+        rest = rest[caller.end() :]
+    return KernelLine(rest, at, uptime, yearless)
+
+
+def _of_iso(iso: re.Match[str]) -> float | None:
+    at = moment(int(iso[1]), int(iso[2]), iso[3], iso[4], iso[5], iso[6], iso[9])
+    return None if at is None else at + float(f"0.{iso[8] or 0}")
+
+
+def telling_lines(text: str, needles: Iterable[str]) -> set[int] | None:
+    """Where the lines begin that hold one of the texts (in lower case), say that the kernel started, or stand at the end.
+
+    None for all lines: then the text cannot be searched in lower case.
+    """
+    lower = text.lower()
+    if len(lower) != len(text):  # a letter that has no lower case of one character: places in the two texts differ
+        return None
+    begins: set[int] = set()
+    for needle in ("linux version ", *needles):
+        at = lower.find(needle)
+        while at >= 0:
+            begins.add(lower.rfind("\n", 0, at) + 1)
+            end = lower.find("\n", at)
+            at = lower.find(needle, end) if end >= 0 else -1
+    end = len(text)
+    for _ in range(_LAST_LINES):
+        end = text.rfind("\n", 0, end)
+        begins.add(end + 1)
+        if end < 0:
+            break
+    return begins

@@ -1,0 +1,359 @@
+"""The kernel log reader: every spelling of a line, every clock, what is taken back, what is old, and what is only noise."""
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.findings import Bearing, Finding
+from hangdog_models.reading import kernel_log
+from hangdog_models.reading.kernel_line import split
+from hangdog_models.reading.limits import Limits
+
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "public"
+
+
+def one(text: str) -> Finding:
+    (finding,) = kernel_log.read(text)
+    return finding
+
+
+def corpus(case: str) -> dict[str, tuple[Finding, ...]]:
+    """What each machine's kernel log of a case tells."""
+    folders = sorted(CORPUS.glob(f"{case}*/machine-*"))
+    if not folders:
+        pytest.skip(f"no corpus beside this repository: {case}")
+    return {
+        folder.name.removeprefix("machine-"): tuple(
+            finding
+            for name in ("kern.log", "kmsg.log", "dmesg.log")
+            if (folder / name).exists()
+            for finding in kernel_log.read((folder / name).read_text(encoding="utf-8"))
+        )
+        for folder in folders
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "device", "code"),
+    [
+        ("NVRM: Xid (PCI:0000:4b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen", "0000:4b:00", "Xid 79"),
+        ("NVRM: Xid (PCI:0000:4B:00): 79, pid=n/a, name=n/a, GPU has fallen", "0000:4b:00", "Xid 79"),
+        ("NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.", "0000:4b:00", "Xid 79"),
+        ("NVRM: Xid (0000:4b:00): 79, GPU has fallen off the bus.", "0000:4b:00", "Xid 79"),
+        ("NVRM: Xid (PCI:0000:4b:00.0): 79, GPU has fallen off the bus.", "0000:4b:00", "Xid 79"),
+        ("nvrm: xid (pci:0000:4b:00): 79, gpu has fallen off the bus.", "0000:4b:00", "Xid 79"),
+        ("NVRM: Xid (PCI:0018:01:00): 79, GPU has fallen off the bus.", "0018:01:00", "Xid 79"),
+        ("NVRM: Xid (PCI:0000:4b:00 GPU-I:05): 79, pid=12, GPU has fallen", "0000:4b:00", "Xid 79"),
+        ("NVRM: GPU 0000:4b:00.0: GPU has fallen off the bus.", "0000:4b:00", "Xid 79"),
+        ("NVRM: Xid (PCI:0009:01:00): 149, NETIR  Fatal   XC0 i0 Link -1 (0x000fe406 0x0)", "0009:01:00", "Xid 149"),
+        ("NVRM: Xid (PCI:0009:01:00): 95, pid=77, name='my job', Uncontained: LTC", "0009:01:00", "Xid 95"),
+        ("nvidia-nvswitch0: SXid (PCI:0000:85:00.0): 20034, Fatal, Link 30 LTSSM", "0000:85:00", "SXid 20034"),
+    ],
+)
+def test_every_spelling_convicts_the_same_device(line: str, device: str, code: str) -> None:
+    found = one(line)
+    assert (found.source, found.code, found.bearing, found.device) == ("kernel log", code, Bearing.CONVICTS, device)
+    assert found.times == 1 and found.machine == "" and found.rank is None
+
+
+@pytest.mark.parametrize(
+    ("prefix", "at_s", "uptime_s"),
+    [
+        ("", None, None),
+        ("[...] ", None, None),
+        ("[   12.500000] ", None, 12.5),
+        ("[   12.500000][ T1234] ", None, 12.5),
+        ("<3>[   12.500000] ", None, 12.5),
+        ("kern  :err   : [   12.500000] ", None, 12.5),
+        ("3,1001,12500000,-;", None, 12.5),
+        ("6,1001,12500000,-,caller=T77;", None, 12.5),
+        ("kernel: [12.5] ", None, 12.5),
+        ("[   12.500000] host-a kernel: ", None, 12.5),
+        ("[Sun Feb 23 16:24:18 2025] ", 1740327858.0, None),
+        ("[So Feb 23 16:24:18 2025] ", 1740327858.0, None),
+        ("2025-02-23T16:24:18,500000+00:00 ", 1740327858.5, None),
+        ("2025-02-23T17:24:18+0100 host-a kernel: ", 1740327858.0, None),
+        ("2025-02-23T16:24:18.5Z host-a kernel: [   12.500000] ", 1740327858.5, 12.5),
+        ("Sun 2025-02-23 16:24:18 UTC host-a kernel: ", 1740327858.0, None),
+        ("1740327858.250000 host-a kernel: ", 1740327858.25, None),
+        ("Feb 23 16:24:18 host-a kernel: ", None, None),
+        ("Okt  6 16:24:18 host-a kernel: [   12.500000] ", None, 12.5),
+        ("10月 06 16:24:18 host-a kernel: ", None, None),
+        ("окт 06 16:24:18 host-a kernel: ", None, None),
+    ],
+)
+def test_every_tools_prefix_is_taken_off_and_its_clock_read(
+    prefix: str, at_s: float | None, uptime_s: float | None
+) -> None:
+    found = one(prefix + "NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.")
+    assert (found.at_s, found.uptime_s) == (at_s, uptime_s)
+    assert kernel_log.recognises(prefix + "NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "12,1001,12500000,-;NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.",  # a user wrote into /dev/kmsg
+        "<14>[  1.5] NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.",
+        "user  :err   : [ 1.5] NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.",
+        "Oct  6 17:59:27 host-a gpud[22]: NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.",
+        "Oct  6 17:59:27 host-a kernel: python: NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.",
+        "NVRM: Xid error: xyz, invalid data",
+        "NVRM: loading NVIDIA UNIX Open Kernel Module  570.86.15",
+    ],
+)
+def test_what_the_kernel_did_not_say_is_no_finding(line: str) -> None:
+    assert kernel_log.read(line) == ()
+
+
+def test_repeats_are_one_finding_with_the_time_of_the_last() -> None:
+    text = "\n".join(
+        f"[  {n}.000000] NVRM: Xid (PCI:0000:4b:00): 119, pid={n}, name=smi, Timeout" for n in (10, 16, 22)
+    )
+    found = one(text)
+    assert (found.code, found.bearing, found.times, found.uptime_s) == ("Xid 119", Bearing.RESET, 3, 22.0)
+
+
+def test_the_process_in_the_line_is_a_victim_that_asked() -> None:
+    assert (
+        "nvidia-smi, which the line names, is a victim"
+        in one("NVRM: Xid (PCI:0000:4b:00): 119, pid=7, name=nvidia-smi, Timeout after 6s").what
+    )
+
+
+def test_a_record_of_several_lines_is_one_event() -> None:
+    lines = [
+        "[ 5.1] NVRM: The NVIDIA GPU 0000:4b:00.0",
+        "[ 5.1] NVRM: (PCI ID: 10de:2330) installed in this system has",
+        "[ 5.1] NVRM: fallen off the bus and is not responding to commands.",
+    ]
+    assert (one("\n".join(lines)).code, one("\n".join(lines)).device) == ("Xid 79", "0000:4b:00")
+    both = "[ 5.0] NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.\n" + "\n".join(lines)
+    assert one(both).times == 1
+    switch = (
+        "nvidia-nvswitch0: SXid (PCI:0000:85:00.0): 20034, Fatal, Link 30 LTSSM Fault Up\n"
+        "nvidia-nvswitch0: SXid (PCI:0000:85:00.0): 20034, Severity 1 Engine instance 60\n"
+        "nvidia-nvswitch0: SXid (PCI:0000:85:00.0): 20034, Data {0x00000001, 0x0}\n"
+    )
+    assert one(switch).times == 1
+
+
+def test_xid_45_is_noise_unless_it_names_what_caused_it() -> None:
+    head = "NVRM: Xid (PCI:0000:dc:00): 45, pid=18, name=python3, Ch 00000001"
+    assert one(head).bearing is Bearing.TELLS_NOTHING
+    assert one(f"{head} caused by previous Xid 119").bearing is Bearing.SUSPECTS
+    assert one(f"{head} caused by previous Xid 31").bearing is Bearing.PROGRAM
+    assert one(f"{head} caused by previous Xid 45").bearing is Bearing.TELLS_NOTHING
+
+
+def test_driver_errors_without_an_xid_are_read() -> None:
+    fabric = "[1891044.5] NVRM: nvCheckOkFailedNoLog: Check failed: out of sync [NV_ERR_X] (0x00000087) returned from s @ m.c:1\n"
+    found = one(fabric * 688)
+    assert (found.code, found.bearing, found.times) == ("fabric state", Bearing.RESET, 688)
+    lost = (
+        "NVRM: nvAssertOkFailedNoLog: Assertion failed: lost [NV_ERR_GPU_IS_LOST] (0x0000000F) returned from r @ k.c:1"
+    )
+    assert one(lost).bearing is Bearing.CONVICTS
+    assert one("NVRM: GPU 0000:4b:00.0: RmInitAdapter failed! (0x62:0x65:2000)").bearing is Bearing.CONVICTS
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "bearing"),
+    [
+        ("Out of memory: Killed process 4711 (python3) total-vm:1kB", "out of memory", Bearing.SUSPECTS),
+        ("Memory cgroup out of memory: Killed process 4711 (python3)", "out of memory", Bearing.PROGRAM),
+        ("pt_main_thread[99]: segfault at 0 ip 00007f sp 00007f error 4 in libnccl.so.2.21[7f+1]", "crash in NCCL", Bearing.PROGRAM),
+        ("nvidia 0000:4b:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer", "PCIe fatal", Bearing.CONVICTS),
+        ("nvidia 0000:4b:00.0: AER: PCIe Bus Error: severity=Uncorrectable (Non-Fatal), type=T", "PCIe uncorrected", Bearing.SUSPECTS),
+        ("pcieport 0000:00:01.0: PCIe Bus Error: severity=Corrected, type=Physical Layer", "PCIe corrected", Bearing.TELLS_NOTHING),
+        ("EDAC MC0: 1 UE memory read error on CPU_SrcID#0", "host memory", Bearing.SUSPECTS),
+        ("EDAC MC0: 27 CE memory read error on CPU_SrcID#0", "host memory corrected", Bearing.TELLS_NOTHING),
+        ("mce: [Hardware Error]: CPU 3: Machine Check Exception: 5 Bank 7", "machine check", Bearing.SUSPECTS),
+        ("watchdog: BUG: soft lockup - CPU#41 stuck for 23s! [python3:99]", "processor stuck", Bearing.SUSPECTS),
+        ("mlx5_core 0000:18:00.0: device's health compromised - reached miss count", "network card", Bearing.CONVICTS),
+        ("mlx5_core 0000:18:00.0: Port module event[error]: module 0, Cable error, High Temperature", "network module", Bearing.SUSPECTS),
+        ("mlx5_core 0000:18:00.0 ibp24s0: Link down", "link down", Bearing.SUSPECTS),
+        ("mlx5_core 0000:18:00.0: mlx5_cmd_out_err:808:(pid 1): ACCESS_REG(0x805) op_mod(0x1) failed", "access refused", Bearing.TELLS_NOTHING),
+        ("blk_update_request: I/O error, dev nvme0n1, sector 12345 op 0x0", "disk error", Bearing.SUSPECTS),
+        ("nfs: server files.lan not responding, still trying", "NFS not responding", Bearing.SERVICE),
+        ("Lustre: 17:0:(c.c:1:f()) x: Connection to fs-MDT0 (at 1.2.3.4@o2ib) was lost; in progress", "Lustre not responding", Bearing.SERVICE),
+    ],
+)  # fmt: skip
+def test_lines_that_are_not_the_gpus(line: str, code: str, bearing: Bearing) -> None:
+    found = one(f"[ 77.0] {line}")
+    assert (found.code, found.bearing, found.uptime_s) == (code, bearing, 77.0)
+
+
+def test_a_server_that_answers_again_is_no_fault_and_a_link_that_came_back_is_a_note() -> None:
+    down = "[1.0] nfs: server a not responding, still trying\n[1.0] nfs: server b not responding, timed out\n"
+    (found,) = kernel_log.read(down + "[9.0] nfs: server a OK\n")
+    assert (found.code, found.peers) == ("NFS not responding", ("b",))
+    assert kernel_log.read("[1.0] nfs: server a not responding, still trying\n[2.0] nfs: server a OK") == ()
+    flap = "[1.0] mlx5_core 0000:18:00.0 ib0: Link down\n[2.0] mlx5_core 0000:18:00.0 ib0: Link up\n"
+    assert (one(flap).code, one(flap).bearing) == ("link flap", Bearing.PATH)
+    assert kernel_log.read("[2.0] mlx5_core 0000:18:00.0 ib0: Link up\n") == ()
+
+
+@pytest.mark.parametrize(
+    ("frames", "code", "bearing"),
+    [
+        (["schedule", "io_schedule", "nfs_wait_bit_killable", "ksys_write"], "waits for storage", Bearing.SERVICE),
+        (["schedule", "os_acquire_mutex", "nvidia_ioctl"], "waits for the GPU driver", Bearing.SUSPECTS),
+        (["schedule", "jbd2_log_wait_commit", "ext4_sync_file"], "waits for a disk", Bearing.SUSPECTS),
+        (["schedule", "futex_wait"], "hung task", Bearing.SUSPECTS),
+    ],
+)
+def test_a_hung_task_is_judged_by_where_its_stack_hangs(frames: list[str], code: str, bearing: Bearing) -> None:
+    lines = [
+        "INFO: task python3:4711 blocked for more than 120 seconds.",
+        "      Tainted: P  OE  5.15.0",
+        "Call Trace:",
+        " <TASK>",
+    ]
+    text = "\n".join(f"[ 99.0] {line}" for line in [*lines, *(f" {name}+0x1a/0x90" for name in frames), " </TASK>"])
+    assert (one(text).code, one(text).bearing) == (code, bearing)
+    assert "python3" in one(text).what
+
+
+XID = "NVRM: Xid (PCI:0000:4b:00): 48, An uncorrectable error"
+LATER = "NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "old"),
+    [
+        ("Sep 28 17:59:27 h kernel: " + XID, "Oct  6 17:59:27 h kernel: " + LATER, True),
+        ("Oct  6 17:20:00 h kernel: " + XID, "Oct  6 17:59:27 h kernel: " + LATER, False),
+        ("Oct  6 14:20:00 h kernel: " + XID, "Oct  6 17:59:27 h kernel: " + LATER, True),
+        ("Dec 31 23:59:00 h kernel: " + XID, "Jan  1 00:01:00 h kernel: " + LATER, False),
+        ("Dec 31 23:59:00 h kernel: " + XID, "Jan  9 00:01:00 h kernel: eth0 is fine", True),
+        ("[2397166.0] " + XID, "[12.0] " + LATER, True),  # a restart between them
+        ("[10.0] " + XID, "[2397166.0] eth0 is fine", True),
+        ("[10.0] " + XID, "[5000.0] eth0 is fine", False),
+        ("[Sun Feb 23 16:24:18 2025] " + XID, "[Sun Mar  9 16:24:18 2025] eth0 is fine", True),
+    ],
+)
+def test_what_is_old_by_the_logs_own_clock_is_shown_and_accuses_nobody(first: str, last: str, old: bool) -> None:
+    found = kernel_log.read(f"{first}\n{last}\n")[0]
+    assert found.code == "Xid 48"
+    assert found.bearing is (Bearing.TELLS_NOTHING if old else Bearing.SUSPECTS)
+    assert ("(old: " in found.what) is old
+
+
+def test_a_restart_leaves_no_time_of_the_earlier_clock() -> None:
+    text = f"2025-10-06T10:00:00Z h kernel: [99999.0] {XID}\n2025-10-06T10:20:00Z h kernel: [12.0] {LATER}\n"
+    before, after = kernel_log.read(text)
+    assert before.uptime_s is None and before.bearing is Bearing.SUSPECTS and after.uptime_s == 12.0
+
+
+def test_other_logs_are_not_taken_for_kernel_logs() -> None:
+    for text in (
+        "[rank0]: NCCL WARN something\n[rank1]: y\n",
+        "2026-01-01 10:00:00,123 INFO trainer: step 3\n" * 3,
+        "[Feb 25 2025 13:59:45] [INFO] [tid 1803] Received an inband message\n",
+        "",
+        "{}",
+    ):
+        assert not kernel_log.recognises(text)
+    assert kernel_log.recognises("[    0.000000] Linux version 6.8.0\n[    0.000000] Command line: x\n")
+    assert kernel_log.recognises("Oct  6 17:59:27 host kernel: usb 1-1: new device\n" * 3)
+
+
+def test_more_events_than_are_kept_are_counted() -> None:
+    text = "\n".join(f"NVRM: Xid ({n:04x}:01:00): 79, x" for n in range(1100))
+    found = kernel_log.read(text)
+    assert len(found) == 1001 and found[-1].code == "more events" and "100 further" in found[-1].what
+
+
+def test_a_log_that_is_too_large_is_refused_by_the_limit_it_breaks() -> None:
+    with pytest.raises(UnreadableEvidence, match="file_bytes"):
+        kernel_log.read("x" * 101, Limits(file_bytes=100))
+
+
+PIECES = st.sampled_from(
+    [
+        "NVRM: ", "Xid ", "(PCI:0000:4b:00)", ": 79", ", ", "pid=", "name=", "'", "SXid (PCI:0000:05:00.0): 1", "nvidia-nvswitch0: ",
+        "[ 1.5] ", "[Sun Feb 23 16:24:18 2025] ", "6,1,1,-;", "<3>", "kernel: ", "Okt 06 17:59:27 h ", "0x00000087", "\n", "\n", "\n",
+        "INFO: task a:1 blocked for more than 120 seconds", " nfs_wait+0x1/0x2", "mlx5_core 0000:18:00.0: Link down", "Link up",
+        "nfs: server a not responding", "nfs: server a OK", "Data {", "fatal ", "caused by previous Xid 149", "2025-99-99T99:99:99Z ",
+    ]
+)  # fmt: skip
+TEXTS = st.lists(PIECES | st.text(max_size=8), max_size=60).map("".join)
+
+
+@given(TEXTS)
+def test_any_text_is_read_and_what_is_kept_can_be_shown(text: str) -> None:
+    assert kernel_log.recognises(text) in (True, False)
+    for found in kernel_log.read(text):
+        assert found.what.isprintable() and found.code.isprintable() and found.device.isprintable()
+        assert len(found.what) < 1500 and found.times >= 1 and all(peer.isprintable() for peer in found.peers)
+
+
+@given(TEXTS)
+def test_passing_over_lines_that_tell_nothing_changes_nothing(text: str) -> None:
+    every = kernel_log.read(
+        f"\u0130\n{text}"
+    )  # a letter without a lower case of one character: then all lines are read
+    assert kernel_log.read(text) == every
+
+
+@given(st.text())
+def test_any_line_has_a_message_or_none(line: str) -> None:
+    taken = split(line)
+    assert taken is None or taken.text in line
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen\n", "NVRM: [" * 40 + "\n", " " * 200 + "\n", "[" * 200 + "\n",
+        "mlx5_core 0000:18:00.0: health link down link up port module event" * 4 + "\n", "Lustre: Connection to " * 30 + "\n",
+        "INFO: task a:1 blocked for more than 120 seconds\n", "EDAC MC0 lustre nfs not responding link up segfault at\n",
+        "pid=name=" * 40, "Oct  6 17:59:27 " * 10 + "\n",
+    ],
+)  # fmt: skip
+def test_reading_takes_time_in_proportion_to_the_text(unit: str) -> None:
+    def seconds(size: int) -> float:
+        text = (unit * (size // len(unit) + 1))[:size]
+        start = time.perf_counter()
+        kernel_log.read(text)
+        return time.perf_counter() - start
+
+    seconds(10_000)
+    small, large = min(seconds(50_000) for _ in range(3)), min(seconds(400_000) for _ in range(3))
+    assert large < 8 * 4 * small + 0.05  # eight times the text; four times is room for a busy machine
+
+
+def test_corpus_gsp_timeout_is_one_event_of_one_gpu() -> None:
+    (found,) = corpus("015")["xe9680-a"]
+    assert (found.code, found.bearing, found.device, found.times) == ("Xid 119", Bearing.RESET, "0000:9b:00", 5)
+
+
+def test_corpus_fatal_links_convict_and_non_fatal_ones_do_not() -> None:
+    machines = corpus("016")
+    fatal = [f for f in machines["tray-1"] if f.bearing is Bearing.CONVICTS]
+    assert {f.device for f in fatal} == {"0009:01:00", "0008:01:00"} and sum(f.times for f in fatal) == 5
+    assert sum(f.bearing is Bearing.RESET for f in machines["tray-1"]) == 4
+    assert {f.bearing for f in machines["tray-2"]} == {Bearing.SUSPECTS}
+
+
+def test_corpus_switch_note_and_row_remap() -> None:
+    assert [f.bearing for f in corpus("023")["sw-a"]] == [Bearing.TELLS_NOTHING]
+    (remap,) = corpus("026")["a100-a"]
+    assert (remap.code, remap.bearing, remap.device) == ("Xid 63", Bearing.SUSPECTS, "0000:10:1c")
+
+
+def test_corpus_seventeen_spellings() -> None:
+    found = {name: [f.bearing for f in findings] for name, findings in corpus("079").items()}
+    for name in ("m03", "m04", "m11", "m12"):
+        assert found[name] == [Bearing.CONVICTS], name
+    assert found["m05"] == [Bearing.RESET]
+    for name in ("m01", "m02", "m09", "m10", "m15"):
+        assert found[name] == [Bearing.SUSPECTS], name
+    for name in ("m06", "m07", "m08", "m14"):
+        assert found[name] == [Bearing.PROGRAM], name
+    assert (found["m16"], found["m17"]) == ([Bearing.TELLS_NOTHING], [])
