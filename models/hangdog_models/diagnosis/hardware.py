@@ -1,0 +1,165 @@
+"""What logs and hardware say of each machine, as a factor on the odds that it is the cause, and the sentence that says why.
+
+Only findings that speak against their machine count. One fault prints many lines and shows in several tools, so repeats
+and companions do not multiply: the strongest finding sets the factor. What most machines share is no machine's fault.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hangdog_models.findings import Bearing, Finding
+from hangdog_models.rules.policy import OLD_S, STALE_S
+from hangdog_models.topology import Topology
+
+#: How many times more often a machine shows such a finding when it is the cause than when it is not.
+#: Convicting: 33 % of incidents show one in real time (ByteRobust, SOSP 2025: 32.52 % end there), and a machine that is not
+#: the cause shows one by chance in the same hour at 0.65 % a day / 24 = 0.027 % (Meta RSC-1; Llama 3 has 0.38 % a day):
+#: 0.33 / 0.00027 is about 1,200.
+CONVICTING = 1_000.0
+#: Wanting a reset: the same lines by the same count, but programs and drivers cause them too (NVIDIA: investigate software
+#: for 119, 120, 155): one in three is taken for that. Our own choice.
+RESETTING = 300.0
+#: Suspicious: contained errors restart the application and not the machine (Lablup, arXiv 2605.09370), and sound machines
+#: show them every few weeks. Our own choice: enough to order equals, not enough to evict by itself.
+SUSPICIOUS = 10.0
+#: A sign of wear that computes correctly (NVIDIA on row remapping and non-fatal NVLink): a nudge.
+WEAK = 2.0
+#: Slowing: a slow machine seldom hangs a job, yet as the cause of slowness it is as good as proof.
+SLOWING, SLOW = 3.0, 300.0
+#: A second tool that says so too reads the same hardware: it confirms, and is no independent witness.
+CONFIRMED = 2.0
+
+#: Codes that are only a sign of wear where they do no more than make suspect.
+_WEAK = frozenset({"Xid 63", "Xid 156", "row remap pending", "page retirement pending", "driver mismatch", "no driver"})
+_WEAK |= {f"Xid {number}" for number in range(144, 151)}
+#: From weak to strong; what is not here does not speak against a machine.
+_STRENGTH = {Bearing.SLOWS: 1, Bearing.SUSPECTS: 2, Bearing.RESET: 3, Bearing.CONVICTS: 4}
+_STRONG = (Bearing.RESET, Bearing.CONVICTS)
+#: A strong finding on so many machines, and more than half of all, is taken for a common cause: two or three may well be
+#: broken at once, more are a power cut, a driver or a fabric.
+_COMMON_STRONG = 4
+
+
+@dataclass(frozen=True, slots=True)
+class MachineEvidence:
+    """Why a machine is suspected by its hardware: the findings that count, strongest first.
+
+    `factor` multiplies the odds that the machine stops the job, `slow_factor` the odds that it slows the job.
+    """
+
+    machine: str
+    findings: tuple[Finding, ...]
+    bearing: Bearing
+    factor: float
+    slow_factor: float
+    because: str
+
+
+def weigh(findings: Sequence[Finding], topology: Topology) -> Mapping[str, MachineEvidence]:
+    """The machines that findings speak against, in the order of their names; empty where none does."""
+    placed = _fresh(_placed(findings, topology))
+    common = set(_common(placed, topology))
+    of: dict[str, list[Finding]] = {}
+    for machine, finding in placed:
+        if (finding.source, finding.code) not in common:
+            of.setdefault(machine, []).append(finding)
+    return {machine: _evidence(machine, of[machine]) for machine in sorted(of)}
+
+
+def shared(findings: Sequence[Finding], topology: Topology) -> tuple[str, ...]:
+    """What most machines show alike, a sentence each: it was ruled out as any machine's fault."""
+    placed = _fresh(_placed(findings, topology))
+    return tuple(
+        f"{code} ({source}) stands on {count} of {len(topology.machines)} machines: no machine's own fault"
+        for (source, code), count in sorted(_common(placed, topology).items())
+    )
+
+
+def _placed(findings: Iterable[Finding], topology: Topology) -> list[tuple[str, Finding]]:
+    """Findings against machines, with the machine they belong to; those nobody can place are passed over."""
+    placed = []
+    for finding in findings:
+        machine = finding.machine
+        if not machine and finding.rank is not None:
+            machine = topology.machine(finding.rank) or ""
+        if machine and finding.bearing in _STRENGTH:
+            placed.append((machine, finding))
+    return placed
+
+
+def _fresh(placed: Sequence[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
+    """Without what is old: an hour older than the newest of its clock. A strong one is outlived by a strong one only, or
+    by a day: a GPU that was lost in the night is not sound again because another one reports a corrected row at noon.
+    """
+    newest: dict[object, float] = {}
+    for machine, finding in placed:
+        clock, moment = _clock(machine, finding)
+        for kind in ((clock, True), (clock, False)) if finding.bearing in _STRONG else ((clock, False),):
+            newest[kind] = max(newest.get(kind, moment), moment)
+    kept = []
+    for machine, finding in placed:
+        clock, moment = _clock(machine, finding)
+        strong = finding.bearing in _STRONG
+        if newest[clock, strong] - moment <= OLD_S and newest[clock, False] - moment <= (STALE_S if strong else OLD_S):
+            kept.append((machine, finding))
+    return kept
+
+
+def _clock(machine: str, finding: Finding) -> tuple[object, float]:
+    """Which clock a finding was timed by, and when: dates compare among machines, the time since its start only on one."""
+    if finding.at_s is not None:
+        return finding.source, finding.at_s
+    if finding.uptime_s is not None:
+        return (finding.source, machine), finding.uptime_s
+    return None, 0.0  # not timed: never old, and nothing is old beside it
+
+
+def _common(placed: Iterable[tuple[str, Finding]], topology: Topology) -> dict[tuple[str, str], int]:
+    """Source and code of what all or most machines of the job show, with the number of them."""
+    on: dict[tuple[str, str], set[str]] = {}
+    strong: set[tuple[str, str]] = set()
+    for machine, finding in placed:
+        if machine in topology.machines:
+            on.setdefault((finding.source, finding.code), set()).add(machine)
+            if finding.bearing in _STRONG:
+                strong.add((finding.source, finding.code))
+    total = len(topology.machines)
+    return {
+        kind: len(machines)
+        for kind, machines in on.items()
+        if len(machines) > 1
+        and 2 * len(machines) > total
+        and (kind not in strong or len(machines) == total or len(machines) >= _COMMON_STRONG)
+    }
+
+
+def _evidence(machine: str, findings: Iterable[Finding]) -> MachineEvidence:
+    ordered = sorted(findings, key=lambda f: (-_factor(f), -_STRENGTH[f.bearing], f.source, f.code, f.device, f.what))
+    first = ordered[0]
+    factor = _factor(first)
+    if any(finding.source != first.source for finding in ordered):
+        factor *= CONFIRMED
+    slow = SLOW if any(finding.bearing is Bearing.SLOWS for finding in ordered) else 1.0
+    bearing = max((finding.bearing for finding in ordered), key=_STRENGTH.__getitem__)
+    return MachineEvidence(machine, tuple(ordered), bearing, factor, slow, _because(machine, ordered))
+
+
+def _factor(finding: Finding) -> float:
+    if finding.bearing is Bearing.SUSPECTS:
+        return WEAK if finding.code in _WEAK else SUSPICIOUS
+    return {Bearing.CONVICTS: CONVICTING, Bearing.RESET: RESETTING}.get(finding.bearing, SLOWING)
+
+
+def _because(machine: str, ordered: Sequence[Finding]) -> str:
+    """One sentence: the strongest finding in its own words, how often, and the names of the others."""
+    first = ordered[0]
+    text = f"{first.source} of {machine}: {first.what}"
+    if first.times > 1:
+        text += f", {first.times} times"
+    alike = {f.device for f in ordered if (f.source, f.code) == (first.source, first.code)} - {first.device}
+    if alike:
+        text += f", and the same on {len(alike)} more"
+    others = list(dict.fromkeys(f.code for f in ordered if (f.source, f.code) != (first.source, first.code)))
+    if others:
+        text += f"; also {', '.join(others[:4])}" + (f" and {len(others) - 4} more" if len(others) > 4 else "")
+    return text

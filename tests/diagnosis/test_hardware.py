@@ -1,0 +1,163 @@
+"""Hardware evidence as odds: what counts, what is old, what everybody has, and that repeats add nothing."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hangdog_models.diagnosis import hardware
+from hangdog_models.findings import Bearing, Finding
+from hangdog_models.ranks import Rank
+from hangdog_models.topology import Layout, Topology, build
+
+HOUR, DAY = 3600.0, 86_400.0
+
+
+def job(machines: int) -> Topology:
+    return build(Layout(world_size=2 * machines, ranks_per_machine=2), None)[0]
+
+
+def found(bearing: Bearing, machine: str = "node-0", code: str = "Xid 1", **more: object) -> Finding:
+    made = Finding("kernel log", code, bearing, f"{code} says something", machine)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def test_only_what_speaks_against_a_machine_counts_and_the_stronger_the_more() -> None:
+    factors = {}
+    for bearing in Bearing:
+        evidence = hardware.weigh([found(bearing)], job(8))
+        factors[bearing] = evidence["node-0"].factor if evidence else 1.0
+    assert (
+        factors.pop(Bearing.CONVICTS)
+        > factors.pop(Bearing.RESET)
+        > factors.pop(Bearing.SUSPECTS)
+        > factors.pop(Bearing.SLOWS)
+        > 1
+    )
+    assert set(factors.values()) == {1.0}
+
+
+def test_a_finding_of_a_rank_is_placed_by_the_topology_and_one_of_nobody_is_passed_over() -> None:
+    nowhere = [found(Bearing.CONVICTS, ""), found(Bearing.CONVICTS, "", rank=Rank(99))]
+    (evidence,) = hardware.weigh([*nowhere, found(Bearing.CONVICTS, "", rank=Rank(3))], job(8)).values()
+    assert (evidence.machine, evidence.bearing, evidence.factor) == ("node-1", Bearing.CONVICTS, hardware.CONVICTING)
+
+
+def test_repeats_and_companions_of_one_fault_do_not_multiply() -> None:
+    lines = [found(Bearing.CONVICTS, code="Xid 149", device=f"d{n}", times=5) for n in range(8)]
+    lines += [found(Bearing.RESET, code="Xid 154", device="d0")]
+    (evidence,) = hardware.weigh(lines, job(8)).values()
+    assert evidence.factor == hardware.CONVICTING
+    assert (
+        evidence.because
+        == "kernel log of node-0: Xid 149 says something, 5 times, and the same on 7 more; also Xid 154"
+    )
+
+
+def test_a_second_tool_confirms() -> None:
+    both = [
+        found(Bearing.SUSPECTS, code="Xid 63"),
+        found(Bearing.SUSPECTS, code="row remap pending", source="nvidia-smi"),
+    ]
+    (evidence,) = hardware.weigh(both, job(8)).values()
+    assert evidence.factor == hardware.WEAK * hardware.CONFIRMED < hardware.SUSPICIOUS
+
+
+def test_what_slows_is_proof_of_slowness_and_hardly_of_a_hang() -> None:
+    (evidence,) = hardware.weigh([found(Bearing.SLOWS)], job(8)).values()
+    assert (evidence.factor, evidence.slow_factor) == (hardware.SLOWING, hardware.SLOW)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "apart", "counts"),
+    [
+        (Bearing.SUSPECTS, Bearing.SUSPECTS, HOUR - 1, True),
+        (Bearing.SUSPECTS, Bearing.SUSPECTS, HOUR + 1, False),
+        (Bearing.SUSPECTS, Bearing.CONVICTS, HOUR + 1, False),
+        (Bearing.CONVICTS, Bearing.RESET, HOUR + 1, False),
+        (Bearing.CONVICTS, Bearing.SUSPECTS, HOUR + 1, True),  # still lost in the morning
+        (Bearing.CONVICTS, Bearing.SUSPECTS, DAY + 1, False),
+        (Bearing.SUSPECTS, Bearing.TELLS_NOTHING, DAY, True),  # noise ages nothing
+    ],
+)
+def test_what_is_old_by_the_newest_of_its_clock_is_ignored(
+    old: Bearing, new: Bearing, apart: float, counts: bool
+) -> None:
+    dated = [found(old, "node-0", "a", at_s=1e9), found(new, "node-1", "b", at_s=1e9 + apart)]
+    assert ("node-0" in hardware.weigh(dated, job(8))) is counts
+    here = [found(old, "node-0", "a", uptime_s=50.0), found(new, "node-0", "b", uptime_s=50.0 + apart)]
+    evidence = hardware.weigh(here, job(8)).get("node-0")
+    assert (evidence is not None and "a" in {f.code for f in evidence.findings}) is counts
+    elsewhere = [found(old, "node-0", "a", uptime_s=50.0), found(new, "node-1", "b", uptime_s=50.0 + apart)]
+    assert "node-0" in hardware.weigh(elsewhere, job(8))  # two machines count from two starts
+    other = [found(old, "node-0", "a", at_s=1e9), found(new, "node-1", "b", at_s=1e9 + apart, source="DCGM")]
+    assert "node-0" in hardware.weigh(other, job(8))
+
+
+@pytest.mark.parametrize(
+    ("bearing", "machines", "having", "shared"),
+    [
+        (Bearing.SUSPECTS, 8, 5, True), (Bearing.SUSPECTS, 8, 4, False), (Bearing.SUSPECTS, 2, 2, True), (Bearing.SUSPECTS, 1, 1, False),
+        (Bearing.CONVICTS, 3, 2, False), (Bearing.CONVICTS, 3, 3, True), (Bearing.CONVICTS, 6, 4, True), (Bearing.SLOWS, 3, 2, True),
+    ],
+)  # fmt: skip
+def test_what_most_machines_have_is_no_machines_fault(
+    bearing: Bearing, machines: int, having: int, shared: bool
+) -> None:
+    findings = [found(bearing, f"node-{n}") for n in range(having)]
+    evidence, common = hardware.weigh(findings, job(machines)), hardware.shared(findings, job(machines))
+    assert (not evidence) is shared and bool(common) is shared
+    if shared:
+        assert f"{having} of {machines} machines" in common[0]
+    own = found(Bearing.CONVICTS, "node-0", "Xid 79")
+    if machines > 1:
+        assert "Xid 79" in hardware.weigh([*findings, own], job(machines))["node-0"].because
+
+
+FINDINGS = st.lists(
+    st.builds(
+        Finding,
+        source=st.sampled_from(["kernel log", "nvidia-smi"]),
+        code=st.sampled_from(["Xid 79", "Xid 63", "x"]),
+        bearing=st.sampled_from(list(Bearing)),
+        what=st.just("words"),
+        machine=st.sampled_from(["node-0", "node-1", "node-2", "elsewhere", ""]),
+        rank=st.none() | st.sampled_from([Rank(0), Rank(5)]),
+        device=st.sampled_from(["", "0", "1"]),
+        at_s=st.none() | st.sampled_from([0.0, 5000.0, 1e6]),
+        uptime_s=st.none() | st.sampled_from([0.0, 5000.0]),
+    ),
+    max_size=20,
+)
+
+
+@given(FINDINGS, st.randoms(use_true_random=False))
+def test_the_order_of_findings_does_not_matter_and_no_factor_is_beyond_proof(findings: list[Finding], chance) -> None:  # type: ignore[no-untyped-def]  # fmt: skip
+    shuffled = list(findings)
+    chance.shuffle(shuffled)
+    evidence = hardware.weigh(findings, job(3))
+    again = hardware.weigh(shuffled, job(3))
+    assert {m: (e.factor, e.bearing) for m, e in evidence.items()} == {
+        m: (e.factor, e.bearing) for m, e in again.items()
+    }
+    for machine, one in evidence.items():
+        assert one.machine == machine and 1 < one.factor <= hardware.CONVICTING * hardware.CONFIRMED
+        assert one.findings and one.because.startswith(one.findings[0].source)
+
+
+@given(FINDINGS)
+def test_seeing_everything_twice_changes_nothing(findings: list[Finding]) -> None:
+    once, twice = hardware.weigh(findings, job(3)), hardware.weigh([*findings, *findings], job(3))
+    assert {m: (e.factor, e.because) for m, e in once.items()} == {m: (e.factor, e.because) for m, e in twice.items()}
+
+
+@given(FINDINGS)
+def test_a_machine_whose_name_changes_changes_name_only(findings: list[Finding]) -> None:
+    plain = job(3)
+    named = Topology(plain.world_size, plain.groups, {f"z{name}": ranks for name, ranks in plain.machines.items()})
+    renamed = [replace(f, machine=f"z{f.machine}" if f.machine else "") for f in findings]
+    before, after = hardware.weigh(findings, plain), hardware.weigh(renamed, named)
+    assert {f"z{m}": (e.factor, e.bearing) for m, e in before.items()} == {
+        m: (e.factor, e.bearing) for m, e in after.items()
+    }
