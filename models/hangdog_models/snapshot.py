@@ -1,11 +1,16 @@
 """A snapshot: everything known about a job at one or more moments, and an account of what was read to know it."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from hangdog_models.collectives import RankCounters, RasReport
+from hangdog_models.errors import WrongUse
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessTrace
+
+_Noun = TypeVar("_Noun")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +60,72 @@ class Snapshot:
         ranks += [record.rank for record in self.counters]
         ranks += [finding.rank for finding in self.findings if finding.rank is not None]
         return max(ranks, default=None)
+
+
+def merged(parts: Iterable[Snapshot]) -> Snapshot:
+    """Unites partial snapshots of the same moments, as of several machines; their order and grouping do not matter.
+
+    Rounds of one number are one round. Of two traces of one (rank, role), or two counters of one (rank, source), the
+    one that tells more is kept. RAS reports and findings that several parts hold count once. Traces come out by rank,
+    reports by age. Raises WrongUse when there are no parts or they name different jobs.
+    """
+    them = sorted(parts, key=lambda part: (part.job.id, part.job.framework))
+    ids = {part.job.id for part in them if part.job.id}
+    if not them or len(ids) > 1:
+        raise WrongUse(
+            f"snapshots of {' and '.join(sorted(ids)) or 'nothing'} cannot be merged", "merge parts of one job"
+        )
+    rounds: dict[int, list[ProcessTrace]] = {}
+    for part in them:
+        for round_ in part.rounds:
+            rounds.setdefault(round_.number, []).extend(round_.traces)
+    reports = {repr(report): report for part in them for report in part.ras}
+    findings = {repr(finding): finding for part in them for finding in part.findings}
+    return Snapshot(
+        job=Job(max(ids, default=""), max(part.job.framework for part in them)),
+        rounds=tuple(
+            Round(number, _fullest(traces, lambda trace: (trace.rank, trace.role), _told))
+            for number, traces in sorted(rounds.items())
+        ),
+        interval_s=min((part.interval_s for part in them if part.interval_s is not None), default=None),
+        counters=_fullest(
+            (record for part in them for record in part.counters),
+            lambda record: (record.rank, record.source),
+            lambda record: sum(record.enqueued.values()) + sum(record.completed.values()),
+        ),
+        ras=tuple(reports[key] for key in sorted(reports, key=lambda key: (reports[key].at_s or 0.0, key))),
+        findings=tuple(findings[key] for key in sorted(findings)),
+        account=_summed(part.account for part in them),
+    )
+
+
+def _told(trace: ProcessTrace) -> int:
+    """How much a trace tells, to choose between two: frames count, and a capture without reservation, and the kernel's view."""
+    frames = sum(len(thread.frames) for thread in trace.threads)
+    return 4 * frames + 2 * (trace.missing is None) + (trace.state is not None)
+
+
+def _fullest(
+    nouns: Iterable[_Noun], whose: Callable[[_Noun], tuple[Rank, str]], told: Callable[[_Noun], int]
+) -> tuple[_Noun, ...]:
+    """The noun of each owner that tells most, by owner; between two that tell as much, their written form decides."""
+    best: dict[tuple[Rank, str], _Noun] = {}
+    for noun in nouns:
+        owner = whose(noun)
+        other = best.get(owner)
+        if other is None or (told(noun), repr(noun)) > (told(other), repr(other)):
+            best[owner] = noun
+    return tuple(best[owner] for owner in sorted(best))
+
+
+def _summed(accounts: Iterable[Account]) -> Account:
+    every = list(accounts)
+    unreadable: dict[str, str] = {}
+    for path, reason in sorted((item for account in every for item in account.unreadable.items()), reverse=True):
+        unreadable[path] = reason
+    return Account(
+        files_read=sum(account.files_read for account in every),
+        ignored=tuple(sorted(path for account in every for path in account.ignored)),
+        unreadable=dict(sorted(unreadable.items())),
+        notes=tuple(sorted({note for account in every for note in account.notes})),
+    )
