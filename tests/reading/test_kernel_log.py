@@ -274,6 +274,13 @@ def test_a_log_that_is_too_large_is_refused_by_the_limit_it_breaks() -> None:
         kernel_log.read("x" * 101, Limits(file_bytes=100))
 
 
+def test_letters_that_a_terminal_would_obey_are_escaped_wherever_they_stand() -> None:
+    evil = "\x1b[2J\ud800"
+    text = f"NVRM: Xid (PCI:0000:4b:00 {evil}): 119, pid=1, name={evil}, {evil}\nnfs: server a{evil} not responding, timed out\n"
+    for found in kernel_log.read(text):
+        assert (found.what + found.device + "".join(found.peers)).isprintable()
+
+
 PIECES = st.sampled_from(
     [
         "NVRM: ", "Xid ", "(PCI:0000:4b:00)", ": 79", ", ", "pid=", "name=", "'", "SXid (PCI:0000:05:00.0): 1", "nvidia-nvswitch0: ",

@@ -69,7 +69,7 @@ def _key(document: Mapping[object, object]) -> str | None:
 def _results(categories: Sequence[object], limits: Limits) -> Iterator[_Result]:
     for category in _tables(categories):
         for test in _tables(category.get("tests")):
-            name = text_of(test.get("name"), limits) or "a test"
+            name = printable(text_of(test.get("name"), limits), 64) or "a test"
             results = _tables(test.get("results"))
             for result in results:
                 warnings = tuple(_warnings(result.get("warnings"), limits)) or tuple(
@@ -115,7 +115,7 @@ def _devices(result: Mapping[str, object], limits: Limits) -> tuple[str, ...]:
     group = text_of(result.get("entity_group"), limits)
     entity = int_of(result.get("entity_id"))
     if entity is not None:
-        return (str(entity),) if group in ("", "GPU") else (f"{group} {entity}",)
+        return (str(entity),) if group in ("", "GPU") else (f"{printable(group, 40)} {entity}",)
     named = result.get("gpu_id", result.get("gpu_ids"))
     if (one := int_of(named)) is not None:
         return (str(one),) if one >= 0 else ()

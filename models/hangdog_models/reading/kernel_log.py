@@ -119,7 +119,8 @@ class _Log:
         bearing = meaning.bearing
         if meaning.defers and meaning.when and (other := meaning.when.search(message)):
             bearing = _at_most(bearing, rules.of(int(other["other"]), "").bearing)
-        instance = f" ({xid[2].strip()})" if xid[2].strip() else ""
+        part = printable(xid[2], 64)
+        instance = f" ({part})" if part else ""
         what = _sentence(f"Xid {number} on GPU {address}{instance}", meaning, message)
         if name.lower() not in _NOBODY and bearing in (Bearing.CONVICTS, Bearing.RESET):
             what += f"; {printable(name, 64)}, which the line names, is a victim that asked"

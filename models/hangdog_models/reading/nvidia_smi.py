@@ -14,6 +14,7 @@ from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.nvidia_smi_checks import CHECKS
 from hangdog_models.reading.nvidia_smi_query import Query, from_text, from_xml
 from hangdog_models.reading.pci import canonical
+from hangdog_models.reading.printable import printable
 
 SOURCE = "nvidia-smi"
 
@@ -95,5 +96,7 @@ def _of_the_host(query: Query, found: list[Finding]) -> Iterator[Finding]:
         yield Finding(SOURCE, "fabric manager", Bearing.SUSPECTS, what)
     products = {value for gpu in query.gpus for path, value in gpu.values.items() if path == ("product_name",)}
     if query.attached and query.attached not in _BOARDS and any(_BOARD.search(product) for product in products):
-        what = f"{query.attached} GPUs are attached; boards of {min(products)} carry 4 or 8: one is missing"
+        what = (
+            f"{query.attached} GPUs are attached; boards of {printable(min(products), 60)} carry 4 or 8: one is missing"
+        )
         yield Finding(SOURCE, "GPU missing", Bearing.SUSPECTS, what)

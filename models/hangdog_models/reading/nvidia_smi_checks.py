@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from hangdog_models.findings import Bearing
 from hangdog_models.reading.nvidia_smi_query import Gpu
+from hangdog_models.reading.printable import printable
 
 #: Lifetime count of uncorrectable SRAM errors above which NVIDIA replaces an A100 (GPU memory error management guide).
 _SRAM_LIFETIME = 4
@@ -43,7 +44,7 @@ def _reset(gpu: Gpu) -> Iterator[Said]:
     for action in gpu.get("gpu_recovery_action", "gpu_recovery_action"):
         # The driver's own verdict (NVML field 230): any other than none is to be acted on.
         if action.strip("[]").lower() not in ("none", "n/a", "unknown error", "not supported", "unknown"):
-            yield "recovery action", Bearing.RESET, f"the driver asks for: {action}"
+            yield "recovery action", Bearing.RESET, f"the driver asks for: {printable(action, 80)}"
 
 
 def _brakes(gpu: Gpu) -> Iterator[Said]:
@@ -125,7 +126,11 @@ def _fabric(gpu: Gpu) -> Iterator[Said]:
     state = next(gpu.exactly("fabric", "state"), "").lower()
     status = next(gpu.exactly("fabric", "status"), "").lower()
     if state in ("in progress", "not started") or (state == "completed" and status not in ("success", "n/a", "")):
-        yield "fabric", Bearing.CONVICTS, f"its NVLink fabric is not up ({state}, {status}): CUDA does not start there"
+        yield (
+            "fabric",
+            Bearing.CONVICTS,
+            f"its NVLink fabric is not up ({state}, {printable(status, 40)}): CUDA does not start there",
+        )
     if "Unhealthy" in gpu.get("health", "summary"):
         yield "fabric", Bearing.CONVICTS, "its NVLink fabric is unhealthy"
     if "Degraded" in gpu.get("health", "bandwidth"):
