@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from accuracy.make import default_set, incident
 
     asked = _options(arguments)
-    console = Console(width=None if sys.stdout.isatty() and asked.output is None else table.WIDTH)
+    console = Console(width=table.WIDTH)  # a narrower terminal wraps lines, which harms less than cells cut short
     if asked.show is not None:
         found = select(default_set(), asked.fault, asked.ranks, range(asked.show, asked.show + 1))
         seed, ranks, fault = found[0] if found else (asked.show, asked.ranks, asked.fault)

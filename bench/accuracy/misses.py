@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from accuracy.table import SHORT
 from accuracy.trial import Trial
 from hangdog_models.verdict import Kind
 
@@ -36,30 +37,40 @@ def _why(trial: Trial) -> str:
     if got.wrong:
         return "evicts, and nobody is guilty"
     if got.guilty and not (got.contained or got.named):
-        beside = ", the peer contains it" if peer.contained else ""
         if got.abstained:
-            return f"undetermined{beside}"
-        return f"{'evicts the innocent only' if got.evicted and not got.caught else 'contains part of it' if got.caught else 'evicts nobody'}{beside}"
+            return "undetermined"
+        return "contains part of it" if got.caught else "evicts the innocent only" if got.evicted else "evicts nobody"
     if got.contained and peer.contained and got.evicted > peer.evicted:
         return "evicts more than the peer"
-    return "" if got.right else "another kind"
+    if got.right:
+        return ""
+    return "undetermined, and nobody is guilty" if got.abstained else "another kind"
 
 
 def classes(found: Iterable[Miss]) -> list[str]:
-    """Lines that count the misses by fault, evidence, way and kind, the most frequent first, each with some seeds."""
-    listed = list(found)
-    counts = Counter(_class(miss) for miss in listed)
+    """Lines that count the misses by fault, way, kind and looks, the most frequent first, each with some seeds."""
+    sets: dict[tuple[str, ...], list[Trial]] = {}
+    for miss in found:
+        said, looks = miss.trial.ours.answer.kind or "nothing", miss.trial.looks
+        key: tuple[str, ...] = (
+            miss.trial.fault,
+            miss.why,
+            f"says {said}",
+            "one look" if looks == 1 else f"{looks} looks",
+        )
+        sets.setdefault(key, []).append(miss.trial)
     lines = []
-    for key, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
-        seeds = [f"{m.trial.seed}@{m.trial.ranks}" for m in listed if _class(m) == key]
+    for key, trials in sorted(sets.items(), key=lambda entry: (-len(entry[1]), entry[0])):
+        evidence = Counter(trial.evidence for trial in trials)
+        through = ", ".join(f"{count} {SHORT[level]}" for level, count in evidence.items())
+        held = sum(trial.theirs.score.contained for trial in trials)
+        beside = f", the peer contains {held}" if held else ""
+        seeds = list(dict.fromkeys(f"{trial.seed}@{trial.ranks}" for trial in trials))
         more = " ..." if len(seeds) > EXAMPLES else ""
-        lines.append(f"{count:5}  {'  '.join(key)}  seed@ranks {' '.join(seeds[:EXAMPLES])}{more}")
+        lines.append(
+            f"{len(trials):5}  {' | '.join(key)}  ({through}{beside})  seed@ranks {' '.join(seeds[:EXAMPLES])}{more}"
+        )
     return lines
-
-
-def _class(miss: Miss) -> tuple[str, str, str, str]:
-    trial = miss.trial
-    return trial.fault, str(trial.evidence), miss.why, f"says {trial.ours.answer.kind or 'nothing'}"
 
 
 def line(miss: Miss) -> str:
@@ -69,7 +80,7 @@ def line(miss: Miss) -> str:
     if answer.probability is not None and answer.suspects:
         said += f", suspects {_some(answer.suspects[0])} {answer.probability:.2f}"
     return (
-        f"--show {trial.seed} --ranks {trial.ranks} --fault {trial.fault}  [{trial.evidence}, {trial.framework}] {miss.why}: "
+        f"--show {trial.seed} --ranks {trial.ranks} --fault {trial.fault}  [{trial.evidence}, {trial.looks} looks, {trial.framework}] {miss.why}: "
         f"true {'/'.join(trial.kinds)} {_some(trial.guilty)}; said {said}, evicts {_some(answer.evicted)}; "
         f"peer evicts {_some(trial.theirs.answer.evicted)}"
     )

@@ -14,7 +14,7 @@ from accuracy.figures import Figures, cleaned, figures, ours, theirs
 from accuracy.incident import Evidence
 from accuracy.trial import Trial
 
-#: Columns the widest text table takes; where there are fewer, heads and cells wrap.
+#: Columns the widest text table takes.
 WIDTH = 168
 _ORDER = tuple(Evidence)
 #: Levels of evidence as a narrow column names them.
@@ -24,8 +24,13 @@ NOTHING = "-"
 
 
 def percent(share: float) -> str:
-    """A share in percent: so many digits that one miss in two thousand shows."""
-    return f"{100 * share:.2f}".rstrip("0").rstrip(".")
+    """A share in percent, with one digit: columns are narrow."""
+    return f"{100 * share:.1f}".removesuffix(".0")
+
+
+def exact(share: float) -> str:
+    """A share in percent, so that one miss in two thousand shows."""
+    return f"{100 * share:.2f} %"
 
 
 def number(value: float) -> str:
@@ -198,7 +203,7 @@ _BIN_HEADS = ["predicted in", "mean predicted", "observed", "n"]
 def _bounds(read: Iterable[Reading]) -> list[list[str]]:
     def value(reading: Reading, of: float | None) -> str:
         share = "machines" not in reading.name
-        return NOTHING if of is None else f"{percent(of)} %" if share else number(of)
+        return NOTHING if of is None else exact(of) if share else number(of)
 
     return [
         [
@@ -220,14 +225,11 @@ def _bins(bins: Iterable[calibration.Bin]) -> list[list[str]]:
 
 
 def _print(console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], labels: int) -> None:
-    shown = RichTable(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", padding=(0, 1, 0, 0))
+    console.print(title, style="bold", highlight=False)
+    shown = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for at, head in enumerate(heads):
-        shown.add_column(
-            head if at < labels else head.replace(" ", "\n", 1),
-            justify="left" if at < labels else "right",
-            no_wrap=at < labels,
-            overflow="fold",
-        )
+        marked = head.replace(" ", "\n", 1) if at >= labels and head[:2] in ("P ", "C ") else head
+        shown.add_column(marked, justify="left" if at < labels else "right", no_wrap=True)
     for row in rows:
         shown.add_row(*row)
     console.print(shown)

@@ -35,7 +35,7 @@ class Side:
 class Trial:
     """One incident seen through one level of evidence. `guilty` are machines, `kinds` the verdicts that are right.
 
-    `cleaned` is the peer given stacks that hangdog has cleaned: it parts what cleaning is worth from what reasoning is.
+    `looks` counts the rounds of its snapshot. `cleaned` is the peer given stacks that hangdog has cleaned: it parts what cleaning is worth from what reasoning is.
     """
 
     seed: int
@@ -46,6 +46,7 @@ class Trial:
     evidence: Evidence
     kinds: tuple[Kind, ...]
     guilty: tuple[str, ...]
+    looks: int
     ours: Side
     theirs: Side
     cleaned: Side
@@ -74,6 +75,7 @@ def judge(incident: Incident) -> tuple[Trial, ...]:
             evidence,
             truth.kinds,
             truth.machines,
+            len(snapshot.rounds),
             ours=_ask(mine, snapshot, truth),
             theirs=_ask(peers, snapshot, truth),
             cleaned=_ask(peers_cleaned, snapshot, truth),
