@@ -115,6 +115,12 @@ def test_what_most_machines_have_is_no_machines_fault(
         assert "Xid 79" in hardware.weigh([*findings, own], job(machines))["node-0"].because
 
 
+def test_a_fatal_event_is_not_shared_with_those_who_have_a_harmless_one_of_its_code() -> None:
+    fatal, harmless = found(Bearing.CONVICTS, "node-0", "Xid 149"), found(Bearing.SUSPECTS, "node-1", "Xid 149")
+    evidence = hardware.weigh([fatal, harmless], job(2))
+    assert (evidence["node-0"].factor, evidence["node-1"].factor) == (hardware.CONVICTING, hardware.WEAK)
+
+
 FINDINGS = st.lists(
     st.builds(
         Finding,

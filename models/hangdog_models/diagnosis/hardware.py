@@ -39,6 +39,9 @@ _STRONG = (Bearing.RESET, Bearing.CONVICTS)
 #: broken at once, more are a power cut, a driver or a fabric.
 _COMMON_STRONG = 4
 
+#: Source, code, and whether it is a strong one: what two machines must have alike to have the same finding.
+_Sort = tuple[str, str, bool]
+
 
 @dataclass(frozen=True, slots=True)
 class MachineEvidence:
@@ -61,7 +64,7 @@ def weigh(findings: Sequence[Finding], topology: Topology) -> Mapping[str, Machi
     common = set(_common(placed, topology))
     of: dict[str, list[Finding]] = {}
     for machine, finding in placed:
-        if (finding.source, finding.code) not in common:
+        if _sort(finding) not in common:
             of.setdefault(machine, []).append(finding)
     return {machine: _evidence(machine, of[machine]) for machine in sorted(of)}
 
@@ -71,7 +74,7 @@ def shared(findings: Sequence[Finding], topology: Topology) -> tuple[str, ...]:
     placed = _fresh(_placed(findings, topology))
     return tuple(
         f"{code} ({source}) stands on {count} of {len(topology.machines)} machines: no machine's own fault"
-        for (source, code), count in sorted(_common(placed, topology).items())
+        for (source, code, _), count in sorted(_common(placed, topology).items())
     )
 
 
@@ -114,23 +117,24 @@ def _clock(machine: str, finding: Finding) -> tuple[object, float]:
     return None, 0.0  # not timed: never old, and nothing is old beside it
 
 
-def _common(placed: Iterable[tuple[str, Finding]], topology: Topology) -> dict[tuple[str, str], int]:
-    """Source and code of what all or most machines of the job show, with the number of them."""
-    on: dict[tuple[str, str], set[str]] = {}
-    strong: set[tuple[str, str]] = set()
+def _common(placed: Iterable[tuple[str, Finding]], topology: Topology) -> dict[_Sort, int]:
+    """What all or most machines of the job show, with the number of them; a fatal event is not what a harmless one is."""
+    on: dict[_Sort, set[str]] = {}
     for machine, finding in placed:
         if machine in topology.machines:
-            on.setdefault((finding.source, finding.code), set()).add(machine)
-            if finding.bearing in _STRONG:
-                strong.add((finding.source, finding.code))
+            on.setdefault(_sort(finding), set()).add(machine)
     total = len(topology.machines)
     return {
-        kind: len(machines)
-        for kind, machines in on.items()
+        sort: len(machines)
+        for sort, machines in on.items()
         if len(machines) > 1
         and 2 * len(machines) > total
-        and (kind not in strong or len(machines) == total or len(machines) >= _COMMON_STRONG)
+        and (not sort[2] or len(machines) == total or len(machines) >= _COMMON_STRONG)
     }
+
+
+def _sort(finding: Finding) -> _Sort:
+    return finding.source, finding.code, finding.bearing in _STRONG
 
 
 def _evidence(machine: str, findings: Iterable[Finding]) -> MachineEvidence:
