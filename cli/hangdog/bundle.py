@@ -6,11 +6,11 @@ from pathlib import Path
 
 from hangdog.evidence.archive import archive_entries, is_archive
 from hangdog.evidence.assemble import assemble
-from hangdog.evidence.content import Stacks, Unused, read_content, shared
+from hangdog.evidence.content import OWNERLESS, Stacks, Unused, read_content, shared
 from hangdog.evidence.entry import Entry, mib
 from hangdog.evidence.folder import folder_entries, read_file
 from hangdog.evidence.naming import name_of
-from hangdog.evidence.placing import Placed, place, with_folders
+from hangdog.evidence.placing import Placed, Placing, place, with_folders
 from hangdog_models.errors import HangdogError, UnreadableBundle, UnreadableEvidence, WrongUse
 from hangdog_models.reading.job import read_interval, read_job
 from hangdog_models.reading.limits import DEFAULTS, Limits
@@ -37,15 +37,13 @@ class _Opened:
     files_read: int = 0
     ignored: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
-    unused_kinds: dict[str, int] = field(default_factory=dict)
 
 
 def open_bundle(path: Path, limits: Limits = DEFAULTS, progress: Progress | None = None) -> tuple[Snapshot, Layout]:
     """Reads a bundle; whatever cannot be read is in the snapshot's account, by name and with the reason.
 
     `progress` is called with the number of files done and in all (0: not known). Raises WrongUse when there is nothing
-    at `path`, UnreadableBundle when nothing in it is evidence. A bundle of kinds that no reader reads yet is none
-    without evidence: it opens without rounds, and the account says what was there.
+    at `path`, UnreadableBundle when nothing in it is evidence. A log or a report in which nothing is wrong is evidence.
     """
     opened = _Opened()
     total = 0
@@ -103,32 +101,34 @@ def _take_evidence(opened: _Opened, entry: Entry, limits: Limits) -> None:
     content = read_content(name, entry.data, limits)
     if isinstance(content, Unused):
         opened.ignored.append(entry.path)
-        if content.kind:
-            opened.unused_kinds[content.kind] = opened.unused_kinds.get(content.kind, 0) + 1
         return
     opened.placed.append(Placed(name, shared(content, opened.frames) if isinstance(content, Stacks) else content))
     opened.files_read += 1
 
 
 def _assembled(path: Path, opened: _Opened) -> tuple[Snapshot, Layout]:
-    layout, contradictions = with_folders(opened.layout, (placed.name for placed in opened.placed))
+    layout, contradictions = with_folders(opened.layout, opened.placed)
     placing = place(opened.placed, layout)
     assembly = assemble(placing.placed)
     unused = placing.unused | assembly.unused
     unreadable = opened.unreadable | {escaped(path): reason for path, reason in unused.items()}
     ignored = sorted(map(escaped, opened.ignored + assembly.ignored))
-    if not assembly.rounds and not assembly.records and not opened.unused_kinds:
+    if not assembly.rounds and not assembly.records and not _read_beside_stacks(placing):
         raise _nothing(path, ignored, unreadable)
-    kinds = [
-        f"{kind}: {_files(n)}, which this version does not read" for kind, n in sorted(opened.unused_kinds.items())
-    ]
     account = Account(
         files_read=opened.files_read - len(assembly.ignored) - len(unused),
         ignored=tuple(ignored),
         unreadable=dict(sorted(unreadable.items())),
-        notes=tuple(escaped(note) for note in (*contradictions, *placing.notes, *assembly.notes, *kinds)),
+        notes=tuple(escaped(note) for note in (*contradictions, *placing.notes, *assembly.notes)),
     )
-    return Snapshot(opened.job, assembly.rounds, opened.interval_s, assembly.records, account=account), layout
+    snapshot = Snapshot(
+        opened.job, assembly.rounds, opened.interval_s, assembly.records, assembly.ras, assembly.findings, account
+    )
+    return snapshot, layout
+
+
+def _read_beside_stacks(placing: Placing) -> bool:
+    return any(isinstance(placed.content, OWNERLESS) for placed in placing.placed)
 
 
 def _nothing(path: Path, ignored: list[str], unreadable: dict[str, str]) -> UnreadableBundle:

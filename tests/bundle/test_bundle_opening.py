@@ -170,19 +170,6 @@ def test_content_decides_and_the_ending_does_not(fill: Fill) -> None:
     assert [len(trace.threads) for trace in snapshot.rounds[0].traces] == [1, 1, 0]
 
 
-def test_evidence_that_nothing_reads_yet_opens_and_is_told(fill: Fill) -> None:
-    root = fill(
-        {"machine-a/dmesg.log": b"[1.0] NVRM: Xid (PCI:0000:01:00): 79", "ras.json": b'{"communicators": [ {,} ]}'}
-    )
-    snapshot, _ = open_bundle(root)
-    assert snapshot.rounds == ()
-    assert snapshot.account.ignored == ("machine-a/dmesg.log", "ras.json")
-    assert snapshot.account.notes == (
-        "NCCL RAS report: 1 file, which this version does not read",
-        "kernel log: 1 file, which this version does not read",
-    )
-
-
 def test_the_failure_of_a_dump_may_lie_where_its_output_should(fill: Fill) -> None:
     words = (
         b"Error: Failed to get process executable name. Check that the process is running.\nReason: Permission denied\n"

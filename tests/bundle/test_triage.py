@@ -76,11 +76,11 @@ def test_without_evidence_it_says_so_on_stderr(tmp_path: Path, path: str, status
     assert done.stderr.startswith("hangdog: ") and words in done.stderr
 
 
-def test_evidence_that_nothing_reads_yet_leaves_it_undetermined(fill: Fill) -> None:
+def test_evidence_of_a_machine_without_any_rank_is_used(fill: Fill) -> None:
     done = run(fill({"machine-a/dmesg.log": b"NVRM: Xid (PCI:0000:01:00): 79"}), "--format", "json")
     verdict = from_json(json.loads(done.stdout))
-    assert (done.returncode, verdict.kind) == (2, "undetermined")
-    assert verdict.evidence.ignored == ("machine-a/dmesg.log",)
+    assert done.returncode == verdict.exit_code
+    assert (verdict.evidence.files_read, verdict.evidence.ignored) == (1, ())
 
 
 def test_a_topology_that_contradicts_the_ranks_is_told(fill: Fill) -> None:

@@ -130,9 +130,10 @@ DESYNC = f"""\
 
 def test_a_desync_report_counts_from_one() -> None:
     found = streams(DESYNC, 0)
-    (group,) = found[0].counters.enqueued if found[0].counters else ()
-    lagging = [stream.counters for rank, stream in sorted(found.items(), key=lambda i: i[0] or 0) if rank]
-    assert [(c.enqueued, c.completed) for c in lagging if c] == [
+    counts = [found[rank].counters for rank in range(4)]
+    assert counts[0] is not None
+    (group,) = counts[0].enqueued
+    assert [(c.enqueued, c.completed) for c in counts[1:] if c] == [
         ({group: 10}, {group: 10}), ({group: 10}, {group: 10}), ({group: 12}, {group: 11}),
     ]  # fmt: skip
     assert not found[1].own and found[0].own
@@ -241,7 +242,9 @@ def test_of_a_process_the_first_error_counts_and_ranks_are_told_apart() -> None:
     second = TRACEBACK.format(p="[rank1]: ", error="RuntimeError: Connection closed by peer [10.0.0.1]:33").splitlines()
     mixed = [line for pair in zip(first, second, strict=True) for line in pair]
     mixed += ["[rank0]: RuntimeError: CUDA error: device-side assert triggered"]
-    found = {stream.rank: stream.findings for stream in log.read("\n".join(mixed), None)}
+    found: dict[int | None, tuple[Finding, ...]] = {
+        stream.rank: stream.findings for stream in log.read("\n".join(mixed), None)
+    }
     assert [(f.code, f.bearing, f.what) for f in found[0]] == [
         ("ValueError", Bearing.PROGRAM, "the program ended with ValueError: a bad batch")
     ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hangdog_models.errors import UnreadableEvidence, WrongUse
 from hangdog_models.ranks import Rank
-from hangdog_models.reading import failure, flight_recorder, gdb, job, other, proc, pyspy, pyspy_text, pystack
+from hangdog_models.reading import failure, flight_recorder, gdb, job, proc, pyspy, pyspy_text, pystack
 from hangdog_models.reading.document import looks_like_json, read_json
 from hangdog_models.reading.dumped import DumpedProcess
 from hangdog_models.reading.limits import Limits
@@ -98,7 +98,6 @@ def test_recognising_never_fails(text: str) -> None:
         pyspy_text.recognises, pystack.recognises, gdb.recognises, proc.recognises_status, failure.recognises, looks_like_json,
     ):  # fmt: skip
         assert recognises(text) in (True, False)
-    assert isinstance(other.kind_of(text), str)
     assert failure.read(text).words.isprintable()
 
 
@@ -106,7 +105,6 @@ def test_recognising_never_fails(text: str) -> None:
 def test_what_is_recognised_is_told_apart(document: object) -> None:
     readers = (pyspy.recognises, proc.recognises, flight_recorder.recognises)
     assert sum(recognises(document) for recognises in readers) <= 2
-    assert isinstance(other.kind_of_document(document), str)
 
 
 @given(st.one_of(TEXTS, st.lists(st.sampled_from(["[job]", "[topology]", "tp = 2", "tp = 'x'", "order = 'tp'", "[machines]", "a = '0-3'"]))

@@ -1,11 +1,13 @@
-"""Fits what the files hold together: rounds of process traces, and the latest flight record of each rank."""
+"""Fits what the files hold together: rounds of process traces, counters of each rank, reports and findings."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hangdog.evidence.content import Failure, Stacks
 from hangdog.evidence.placing import Placed
-from hangdog_models.collectives import RankCounters
+from hangdog.evidence.testimony import counters_of, findings_of, ras_reports
+from hangdog_models.collectives import RankCounters, RasReport
+from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.reading import failure
 from hangdog_models.reading.dumped import DumpedProcess
@@ -28,10 +30,15 @@ class Gathered:
 
 @dataclass(slots=True)
 class Assembly:
-    """The rounds, oldest first, the records by rank, and what did not fit: per file why it was not used, and remarks."""
+    """The rounds, oldest first, the counters by rank, RAS reports from old to new, findings in the order of files.
+
+    And what did not fit: per file why it was not used, and remarks.
+    """
 
     rounds: tuple[Round, ...] = ()
     records: tuple[RankCounters, ...] = ()
+    ras: tuple[RasReport, ...] = ()
+    findings: tuple[Finding, ...] = ()
     unused: dict[str, str] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -40,11 +47,13 @@ class Assembly:
 def assemble(found: Iterable[Placed]) -> Assembly:
     """Merges all evidence of the same round, rank and role into one trace; of two of a kind the first path is used.
 
-    Evidence outside any `round-<K>` folder belongs to the first round. Every name must have its rank.
+    Evidence outside any `round-<K>` folder belongs to the first round. What belongs to a process must have its rank.
     """
     ordered = sorted(found, key=lambda placed: placed.name.path)
     assembly = Assembly()
-    assembly.records = _records(ordered, assembly)
+    assembly.records = counters_of(ordered, assembly.unused)
+    assembly.ras = ras_reports(ordered)
+    assembly.findings = findings_of(ordered)
     first = min((placed.name.round for placed in ordered if placed.name.round is not None), default=0)
     gathered: dict[tuple[int, Rank, str], Gathered] = {}
     for placed in ordered:
@@ -82,18 +91,6 @@ def _parts(placed: Placed, assembly: Assembly) -> Iterable[tuple[str, str, Part]
                 continue
             yield (name.role if not seen else f"child-{len(seen) - 1}"), kind, process
             seen.add(process.pid if process.pid is not None else -len(seen) - 1)
-
-
-def _records(ordered: Iterable[Placed], assembly: Assembly) -> tuple[RankCounters, ...]:
-    """One flight record a rank: of several rounds the latest, because counters only rise."""
-    found: dict[Rank, tuple[str, RankCounters]] = {}
-    for placed in sorted(ordered, key=lambda p: -1 if p.name.round is None else p.name.round, reverse=True):
-        if isinstance(placed.content, RankCounters):
-            path, _ = found.setdefault(placed.content.rank, (placed.name.path, placed.content))
-            if path != placed.name.path:
-                whose = f"the flight record of rank {placed.content.rank}"
-                assembly.unused[placed.name.path] = f"{whose} is already read from {path}"
-    return tuple(record for _, (_, record) in sorted(found.items()))
 
 
 def _trace(rank: Rank, role: str, parts: Gathered, assembly: Assembly) -> ProcessTrace:

@@ -3,9 +3,25 @@
 from dataclasses import dataclass, replace
 
 from hangdog.evidence.naming import Name
-from hangdog_models.collectives import RankCounters
+from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.reading import failure, flight_recorder, gdb, other, plain_pickle, proc, pyspy, pyspy_text, pystack
+from hangdog_models.findings import Finding
+from hangdog_models.reading import (
+    dcgm,
+    failure,
+    flight_recorder,
+    gdb,
+    kernel_log,
+    log,
+    nvidia_smi,
+    plain_pickle,
+    proc,
+    pyspy,
+    pyspy_text,
+    pystack,
+    ras,
+    ras_json,
+)
 from hangdog_models.reading.document import looks_like_json, read_json
 from hangdog_models.reading.dumped import DumpedProcess
 from hangdog_models.reading.limits import Limits
@@ -32,13 +48,28 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Logged:
+    """What logs and tools of a machine say: of a training log its processes, of the kernel and the GPU tools findings."""
+
+    streams: tuple[log.Stream, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What NCCL RAS answered, once or several times."""
+
+    reports: tuple[RasReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unused:
-    """Evidence of a kind that no reader reads, or a file that is no evidence at all (`kind` is empty)."""
-
-    kind: str = ""
+    """A file that is no evidence."""
 
 
-Content = Stacks | ProcessState | Failure | RankCounters | Unused
+Content = Stacks | ProcessState | Failure | RankCounters | Logged | Asked | Unused
+#: What tells of itself whose it is, or belongs to no rank: no file needs a rank in its name for it.
+OWNERLESS = (Logged, Asked)
 
 #: Readers of stacks in text form; the first that recognises a text reads it.
 _STACK_TEXTS = (
@@ -55,23 +86,50 @@ def read_content(name: Name, data: bytes, limits: Limits) -> Content:
     if plain_pickle.recognises(data):
         return _read_document(name, plain_pickle.read_pickle(data, limits), limits)
     head = data[:_HEAD].decode("utf-8", "replace").lstrip("\ufeff")
-    if looks_like_json(head):
-        try:
-            return _read_document(name, read_json(decoded(data, "JSON"), limits), limits)
-        except UnreadableEvidence:
-            if kind := other.kind_of(head):  # ncclras 2.28 writes JSON that is none
-                return Unused(kind)
-            raise
+    if ras_json.recognises_text(head):
+        return _read_ras(decoded(data, "the JSON of ncclras"), limits)
+    if looks_like_json(head) and not _is_json_lines(head):
+        return _read_document(name, read_json(decoded(data, "JSON"), limits), limits)
+    return _read_text(name, head, data, limits)
+
+
+def _read_text(name: Name, head: str, data: bytes, limits: Limits) -> Content:
     for recognises, read, what, native_only in _STACK_TEXTS:
         if recognises(head):
             return Stacks(read(decoded(data, what), limits), native_only)
     if proc.recognises_status(head):
         return proc.read_status(decoded(data, "/proc/<pid>/status"), limits)
+    if ras.recognises(head):
+        return Asked(ras.read(decoded(data, "the report of ncclras"), limits))
     if failure.recognises(
         head
     ):  # the dump that failed lies where its output should: `py-spy dump ... > rank3.txt 2>&1`
         return Failure(head[: limits.text])
-    return Unused(other.kind_of(head))
+    if "\0" in head:  # a binary file, whatever words stand in it
+        return Unused()
+    text = data.decode("utf-8", "replace")  # a log may be cut in the middle of a letter
+    if nvidia_smi.recognises(head):
+        return Logged(findings=nvidia_smi.read(text, limits))
+    # One file may hold both: what the journal of a machine says, and what the job printed.
+    of_kernel, of_job = kernel_log.recognises(head), log.recognises(text)
+    if not of_kernel and not of_job:
+        return Unused()
+    streams = log.read(text, name.rank, limits) if of_job else ()
+    return Logged(streams, kernel_log.read(text, limits) if of_kernel else ())
+
+
+def _read_ras(text: str, limits: Limits) -> Asked:
+    """The report in JSON, mended where it is none: NCCL 2.28.9 forgets commas, RCCL writes its banner before it."""
+    try:
+        document = read_json(text, limits)
+    except UnreadableEvidence:
+        document = read_json(ras_json.repaired(text), limits)
+    return Asked((ras_json.read(document, limits),))
+
+
+def _is_json_lines(head: str) -> bool:
+    """Whether a text is a log whose lines are JSON objects of their own."""
+    return "}\n{" in head or "}\r\n{" in head
 
 
 def shared(stacks: Stacks, seen: dict[tuple[Frame, ...], tuple[Frame, ...]]) -> Stacks:
@@ -91,6 +149,10 @@ def _read_document(name: Name, document: object, limits: Limits) -> Content:
         return flight_recorder.read(document, name.rank, limits)
     if proc.recognises(document):
         return proc.read(document, limits)
+    if ras_json.recognises(document):
+        return Asked((ras_json.read(document, limits),))
+    if dcgm.recognises(document):
+        return Logged(findings=dcgm.read(document, limits))
     if name.path.endswith(".proc.json"):
         raise UnreadableEvidence("not a process state: pid and state are missing")
-    return Unused(other.kind_of_document(document))
+    return Unused()

@@ -1,13 +1,18 @@
 """Finds out where ranks run and whose evidence is when file names alone do not say it."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from hangdog.evidence.content import Content, Stacks
+from hangdog.evidence.content import OWNERLESS, Content, Logged, Stacks
 from hangdog.evidence.naming import Name
-from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.ranks import MAX_RANK, Rank, format_ranks
 from hangdog_models.reading.dumped import DumpedProcess
+from hangdog_models.reading.log import Stream
 from hangdog_models.topology import Layout
+
+#: The name of a machine that a layout derives from `gpus_per_node`.
+_NUMBERED = re.compile(r"node-(\d{1,7})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +32,16 @@ class Placing:
     notes: list[str] = field(default_factory=list)
 
 
-def with_folders(layout: Layout, names: Iterable[Name]) -> tuple[Layout, tuple[str, ...]]:
-    """The declared layout and the machines of `machine-<NAME>` folders for ranks it places nowhere; what contradicts it."""
+def with_folders(layout: Layout, placed: Iterable[Placed]) -> tuple[Layout, tuple[str, ...]]:
+    """The declared layout and the machines of `machine-<NAME>` folders for ranks it places nowhere; what contradicts it.
+
+    A rank is on a machine when a file of its folder is called after it, or a log there holds lines of it.
+    """
     declared = {rank: machine for machine, ranks in layout.machines.items() for rank in ranks}
     found: dict[Rank, str] = {}
     notes: dict[str, None] = {}
-    for name in sorted(names, key=lambda name: name.path):
+    names = (name for file in placed for name in (file.name, *_speakers(file)))
+    for name in sorted(names, key=lambda name: (name.path, name.rank or 0)):
         if name.rank is None or name.machine is None:
             continue
         machine = declared.get(name.rank) or found.setdefault(name.rank, name.machine)
@@ -44,21 +53,54 @@ def with_folders(layout: Layout, names: Iterable[Name]) -> tuple[Layout, tuple[s
     return replace(layout, machines=machines), tuple(notes)
 
 
+def _speakers(file: Placed) -> Iterable[Name]:
+    """The ranks whose lines a log holds that is not called after one."""
+    if file.name.rank is None and file.name.machine is not None and isinstance(file.content, Logged):
+        for stream in file.content.streams:
+            if stream.own and stream.rank is not None:
+                yield replace(file.name, rank=stream.rank)
+
+
 def place(found: Sequence[Placed], layout: Layout) -> Placing:
     """Gives ranks to stacks whose files name none, where their number leaves one way to do it.
 
     That is when a machine's folder (or a bundle without any rank in its names) holds as many processes as the layout
     puts there: launchers start local ranks in order, so process ids ascend with ranks. The machine is right in any case.
     """
-    placing = Placing([placed for placed in found if placed.name.rank is not None])
-    taken = {placed.name.rank for placed in placing.placed}
+    placing = Placing()
+    for placed in found:
+        if isinstance(placed.content, Logged):
+            placing.placed.append(replace(placed, content=_of_ranks(placed.content, placed.name.machine, layout)))
+        elif placed.name.rank is not None or isinstance(placed.content, OWNERLESS):
+            placing.placed.append(placed)
+    taken = {placed.name.rank for placed in placing.placed if not isinstance(placed.content, OWNERLESS)}
     nameless: dict[tuple[str | None, int | None], list[Placed]] = {}
     for placed in sorted(found, key=lambda placed: placed.name.path):
-        if placed.name.rank is None:
+        if placed.name.rank is None and not isinstance(placed.content, OWNERLESS):
             nameless.setdefault((placed.name.machine, placed.name.round), []).append(placed)
     for (machine, _), files in nameless.items():
         _give(placing, files, _expected(layout, machine, bool(taken)), taken)
     return placing
+
+
+def _of_ranks(logged: Logged, machine: str | None, layout: Layout) -> Logged:
+    """The same with the rank of each process of which the log tells only its number on the machine."""
+    ranks = tuple(sorted(layout.machines.get(machine or "", ())))
+    if not ranks and layout.ranks_per_machine and (number := _NUMBERED.fullmatch(machine or "")):
+        first = int(number[1]) * layout.ranks_per_machine
+        ranks = tuple(Rank(rank) for rank in range(first, min(first + layout.ranks_per_machine, MAX_RANK)))
+    return replace(logged, streams=tuple(_of_rank(stream, ranks) for stream in logged.streams))
+
+
+def _of_rank(stream: Stream, ranks: Sequence[Rank]) -> Stream:
+    if stream.rank is not None or stream.local is None or stream.local >= len(ranks):
+        return stream
+    rank = ranks[stream.local]  # launchers start local ranks in the order of ranks
+    findings = tuple(
+        finding if finding.rank is not None else replace(finding, rank=rank) for finding in stream.findings
+    )
+    counters = replace(stream.counters, rank=rank) if stream.counters else None
+    return replace(stream, rank=rank, counters=counters, findings=findings)
 
 
 def _expected(layout: Layout, machine: str | None, some_named: bool) -> tuple[Rank, ...]:

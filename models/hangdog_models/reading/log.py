@@ -63,7 +63,8 @@ def read(text: str, rank: Rank | None, limits: Limits = DEFAULTS) -> tuple[Strea
     """
     processes: dict[tuple[Rank | None, int | None, int | None], Process] = {}
     listing: Process | None = None  # the process in whose lines torchrun's list of failures stands
-    hints = tuple(dict.fromkeys(_HINTS + log_table.packaged().hints))
+    # Looking through the whole text for each hint first is cheap, and leaves few of them to look for in each line.
+    hints = tuple(hint for hint in dict.fromkeys(_HINTS + log_table.packaged().hints) if hint in text)
     for number, line in enumerate(lines_of_log(text)):
         if listing is None and not any(hint in line.text for hint in hints):
             continue

@@ -32,10 +32,11 @@ class Table:
 
     def find(self, line: str) -> tuple[Row, re.Match[str]] | None:
         """The first row that matches a line, with its match."""
-        if not any(hint in line for hint in self.hints):
+        found = {hint for hint in self.hints if hint in line}
+        if not found:
             return None
         for row in self.rows:
-            if any(hint in line for hint in row.hints) and (match := row.match.search(line)):
+            if not found.isdisjoint(row.hints) and (match := row.match.search(line)):
                 return row, match
         return None
 
