@@ -1,0 +1,58 @@
+"""A short run of the fuzzer belongs to every test run; `make fuzz` is the long one. And work grows with the input only."""
+
+import time
+
+import pytest
+
+import fuzzing
+from hangdog_models.reading import log, ras
+from hangdog_models.reading.ras_json import repaired
+
+#: Lines and pieces that a pattern could stumble over when they are repeated.
+STUMBLING = [
+    "WorkNCCL(", "[PG ", "[PG ID 1 PG GUID ", "[1,", "Rank 1 is running collective: CollectiveFingerPrint(", "NCCL INFO comm ",
+    'File "', "DataLoader worker (pid", "connect to ", "Connection closed by peer ", "NCCL error", "A.", "store based barrier ",
+    "[rank", "gloo/transport ", "\x1b[", "(a pid=", "2026-01-02T", "Got completion from peer ", " ", ": ", "x=",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", fuzzing.TARGETS)
+def test_mutated_evidence_is_read_or_refused(name: str) -> None:
+    fuzzing.run(name, 300, seed=1)
+
+
+def test_the_fuzzer_tells_a_failing_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(data: bytes) -> object:
+        raise IndexError(data)
+
+    monkeypatch.setitem(fuzzing.TARGETS, "ras", fails)
+    with pytest.raises(AssertionError, match="ras fails at b'"):
+        fuzzing.run("ras", 1)
+
+
+def test_equal_seeds_give_equal_inputs() -> None:
+    first, second = (zip(range(50), fuzzing.inputs("log", 3), strict=False) for _ in range(2))
+    assert list(first) == list(second)
+
+
+@pytest.mark.parametrize("piece", STUMBLING)
+@pytest.mark.parametrize("ending", ["", "\n"])
+def test_repeated_pieces_take_no_longer_than_a_second_a_megabyte(piece: str, ending: str) -> None:
+    text = (piece * (4000 // len(piece)) + ending) * 50  # 0.2 MB
+    begin = time.perf_counter()
+    log.read(text, None)
+    repaired(text)
+    if ras.recognises(text):
+        ras.read(text)
+    assert time.perf_counter() - begin < 10  # measured: 0.05 s; the rest is for a busy machine
+
+
+def test_reading_grows_with_the_log_and_not_with_its_square() -> None:
+    def seconds(copies: int) -> float:
+        text = (fuzzing.SEEDS["log"][0] if isinstance(fuzzing.SEEDS["log"][0], str) else "") * copies
+        begin = time.process_time()
+        log.read(text, None)
+        return time.process_time() - begin
+
+    seconds(10)
+    assert seconds(400) < 4 * 10 * max(seconds(40), 0.01)
