@@ -77,7 +77,9 @@ class Stage:
             self._run(f"agent-{name}", "hangdog_agent.main", "--server", self._server, *_seeing(name))
         ranks = self._start_ranks()
         self._pids = {rank: process.pid for rank, process in ranks.items()}
-        self._progress = Progress(ranks, lambda rank: processes.last_words(f"rank-{rank}"))
+        self._progress = Progress(
+            {rank: process.stdout for rank, process in ranks.items()}, lambda rank: processes.last_words(f"rank-{rank}")
+        )
 
     def train_until_stuck(self) -> float:
         """Shows the training, breaks a rank in it, and answers for how many seconds the job went on after that."""
@@ -113,7 +115,7 @@ class Stage:
         return line.removeprefix("listening on ").strip()
 
     def _start_ranks(self) -> dict[int, subprocess.Popen[bytes]]:
-        port = _free_port()
+        port = free_port()
         ranks: dict[int, subprocess.Popen[bytes]] = {}
         for rank in range(WORLD_SIZE):
             (self._folder / f"rank-{rank}").mkdir()
@@ -171,7 +173,7 @@ def _seeing(name: str) -> tuple[str, ...]:
     return ("--machine", name, "--match-env", f"HANGDOG_DEMO_MACHINE={name}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A port nobody listens on now; the ranks' store takes it a few seconds later."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -1,12 +1,13 @@
 """Writes what the agents see of a demo's job as an evidence bundle that `hangdog triage` reads."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hangdog.demo.shape import MACHINES, RANKS_PER_MACHINE, SIZES, WORLD_SIZE
+from hangdog.demo.shape import MACHINES, RANKS_PER_MACHINE, SIZES
 from hangdog_models.stack import TRAINER
 
 #: Looks at the job: a second one tells a stuck rank from one that was merely seen in that place.
@@ -23,7 +24,7 @@ def write_bundle(folder: Path, job: str, look: Look, interval_s: float = INTERVA
     `look` answers what `hangdog-agent --once` prints on the machine it is given.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "job.toml").write_text(_job_toml(job))
+    (folder / "job.toml").write_text(job_toml(job, "fsdp", SIZES, RANKS_PER_MACHINE))
     (folder / "rounds.toml").write_text(f"interval_s = {interval_s}\n")
     for number in range(ROUNDS):
         began = time.monotonic()
@@ -33,20 +34,21 @@ def write_bundle(folder: Path, job: str, look: Look, interval_s: float = INTERVA
             for seen in look(machine)["jobs"]:
                 if seen["name"] == job:
                     for trace in seen["traces"]:
-                        _write_trace(place, trace)
+                        write_trace(place, trace)
         if number < ROUNDS - 1:
             time.sleep(max(0.0, began + interval_s - time.monotonic()))
 
 
-def _job_toml(job: str) -> str:
-    sizes = "".join(f"{dim} = {size}\n" for dim, size in SIZES.items())
+def job_toml(job: str, framework: str, sizes: Mapping[str, int], ranks_per_machine: int) -> str:
+    """What a bundle says of a job: `sizes` are its parallel sizes, fastest-varying first."""
+    topology = "".join(f"{dim} = {size}\n" for dim, size in sizes.items())
     return (
-        f'[job]\nid = "{job}"\nworld_size = {WORLD_SIZE}\nframework = "fsdp"\n\n'
-        f"[topology]\n{sizes}gpus_per_node = {RANKS_PER_MACHINE}\n"
+        f'[job]\nid = "{job}"\nworld_size = {math.prod(sizes.values())}\nframework = "{framework}"\n\n'
+        f"[topology]\n{topology}gpus_per_node = {ranks_per_machine}\n"
     )
 
 
-def _write_trace(place: Path, trace: Mapping[str, Any]) -> None:
+def write_trace(place: Path, trace: Mapping[str, Any]) -> None:
     """Writes one process: its stacks, the kernel's view of it, and, when there are no stacks, why."""
     role = "" if trace["role"] == TRAINER else f".{trace['role']}"
     name = f"rank{trace['rank']}{role}"

@@ -72,7 +72,7 @@ class Processes:
         try:
             self._end(signal.SIGTERM, self._grace_s)
             self._end(signal.SIGKILL, DEATH_S)
-            _sweep(DEATH_S)
+            sweep(DEATH_S)
         finally:
             for process in self._started:
                 if process.stdout is not None:
@@ -109,7 +109,7 @@ def _group_lives(process: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def _sweep(patience_s: float) -> None:
+def sweep(patience_s: float) -> None:
     """Kills and reaps whatever children we have left: descendants that had moved to groups of their own."""
     until = time.monotonic() + patience_s
     while (children := _children()) and time.monotonic() < until:

@@ -4,10 +4,10 @@ import json
 import os
 import selectors
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import IO
 
 from hangdog_models.errors import OurFault
 
@@ -29,19 +29,25 @@ class Step:
 
 
 class Progress:
-    """Follows the stdout of all ranks; `last_words` tells what a rank that ended said of it."""
+    """Follows the stdout of all ranks; `last_words` tells what a rank that ended said of it.
 
-    def __init__(self, ranks: Mapping[int, subprocess.Popen[bytes]], last_words: Callable[[int], str]) -> None:
+    The job stands still when no rank finished a step for `quiet_s` seconds, or for `QUIET_STEPS` steps where those take longer.
+    """
+
+    def __init__(
+        self, ranks: Mapping[int, IO[bytes] | None], last_words: Callable[[int], str], quiet_s: float = QUIET_S
+    ) -> None:
         self._last_words = last_words
+        self._quiet_s = quiet_s
         self._selector = selectors.DefaultSelector()
         self._unread = dict.fromkeys(ranks, b"")
         self._told: dict[int, dict[int, tuple[float | None, float]]] = {}
         self._recent: list[float] = []
         self._last_told = time.monotonic()
-        for rank, process in ranks.items():
-            assert process.stdout is not None
-            os.set_blocking(process.stdout.fileno(), False)
-            self._selector.register(process.stdout, selectors.EVENT_READ, rank)
+        for rank, stdout in ranks.items():
+            assert stdout is not None
+            os.set_blocking(stdout.fileno(), False)
+            self._selector.register(stdout, selectors.EVENT_READ, rank)
 
     def follow(self, seconds: float) -> Iterator[Step]:
         """Waits up to `seconds` for news and yields the steps that became complete; raises OurFault if a rank ended."""
@@ -57,7 +63,7 @@ class Progress:
 
     def stands_still(self) -> bool:
         """Whether no rank has finished a step for longer than steps take here."""
-        return self.silent_s() > max(QUIET_S, QUIET_STEPS * max(self._recent, default=0.0))
+        return self.silent_s() > max(self._quiet_s, QUIET_STEPS * max(self._recent, default=0.0))
 
     def silent_s(self) -> float:
         """Seconds since any rank finished a step."""

@@ -97,6 +97,11 @@ class Stage(nn.Module):
 
 def spread(stage: Stage, tensor: DeviceMesh, data: DeviceMesh) -> Stage:
     """Shards a stage's matrices over the `tensor` mesh and its parameters over the `data` mesh (FSDP2)."""
+    return shard(cut(stage, tensor), data)
+
+
+def cut(stage: Stage, tensor: DeviceMesh) -> Stage:
+    """Shards a stage's matrices over the `tensor` mesh: each rank computes with some rows or columns of each."""
     if stage.first:
         parallelize_module(stage, tensor, {"embedding": RowwiseParallel(input_layouts=Replicate())})
     if stage.last:
@@ -114,6 +119,12 @@ def spread(stage: Stage, tensor: DeviceMesh, data: DeviceMesh) -> Stage:
                 "feed_forward.down": RowwiseParallel(),
             },
         )
+    return stage
+
+
+def shard(stage: Stage, data: DeviceMesh) -> Stage:
+    """Shards a stage's parameters over the `data` mesh (FSDP2): they are gathered block by block where they are used."""
+    for block in stage.blocks:
         fully_shard(block, mesh=data)
     fully_shard(stage, mesh=data)
     return stage

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +16,16 @@ class Settings:
     keep_samples: int = 0
 
 
-def read_settings(path: Path) -> Settings:
-    """The settings in `path`; the defaults where there is no such file."""
+Known = TypeVar("Known", bound=Settings)
+
+
+def read_settings(path: Path, kind: type[Known]) -> Known:
+    """The settings in `path`, which are those of `kind`; the defaults where there is no such file."""
     try:
         changed: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
         changed = {}
-    return Settings(**changed)
+    return kind(**changed)
 
 
 def write_settings(path: Path, settings: dict[str, int]) -> None:
