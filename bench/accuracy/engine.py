@@ -96,7 +96,6 @@ class Engine:
         self.steps = 0
         self._todo = deque(range(len(processes)))
         self._listed = bytearray(b"\x01") * len(processes)
-        self._calls = (self._local, self._kernel, self._collective, self._p2p, self._wait, self._read, self._sync)
 
     def run(self) -> None:
         """Goes on until nothing can advance: the job is finished, or it hangs."""
@@ -117,7 +116,7 @@ class Engine:
                 return seen != before
 
     def _host(self, process: Process) -> None:
-        ops, calls = process.ops, self._calls
+        ops, calls = process.ops, _CALLS
         while True:
             if process.clock > process.host_stop:
                 process.why = "stopped"
@@ -126,7 +125,7 @@ class Engine:
             if op.code >= Code.STALL:
                 process.why = "stall" if op.code is Code.STALL else "end"
                 return
-            if not calls[op.code](process, op):
+            if not calls[op.code](self, process, op):
                 return
             process.times.append(process.clock)
             process.at += 1
@@ -320,3 +319,9 @@ class Engine:
             if not self._listed[rank]:
                 self._listed[rank] = 1
                 self._todo.append(rank)
+
+
+#: What each code does, in the order of the codes. Not kept by the engine itself, which would then never be freed.
+_CALLS = (
+    Engine._local, Engine._kernel, Engine._collective, Engine._p2p, Engine._wait, Engine._read, Engine._sync,
+)  # fmt: skip
