@@ -108,8 +108,10 @@ def test_what_started_is_told_only_where_starts_were_timed() -> None:
     timed = read(dump(entry(5), running, entry(7, retired=False)), Rank(0))
     assert timed.started == {"0": 6} and [kept.started for kept in timed.entries] == [True, True, False]
     assert timed.entries[1].created_ns == 16
-    told = {"0": {"last_enqueued_collective": "6", "last_started_collective": "5", "last_completed_collective": "5"}}
-    assert read(dump(pending, pg_status=told), Rank(0)).started == {"0": 5}
+    told = {"0": {"last_enqueued_collective": "6", "last_started_collective": "6", "last_completed_collective": "5"}}
+    assert read(dump(pending, pg_status=told), Rank(0)).started == {"0": 6}
+    told["0"]["last_started_collective"] = "5"  # no start beyond a completion: nothing shows that starts are timed
+    assert read(dump(pending, pg_status=told), Rank(0)).started == {}
 
 
 @pytest.mark.parametrize(

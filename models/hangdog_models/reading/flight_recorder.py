@@ -37,9 +37,7 @@ def read(document: object, rank: Rank | None, limits: Limits = DEFAULTS) -> Rank
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise UnreadableEvidence("not a flight recorder dump: its entries are no list of operations")
     statuses = tuple(_tables(document.get("pg_status")))
-    timed = any(_started(entry) for entry in entries) or any(
-        int_of(status.get("last_started_collective")) not in (None, -1) for _, status in statuses
-    )
+    timed = any(_started(entry) for entry in entries) or any(_ran_ahead(status) for _, status in statuses)
     records = tuple(_entry(entry, timed, limits) for entry in entries)
     enqueued, completed = _from_entries(records)
     started: dict[str, int] = {}
@@ -78,6 +76,12 @@ def _rank_inside(document: Mapping[str, object]) -> Rank:
     if rank is None or not 0 <= rank <= MAX_RANK:
         raise UnreadableEvidence("a flight recorder dump without a rank in its name: call it rank<N>")
     return Rank(rank)
+
+
+def _ran_ahead(status: Mapping[str, object]) -> bool:
+    """Whether a group's numbers show that starts were timed: a last start beyond the last completion."""
+    started, completed = int_of(status.get("last_started_collective")), int_of(status.get("last_completed_collective"))
+    return started is not None and started > (-1 if completed is None else completed)
 
 
 def _started(entry: Mapping[str, object]) -> bool:
