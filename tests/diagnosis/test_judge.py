@@ -281,7 +281,7 @@ def test_ranks_complete_in_a_group_may_have_joined_it() -> None:
     """Both tensor pairs of stage 0 stand at one line, stage 1 waits: stuck in their pairs, or waiting in some wider group."""
     verdict = diagnose(twice(look({"0-3": "metrics", "4-7": "stage"})), CUBE)
     assert verdict.evict.machines == ()
-    assert verdict.confidence < 0.8
+    assert verdict.confidence < 0.9
     assert any(suspect.ranks == (0, 1) for suspect in verdict.suspects) or verdict.kind is Kind.SOFTWARE
 
 

@@ -1,18 +1,20 @@
 """Exact waits from collective counters: which operation each process group is stuck in, who is inside, who has not come."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from hangdog_models.collectives import RankCounters
+from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.waits import Hold
-from hangdog_models.ranks import Rank
+from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity
 
+#: How the recorder writes the end of a batch of sends and receives.
+COALESCED = "coalesced"
 #: The rules that standings made here go by.
 BY_COUNTERS, BY_DEVICE = "counters", "device behind"
 
@@ -54,8 +56,9 @@ def count(records: Sequence[RankCounters], look: Look, topology: Topology) -> Co
             found, late = _stuck(group, positions, topology)
             holds += found
             behind.update(late)
-    for pair in _pairs(records):
-        holds.append(pair)
+    pairs, late = _pairs(records)
+    holds += pairs
+    behind.update(late)
     inside = {rank: hold.what for hold in holds for rank in hold.inside}
     awaited = {rank for hold in holds for rank in hold.awaited}
     standings: dict[Rank, Standing] = {}
@@ -109,8 +112,8 @@ def _stuck(group: Group, positions: Mapping[Rank, Position], topology: Topology)
                 if p.completed + 1 == number and (p.started is None or p.started >= number)
             )
         )
-        if not inside:
-            continue
+        if not inside or _operation(positions[inside[0]].record, name, number) == COALESCED:
+            continue  # a batch of sends counts as a collective before torch 2.7, so stages differ: see _pairs
         what = f"{_operation(positions[inside[0]].record, name, number)} {number} of process group {name}"
         awaited = tuple(rank for rank in members if rank not in inside and _late(positions.get(rank), number))
         for rank in awaited:
@@ -139,24 +142,54 @@ def _own_device(record: RankCounters, seen: Standing | None) -> str:
     return "what was launched before" if waits and known and not under_way else ""
 
 
-def _pairs(records: Iterable[RankCounters]) -> list[Hold]:
-    """Sends and receives under way: each rank waits for the other end where that has not posted its part."""
-    posted: dict[tuple[Rank, Rank], bool] = {}  # (who, with whom): whether its device has started it
+def _pairs(records: Iterable[RankCounters]) -> tuple[list[Hold], dict[Rank, str]]:
+    """Sends and receives under way: each rank waits for the other ends that have not posted their part.
+
+    Also the ranks whose device has not begun what the host posted, where another one waits for just that.
+    """
+    begun: dict[Rank, dict[Rank, bool]] = {}  # for each rank its peers: whether the device has begun
     for record in records:
-        for entry in record.entries:
-            if entry.p2p and not entry.done and entry.started is not False:
-                other = _other_end(entry.operation, record.members.get(entry.group, ()))
-                if other is not None and other != record.rank:
-                    posted[record.rank, other] = True
-    holds = []
-    for rank, other in sorted(posted):
-        awaited = () if (other, rank) in posted else (other,)
-        if awaited or rank < other:
-            pair = (rank,) if awaited else (rank, other)
-            holds.append(
-                Hold("p2p", pair, awaited, f"point-to-point with rank {other}", counted=True, complete=not awaited)
-            )
-    return holds
+        for entry, peers in _batches(record):
+            if not entry.done:
+                mine = begun.setdefault(record.rank, {})
+                for peer in peers:
+                    mine[peer] = mine.get(peer, False) or entry.started is not False
+    holds: list[Hold] = []
+    behind: dict[Rank, str] = {}
+    for rank in sorted(begun):
+        peers = [peer for peer, started in begun[rank].items() if started]
+        if not peers:
+            continue
+        awaited = tuple(sorted(peer for peer in peers if not begun.get(peer, {}).get(rank, False)))
+        what = f"point-to-point with {format_ranks(peers)}"
+        for peer in awaited:
+            if rank in begun.get(peer, {}):
+                behind[peer] = f"point-to-point with rank {rank}"
+        if awaited:
+            holds.append(Hold("p2p", (rank,), awaited, what, counted=True))
+        else:
+            holds += [
+                Hold("p2p", (rank, peer), (), what, counted=True) for peer in peers if rank < peer or len(peers) > 1
+            ]
+    return holds, behind
+
+
+def _batches(record: RankCounters) -> Iterator[tuple[CollectiveRecord, list[Rank]]]:
+    """Each point-to-point operation with its peers. Of a batch only its last entry, `coalesced`, knows how far it is:
+    ProcessGroupNCCL passes no events to the recorder for the sends and receives inside."""
+    inside: dict[str, list[Rank]] = {}
+    for entry in record.entries:
+        members = record.members.get(entry.group, ())
+        if entry.operation.endswith(COALESCED):
+            yield entry, inside.pop(entry.group, [])
+        elif entry.p2p:
+            peer = _other_end(entry.operation, members)
+            if peer is None or peer == record.rank:
+                continue
+            if entry.started is None and not entry.done:
+                inside.setdefault(entry.group, []).append(peer)
+            else:
+                yield entry, [peer]
 
 
 def _other_end(operation: str, members: Sequence[Rank]) -> Rank | None:

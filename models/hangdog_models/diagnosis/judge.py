@@ -30,6 +30,11 @@ _MERELY_FAILED = (Reason.TOOL_FAILED, Reason.TIMED_OUT, Reason.NO_EVIDENCE, Reas
 
 def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS) -> Verdict:
     """Judges a snapshot. Pure: equal arguments give equal verdicts, in whatever order the evidence came."""
+    return conclude.conclude(investigate(snapshot, topology, options))
+
+
+def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS) -> Case:
+    """Everything a verdict is drawn from: where the ranks stand, who waits for whom, and every explanation with its odds."""
     rules = packaged(options.rules)
     reader = activity.Reader(rules)
     looks = [reader.look(round_.traces) for round_ in snapshot.rounds]
@@ -47,9 +52,7 @@ def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS
         suspects.unseen(seen, topology.world_size),
     )
     clusters = cluster.exact(look)
-    return conclude.conclude(
-        Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters)
-    )
+    return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters)
 
 
 def _last(looks: Sequence[Look]) -> Look:

@@ -7,10 +7,14 @@ from hangdog_models.diagnosis.wording import are, ranks_of, where
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Activity, Kind
 
 #: A group that has joined and does not complete, while some rank stands outside of all collectives, is rarely the fault.
 EXPLAINED = 0.1
+#: Odds that ranks alone in a collective are led there by the code, while another rank stands outside, for each rank that
+#: waits elsewhere and at most; at most so large a share of the ranks, among at least so many, else being alone is nothing.
+ODD_MOST = 60.0
+ODD, ODD_SHARE, ODD_AMONG = 1.0, 0.02, 6
 #: Odds of a fault inside a group that has joined: alone it may be a moment of a healthy step, in two looks hardly.
 JOINED, STILL = 1.0, 6.0
 #: Up to so many stuck groups, each is asked by itself what it explains: more would cost their number times the ranks.
@@ -60,6 +64,38 @@ def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> 
         return [Hypothesis(Kind.SOFTWARE, tuple(factors), (), (), because)]
     units = tuple(topology.machine(rank) or f"rank {rank}" for rank in odd)
     return [Hypothesis(Kind.SOFTWARE, tuple(factors), tuple(odd), tuple(dict.fromkeys(units)), because)]
+
+
+def blame_odd(look: Look, waits: Waits, topology: Topology) -> list[Hypothesis]:
+    """A few ranks alone in a collective whose other members all wait elsewhere: they run code that the others do not.
+
+    Weak beside a rank that stands outside by itself, for in a pipeline a last stage may be ahead; but it competes.
+    """
+    places: dict[tuple[object, ...], list[Rank]] = {}
+    for rank in waits.waiting:
+        if look[rank].activity is Activity.COLLECTIVE and look[rank].wait is Wait.GROUP:
+            places.setdefault(look[rank].place, []).append(rank)
+    roots = set(waits.roots)
+    for ranks in sorted(places.values(), key=lambda ranks: (len(ranks), ranks[0])):
+        few = len(ranks) <= max(1, ODD_SHARE * len(look)) and len(waits.waiting) >= ODD_AMONG
+        dim = look[ranks[0]].dim
+        group = topology.group(dim, ranks[0]) if dim else None
+        if few and roots and not roots & set(group or ()):
+            text = f"{ranks_of(ranks)} {are(ranks)} alone in {where(look[ranks[0]])}, where no other member has come"
+            units = tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in ranks))
+            return [
+                Hypothesis(
+                    Kind.SOFTWARE,
+                    (
+                        Factor(text, ODD),
+                        Factor(f"among {len(waits.waiting)} that wait", min(ODD_MOST, len(waits.waiting))),
+                    ),
+                    tuple(ranks),
+                    units,
+                    (text,),
+                )
+            ]
+    return []
 
 
 def _crossed(odd: set[Rank], waits: Waits) -> bool:

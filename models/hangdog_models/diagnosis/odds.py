@@ -14,7 +14,7 @@ class Odds:
 
     machine: float
     software: float = 1.0
-    dependency: float = 0.3
+    dependency: float = 0.2
     slow: float = 0.3
 
 
@@ -23,27 +23,27 @@ class Odds:
 #: published incidents do; they are not calibrated yet, and docs/diagnosis.md says so.
 ODDS: Mapping[Activity, Odds] = {
     Activity.STOPPED: Odds(80),
-    Activity.DEAD: Odds(12, software=14),
+    Activity.DEAD: Odds(40, software=1.5),
     Activity.TEARDOWN: Odds(8, software=10),
-    Activity.STORAGE: Odds(24, software=1, dependency=4),
-    Activity.CHECKPOINT: Odds(24, dependency=1),
-    Activity.DATALOADER: Odds(24, software=1, dependency=1),
-    Activity.LOCK: Odds(24, software=1.2),
-    Activity.GIL: Odds(24, software=1.2),
-    Activity.GC: Odds(24, software=1.2),
-    Activity.NETWORK: Odds(6, software=1, dependency=10),
-    Activity.COMPILE: Odds(2, software=1, slow=10),
-    Activity.LAUNCH: Odds(8, software=6),
-    Activity.UNKNOWN: Odds(24, software=1.2, dependency=0.5, slow=0.7),
-    Activity.COMPUTE: Odds(12, software=1.5, slow=3),
+    Activity.STORAGE: Odds(24, software=0.5, dependency=4),
+    Activity.CHECKPOINT: Odds(24, dependency=4),
+    Activity.DATALOADER: Odds(24, software=0.5, dependency=1),
+    Activity.LOCK: Odds(24),
+    Activity.GIL: Odds(24),
+    Activity.GC: Odds(24),
+    Activity.NETWORK: Odds(24, dependency=4),
+    Activity.COMPILE: Odds(8, software=0.5, slow=10),
+    Activity.LAUNCH: Odds(3),
+    Activity.UNKNOWN: Odds(24, dependency=0.5, slow=0.7),
+    Activity.COMPUTE: Odds(16, slow=3),
     Activity.IDLE: Odds(1, software=8),
-    Activity.MISSING: Odds(2, software=1),
+    Activity.MISSING: Odds(1.2),
     Activity.DEVICE_SYNC: Odds(40, software=0.5),  # waits for its own device: counters show that it is behind
 }
 #: A capture that fails for reasons of the machine says more than one that was never made; one refused says nothing.
 OF_FAILED_CAPTURE: Mapping[Reason, Odds] = {
     Reason.NO_AGENT: Odds(12),
-    Reason.TIMED_OUT: Odds(6),
+    Reason.TIMED_OUT: Odds(4),
     Reason.RESTARTED: Odds(3, software=4),
     Reason.NOT_PERMITTED: Odds(0.5),
     Reason.TOOL_MISSING: Odds(0.5),
@@ -53,7 +53,7 @@ OF_FAILED_CAPTURE: Mapping[Reason, Odds] = {
 def odds_of(standing: Standing) -> Odds:
     """The odds for a rank that stands like this while others wait for it."""
     if standing.remote_storage:
-        return Odds(4, software=2, dependency=40)
+        return Odds(24, software=0.5, dependency=100)
     if standing.activity is Activity.MISSING and standing.missing:
         return OF_FAILED_CAPTURE.get(standing.missing.reason, ODDS[Activity.MISSING])
     return ODDS.get(standing.activity, ODDS[Activity.UNKNOWN])

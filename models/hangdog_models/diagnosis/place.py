@@ -9,6 +9,8 @@ from hangdog_models.stack import Frame
 
 #: Where torch.distributed's own operations live: their caller tells more than they do.
 _FRONT_DOORS = ("distributed_c10d.py", "_functional_collectives.py", "torch/_ops.py")
+#: Code of torch itself: called from inside of torch's own waits, it is no code of the program.
+_LIBRARY = ("torch/",)
 #: Names that a thousand different functions bear.
 _TELLS_NOTHING = {"wrapper", "wrapped", "inner", "fn", "call", "unwrap"}
 
@@ -39,13 +41,15 @@ def place_of(frames: tuple[Frame, ...], rules: RuleSet) -> Place:
 def _doing(signature: Signature, rules: RuleSet) -> tuple[Rule | None, int]:
     """The rule that tells the activity and the index of its frame: innermost strong rule, else innermost weak one."""
     weak: tuple[Rule | None, int] = (None, -1)
-    innermost = True
+    innermost, called = True, False
     for at in range(len(signature.frames) - 1, -1, -1):
         written = signature.frames[at]
         if not written.kept and written.rule != "native below Python":
             continue
         for rule in rules.doing:
-            if (rule.innermost and not innermost) or not rule.matches(written.frame, written.name):
+            if (rule.innermost and not innermost) or (rule.leaf and called):
+                continue
+            if not rule.matches(written.frame, written.name):
                 continue
             if not rule.weak:
                 return rule, at
@@ -53,6 +57,7 @@ def _doing(signature: Signature, rules: RuleSet) -> tuple[Rule | None, int]:
                 weak = (rule, at)
         if written.kept:
             innermost = False
+            called = called or not written.frame.file.startswith(_LIBRARY)
     return weak
 
 

@@ -12,6 +12,7 @@ from hangdog_models.diagnosis.ras import BY_RAS
 from hangdog_models.diagnosis.waits import Waits
 from hangdog_models.diagnosis.wording import are, ranks_of, reasons, where
 from hangdog_models.ranks import Rank
+from hangdog_models.stack import Reason
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
 
@@ -23,14 +24,25 @@ MOVING = 0.8
 TRAVELLING, TRAVELLING_SLOW = 0.3, 4.0
 #: In a single look a rank that runs is remarkable when so many wait for it; in a small healthy job one often runs alone.
 REMARKABLE = 16
+#: What so many waiting ranks add at most to a rank that stands outside and does not go on: each of them would have to be
+#: there by chance. Not more, for the ranks of one job are no independent witnesses.
+MANY = 4.0
+#: What is left of a writer's odds that is seen running.
+WRITING = 0.05
+#: States that no healthy process stays in, so that one look is enough.
+_LASTING = (Activity.STOPPED, Activity.DEAD, Activity.DEVICE_SYNC)
 #: Above this share of the roots' best odds, a machine is a candidate beside the best one.
 RIVAL = 0.25
 #: Up to so many roots, each is asked by itself what it explains.
 ASKED_ALONE = 32
 #: Of several machines so many are weighed one by one: of fifty equal ones none has a probability worth naming.
 NAMED_ALONE = 50
+#: What it adds that no rank of a machine answers.
+SILENT_MACHINE = 12.0
 #: Odds of a rank that alone does not answer NCCL RAS while all its peers do.
 SILENT = 40.0
+#: A service that fails is missed by some share of the machines: where there are more than so many, one alone is odd.
+SERVED = 4
 #: Odds of a rank of which only counters are known.
 COUNTED = 4.0
 #: Odds that two machines fail at once, over one alone, where both stand outside; and what each further one leaves of them.
@@ -57,6 +69,11 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
             units.setdefault(topology.machine(rank) or f"rank {rank}", []).append(rank)
     if not units:
         return []
+    for unit, on in units.items():
+        if _silent(unit, on, look, topology):
+            whole = (Factor(f"none of the {len(on)} ranks of {unit} answers", SILENT_MACHINE),)
+            weighed.update((rank, (*weighed[rank], *whole)) for rank in on)
+            odds_by.update((rank, odds_by[rank] * SILENT_MACHINE) for rank in on)
     lead = {unit: max(ranks, key=lambda rank: (odds_by[rank], -rank)) for unit, ranks in units.items()}
     best = {unit: odds_by[rank] for unit, rank in lead.items()}
     top = max(best, key=lambda unit: (best[unit], -lead[unit]))
@@ -79,13 +96,22 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
         "moved or not between the looks",
         0.3 if rank in motion.still else TRAVELLING_SLOW if rank in motion.travelling else 1,
     )
+    few = Factor("only one machine asks for it", min(1.0, SERVED / max(1, len(topology.machines))) ** 2)
     for kind, factors in (
         (Kind.SOFTWARE, (Factor(f"the code stops there, {doing}", other.software),)),
-        (Kind.DEPENDENCY, (Factor(f"a service does not answer, {doing}", other.dependency),)),
+        (Kind.DEPENDENCY, (Factor(f"a service does not answer, {doing}", other.dependency), few)),
         (Kind.SLOW, (slow, late)),
     ):
         found.append(Hypothesis(kind, factors, ranks, (top,), why))
     return found
+
+
+def _silent(unit: str, ranks: list[Rank], look: Look, topology: Topology) -> bool:
+    """All ranks of a machine, two or more, could not be reached: that is the machine, not the capture of a process."""
+    gone = (Reason.NO_AGENT, Reason.TIMED_OUT)
+    missing = [look[rank].missing for rank in ranks if look[rank].activity is Activity.MISSING]
+    everybody = topology.machines.get(unit, ())
+    return 1 < len(everybody) == len(missing) and all(one is not None and one.reason in gone for one in missing)
 
 
 def _weigh(look: Look, waits: Waits, motion: Motion) -> dict[Rank, tuple[Factor, ...]]:
@@ -115,6 +141,11 @@ def _factors(standing: Standing, moved: str, explained: float, waits: Waits, mot
         factors.append(Factor(f"{moved} in {motion.rounds} looks", times))
     elif standing.activity is Activity.COMPUTE:
         factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / REMARKABLE)))
+    if moved == "still" and standing.busy and standing.activity in (Activity.CHECKPOINT, Activity.STORAGE):
+        factors.append(Factor("it is running: a writer that runs is writing", WRITING))
+    lasting = moved in ("still", "moving") or standing.activity in _LASTING
+    if lasting and len(waits.waiting) > REMARKABLE:
+        factors.append(Factor(f"{len(waits.waiting)} ranks wait", min(MANY, len(waits.waiting) / REMARKABLE)))
     if not waits.waiting:
         # Nobody waits: only a state that no healthy process stays in speaks for itself.
         lasting = moved == "still" and standing.activity in (*_SHARED, *_OWN)
@@ -127,6 +158,8 @@ def _factors(standing: Standing, moved: str, explained: float, waits: Waits, mot
 def _explained(look: Look, waits: Waits) -> dict[Rank, float]:
     """For each root, the share of the waiting ranks that its standing there explains, never quite nothing.
 
+    Counted are the ranks that some root explains: a device may wait for a collective that no frame of its host shows, so
+    a waiting rank that is traced to no root speaks against none of them.
     Where roots are many no single one is the cause: then all that do the same are asked together, which also keeps the
     cost linear in the ranks.
     """
@@ -134,10 +167,11 @@ def _explained(look: Look, waits: Waits) -> dict[Rank, float]:
     for rank in waits.roots:
         sides.setdefault(rank if len(waits.roots) <= ASKED_ALONE else look[rank].activity, []).append(rank)
     loose = waits.reached_from(waits.loose) | waits.loose
+    reached = {side: loose | waits.reached_from(ranks) for side, ranks in sides.items()}
+    together = len(frozenset().union(*reached.values()))
     shares: dict[Rank, float] = {}
-    for ranks in sides.values():
-        reached = loose | waits.reached_from(ranks)
-        share = len(reached) / len(waits.waiting) if waits.waiting else 1.0
+    for side, ranks in sides.items():
+        share = len(reached[side]) / together if together else 1.0
         shares.update(dict.fromkeys(ranks, 0.05 + 0.95 * share))
     return shares
 
@@ -184,7 +218,10 @@ def _several(
     )
     service = Factor(f"a service that {many} of {machines} machines share", many * share)
     code = Factor(f"code that {many} of {machines} machines run", many * share / 2)
-    if activities <= _SHARED:
+    if activities == {Activity.COMPILE}:
+        compiling = Factor(f"{many} of {machines} machines compile, which takes its time", many)
+        found.append(Hypothesis(Kind.UNDETERMINED, (*top, compiling), because=why))
+    elif activities <= _SHARED:
         found.append(Hypothesis(Kind.DEPENDENCY, (*top, service), ranks, tuple(rivals), why))
     elif alike and activities == {Activity.UNKNOWN}:  # asleep, nobody knows in what: code or a service
         found.append(Hypothesis(Kind.SOFTWARE, (*top, code), ranks, tuple(rivals), why))

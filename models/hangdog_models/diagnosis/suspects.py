@@ -1,7 +1,7 @@
 """All hypotheses that explain what was seen, each with odds; their shares of the sum are the probabilities."""
 
 from hangdog_models.diagnosis.hypothesis import Hypothesis, odds
-from hangdog_models.diagnosis.mismatch import blame_code, blame_groups
+from hangdog_models.diagnosis.mismatch import blame_code, blame_groups, blame_odd
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.roots import blame_roots
 from hangdog_models.diagnosis.waits import Waits
@@ -13,6 +13,8 @@ UNSEEN, UNSEEN_ALL = 0.2, 5.0
 #: Odds that a single look caught a healthy step: as good as those of a weak explanation, no match for a strong one; but
 #: where more ranks run than wait, the job is at work, and that beats them all.
 MOMENT, AT_WORK = 1.0, 50.0
+#: Where few wait, such a moment is common: the odds are so many times as good with up to so many waiting.
+COMMON, FEW = 4.0, 16
 
 
 def find(look: Look, waits: Waits, motion: Motion, topology: Topology) -> tuple[Hypothesis, ...]:
@@ -20,6 +22,7 @@ def find(look: Look, waits: Waits, motion: Motion, topology: Topology) -> tuple[
     return (
         *blame_roots(look, waits, motion, topology),
         *blame_code(look, waits, motion, topology),
+        *blame_odd(look, waits, topology),
         *blame_groups(look, waits, motion),
         *([] if motion.known else [moment(look, waits)]),
     )
@@ -36,11 +39,13 @@ def unseen(captured: int, expected: int) -> Hypothesis:
 
 def moment(look: Look, waits: Waits) -> Hypothesis:
     """The other explanation that remains after a single look: nothing is stuck."""
+    if not look or not any(standing.frames for standing in look.values()):
+        return Hypothesis(Kind.UNDETERMINED, odds("nothing is stuck, one look caught a moment", MOMENT))
     running = sum(look[rank].activity is Activity.COMPUTE for rank in waits.roots)
     at_work = running > len(waits.waiting)
     why = "more ranks run than wait" if at_work else "nothing is stuck, one look caught a moment"
     return Hypothesis(
         Kind.UNDETERMINED,
-        odds(why, AT_WORK if at_work else MOMENT),
+        odds(why, AT_WORK if at_work else max(MOMENT, COMMON * min(1.0, FEW / max(1, len(waits.waiting))))),
         because=("one look cannot show that nothing moves",),
     )

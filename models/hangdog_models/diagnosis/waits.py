@@ -11,12 +11,16 @@ from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity
 
-#: From this share of the ranks seen, an unknown place on several machines is a crowd: no machine's fault reaches so far.
-CROWD_SHARE = 0.5
-#: A crowd has at least so many ranks: below, "most of the job" is one or two processes.
+#: So many ranks on several machines that stand still at one place which no rule knows are a crowd: one fault is at one
+#: place, and a device that is held up stops hosts anywhere (a full launch queue, a value read back). Two may be chance.
 CROWD_LEAST = 3
 
-_UNNAMED = (Activity.UNKNOWN, Activity.COMPUTE, Activity.IDLE)
+_UNNAMED = (Activity.UNKNOWN, Activity.COMPUTE, Activity.IDLE, Activity.LAUNCH)
+#: What a host does for itself: whoever stands there in every look is stuck there, wherever its device waits.
+_OWN_WORK = (
+    Activity.DATALOADER, Activity.STORAGE, Activity.NETWORK, Activity.CHECKPOINT, Activity.LOCK, Activity.GIL,
+    Activity.GC, Activity.COMPILE, Activity.STOPPED, Activity.DEAD,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,15 @@ class Waits:
 def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Hold] = ()) -> Waits:
     """The waits of one look. `counted` are holds known exactly from collective counters: they win over frames."""
     places = sites(look)
-    crowd = _crowd(places, len(look), motion.moving | motion.travelling, topology)
+    crowd = _crowd(places, motion.moving | motion.travelling, topology)
     exact = {rank for hold in counted for rank in hold.inside}
+    stuck = {
+        rank
+        for standing, ranks in places
+        if exact and not standing.waits and standing.activity in _OWN_WORK
+        for rank in ranks
+        if rank in exact and rank in motion.still
+    }
     holds = list(counted)
     for standing, ranks in _waiting_places(places, exact):
         holds.extend(_holds(standing, ranks, look, topology))
@@ -91,7 +102,7 @@ def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Hold]
     for hold in holds:
         for rank in hold.awaited:
             awaiting.setdefault(rank, []).append(hold)
-    blocked = crowd | exact | _leaving(places)
+    blocked = (crowd | exact | _leaving(places)) - stuck
     blocked |= {rank for standing, ranks in places if standing.waits for rank in ranks}
     return Waits(
         roots=tuple(sorted(rank for rank in look if rank not in blocked)),
@@ -105,17 +116,25 @@ def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Hold]
 Site = tuple[Standing, list[Rank]]
 
 
-def _crowd(sites: Sequence[Site], seen: int, restless: frozenset[Rank], topology: Topology) -> set[Rank]:
+def _crowd(sites: Sequence[Site], restless: frozenset[Rank], topology: Topology) -> set[Rank]:
+    """Ranks that wait although no frame says so: many alike, and none of them goes on.
+
+    Many are three on several machines, or the whole of a process group: what stops one process stops no others alike.
+    """
     places: dict[tuple[object, ...], list[Rank]] = {}
     for standing, ranks in sites:
         if not standing.waits and standing.activity in _UNNAMED and standing.signature is not None:
             calm = [rank for rank in ranks if rank not in restless]
-            places.setdefault((standing.label, standing.signature.digest), []).extend(calm)
-    several = len(topology.machines) < 2
-    for ranks in places.values():
-        if len(ranks) >= CROWD_LEAST and len(ranks) > CROWD_SHARE * seen:
-            return set(ranks) if several or len(topology.machines_of(ranks)) > 1 else set()
-    return set()
+            launches = standing.activity is Activity.LAUNCH
+            places.setdefault((standing.label, standing.signature.digest, launches), []).extend(calm)
+    alone = len(topology.machines) < 2
+    return {
+        rank
+        for ranks in places.values()
+        if (len(ranks) >= CROWD_LEAST and (alone or len(topology.machines_of(ranks)) > 1))
+        or (len(ranks) > 1 and _joined_dim(set(ranks), topology) not in (None, WORLD))
+        for rank in ranks
+    }
 
 
 def _leaving(sites: Sequence[Site]) -> set[Rank]:

@@ -33,7 +33,8 @@ class Rule:
     """One row of a rule file. Fields that do not belong to its table keep their defaults.
 
     `weak` yields to any strong rule further out; `innermost` holds only for the innermost Python frame; beyond a
-    `boundary` callers say nothing about the process group: a module's collective is not its pipeline schedule's.
+    `boundary` callers say nothing about the process group: a module's collective is not its pipeline schedule's. A `leaf`
+    no longer holds where the program's own code has been called from inside of it: a hook that runs during backward.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Rule:
     weak: bool = False
     innermost: bool = False
     boundary: bool = False
+    leaf: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # compared by identity: it is a key of caches
@@ -93,6 +95,7 @@ def _rule(row: Mapping[str, Any]) -> Rule:
         "weak",
         "innermost",
         "boundary",
+        "leaf",
         "native",
         "files",
         "functions",
@@ -110,6 +113,7 @@ def _rule(row: Mapping[str, Any]) -> Rule:
         weak=row.get("weak", False),
         innermost=row.get("innermost", False),
         boundary=row.get("boundary", False),
+        leaf=row.get("leaf", False),
     )
 
 
