@@ -28,7 +28,8 @@ class Figures:
     `contained`, `named`: of the incidents with guilty machines. `per_fault`: machines evicted for each guilty one, and
     `evicted`: machines evicted, both of the incidents with guilty machines in which somebody is evicted. `wrong`: of the
     incidents without guilty machines, those in which somebody is evicted. `silent`: no cause is named. `brier`: mean
-    squared distance between the first suspect's probability and the truth (0 is best, 0.25 is a coin). `seconds`: mean.
+    squared distance between the first suspect's probability and the truth (0 is best, 0.25 is a coin). `seconds`: mean
+    CPU time.
     """
 
     trials: int

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from accuracy.table import SHORT
 from accuracy.trial import Trial
@@ -80,7 +81,7 @@ def line(miss: Miss) -> str:
     if answer.probability is not None and answer.suspects:
         said += f", suspects {_some(answer.suspects[0])} {answer.probability:.2f}"
     return (
-        f"--show {trial.seed} --ranks {trial.ranks} --fault {trial.fault}  [{trial.evidence}, {trial.looks} looks, {trial.framework}] {miss.why}: "
+        f"--show {trial.seed} --ranks {trial.ranks} --fault {quote(trial.fault)}  [{trial.evidence}, {trial.looks} look(s), {trial.framework}] {miss.why}: "
         f"true {'/'.join(trial.kinds)} {_some(trial.guilty)}; said {said}, evicts {_some(answer.evicted)}; "
         f"peer evicts {_some(trial.theirs.answer.evicted)}"
     )

@@ -3,7 +3,7 @@
 import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from time import perf_counter
+from time import process_time
 
 from accuracy import peer
 from accuracy.incident import Evidence, Incident, Truth
@@ -23,7 +23,7 @@ QUICK_RANKS = 256
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one method answered, what that is worth, and how many seconds it took; `crash` says why there is no answer."""
+    """What one method answered, what that is worth, and how many CPU seconds it took; `crash` says why there is no answer."""
 
     answer: Answer
     score: Score
@@ -85,12 +85,12 @@ def judge(incident: Incident) -> tuple[Trial, ...]:
 
 
 def _ask(method: Callable[[Snapshot], Answer], snapshot: Snapshot, truth: Truth) -> Side:
-    began = perf_counter()
+    began = process_time()
     try:
         answer, crash = method(snapshot), ""
     except Exception as error:  # noqa: BLE001  (a method that fails on one incident has no answer there; the run goes on)
         answer, crash = Answer((), ()), f"{type(error).__name__}: {error}"
-    return Side(answer, score(answer, truth), perf_counter() - began, crash)
+    return Side(answer, score(answer, truth), process_time() - began, crash)
 
 
 def make_and_judge(task: Task) -> tuple[Trial, ...]:
