@@ -14,7 +14,7 @@ BOOTSTRAP = @python="$(PYTHON)"; [ -n "$$python" ] || { \
 IN := .venv/bin
 OUR_CODE := agent server models proto cli tests tools bench
 
-.PHONY: help setup torch demo test test-slow check lint docs protos protos-check bench fuzz clean
+.PHONY: help setup torch demo test test-slow check lint docs protos protos-check bench accuracy fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,9 @@ protos-check: ## check that the generated code is up to date and every message a
 
 bench: .venv/dev.stamp ## how the cost of a diagnosis grows with the job
 	$(IN)/python bench/diagnosis.py $(ARGS)
+
+accuracy: .venv/dev.stamp ## how often the diagnosis is right on simulated incidents (ARGS=--quick for a look)
+	$(IN)/python bench/accuracy $(ARGS)
 
 fuzz: .venv/dev.stamp ## feed a reader of evidence garbage (READER=log RUNS=1000000; all readers without READER)
 	$(IN)/python tests/fuzzing.py $(or $(READER),all) $(or $(RUNS),100000) $(SEED)
