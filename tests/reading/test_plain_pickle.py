@@ -3,6 +3,7 @@
 import os
 import pickle  # noqa: TID251  # forges the pickles that the machine has to read, or to refuse
 import pickletools
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -86,7 +87,7 @@ def test_every_instruction_that_builds_more_than_plain_data_is_refused() -> None
     others = [opcode for opcode in pickletools.opcodes if opcode.name not in plain]
     assert len(others) + len(plain) == len(pickletools.opcodes)
     for opcode in others:
-        with pytest.raises(UnreadableEvidence, match="no plain data"):
+        with pytest.raises(UnreadableEvidence, match=f"the instruction {opcode.name} at byte 3: no plain data"):
             read_pickle(b"\x80\x04]" + opcode.code.encode("latin-1") + b"\x00" * 16 + b".")
 
 
@@ -117,6 +118,45 @@ def bomb(levels: int) -> list[Any]:
 def test_bombs_and_damage_are_named(data: bytes, words: str) -> None:
     with pytest.raises(UnreadableEvidence, match=words):
         read_pickle(data)
+
+
+#: What is named in the error, by what a stranger may send.
+HOSTILE = {
+    "os.system": (b"\x80\x02cos\nsystem\nX\x02\x00\x00\x00id\x85R.", "GLOBAL"),
+    "os.system of protocol 4": (b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85R.", "STACK_GLOBAL"),
+    "a persistent id": (b"\x80\x02Pfile:///etc/passwd\n.", "PERSID"),
+    "a persistent id from the stack": (b"\x80\x02X\x01\x00\x00\x00xQ.", "BINPERSID"),
+    "an extension code": (b"\x80\x02\x82\x01.", "EXT1"),
+    "a wide extension code": (b"\x80\x02\x84\x01\x00\x00\x00.", "EXT4"),
+    "a buffer from outside": (b"\x80\x05\x97.", "NEXT_BUFFER"),
+    "a set state": (b"\x80\x02]}b.", "BUILD"),
+    "a built object": (b"\x80\x02])\x81.", "NEWOBJ"),
+    "an old instance": (b"\x80\x02(ios\nsystem\n.", "INST"),
+    "a number of a billion bytes": (b"\x80\x02\x8b\x00\xca\x9a\x3b" + b"\x01" * 64, "a number of 1000000000 bytes"),
+    "a text of a billion letters": (b"\x80\x04\x8d" + (10**9).to_bytes(8, "little") + b"abc.", "ends early"),
+    "a text of 2^64 letters": (b"\x80\x04\x8d" + b"\xff" * 8 + b"abc.", "ends early"),
+    "bytes of 2^63": (b"\x80\x04\x8e" + b"\xff" * 7 + b"\x7fabc.", "BINBYTES8"),
+    "a reference to what is not there": (b"\x80\x02j\xff\xff\xff\xff.", "never held"),
+    "a list in itself, deep": (b"\x80\x02" + b"]q\x00" + b"(h\x00h\x00e.", "holds itself"),
+    "tuples without end": (b"\x80\x02)" + b"\x85" * 200_000 + b".", "limit depth"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_what_is_hostile_is_refused_by_name_in_little_memory(kind: str) -> None:
+    data, words = HOSTILE[kind]
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnreadableEvidence, match=words):
+            read_pickle(data)
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_many_containers_in_a_small_pickle_are_refused_by_the_limit() -> None:
+    with pytest.raises(UnreadableEvidence, match="limit containers"):
+        read_pickle(b"\x80\x02](" + b"]" * 50 + b"e.", Limits(containers=20))
 
 
 def test_a_large_pickle_is_refused_by_its_size() -> None:

@@ -14,11 +14,15 @@ from hangdog_models.reading.limits import DEFAULTS, Limits
 
 #: Protocols with opcodes this machine may meet; protocol 0 and 1 are texts of their own that nobody writes any more.
 _PROTOCOLS = range(2, 6)
-#: What the refused instructions would do, for the message.
+#: The names of the refused instructions, for the message: those that run something, and those that no recorder writes.
 _REFUSED = {
     ord("c"): "GLOBAL", ord("R"): "REDUCE", ord("b"): "BUILD", ord("i"): "INST", ord("o"): "OBJ", ord("P"): "PERSID",
     ord("Q"): "BINPERSID", 0x81: "NEWOBJ", 0x82: "EXT1", 0x83: "EXT2", 0x84: "EXT4", 0x92: "NEWOBJ_EX",
-    0x93: "STACK_GLOBAL", 0x97: "NEXT_BUFFER",
+    0x93: "STACK_GLOBAL", 0x97: "NEXT_BUFFER", 0x98: "READONLY_BUFFER", ord("B"): "BINBYTES", ord("C"): "SHORT_BINBYTES",
+    0x8E: "BINBYTES8", 0x96: "BYTEARRAY8", 0x8F: "EMPTY_SET", 0x90: "ADDITEMS", 0x91: "FROZENSET", ord("I"): "INT",
+    ord("L"): "LONG", ord("S"): "STRING", ord("T"): "BINSTRING", ord("U"): "SHORT_BINSTRING", ord("V"): "UNICODE",
+    ord("F"): "FLOAT", ord("p"): "PUT", ord("g"): "GET", ord("0"): "POP", ord("1"): "POP_MARK", ord("2"): "DUP",
+    0x80: "PROTO",
 }  # fmt: skip
 #: Bytes of the widest whole number read: 64 bits and a sign. Wider ones are no counters and could be made to collide.
 _WIDEST = 9
