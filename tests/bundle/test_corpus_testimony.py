@@ -84,7 +84,7 @@ def test_recorders() -> None:
 @pytest.mark.parametrize(
     ("case", "size", "statuses", "lost"),
     [
-        ("029a", 32, {number: RasStatus.RUNNING for number in (0, 2, 3, 4, 5, 7)}, ()),
+        ("029a", 32, dict.fromkeys((0, 2, 3, 4, 5, 7), RasStatus.RUNNING), ()),
         ("029b", 32, {21: RasStatus.UNRESPONSIVE}, (("172.16.64.213", 3487984, 5),)),
         ("029d", 2, {0: RasStatus.RUNNING, 1: RasStatus.UNRESPONSIVE}, (("172.16.64.245", 1524345, 1),)),
         ("032", 256, {}, ()),

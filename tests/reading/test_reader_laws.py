@@ -10,7 +10,19 @@ from hypothesis import strategies as st
 
 from hangdog_models.errors import UnreadableEvidence, WrongUse
 from hangdog_models.ranks import Rank
-from hangdog_models.reading import failure, flight_recorder, gdb, job, proc, pyspy, pyspy_text, pystack
+from hangdog_models.reading import (
+    failure,
+    flight_recorder,
+    gdb,
+    job,
+    log,
+    proc,
+    pyspy,
+    pyspy_text,
+    pystack,
+    ras,
+    ras_json,
+)
 from hangdog_models.reading.document import looks_like_json, read_json
 from hangdog_models.reading.dumped import DumpedProcess
 from hangdog_models.reading.limits import Limits
@@ -53,7 +65,8 @@ LINES = st.sampled_from(
         "        Locals:", "            x (y:3)", "    g (libc.so.6)", "    h ()", "Traceback for thread 12 (python) [Has the GIL] ()",
         '    (Python) File "a.py", line 3, in f', '    (C) File "???", line 0, in ??? (/lib/libc.so)', "        source()",
         "Thread 2 (Thread 0x7f (LWP 9)):", "Thread 1 (LWP 12):", "#0  0x01 in read () at a.c:3", "#1  f (x=1) from /lib/a.so",
-        "    wrapped) at b.c:4", "Name:\tpython", "State:\tS (sleeping)", "Pid:\t12", "Error: Failed to get process", "",
+        "    wrapped) at b.c:4", "Name:\tpython", "State:\tS (sleeping)", "Pid:\t12", "#0-0 (ab) MISMATCH",
+        "  Rank 3 -- GPU 1 managed by process 7 on node a", "[rank3]: CUDA error: x", "[PG 1 Rank 2] last enqueued work: 3", "Error: Failed to get process", "",
     ]
 )  # fmt: skip
 TEXTS = st.lists(LINES | st.text(max_size=30), max_size=30).map("\n".join) | st.text()
@@ -63,6 +76,7 @@ DOCUMENT_READERS: list[Callable[[Any], object]] = [
     lambda document: proc.read(document, LIMITS),
     lambda document: flight_recorder.read(document, Rank(3), LIMITS),
     lambda document: flight_recorder.read(document, None, LIMITS),
+    lambda document: ras_json.read(document, LIMITS),
 ]
 TEXT_READERS: list[Callable[[str], object]] = [
     lambda text: pyspy.threads_from_json(text, LIMITS),
@@ -71,6 +85,9 @@ TEXT_READERS: list[Callable[[str], object]] = [
     lambda text: pystack.read(text, LIMITS),
     lambda text: gdb.read(text, LIMITS),
     lambda text: proc.read_status(text, LIMITS),
+    lambda text: ras.read(text, LIMITS),
+    lambda text: log.read(text, None, LIMITS),
+    lambda text: ras_json.repaired(text),
 ]
 
 
