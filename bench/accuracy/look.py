@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from math import inf
 from random import Random
 
-from accuracy.engine import LAUNCH_S, Process
+from accuracy.engine import LAUNCH_LIMIT, LAUNCH_S, Process
 from accuracy.faults.scene import Scene
 from accuracy.faults.stalls import Stall
+from accuracy.operators import among_operators
 from accuracy.program import Code, Mode, Op, Place
 from accuracy.tails import tail
 from accuracy.threads import helpers, thread_id
@@ -37,21 +38,26 @@ def pid_of(rank: int) -> int:
     return 4000 + 7 * rank
 
 
-def position(process: Process, time: float) -> tuple[Op, str]:
-    """The operation the host is in at that time, and what it does there."""
+def position(process: Process, time: float) -> tuple[Op, str, float]:
+    """The operation the host is in at that time, what it does there, and how far it is through it (0 to 1)."""
     if time == inf:
-        return process.ops[process.at], process.why
+        op = process.ops[process.at]
+        done = process.counts[len(process.kernels) - 1] if process.kernels else 0
+        room = LAUNCH_LIMIT - (process.launched - done)
+        return op, process.why, min(max(room / op.amount, 0.0), 0.999) if op.amount else 0.0
     at = bisect_right(process.times, time)
     at = min(at, len(process.times) - 1)
     op = process.ops[at]
-    if op.code in (Code.READ, Code.SYNC):
-        return op, "device"
-    if op.code is Code.COLLECTIVE and op.mode is Mode.HOST:
-        return op, "collective"
     began = process.times[at - 1] if at else 0.0
-    if op.code is Code.KERNEL and process.times[at] - began > 3 * LAUNCH_S * op.amount:
-        return op, "launch"
-    return op, "host" if op.code is Code.HOST else "compute"
+    took = process.times[at] - began
+    through = min(max((time - began) / took, 0.0), 0.999) if took else 0.0
+    if op.code in (Code.READ, Code.SYNC):
+        return op, "device", through
+    if op.code is Code.COLLECTIVE and op.mode is Mode.HOST:
+        return op, "collective", through
+    if op.code is Code.KERNEL and took > 3 * LAUNCH_S * op.amount:
+        return op, "launch", through
+    return op, "host" if op.code is Code.HOST else "compute", through
 
 
 def traces(scene: Scene, habits: Habits, rng: Random, number: int, *, native: bool) -> tuple[ProcessTrace, ...]:
@@ -76,7 +82,7 @@ def _trace(
     lost = rng.random() < habits.missing
     if rank in scene.gone:
         return _gone(rank, pid, scene.gone[rank])
-    op, why = position(process, time)
+    op, why, through = position(process, time)
     stall = scene.stalls.get(rank) if why == "stall" else None
     if stall is None and why == "stopped" and rank not in scene.stopped:
         why = "device"
@@ -89,7 +95,7 @@ def _trace(
         )
     if rank in scene.stopped and scene.hidden(rank, 0.5):
         return ProcessTrace(rank, pid=pid, state=state, missing=Missing(Reason.STOPPED, "state T (stopped)"))
-    threads = _threads(scene, habits, process, op, why, stall, number, native=native)
+    threads = _threads(scene, habits, process, op, why, through, stall, number, native=native)
     return ProcessTrace(rank, pid=pid, threads=threads, state=state)
 
 
@@ -142,12 +148,23 @@ def _runs(scene: Scene, habits: Habits, why: str) -> bool:
 
 
 def _threads(
-    scene: Scene, habits: Habits, process: Process, op: Op, why: str, stall: Stall | None, number: int, *, native: bool
+    scene: Scene,
+    habits: Habits,
+    process: Process,
+    op: Op,
+    why: str,
+    through: float,
+    stall: Stall | None,
+    number: int,
+    *,
+    native: bool,
 ) -> tuple[Thread, ...]:
     rank = process.rank
     pid = pid_of(rank)
     place: Place = op.place
     inner = (place.autograd if place.autograd is not None else place.main) + (stall.calls if stall else ())
+    if op.code is Code.KERNEL and why in ("launch", "compute"):
+        inner = among_operators(inner, through)
     if stall is not None and stall.moving:
         inner = (*inner[:-1], Frame(inner[-1].function, inner[-1].file, inner[-1].line + (7 * number + rank) % 9))
     below = tail(op, why, stall, gloo=scene.job.gloo, blocking=scene.job.blocking) if native else ()

@@ -8,6 +8,7 @@ from random import Random
 
 from accuracy import ras, recorder, run, shapes
 from accuracy.engine import Engine
+from accuracy.faults import living
 from accuracy.faults.matrix import MATRIX
 from accuracy.faults.scene import Fault, Scene
 from accuracy.incident import Evidence, Incident, Truth
@@ -75,7 +76,7 @@ def _scene(rng: Random, ranks: int, fault: Fault) -> Scene | None:
     ended = sum(process.why == "end" for process in processes)
     if fault.family in LIVING:
         last = min(process.times[-1] for process in processes)
-        scene.looks = tuple(sorted((0.03 + 0.94 * share % 1.0) * last for share in scene.looks))
+        scene.looks = living.instants(rng, last, slow=fault.family == "slow")
         return scene if ended == len(processes) else None
     stalled = all(processes[rank].why == "stall" for rank in scene.stalls)
     return scene if not ended and stalled else None
@@ -86,6 +87,8 @@ def _plan(rng: Random, ranks: int, fault: Fault) -> tuple[str, ...]:
         return ("start", "train")
     if fault.steps or ranks >= shapes.LARGE:
         return ("train", *fault.steps, "train")
+    if fault.family in LIVING:
+        return ("train", "train", "train")
     return rng.choices(
         (("train", "train", "train"), ("train", "eval", "train"), ("train", "save", "train")), (6, 2, 1)
     )[0]
@@ -113,7 +116,7 @@ def _seen(scene: Scene, fault: Fault, rng: Random, seed: int) -> Incident:
     )
     looks = len(scene.looks) if fault.family == "slow" or rng.random() < 0.85 else 1
     if alive:
-        scene.looks = scene.looks[:looks]
+        scene.looks = scene.looks[-looks:]
     seeds = [rng.randrange(1 << 30) for _ in range(looks)]
     steps_before = 0 if "start" in job.plan or fault.name == "store" else rng.randint(20, 20_000)
 
@@ -123,7 +126,7 @@ def _seen(scene: Scene, fault: Fault, rng: Random, seed: int) -> Incident:
     plain = Snapshot(
         Named(f"run-{seed}", "" if unknown else _hint(job.framework)),
         rounds(native=False),
-        10.0 if fault.family == "slow" else 1.0 if looks > 1 else None,
+        living.SLOW_INTERVAL_S if fault.family == "slow" else living.INTERVAL_S if looks > 1 else None,
     )
     snapshots = {Evidence.STACKS: plain}
     if fault.name != "store":

@@ -93,6 +93,18 @@ _LINES = {
 }
 
 
+#: Pieces in which long host work is written down, so that two looks a second apart may see different ones.
+_PARTS = 10
+#: What Python shows while torch.compile works, torch 2.4.
+_COMPILING = (
+    ("_compile torch/_dynamo/convert_frame.py:819", "run torch/_dynamo/symbolic_convert.py:1051", "step torch/_dynamo/symbolic_convert.py:962"),
+    ("call_user_compiler torch/_dynamo/output_graph.py:1446", "aot_dispatch_autograd torch/_functorch/_aot_autograd/jit_compile_runtime_wrappers.py:318"),
+    ("fx_codegen_and_compile torch/_inductor/compile_fx.py:841", "run torch/_inductor/graph.py:807"),
+    ("compile_to_module torch/_inductor/graph.py:1780", "codegen torch/_inductor/scheduler.py:2600"),
+    ("wait torch/_inductor/async_compile.py:243", "result concurrent/futures/_base.py:451", "wait threading.py:320"),
+)  # fmt: skip
+
+
 class Writer:
     """Writes a program: `inside` opens frames, the other methods add operations under the frames that are open."""
 
@@ -133,6 +145,17 @@ class Writer:
 
     def host(self, kind: str, seconds: float, *calls: str) -> None:
         self.ops.append(Op(Code.HOST, self.place(*calls), seconds, kind=kind))
+
+    def saves(self, seconds: float, *calls: str) -> None:
+        """Writes a checkpoint: by turns a tensor comes over from the device and goes to the file."""
+        for _ in range(_PARTS):
+            self.host("copy", 0.3 * seconds / _PARTS, *calls, "cpu torch/storage.py:267")
+            self.host("save", 0.7 * seconds / _PARTS, *calls)
+
+    def compiles(self, seconds: float, *calls: str) -> None:
+        """Compiles a model: tracing, differentiating, lowering, writing kernels, waiting for the compiler processes."""
+        for part in range(_PARTS):
+            self.host("compile", seconds / _PARTS, *calls, *_COMPILING[part % len(_COMPILING)])
 
     def kernels(self, amount: int, seconds: float, *calls: str) -> None:
         self.ops.append(Op(Code.KERNEL, self.place(*calls), seconds, amount=amount))

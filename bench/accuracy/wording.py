@@ -7,7 +7,7 @@ from hangdog_models.stack import Frame
 #: Code that is not the training framework's: its names stay when the framework is an unknown one.
 _KNOWN = (
     "torch/distributed/distributed_c10d.py", "torch/distributed/c10d_logger.py", "torch/distributed/_functional_collectives.py",
-    "torch/distributed/rendezvous.py", "torch/autograd", "torch/_tensor.py", "torch/cuda", "torch/utils", "torch/nn/modules",
+    "torch/distributed/rendezvous.py", "torch/distributed/checkpoint", "torch/distributed/elastic", "torch/storage.py", "torch/_functorch", "concurrent/", "torch/autograd", "torch/_tensor.py", "torch/cuda", "torch/utils", "torch/nn/modules",
     "torch/optim", "torch/_dynamo", "torch/_inductor", "torch/serialization.py", "triton/",
     "threading.py", "queue.py", "multiprocessing/", "selectors.py", "socket.py", "subprocess.py", "logging/", "http/",
     "urllib3/", "requests/",

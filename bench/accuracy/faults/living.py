@@ -1,19 +1,30 @@
 """Jobs that live: healthy ones seen at a random instant, and jobs that one slow rank or machine holds up."""
 
+from random import Random
+
 from accuracy.faults.scene import Scene
 from hangdog_models.ranks import Rank
 
-#: Looks at a job that is slow, ten seconds apart in the field (field.md section 1.7, fail-slow: five rounds).
-SLOW_LOOKS = 6
-#: Seconds between two looks at a job.
-INTERVAL = 1.0
+#: Looks at a job that is slow, and seconds between them (field.md section 1.7, fail-slow: five rounds of ten seconds).
+SLOW_LOOKS, SLOW_INTERVAL_S = 6, 10.0
+#: Seconds between two looks at a job that may hang.
+INTERVAL_S = 1.0
+
+
+def instants(rng: Random, last: float, *, slow: bool) -> tuple[float, ...]:
+    """When a job that lives is looked at, in seconds of the simulated `last` ones; what is earlier than those repeats.
+
+    Looks ten seconds apart are many steps apart and so at unrelated instants.
+    """
+    if slow:
+        return tuple(sorted(rng.uniform(0.0, 0.97) * last for _ in range(SLOW_LOOKS)))
+    second = rng.uniform(0.03, 0.97) * last
+    return ((second - INTERVAL_S) % last, second)
 
 
 def healthy(scene: Scene) -> bool:
     """Hosts and devices jitter by a few percent, and the looks come at any instant."""
     _jitter(scene)
-    first = scene.rng.random()
-    scene.looks = (first, first + 0.05 + 0.4 * scene.rng.random())
     return True
 
 
@@ -32,7 +43,6 @@ def _slow(scene: Scene, ranks: tuple[int, ...] | tuple[Rank, ...]) -> bool:
     factor = scene.rng.uniform(2.0, 5.0)
     for rank in ranks:
         scene.processes[rank].speed *= factor
-    scene.looks = tuple(scene.rng.random() for _ in range(SLOW_LOOKS))
     scene.blame(*ranks)
     return True
 

@@ -19,7 +19,7 @@ class Scene:
     """A job about to run. `marks`: for each rank where its steps begin; `span`: seconds until its last step begins.
 
     A fault writes down what it planted: `stalls` and `gone` (processes nobody can see any more) by rank, `blamed`
-    and `guilty`. `looks`: when the job is looked at, in shares of its time for jobs that live, else when all is still.
+    and `guilty`. `looks`: when the job is looked at, in seconds; a hang when all is still.
     """
 
     rng: Random

@@ -28,9 +28,7 @@ def write(job: Job, role: Role) -> Writer:
             elif step == "save":
                 if role.writer:  # rank 0 saves for all, the others wait at the barrier
                     with writer.inside("save_checkpoint train.py:88", "save torch/serialization.py:651"):
-                        writer.host(
-                            "save", 4.0, "_save torch/serialization.py:886", "write_record torch/serialization.py:886"
-                        )
+                        writer.saves(4.0, "_save torch/serialization.py:886")
                 with writer.inside("save_checkpoint train.py:91"):
                     writer.collective("world", "barrier", 1, 1e-4, mode=Mode.HOST)
             else:
@@ -46,8 +44,7 @@ def _step(writer: Writer, job: Job, *, compiles: bool) -> None:
         ):
             writer.collective("dp", "broadcast", 4096, 5e-5, native=True, dtype="Float")
         if compiles:
-            writer.host("compile", 15.0, f"_run_ddp_forward {DDP}:1457", "_fn torch/_dynamo/eval_frame.py:433",
-                        "__call__ torch/_dynamo/convert_frame.py:1116", "compile_to_module torch/_inductor/graph.py:1780")  # fmt: skip
+            writer.compiles(15.0, f"_run_ddp_forward {DDP}:1457", "_fn torch/_dynamo/eval_frame.py:433")
         for _ in range(job.layers):
             writer.kernels(
                 KERNELS, LAYER_S, f"_run_ddp_forward {DDP}:1457", *CALL, "forward torch/nn/modules/linear.py:117"

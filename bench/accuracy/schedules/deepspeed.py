@@ -119,12 +119,6 @@ def _save(writer: Writer, role: Role) -> None:
             f"_save_zero_checkpoint {ENGINE}:3470",
             "save deepspeed/runtime/checkpoint_engine/torch_checkpoint_engine.py:22",
         ):
-            writer.host(
-                "save",
-                4.0,
-                "save torch/serialization.py:651",
-                "_save torch/serialization.py:886",
-                "write_record torch/serialization.py:886",
-            )
+            writer.saves(4.0, "save torch/serialization.py:651", "_save torch/serialization.py:886")
         with writer.inside("barrier deepspeed/comm/comm.py:413", "barrier deepspeed/comm/torch.py:385"):
             writer.collective("world", "barrier", 1, 1e-4, mode=Mode.HOST)

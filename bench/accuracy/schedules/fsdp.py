@@ -85,8 +85,7 @@ def _forward(writer: Writer, job: Job, *, compiles: bool) -> None:
             ):  # fmt: skip
                 _gather(writer)
             if compiles:
-                writer.host("compile", 15.0, *CALL, "_fn torch/_dynamo/eval_frame.py:736", "__call__ torch/_dynamo/convert_frame.py:1495",
-                            "compile_fx_inner torch/_inductor/compile_fx.py:780", "codegen_and_compile torch/_inductor/compile_fx.py:1295")  # fmt: skip
+                writer.compiles(15.0, *CALL, "_fn torch/_dynamo/eval_frame.py:736")
                 compiles = False
             writer.kernels(KERNELS, LAYER_S, *CALL, "forward torchtitan/models/llama3/model/model.py:310")
             _tensor(writer, "forward")
@@ -139,8 +138,8 @@ def _save(writer: Writer, role: Role) -> None:
         with writer.inside(f"reduce_scatter {dcp}/utils.py:193"):
             writer.collective("world", "gather_object", 1, 1e-3, mode=Mode.HOST)
         with writer.inside(f"write_data {dcp}/filesystem.py:760", f"_write_data {dcp}/filesystem.py:800"):
-            writer.host(
-                "save", 4.0, f"_write_files_from_queue {dcp}/filesystem.py:430", f"_write_item {dcp}/filesystem.py:380"
+            writer.saves(
+                4.0, f"_write_files_from_queue {dcp}/filesystem.py:430", f"_write_item {dcp}/filesystem.py:380"
             )
         with writer.inside(f"all_reduce {dcp}/utils.py:240"):
             writer.collective("world", "gather_object", 1, 1e-3, mode=Mode.HOST)

@@ -31,8 +31,7 @@ def _step(writer: Writer, job: Job, role: Role, *, compiles: bool) -> None:
     with writer.inside(f"train_step {TRAINING}:716"):
         if compiles:  # fused kernels are compiled at the first forward pass; each rank for itself
             with writer.inside(f"forward_step {SCHEDULES}:282", *MODEL):
-                writer.host("compile", 20.0, "_fn torch/_dynamo/eval_frame.py:574", "__call__ torch/_dynamo/convert_frame.py:1116",
-                            "codegen_and_compile torch/_inductor/compile_fx.py:1280", "_init_handles triton/compiler/compiler.py:390")  # fmt: skip
+                writer.compiles(20.0, "_fn torch/_dynamo/eval_frame.py:574")
         pipeline(writer, job, role)
         _finalize(writer, job)
     _optimizer(writer, job)
@@ -98,6 +97,6 @@ def _save(writer: Writer, role: Role) -> None:
         with writer.inside(f"save_checkpoint {saving}:392"):
             writer.read("generate_state_dict megatron/training/checkpointing.py:610")
             with writer.inside("save torch/serialization.py:651"):
-                writer.host("save", 4.0, "_save torch/serialization.py:886", "write_record torch/serialization.py:886")
+                writer.saves(4.0, "_save torch/serialization.py:886")
         with writer.inside(f"save_checkpoint {saving}:455"):
             writer.collective("world", "barrier", 1, 1e-4, mode=Mode.HOST)

@@ -21,9 +21,7 @@ def write(job: Job, role: Role) -> Writer:
             writer.mark()
             if step == "save":
                 with writer.inside("save train_pp.py:120", "save torch/serialization.py:964"):
-                    writer.host(
-                        "save", 4.0, "_save torch/serialization.py:1268", "write_record torch/serialization.py:1268"
-                    )
+                    writer.saves(4.0, "_save torch/serialization.py:1268")
                 with writer.inside("save train_pp.py:124"):
                     writer.collective("world", "barrier", 1, 1e-4, mode=Mode.HOST)
             else:
