@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from hangdog_models.diagnosis.clustering.distance import CUT
 
 
-def linkage(distances: Sequence[Sequence[float]], counts: Sequence[int] = (), cut: float = CUT) -> list[int]:
+def linkage(distances: Sequence[Sequence[float]], counts: Sequence[int], cut: float = CUT) -> list[int]:
     """The cluster of each point, numbered by first appearance; `distances` is square and symmetric.
 
-    A place counts once however many ranks are there, so `counts` is not looked at. Points that are `cut` apart or more
-    from all others stay alone. Ties go to the first pair. The time grows with the
-    square of the points (nearest neighbours are kept), with their cube in contrived cases.
+    `counts` says how many ranks each point stands for; means are over ranks, so that a few odd stacks of a crowd do not
+    push it apart. Points that are `cut` apart or more from all others stay alone; ties go to the first pair. The time
+    grows with the square of the points (nearest neighbours are kept), with their cube in contrived cases.
     """
     apart = [list(row) for row in distances]
-    size = [1] * len(apart)
+    size = list(counts)
     member = list(range(len(apart)))
     alive = set(member)
     nearest = [_nearest(apart, at, alive) for at in member]

@@ -1,0 +1,135 @@
+"""How many bits it takes to write down which rank has which label, when only roles are known."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from math import lgamma, log
+
+from hangdog_models.ranks import Rank
+from hangdog_models.topology import Topology
+
+#: How often each symbol was seen.
+Tally = Counter[int]
+
+#: The symbol of every label that a single rank has: such labels tell nothing but that they are odd.
+ODD = 0
+
+
+def length(tally: Mapping[int, int], kinds: int) -> float:
+    """Bits for a sequence with these counts of `kinds` possible symbols, whose shares are not known beforehand.
+
+    The estimator of Krichevsky and Trofimov (1981): it pays for its parameters by itself.
+    """
+    total = sum(tally.values())
+    bits = lgamma(total + kinds / 2) - lgamma(kinds / 2)
+    return (bits - sum(lgamma(count + 0.5) - lgamma(0.5) for count in tally.values())) / log(2)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """The labels as roles explain them: `symbol` (-1: not seen), `role` and `stage` by rank, and the tally of each role.
+
+    A role is something that differs by nature: the pipeline stage, the place in a tensor group or on a machine; those of
+    them are told apart that make the description shorter.
+    """
+
+    symbol: list[int]
+    role: list[int]
+    stage: list[int]
+    tallies: list[Tally]
+    kinds: int
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, labels: Mapping[Rank, Hashable], topology: Topology) -> "Plain | None":
+        """None when there is nothing to explain: all labels are equal, or each is its own."""
+        counts = Counter(labels.values())
+        if len(counts) < 2 or len(counts) == len(labels):
+            return None
+        numbers = {label: ODD for label, count in counts.items() if count == 1}
+        # numbered by size: what a label is called must not matter
+        common = sorted((label for label, count in counts.items() if count > 1), key=lambda label: -counts[label])
+        numbers.update((label, number) for number, label in enumerate(common, ODD + 1))
+        size = max(max(labels) + 1, topology.world_size)
+        symbol = [-1] * size
+        for rank, label in labels.items():
+            symbol[rank] = numbers[label]
+        kinds = len(common) + 1
+        role, names = _roles(symbol, topology, kinds)
+        tallies: list[Tally] = [Counter() for _ in range(max(role) + 1)]
+        for (at, seen), count in Counter(zip(role, symbol, strict=True)).items():
+            if seen >= 0:
+                tallies[at][seen] = count
+        return cls(symbol, role, _places(topology.groups.get("pp", ()), size), tallies, kinds, names)
+
+    def seen(self, rank: Rank) -> bool:
+        return rank < len(self.symbol) and self.symbol[rank] >= 0
+
+    def tally(self, ranks: Iterable[Rank]) -> Tally:
+        return Counter(self.symbol[rank] for rank in ranks)
+
+    def take(self, ranks: Iterable[Rank], taken: dict[int, Tally]) -> None:
+        """Adds the labels of these ranks to `taken`, by role."""
+        for rank in ranks:
+            if self.seen(rank):
+                taken.setdefault(self.role[rank], Counter())[self.symbol[rank]] += 1
+
+    def without(self, ranks: Iterable[Rank], taken: Mapping[int, Tally]) -> float:
+        """Bits that the plain description loses when it need not tell these ranks, after it lost those of `taken`."""
+        cells: dict[int, Tally] = {}
+        for rank in ranks:
+            cells.setdefault(self.role[rank], Counter())[self.symbol[rank]] += 1
+        saved = 0.0
+        for role, cell in cells.items():
+            gone = taken.get(role, Counter())
+            left = self.tallies[role].total() - gone.total()
+            saved += lgamma(left + self.kinds / 2) - lgamma(left - cell.total() + self.kinds / 2)
+            for seen, count in cell.items():
+                there = self.tallies[role][seen] - gone[seen]
+                saved -= lgamma(there + 0.5) - lgamma(there - count + 0.5)
+        return saved / log(2)
+
+
+def _roles(symbol: list[int], topology: Topology, kinds: int) -> tuple[list[int], tuple[str, ...]]:
+    """The role of each rank: the coordinates that shorten the description, the one that does most first."""
+    coordinates = {
+        "stage": _places(topology.groups.get("pp", ()), len(symbol)),
+        "tensor": _places(topology.groups.get("tp", ()), len(symbol)),
+        "machine": _places(topology.machines.values(), len(symbol)),
+    }
+    role = [0] * len(symbol)
+    names: tuple[str, ...] = ()
+    shortest = _described(role, symbol, kinds)
+    while True:
+        tried = []
+        for name, place in coordinates.items():
+            if name not in names and any(place):
+                finer = _numbered(zip(role, place, strict=True))
+                tried.append((_described(finer, symbol, kinds), name, finer))
+        best = min(tried, key=lambda entry: entry[:2], default=None)
+        if best is None or best[0] >= shortest:
+            return role, names
+        shortest, role, names = best[0], best[2], (*names, best[1])
+
+
+def _described(role: list[int], symbol: list[int], kinds: int) -> float:
+    cells: dict[int, Tally] = {}
+    for (at, seen), count in Counter(zip(role, symbol, strict=True)).items():
+        if seen >= 0:
+            cells.setdefault(at, Counter())[seen] = count
+    return sum(length(cell, kinds) for cell in cells.values())
+
+
+def _places(groups: Iterable[tuple[Rank, ...]], size: int) -> list[int]:
+    """The place of each rank in its group, 0 where it has none."""
+    place = [0] * size
+    for group in groups:
+        for at, rank in enumerate(group):
+            if rank < size:
+                place[rank] = at
+    return place
+
+
+def _numbered(keys: Iterable[tuple[int, int]]) -> list[int]:
+    numbers: dict[tuple[int, int], int] = {}
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
