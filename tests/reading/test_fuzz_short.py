@@ -39,12 +39,12 @@ def test_equal_seeds_give_equal_inputs() -> None:
 @pytest.mark.parametrize("ending", ["", "\n"])
 def test_repeated_pieces_take_no_longer_than_a_second_a_megabyte(piece: str, ending: str) -> None:
     text = (piece * (4000 // len(piece)) + ending) * 50  # 0.2 MB
-    begin = time.perf_counter()
+    begin = time.process_time()
     log.read(text, None)
     repaired(text)
     if ras.recognises(text):
         ras.read(text)
-    assert time.perf_counter() - begin < 10  # measured: 0.05 s; the rest is for a busy machine
+    assert time.process_time() - begin < 2  # measured: 0.05 s of CPU
 
 
 def test_reading_grows_with_the_log_and_not_with_its_square() -> None:
