@@ -18,7 +18,7 @@ def said(*findings: Finding) -> Verdict:
 
 
 def finding(bearing: Bearing, machine: str = "node-1", **more: object) -> Finding:
-    return Finding("kernel log", "Xid 79", bearing, "the GPU has fallen off the bus", machine, **more)  # type: ignore[arg-type]
+    return Finding("kernel log", "Xid 79", bearing, "Xid 79: the GPU has fallen off the bus", machine, **more)  # type: ignore[arg-type]
 
 
 def test_a_convicted_machine_is_evicted() -> None:

@@ -45,7 +45,8 @@ class Standing:
     `operation` is what it performs (`all_reduce`), `label` the first frame of the caller (`get_grad_norm_fp32`), `dim`
     the parallel dimension of the group where the frames tell it. `rule` says which rule read it. `busy` is True when it
     was running, False when asleep, None when unknown; `frames` is the stack with its line numbers, to compare rounds.
-    `remote_storage`: it sleeps in a network file system's client.
+    `interpreting`: it runs and holds the interpreter's lock, which every wait gives up. `remote_storage`: it sleeps in a
+    network file system's client.
     """
 
     activity: Activity
@@ -57,6 +58,7 @@ class Standing:
     signature: Signature | None = None
     busy: bool | None = None
     frames: tuple[Frame, ...] = ()
+    interpreting: bool = False
     remote_storage: bool = False
     missing: Missing | None = None
 
@@ -133,6 +135,14 @@ def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
         far = _remote_storage(trace)
         return Standing(activity, Wait.NONE, label=label, rule="no stack", remote_storage=far, missing=trace.missing)
     place = place_of(thread.frames, rules)
+    holder = _holder(trace, thread)
+    if holder is not None:
+        label = place_of(holder.frames, rules).label or holder.name or ""
+        return Standing(
+            Activity.GIL, Wait.NONE, label=label, rule="another thread holds the interpreter lock",
+            signature=place.signature, busy=True, frames=(*thread.frames, *holder.frames),
+            remote_storage=_remote_storage(trace), missing=trace.missing,
+        )  # fmt: skip
     if place.rule is not None and place.operation == "backward":
         place = _autograd(trace, rules) or place
     busy = thread.active if state is None or not state.state else state.state == "R" or bool(thread.active)
@@ -158,6 +168,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
         signature=place.signature,
         busy=busy,
         frames=thread.frames,
+        interpreting=bool(thread.gil and thread.active),
         remote_storage=_remote_storage(trace),
         missing=trace.missing,
     )
@@ -173,6 +184,13 @@ def main_thread(trace: ProcessTrace) -> Thread | None:
             return thread
     named = [thread for thread in trace.threads if thread.name is None]
     return named[-1] if len(trace.threads) == len(named) and named else None
+
+
+def _holder(trace: ProcessTrace, main: Thread) -> Thread | None:
+    """The thread that runs with the interpreter's lock while the main thread sleeps: in every look, it is why."""
+    if main.active is not False or main.gil:
+        return None
+    return next((thread for thread in trace.threads if thread.gil and thread.active and thread is not main), None)
 
 
 def _by_kernel(trace: ProcessTrace, thread: Thread | None, rules: RuleSet) -> Standing:

@@ -48,6 +48,12 @@ class Signature:
     def kept(self) -> tuple[CanonicalFrame, ...]:
         return tuple(frame for frame in self.frames if frame.kept)
 
+    @property
+    def innermost(self) -> tuple[str, str]:
+        """The function and the file of the innermost kept frame; empty texts where none is kept."""
+        frame = next((frame for frame in reversed(self.frames) if frame.kept), None)
+        return (frame.name, _place(frame.frame)) if frame else ("", "")
+
     def written(self) -> tuple[str, ...]:
         """The kept frames as people read them, outermost first."""
         return tuple(str(frame) for frame in self.frames if frame.kept)

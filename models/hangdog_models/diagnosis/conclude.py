@@ -31,6 +31,8 @@ WORTH_NAMING = 0.02
 NAMED_AT_MOST = 16
 #: How sure we are that a job is sound whose ranks were seen to leave their waits; not 1, for a slow rank looks the same.
 SOUND = 0.9
+#: So many ranks that moved outweigh any that stands still outside: what is stuck in a job would have stopped them.
+ALIVE = 10
 #: So many looks must agree before a job that moves is called slow: ByteRobust (SOSP 2025) takes five.
 SLOW_LOOKS = 5
 #: A rank absent from the evidence is considered by name while so few are absent; else it is the collector that failed.
@@ -86,7 +88,7 @@ def _sound(case: Case) -> Verdict | None:
     if any(standing.activity in (Activity.STOPPED, Activity.DEAD) for standing in case.look.values()):
         return None
     stuck = any(r in motion.still and case.look[r].activity is not Activity.COMPUTE for r in case.waits.roots)
-    moved = motion.freed or (() if stuck else motion.stirring)
+    moved = motion.freed or (() if stuck and len(motion.stirring) < ALIVE else motion.stirring)
     if not moved:
         return None
     because = [f"{len(moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"]

@@ -38,6 +38,10 @@ class Hypothesis:
         """The same explanation with more evidence for or against it."""
         return replace(self, factors=(*self.factors, *factors))
 
+    def told(self, *because: str) -> "Hypothesis":
+        """The same explanation with more reasons for people."""
+        return replace(self, because=(*self.because, *because))
+
 
 def odds(why: str, times: float) -> tuple[Factor, ...]:
     """The factors of an explanation that rests on one thing."""

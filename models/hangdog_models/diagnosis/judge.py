@@ -45,12 +45,12 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     look = conclude.with_absent({**last, **counted.standings, **heard.standings}, topology, snapshot)
     held = waits.find(look, moved, topology, (*counted.holds, *heard.holds))
     seen = max(sum(standing.activity is not Activity.MISSING for standing in look.values()), heard.answered)
-    hypotheses = (
+    found = (
         *suspects.find(look, held, moved, topology),
         *disagreement.blame(disagreement.find(snapshot.counters), topology),
-        *reports.blame_reported(snapshot.findings, topology),
         suspects.unseen(seen, topology.world_size),
     )
+    hypotheses = reports.weighed(found, snapshot.findings, topology)
     clusters = cluster.exact(look)
     return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.ranks import Rank
+from hangdog_models.verdict import Activity
 
 Look = Mapping[Rank, Standing]
 
@@ -12,6 +13,8 @@ Look = Mapping[Rank, Standing]
 FREED_AT_LEAST = 2
 #: From this share of the ranks, stacks that changed are progress whatever they changed from: a hang leaves its waiters still.
 MOVED_SHARE = 0.5
+#: And from so many that went to another place: a culprit that is busy for ever does, two may, a crowd of victims does not.
+GONE_AT_LEAST, GONE_SHARE = 4, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ def observe(looks: Sequence[Look]) -> Motion:
     known: dict[tuple[int, ...], str] = {}  # of each sequence of standings, which thousands of ranks share
     later = looks[start:]
     for rank in dict.fromkeys(rank for look in later for rank in look):
-        track = [standing for look in later if (standing := look.get(rank)) is not None and standing.frames]
+        track = [standing for look in later if (standing := look.get(rank)) is not None and _shows(standing)]
         key = tuple(map(id, track))
         kind = known.get(key)
         if kind is None:
@@ -59,20 +62,29 @@ def observe(looks: Sequence[Look]) -> Motion:
     return Motion(len(looks) - start, still, moving, travelling, freed, stirring)
 
 
+def _shows(standing: Standing) -> bool:
+    """A stack to compare, or a kernel state that needs none: asleep on a disk in two looks is still."""
+    return bool(standing.frames) or standing.activity in (Activity.STORAGE, Activity.STOPPED, Activity.DEAD)
+
+
 def _kind(track: Sequence[Standing]) -> str:
     """What the standings of one rank show; nothing where it was seen once."""
     if len(track) < 2:
         return ""
-    if all(standing.frames == track[0].frames for standing in track):
+    if all(standing.frames == track[0].frames and standing.activity is track[0].activity for standing in track):
         return "still"
-    digests = {standing.signature.digest if standing.signature else "" for standing in track}
-    return "moving" if len(digests) == 1 else "travelling"
+    return "moving" if len(set(map(_digest, track))) == 1 else "travelling"
+
+
+def _digest(standing: Standing) -> str:
+    return standing.signature.digest if standing.signature else ""
 
 
 def _progress(before: Look, after: Look) -> tuple[tuple[Rank, ...], tuple[Rank, ...]]:
     """The ranks freed from their waits between two looks and those whose stacks changed, each where enough of them are."""
     freed: list[Rank] = []
     changed: list[Rank] = []
+    elsewhere = 0
     seen = 0
     for rank, then in before.items():
         now = after.get(rank)
@@ -81,9 +93,11 @@ def _progress(before: Look, after: Look) -> tuple[tuple[Rank, ...], tuple[Rank, 
         seen += 1
         if then is not now and then.frames != now.frames:
             changed.append(rank)
+            elsewhere += _digest(then) != _digest(now)
             if then.waits and then.place != now.place:
                 freed.append(rank)
     stirring = len(changed) >= max(FREED_AT_LEAST, MOVED_SHARE * seen)
+    stirring = stirring or elsewhere >= max(GONE_AT_LEAST, GONE_SHARE * seen)
     return tuple(sorted(freed)) if len(freed) >= FREED_AT_LEAST else (), tuple(sorted(changed)) if stirring else ()
 
 

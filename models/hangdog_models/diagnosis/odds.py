@@ -35,7 +35,7 @@ ODDS: Mapping[Activity, Odds] = {
     Activity.COMPILE: Odds(8, software=0.5, slow=10),
     Activity.LAUNCH: Odds(3),
     Activity.UNKNOWN: Odds(24, dependency=0.5, slow=0.7),
-    Activity.COMPUTE: Odds(16, slow=3),
+    Activity.COMPUTE: Odds(16, slow=1.5),
     Activity.IDLE: Odds(1, software=8),
     Activity.MISSING: Odds(1.2),
     Activity.DEVICE_SYNC: Odds(40, software=0.5),  # waits for its own device: counters show that it is behind
@@ -53,7 +53,7 @@ OF_FAILED_CAPTURE: Mapping[Reason, Odds] = {
 def odds_of(standing: Standing) -> Odds:
     """The odds for a rank that stands like this while others wait for it."""
     if standing.remote_storage:
-        return Odds(24, software=0.5, dependency=100)
+        return Odds(24, software=0.5, dependency=60)
     if standing.activity is Activity.MISSING and standing.missing:
         return OF_FAILED_CAPTURE.get(standing.missing.reason, ODDS[Activity.MISSING])
     return ODDS.get(standing.activity, ODDS[Activity.UNKNOWN])

@@ -1,7 +1,9 @@
-"""Explanations that logs and hardware give by themselves: a broken device, a program's own error, a path, a service."""
+"""What logs and hardware say by themselves: it moves the odds of the explanations found so far, and adds some of its own."""
 
 from collections.abc import Mapping, Sequence
 
+from hangdog_models.diagnosis import hardware
+from hangdog_models.diagnosis.hardware import MachineEvidence
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.waits import Hold
 from hangdog_models.findings import Bearing, Finding
@@ -9,91 +11,95 @@ from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
 
-#: Odds of an explanation that evidence of this bearing gives alone, on the scale of odds.py. A verdict of hardware is one:
-#: the driver's own catalogue says drain or reset. A program that names its own error is believed as much.
-ALONE: Mapping[Bearing, float] = {
-    Bearing.CONVICTS: 200.0,
-    Bearing.RESET: 100.0,
-    Bearing.SUSPECTS: 1.0,
-    Bearing.SLOWS: 30.0,
-    Bearing.PATH: 12.0,
-    Bearing.PROGRAM: 60.0,
-    Bearing.SERVICE: 12.0,
-}
+#: Odds that a machine stops (or slows) the job which nothing else speaks against, on the scale of odds.py, before its
+#: hardware is asked: a thousandfold finding makes it stronger than a rank that merely stands outside.
+BEFORE, BEFORE_SLOW = 0.05, 0.1
 #: Odds that all of several convicted machines are broken, over one of them alone.
 TOGETHER = 50.0
-_KIND = {
-    Bearing.CONVICTS: Kind.MACHINE,
-    Bearing.RESET: Kind.MACHINE,
-    Bearing.SUSPECTS: Kind.MACHINE,
-    Bearing.SLOWS: Kind.SLOW,
-    Bearing.PATH: Kind.GROUP,
-    Bearing.PROGRAM: Kind.SOFTWARE,
-    Bearing.SERVICE: Kind.DEPENDENCY,
+#: Odds of explanations that a log gives alone. A program that names its own error is believed; a path or a service is
+#: named by whoever suffers from it.
+ALONE: Mapping[Bearing, tuple[Kind, float]] = {
+    Bearing.PROGRAM: (Kind.SOFTWARE, 30.0),
+    Bearing.PATH: (Kind.GROUP, 12.0),
+    Bearing.SERVICE: (Kind.DEPENDENCY, 12.0),
 }
+_STRONG = (Bearing.CONVICTS, Bearing.RESET)
 
 
-def blame_reported(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]:
-    """One explanation for each machine and kind: the strongest finding counts, repeats do not multiply it."""
-    best: dict[tuple[Kind, str], list[Finding]] = {}
-    for finding in findings:
-        if finding.bearing in _KIND:
-            best.setdefault((_KIND[finding.bearing], _unit(finding, topology)), []).append(finding)
-    found = []
-    for (kind, unit), said in best.items():
-        said.sort(key=lambda finding: -ALONE[finding.bearing])
-        lead = said[0]
-        ranks = _ranks(lead, unit, topology)
-        because = tuple(dict.fromkeys(_sentence(finding, unit) for finding in said[:3]))
-        units = (unit,) if unit else tuple(dict.fromkeys(topology.machine(r) or f"rank {r}" for r in ranks))
-        hold = Hold("path", ranks, (), lead.what) if kind is Kind.GROUP and len(ranks) > 1 else None
-        found.append(
-            Hypothesis(
-                kind,
-                odds(f"{lead.source}: {lead.code} {lead.bearing}", ALONE[lead.bearing]),
-                ranks,
-                units,
-                because,
-                hold,
-            )
-        )
-    return [*found, *_together([one for one in found if one.kind is Kind.MACHINE and one.odds >= ALONE[Bearing.RESET]])]
+def weighed(found: Sequence[Hypothesis], findings: Sequence[Finding], topology: Topology) -> tuple[Hypothesis, ...]:
+    """The explanations with what hardware says of their machines, and those that logs and hardware give alone."""
+    if not findings:
+        return tuple(found)
+    evidence = hardware.weigh(findings, topology)
+    moved = [_moved(hypothesis, evidence) for hypothesis in found]
+    known = {hypothesis.units for hypothesis in found if hypothesis.kind is Kind.MACHINE}
+    own = [_machine(one, topology) for name, one in evidence.items() if (name,) not in known]
+    slow = [_slow(one, topology) for one in evidence.values() if one.slow_factor > 1]
+    convicted = [one for one in evidence.values() if one.bearing in _STRONG]
+    return (*moved, *own, *slow, *_together(convicted, topology), *_logged(findings, topology))
 
 
-def _together(convicted: Sequence[Hypothesis]) -> list[Hypothesis]:
+def _moved(hypothesis: Hypothesis, evidence: Mapping[str, MachineEvidence]) -> Hypothesis:
+    if hypothesis.kind is not Kind.MACHINE or len(hypothesis.units) != 1 or hypothesis.units[0] not in evidence:
+        return hypothesis
+    one = evidence[hypothesis.units[0]]
+    return hypothesis.moved(Factor(one.because, one.factor)).told(one.because)
+
+
+def _machine(one: MachineEvidence, topology: Topology) -> Hypothesis:
+    factors = (Factor("nothing else speaks against it", BEFORE), Factor(one.because, one.factor))
+    return Hypothesis(Kind.MACHINE, factors, _on(one, topology), (one.machine,), (one.because,))
+
+
+def _slow(one: MachineEvidence, topology: Topology) -> Hypothesis:
+    factors = (Factor("nothing else speaks against it", BEFORE_SLOW), Factor(one.because, one.slow_factor))
+    return Hypothesis(Kind.SLOW, factors, _on(one, topology), (one.machine,), (one.because,))
+
+
+def _together(convicted: Sequence[MachineEvidence], topology: Topology) -> list[Hypothesis]:
     """Each convicted by evidence of its own: that all of them are broken is likelier than that only one is."""
     if len(convicted) < 2:
         return []
-    units = tuple(dict.fromkeys(unit for one in convicted for unit in one.units))
-    because = tuple(line for one in convicted for line in one.because[:1])
-    ranks = tuple(rank for one in convicted for rank in one.ranks)
-    strongest = max(convicted, key=lambda one: one.odds)
-    return [
-        Hypothesis(
-            Kind.MACHINE, (*strongest.factors, Factor("each convicted by itself", TOGETHER)), ranks, units, because
-        )
-    ]
+    strongest = max(convicted, key=lambda one: one.factor)
+    factors = (*_machine(strongest, topology).factors, Factor("each is convicted by itself", TOGETHER))
+    ranks = tuple(sorted({rank for one in convicted for rank in _on(one, topology)}))
+    units = tuple(one.machine for one in convicted)
+    return [Hypothesis(Kind.MACHINE, factors, ranks, units, tuple(one.because for one in convicted))]
 
 
-def _unit(finding: Finding, topology: Topology) -> str:
-    if finding.ranks and finding.bearing is Bearing.PROGRAM:
-        return ""  # it names the odd ranks itself, which may be elsewhere
-    if finding.machine:
-        return finding.machine
-    if finding.rank is not None:
-        return topology.machine(finding.rank) or f"rank {finding.rank}"
-    return ""
+def _on(one: MachineEvidence, topology: Topology) -> tuple[Rank, ...]:
+    named = tuple(sorted({finding.rank for finding in one.findings if finding.rank is not None}))
+    return named or tuple(topology.machines.get(one.machine, ()))
 
 
-def _ranks(finding: Finding, unit: str, topology: Topology) -> tuple[Rank, ...]:
-    if finding.ranks:
-        return finding.ranks
-    if finding.rank is not None:
-        return (finding.rank,)
-    return tuple(topology.machines.get(unit, ()))
+def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]:
+    """One explanation for each kind and place: the first finding tells it, repeats do not multiply."""
+    groups: dict[tuple[Kind, tuple[str, ...]], list[Finding]] = {}
+    for finding in findings:
+        if finding.bearing in ALONE:
+            kind, _ = ALONE[finding.bearing]
+            groups.setdefault((kind, _units(finding, topology)), []).append(finding)
+    found = []
+    for (kind, units), said in groups.items():
+        lead = said[0]
+        ranks = lead.ranks or ((lead.rank,) if lead.rank is not None else ())
+        ranks = ranks or tuple(rank for unit in units for rank in topology.machines.get(unit, ()))
+        because = tuple(dict.fromkeys(_sentence(finding, units) for finding in said[:3]))
+        hold = Hold("path", ranks, (), lead.what) if kind is Kind.GROUP and len(ranks) > 1 else None
+        factors = odds(f"{lead.source}: {lead.code} {lead.bearing}", ALONE[lead.bearing][1])
+        found.append(Hypothesis(kind, factors, ranks, units, because, hold))
+    return found
 
 
-def _sentence(finding: Finding, unit: str) -> str:
-    where = f"{unit}" + (f", {finding.device}" if finding.device else "") if unit else finding.source
+def _units(finding: Finding, topology: Topology) -> tuple[str, ...]:
+    """Where it is, as the finding itself names the ranks, else by the rank or the machine it was made on."""
+    ranks = finding.ranks or ((finding.rank,) if finding.rank is not None else ())
+    if ranks:
+        return tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in ranks))
+    ends = (finding.machine, *(peer for peer in finding.peers if peer in topology.machines))
+    return tuple(end for end in dict.fromkeys(ends) if end)
+
+
+def _sentence(finding: Finding, units: Sequence[str]) -> str:
     often = f" ({finding.times} times)" if finding.times > 1 else ""
-    return f"{where}: {finding.code}: {finding.what}{often}"
+    return f"{finding.source}{' of ' + units[0] if units else ''}: {finding.code}: {finding.what}{often}"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from math import prod
 
-from hangdog_models.diagnosis.activity import Standing
+from hangdog_models.diagnosis.activity import Standing, sites
 from hangdog_models.diagnosis.counters import BY_COUNTERS
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
@@ -18,8 +18,8 @@ from hangdog_models.verdict import Activity, Kind
 
 #: What a second look that shows the same stack adds: what lasts is not a moment of a healthy step.
 STILL = 2.0
-#: What is left when the rank moved between looks although all who wait for it did not: busy, perhaps for ever.
-MOVING = 0.8
+#: What it adds when its lines change at one place although nobody who waits for it moves: busy, perhaps for ever.
+MOVING = 1.2
 #: A rank that gets on with something else between looks is held up by its work rather than by its machine.
 TRAVELLING, TRAVELLING_SLOW = 0.3, 4.0
 #: In a single look a rank that runs is remarkable when so many wait for it; in a small healthy job one often runs alone.
@@ -48,7 +48,7 @@ COUNTED = 4.0
 #: Odds that two machines fail at once, over one alone, where both stand outside; and what each further one leaves of them.
 AT_ONCE, AGAIN = 3.0, 0.2
 #: What is left of one machine's odds alone when others stand outside that do not merely run: chance hardly does that.
-LEFT_OVER = 0.3
+LEFT_OVER, LEFT_OVER_STILL = 0.3, 0.1
 #: Activities in which a process waits for itself.
 _OWN = {Activity.LOCK, Activity.GIL, Activity.GC}
 #: What is left of them when nobody was seen to wait for the rank.
@@ -56,12 +56,16 @@ UNAWAITED = 0.2
 #: What is left of a machine's odds when other machines have a rank at the very same place: chance does not do that.
 ALIKE = 0.3
 #: Activities of which a service shared by many machines may be the cause.
-_SHARED = {Activity.STORAGE, Activity.CHECKPOINT, Activity.DATALOADER, Activity.NETWORK, Activity.RENDEZVOUS}
+_SHARED = {
+    Activity.STORAGE, Activity.CHECKPOINT, Activity.DATALOADER, Activity.NETWORK, Activity.RENDEZVOUS, Activity.COMPILE,
+}  # fmt: skip
+#: From so many other machines with a rank at the same such place, it is a phase of the job or a service they share.
+ELSEWHERE = 2
 
 
 def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
     """Explanations by ranks that wait for nobody while others wait: machines, a shared cause, or merely a slow one."""
-    weighed = _weigh(look, waits, motion)
+    weighed = _weigh(look, waits, motion, topology)
     odds_by = {rank: prod(factor.times for factor in factors) for rank, factors in weighed.items()}
     units: dict[str, list[Rank]] = {}
     for rank, odds in odds_by.items():
@@ -80,7 +84,7 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     guilty = {unit: [r for r in units[unit] if odds_by[r] >= RIVAL * best[unit]] for unit in units}
     rivals = [unit for unit in units if best[unit] >= RIVAL * best[top]]
     if len(rivals) > 1:
-        return _several(rivals, guilty, {unit: weighed[lead[unit]] for unit in units}, look, waits, topology)
+        return _several(rivals, guilty, {unit: weighed[lead[unit]] for unit in units}, look, waits, motion, topology)
     found = [
         Hypothesis(
             Kind.MACHINE, weighed[lead[unit]], tuple(guilty[unit]), (unit,), reasons(guilty[unit], look, waits, motion)
@@ -114,9 +118,13 @@ def _silent(unit: str, ranks: list[Rank], look: Look, topology: Topology) -> boo
     return 1 < len(everybody) == len(missing) and all(one is not None and one.reason in gone for one in missing)
 
 
-def _weigh(look: Look, waits: Waits, motion: Motion) -> dict[Rank, tuple[Factor, ...]]:
+def _weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[Rank, tuple[Factor, ...]]:
     """For each root the factors of its machine's guilt; roots that are alike share them."""
     explained = _explained(look, waits)
+    where_of: dict[tuple[object, ...], set[str | None]] = {}
+    for standing, ranks in sites(look):
+        if not standing.waits and standing.activity in _SHARED:
+            where_of.setdefault(standing.place, set()).update(topology.machine(rank) for rank in ranks)
     known: dict[tuple[object, ...], tuple[Factor, ...]] = {}
     found: dict[Rank, tuple[Factor, ...]] = {}
     for rank in waits.roots:
@@ -124,7 +132,11 @@ def _weigh(look: Look, waits: Waits, motion: Motion) -> dict[Rank, tuple[Factor,
         moved = moved or ("travelling" if rank in motion.travelling else "")
         key = (id(look[rank]), moved, explained[rank])
         if key not in known:
-            known[key] = _factors(look[rank], moved, explained[rank], waits, motion)
+            factors = _factors(look[rank], moved, explained[rank], waits, motion)
+            others = len(where_of.get(look[rank].place, ())) - 1
+            if others >= ELSEWHERE:
+                factors = (*factors, Factor(f"{others} other machines have a rank at the very same place", ALIKE**2))
+            known[key] = factors
         found[rank] = known[key]
     return found
 
@@ -141,7 +153,7 @@ def _factors(standing: Standing, moved: str, explained: float, waits: Waits, mot
         factors.append(Factor(f"{moved} in {motion.rounds} looks", times))
     elif standing.activity is Activity.COMPUTE:
         factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / REMARKABLE)))
-    if moved == "still" and standing.busy and standing.activity in (Activity.CHECKPOINT, Activity.STORAGE):
+    if standing.busy and standing.activity in (Activity.CHECKPOINT, Activity.STORAGE):
         factors.append(Factor("it is running: a writer that runs is writing", WRITING))
     lasting = moved in ("still", "moving") or standing.activity in _LASTING
     if lasting and len(waits.waiting) > REMARKABLE:
@@ -182,6 +194,7 @@ def _several(
     weighed: Mapping[str, tuple[Factor, ...]],
     look: Look,
     waits: Waits,
+    motion: Motion,
     topology: Topology,
 ) -> list[Hypothesis]:
     """Roots on several machines: one of them, all of them, or a common cause, which is likelier the more are alike."""
@@ -197,9 +210,15 @@ def _several(
         f"{ranks_of(ranks)} on {many} machines {are(ranks)} outside of any collective: "
         + ", ".join(sorted(str(activity) for activity in activities)),
     )
-    running = Activity.COMPUTE in activities  # two faults at once are rare, several ranks at work are not
+    # Two faults at once are rare, several ranks at work are not: only those that stay where they are count as stuck.
+    wide = len(waits.waiting) > REMARKABLE and machines > SERVED
+    lasting = wide and all(
+        rank in motion.still or rank in motion.moving or look[rank].activity in _LASTING for rank in ranks
+    )
+    running = Activity.COMPUTE in activities and not lasting
     chance = Factor(
-        f"{many} of {machines} machines stand outside: only one guilty", 1 / many if running else LEFT_OVER / many
+        f"{many} of {machines} machines stand outside: only one guilty",
+        1 / many if running else (LEFT_OVER_STILL if lasting else LEFT_OVER) / many,
     )
     like = (Factor("others stand at the very same place", ALIKE),) if alike else ()
     found = [
@@ -212,7 +231,7 @@ def _several(
         )
         for unit in sorted(guilty, key=lambda unit: (-odds[unit], unit))[:NAMED_ALONE]
     ]
-    independent = AT_ONCE * AGAIN ** (many - 2) * (1 - share) ** 2 * (ALIKE if running else 1)
+    independent = AT_ONCE * AGAIN ** (many - 2) * (1 - share) ** (1 if lasting else 2) * (ALIKE if running else 1)
     found.append(
         Hypothesis(Kind.MACHINE, (*top, Factor(f"{many} faults at once", independent)), ranks, tuple(rivals), why)
     )
@@ -232,7 +251,12 @@ def _several(
         found.append(
             Hypothesis(
                 Kind.SOFTWARE,
-                (*top, Factor("code that stops in several places", 0.25 if running else 0.25 * share)),
+                (
+                    *top,
+                    Factor(
+                        "code that stops in several places", 0.25 if running else (0.1 if lasting else 0.25) * share
+                    ),
+                ),
                 ranks,
                 tuple(rivals),
                 why,

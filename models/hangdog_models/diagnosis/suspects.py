@@ -9,7 +9,7 @@ from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
 
 #: Odds that the culprit is a rank nobody captured: when all are captured, and what is added when none is.
-UNSEEN, UNSEEN_ALL = 0.2, 5.0
+UNSEEN, UNSEEN_ALL = 1.0, 5.0
 #: Odds that a single look caught a healthy step: as good as those of a weak explanation, no match for a strong one; but
 #: where more ranks run than wait, the job is at work, and that beats them all.
 MOMENT, AT_WORK = 1.0, 50.0

@@ -126,7 +126,8 @@ def _crowd(sites: Sequence[Site], restless: frozenset[Rank], topology: Topology)
         if not standing.waits and standing.activity in _UNNAMED and standing.signature is not None:
             calm = [rank for rank in ranks if rank not in restless]
             launches = standing.activity is Activity.LAUNCH
-            places.setdefault((standing.label, standing.signature.digest, launches), []).extend(calm)
+            innermost = standing.signature.innermost
+            places.setdefault((standing.label, innermost, launches, standing.interpreting), []).extend(calm)
     alone = len(topology.machines) < 2
     return {
         rank
