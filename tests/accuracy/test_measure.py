@@ -115,6 +115,9 @@ def test_bounds_are_missed_by_name_and_met_without_the_miss() -> None:
         "nobody guilty: evicted wrongly",
         "host faults, no counters: machines, where both evict",
     }
+    alone = trial(HOST, answer(Kind.MACHINE, "abc", "b", p=0.9), answer(None, ""))
+    (beside,) = [reading for reading in readings([good, alone]) if "both evict" in reading.name]
+    assert (beside.trials, beside.reached, beside.peer) == (1, 1.0, 2.0)
     silent = trial(HOST, answer(Kind.UNDETERMINED, ""), answer(None, "ab", "ab"))
     assert {reading.name for reading in readings([silent]) if not reading.met} == {
         "host faults, stacks: contained",

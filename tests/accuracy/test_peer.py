@@ -59,6 +59,10 @@ def test_outliers_without_a_shared_group_narrower_than_the_job_lose_nobody() -> 
     assert answer.machines == ()
 
 
+def test_a_group_as_wide_as_the_job_is_no_fault_domain() -> None:
+    assert aggregate(snapshot(look({"0,7": "loader", "1-6": "metrics"})), job(dp=8)).machines == ()
+
+
 def test_stages_are_compared_with_themselves() -> None:
     """Each stage of a sound pipeline has its own place, and the first is small beside the whole job."""
     shape = job("tp-dp-pp", tp=2, dp=4, pp=4)
@@ -112,7 +116,8 @@ def test_a_machine_that_gives_no_stack_is_an_outlier_and_half_of_them_are_the_co
     shape = job(tp=2, dp=4)
     assert aggregate(snapshot(look({"0-3,6-7": "metrics", "4-5": "timed out"})), shape).machines == nodes(2)
     assert aggregate(snapshot(look({"0-3,6-7": "metrics", "4": "timed out", "5": "metrics"})), shape).machines == ()
-    assert aggregate(snapshot(look({"0-3": "metrics", "4-7": "timed out"})), shape).machines == ()
+    half = snapshot(look({"0-3": "metrics", "4-7": "timed out"}))
+    assert aggregate(half, job(tp=2, pp=2, dp=2)).machines == ()  # although the silent half is one pipeline
 
 
 def test_cleaned_stacks_lose_what_hangdog_drops() -> None:
