@@ -8,7 +8,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.topology import WORLD, Topology
 
 if TYPE_CHECKING:
-    from accuracy.engine import Work
+    from accuracy.process import Work
 
 #: Slots in the order in which Megatron's initialize_model_parallel makes their groups.
 _CREATION = ("dp", "dp-cp", "cp", "mp", "tp", "pp", "emb", "ep", "edp")

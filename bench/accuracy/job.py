@@ -52,9 +52,8 @@ class Job:
         world = topology.groups["world"][0]
         at = world[rank]
         stage = topology.stage(at) or 0
-        tensor, context = topology.group("tp", at), topology.group("cp", at)
+        tensor = topology.group("tp", at)
         # Megatron: tensor-parallel rank 0 of the first and the last stage reads, as in XTIMER-8; others: every rank.
         first = not tensor or tensor[0] == at
         loader = first and stage in (0, self.stages - 1) if self.framework.startswith("megatron") else True
-        del context
         return Role(stage, loader, rank == 0, slots)

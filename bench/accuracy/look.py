@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from math import inf
 from random import Random
 
-from accuracy.engine import LAUNCH_LIMIT, LAUNCH_S, Process
+from accuracy.engine import LAUNCH_LIMIT, LAUNCH_S
 from accuracy.faults.scene import Scene
 from accuracy.faults.stalls import Stall
 from accuracy.operators import among_operators
+from accuracy.process import Process
 from accuracy.program import Code, Mode, Op, Place
 from accuracy.tails import tail
 from accuracy.threads import helpers, thread_id

@@ -1,9 +1,9 @@
 """What NCCL RAS reports of a simulated job: launches of every member of every communicator, and whom it cannot reach."""
 
-from accuracy.engine import Process
 from accuracy.faults.scene import Scene
 from accuracy.groups import Group
 from accuracy.look import pid_of
+from accuracy.process import Process
 from accuracy.program import Code
 from hangdog_models.collectives import RasCommunicator, RasMember, RasReport, RasStatus
 from hangdog_models.ranks import Rank

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from random import Random
 
-from accuracy.engine import Item, Process
 from accuracy.faults.scene import Scene
+from accuracy.process import Item, Process
 from accuracy.program import Code, Op
 from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.ranks import Rank

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
-from accuracy.engine import Engine, Process
+from accuracy.engine import Engine
 from accuracy.groups import of_job
 from accuracy.job import Job, Role
+from accuracy.process import Process
 from accuracy.program import Op, Writer
 from accuracy.schedules import ddp, deepspeed, fsdp, megatron, pipelining
 

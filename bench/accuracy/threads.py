@@ -1,7 +1,7 @@
 """The threads beside the main one in a trainer, which wait for work all day (real-stacks.md section 8)."""
 
-from accuracy.engine import Process
 from accuracy.job import Job
+from accuracy.process import Process
 from accuracy.program import frames
 from hangdog_models.stack import Thread
 

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from math import inf
 
-from accuracy.engine import LAUNCH_LIMIT, Engine, Process
+from accuracy.engine import LAUNCH_LIMIT, Engine
 from accuracy.groups import Group
+from accuracy.process import Process
 from accuracy.program import Mode, Writer
 from hangdog_models.ranks import Rank
 

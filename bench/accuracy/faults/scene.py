@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from math import inf
 from random import Random
 
-from accuracy.engine import Process
 from accuracy.faults.stalls import Stall
 from accuracy.job import Job
+from accuracy.process import Process
 from accuracy.program import Code, Op
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Reason

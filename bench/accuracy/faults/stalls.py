@@ -15,8 +15,7 @@ class Stall:
 
     `calls` are the Python frames inside of which it sits, `native` the C frames below, innermost last. `moving`: its
     lines change between two looks. `holder`: frames of another thread that holds the interpreter's lock instead.
-    `unseen`: how often, of 1, the stack cannot be taken at all, and `reason` why. `attempts`: a look at a slow kernel
-    call. `syscall` as in /proc.
+    `unseen`: how often, of 1, the stack cannot be taken at all, and `reason` why. `syscall` as in /proc.
     """
 
     name: str
