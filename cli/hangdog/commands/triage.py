@@ -13,6 +13,7 @@ from hangdog.bundle import Progress as Told
 from hangdog.offline import triage
 from hangdog.report import print_verdict
 from hangdog.terminal import console_for
+from hangdog_models.diagnosis.clustering.catalogue import MODELS
 from hangdog_models.diagnosis.options import Options
 from hangdog_models.verdict import to_json
 
@@ -40,15 +41,23 @@ _MANY = 500
     show_default=True,
     help="How many machines one verdict may evict.",
 )
+@click.option(
+    "--clustering",
+    type=click.Choice(list(MODELS)),
+    default=_DEFAULTS.clustering,
+    show_default=True,
+    help="How stacks are joined to places in the listing of clusters.",
+)
 @click.pass_context
-def command(ctx: click.Context, path: Path, form: str, coverage: float, budget: int) -> None:
+def command(ctx: click.Context, path: Path, form: str, coverage: float, budget: int, clustering: str) -> None:
     """Read the evidence bundle at PATH and say who hangs the job, and why.
 
     PATH is a directory, or a .zip or .tar.gz of one, with a py-spy dump for each rank, and whatever else is known:
     rank0.json, rank1.json, job.toml. Exit status: 0 nothing is stuck, 1 a cause is named, 2 undetermined.
     """
     with _shown() as told:
-        verdict = triage(path, Options(coverage_target=coverage, budget_machines=budget), progress=told)
+        options = Options(coverage_target=coverage, budget_machines=budget, clustering=clustering)
+        verdict = triage(path, options, progress=told)
     if form == "json":
         click.echo(json.dumps(to_json(verdict), indent=2))
     else:
