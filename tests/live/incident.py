@@ -42,7 +42,7 @@ def play(incident: Incident, launcher: Launcher, bundle: Path) -> None:
         job.train_until(STRIKE_AFTER)
         chance = random.Random(incident.plan.seed)
         incident.fault.strike(Victim(job.pids[incident.rank], job.rank_folder(incident.rank), chance))
-        job.until_still()
+        job.until_still(incident.rank)
         job.record(bundle, incident.name, ROUNDS)
 
 

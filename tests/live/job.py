@@ -131,9 +131,19 @@ class Job:
 
         self._wait(trained, f"step {step}")
 
-    def until_still(self) -> None:
-        """Waits until the job stands still."""
-        self._wait(lambda: not list(self._progress.follow(TICK_S)) and self._progress.stands_still(), "a standstill")
+    def until_still(self, rank: int) -> None:
+        """Waits until the job stands still, and the memory of the rank that was struck too: a fault may build up."""
+        statm = Path(f"/proc/{self.pids[rank]}/statm")
+        memory, since = "", time.monotonic()
+
+        def still() -> bool:
+            nonlocal memory, since
+            stepped, now = list(self._progress.follow(TICK_S)), statm.read_text()
+            if stepped or now != memory:
+                memory, since = now, time.monotonic()
+            return self._progress.stands_still() and time.monotonic() - since > QUIET_S
+
+        self._wait(still, "a standstill")
 
     def until_begun(self, duty: str) -> None:
         """Waits until a duty has begun on all ranks that do it, or they have come to wait for it."""

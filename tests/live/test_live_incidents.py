@@ -12,7 +12,7 @@ from hangdog_models import topology
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.verdict import Kind, Verdict
 from live.incident import Incident, look_alikes, play
-from live.job import Launcher
+from live.job import Job, Launcher
 from live.plan import DUTIES, Plan
 
 #: An incident takes some 8 s with 8 ranks on two idle cores, one of 32 ranks some 40; this bounds a busy machine. Seconds.
@@ -108,3 +108,16 @@ def judged(bundle: Path, counted: bool) -> Verdict:
     assert snapshot.counters
     built, _ = topology.build(layout, snapshot.highest_rank())
     return diagnose(snapshot if counted else replace(snapshot, counters=()), built)
+
+
+def test_nothing_of_a_job_outlives_it(launcher: Launcher) -> None:
+    with Job(Plan("ddp"), launcher) as job:
+        job.train_until(1)
+        workers = {pid: children(pid) for pid in job.pids.values()}
+        assert all(workers.values())  # those of its loader
+    everybody = [pid for trainer, below in workers.items() for pid in (trainer, *below)]
+    assert not [pid for pid in everybody if Path(f"/proc/{pid}").exists()]
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for tasks in Path(f"/proc/{pid}/task").glob("*/children") for child in tasks.read_text().split()]
