@@ -21,6 +21,8 @@ EDGES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)
 CLIP = 1e-4
 #: Steps of Newton's method; the fit of two constants stands still after about eight.
 STEPS = 50
+#: The shortest step worth taking, and the smallest likelihood told from none.
+SMALLEST, TINY = 1e-6, 1e-300
 #: How strongly the constants are drawn to "change nothing" (slope 1, shift 0): as two imagined guesses would draw them.
 PRIOR = 2.0
 
@@ -90,20 +92,31 @@ def error(guesses: Sequence[Guess]) -> float | None:
 
 def fit(guesses: Sequence[Guess]) -> Temperature:
     """The slope and shift of log odds that make these guesses most likely; monotone, so that no order changes."""
+    points = [(_logit(probability), true) for probability, true in guesses]
     slope, shift = 1.0, 0.0
     for _ in range(STEPS):
         # gradient and curvature of the log likelihood, and of a prior around (1, 0)
         g0, g1 = -PRIOR * (slope - 1.0), -PRIOR * shift
         h00, h01, h11 = PRIOR, 0.0, PRIOR
-        for probability, true in guesses:
-            x = _logit(probability)
+        for x, true in points:
             p = _share(slope * x + shift)
             weight = p * (1.0 - p)
             g0, g1 = g0 + (true - p) * x, g1 + (true - p)
             h00, h01, h11 = h00 + weight * x * x, h01 + weight * x, h11 + weight
         det = h00 * h11 - h01 * h01
-        slope, shift = slope + (h11 * g0 - h01 * g1) / det, shift + (h00 * g1 - h01 * g0) / det
+        d0, d1 = (h11 * g0 - h01 * g1) / det, (h00 * g1 - h01 * g0) / det
+        now, size = _likelihood(points, slope, shift), 1.0
+        # a full step overshoots where the curve is flat, and would then run away
+        while size > SMALLEST and _likelihood(points, slope + size * d0, shift + size * d1) < now:
+            size /= 2
+        slope, shift = slope + size * d0, shift + size * d1
     return Temperature(max(slope, 0.0), shift)
+
+
+def _likelihood(points: Sequence[tuple[float, bool]], slope: float, shift: float) -> float:
+    """The logarithm of how likely these outcomes are, the prior included."""
+    drawn = -PRIOR / 2 * ((slope - 1.0) ** 2 + shift**2)
+    return drawn + sum(log(max(_share((slope * x + shift) * (1 if true else -1)), TINY)) for x, true in points)
 
 
 def isotonic(guesses: Iterable[Guess]) -> list[tuple[float, float]]:

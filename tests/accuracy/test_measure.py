@@ -217,6 +217,14 @@ def test_a_fit_finds_the_odds_that_guesses_were_made_with() -> None:
     assert calibration.error(guesses) == pytest.approx(0.2)
 
 
+def test_a_fit_does_not_run_away_from_guesses_that_are_nearly_all_sure_and_right() -> None:
+    sure = [(0.9999, True)] * 300 + [(0.97, False)] * 8 + [(0.97, True)] * 12 + [(0.75, False)] * 10
+    mended = calibration.fit(sure)
+    assert 0.5 < mended.slope < 5.0
+    assert mended(0.97) == pytest.approx(0.6, abs=0.15)
+    assert mended(0.9999) > 0.99
+
+
 def test_a_fit_of_few_guesses_changes_little() -> None:
     assert calibration.fit([])(0.8) == pytest.approx(0.8)
     assert 0.8 < calibration.fit([(0.8, True)])(0.8) < 0.9
