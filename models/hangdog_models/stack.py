@@ -70,6 +70,12 @@ class Reason(StrEnum):
     NO_EVIDENCE = "no evidence"
 
 
+#: Failures of a capture that say nothing new of the process.
+MERELY_FAILED = frozenset(
+    {Reason.TOOL_FAILED, Reason.TIMED_OUT, Reason.NO_EVIDENCE, Reason.NOT_PERMITTED, Reason.TOOL_MISSING}
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Missing:
     """A capture that failed or had to be less than asked for, in the tool's own words."""

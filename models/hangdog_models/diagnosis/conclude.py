@@ -27,6 +27,8 @@ DECIDES = 0.5
 SHARPNESS = 1.7
 #: A verdict lists suspects down to this probability: below, a name does harm and no good.
 WORTH_NAMING = 0.02
+#: The most suspicious one is named down to this: it is where somebody who has nothing else would begin to look.
+LEAST = 0.001
 #: A common cause on many machines lists the first of them only: naming everybody is no answer.
 NAMED_AT_MOST = 16
 #: How sure we are that a job is sound whose ranks were seen to leave their waits; not 1, for a slow rank looks the same.
@@ -108,20 +110,21 @@ def _suspects(case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kin
     for hypothesis, p in weighed:
         if hypothesis.kind is not kind and kind is not Kind.UNDETERMINED:
             continue
-        for unit in hypothesis.units[:NAMED_AT_MOST] if p >= WORTH_NAMING else ():
+        for unit in hypothesis.units[:NAMED_AT_MOST] if p >= LEAST else ():
             entries.setdefault((unit,), []).append((hypothesis, p))
         if hypothesis.hold is not None:
             entries.setdefault(hypothesis.ranks, []).append((hypothesis, p))
     on: dict[str, list[Rank]] = {}
     for rank in dict.fromkeys(rank for hypothesis, _ in weighed if hypothesis.units for rank in hypothesis.ranks):
         on.setdefault(case.topology.machine(rank) or f"rank {rank}", []).append(rank)
+    most = max(entries, key=lambda key: sum(p for _, p in entries[key]), default=None)
     suspects = []
     for key, members in entries.items():
         probability = min(1.0, sum(p for _, p in members))
         lead = max(members, key=lambda entry: (len(entry[0].units) == 1, entry[1]))[0]
         blamed = set(lead.ranks)
         ranks = lead.ranks if lead.hold else tuple(rank for rank in on[str(key[0])] if rank in blamed)
-        if probability >= WORTH_NAMING:
+        if probability >= WORTH_NAMING or (key == most and probability >= LEAST):
             suspects.append(Suspect(ranks, case.topology.machines_of(ranks), probability, lead.because))
     return tuple(sorted(suspects, key=lambda suspect: (-suspect.probability, suspect.ranks)))
 

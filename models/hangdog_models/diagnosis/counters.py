@@ -1,15 +1,16 @@
 """Exact waits from collective counters: which operation each process group is stuck in, who is inside, who has not come."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from hangdog_models.collectives import CollectiveRecord, RankCounters
+from hangdog_models.collectives import WATCHDOG, CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.waits import Hold
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.rules.ruleset import Wait
+from hangdog_models.stack import MERELY_FAILED
 from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity
 
@@ -41,19 +42,26 @@ class Position(NamedTuple):
 Group = tuple[str, tuple[Rank, ...]]
 
 
-def count(records: Sequence[RankCounters], look: Look, topology: Topology) -> Counted:
+def count(
+    records: Sequence[RankCounters], look: Look, topology: Topology, crowd: Container[Rank] = frozenset()
+) -> Counted:
     """Reads the counters of one moment.
 
     Launches run ahead of the device, so a group is stuck in the *oldest* operation that somebody has not completed
     (field.md 10.2): inside are those whose device has started it. Awaited are the members that never launched it, and
     those whose device has not got there. Where a recorder does not list a group's members (gloo's does not), the ranks
-    that used the group count, and for the group that everybody used, the ranks without a recorder as well.
+    that used the group count, and for the group that everybody used, the ranks without a recorder as well. A rank whose
+    dump was lost and whose stack waits (or who stands in a `crowd` of such) is taken to be inside: what is not known of it is no reason to blame it.
     """
     holds: list[Hold] = []
     behind: dict[Rank, str] = {}
+    recorded = {record.rank for record in records}
+    unrecorded = {
+        rank for rank, standing in look.items() if rank not in recorded and (rank in crowd or _lost(standing))
+    }
     for group, positions in sorted(by_group(records).items()):
         if any(position.completed < position.enqueued for position in positions.values()):
-            found, late = _stuck(group, positions, topology)
+            found, late = _stuck(group, positions, unrecorded, topology)
             holds += found
             behind.update(late)
     pairs, late = _pairs(records)
@@ -78,6 +86,12 @@ def count(records: Sequence[RankCounters], look: Look, topology: Topology) -> Co
     return Counted(tuple(holds), standings)
 
 
+def _lost(standing: Standing) -> bool:
+    """Nothing is known of it that speaks against it: its stack waits, or the capture failed as captures do."""
+    failed = standing.missing is not None and standing.missing.reason in MERELY_FAILED and not standing.frames
+    return standing.waits or (failed and standing.activity is Activity.MISSING)
+
+
 def by_group(records: Iterable[RankCounters]) -> dict[Group, dict[Rank, Position]]:
     """The positions of all ranks in each group, by its name and listed members; of two sources the first that counts."""
     found: dict[Group, dict[Rank, Position]] = {}
@@ -96,7 +110,9 @@ def by_group(records: Iterable[RankCounters]) -> dict[Group, dict[Rank, Position
     return found
 
 
-def _stuck(group: Group, positions: Mapping[Rank, Position], topology: Topology) -> tuple[list[Hold], dict[Rank, str]]:
+def _stuck(
+    group: Group, positions: Mapping[Rank, Position], unrecorded: set[Rank], topology: Topology
+) -> tuple[list[Hold], dict[Rank, str]]:
     """The holds of one group, oldest operation first, and the ranks whose device has not reached what they launched."""
     name, listed = group
     members = listed or _members(positions, topology)
@@ -115,13 +131,20 @@ def _stuck(group: Group, positions: Mapping[Rank, Position], topology: Topology)
         if not inside or _operation(positions[inside[0]].record, name, number) == COALESCED:
             continue  # a batch of sends counts as a collective before torch 2.7, so stages differ: see _pairs
         what = f"{_operation(positions[inside[0]].record, name, number)} {number} of process group {name}"
-        awaited = tuple(rank for rank in members if rank not in inside and _late(positions.get(rank), number))
+        assumed = tuple(rank for rank in members if rank in unrecorded and rank not in positions)
+        awaited = tuple(
+            rank
+            for rank in members
+            if rank not in inside and rank not in assumed and _late(positions.get(rank), number)
+        )
         for rank in awaited:
             position = positions.get(rank)
             if position is not None and position.enqueued >= number:
                 behind.setdefault(rank, what)
-        complete = len(inside) == len(members)
-        holds.append(Hold(dim, inside, awaited, what, counted=True, complete=complete))
+        complete = len(inside) + len(assumed) == len(members)
+        inside = tuple(sorted((*inside, *assumed))) if complete else inside
+        lasting = all(positions[rank].record.source == WATCHDOG for rank in inside)
+        holds.append(Hold(dim, inside, awaited, what, counted=True, complete=complete, lasting=lasting))
     return holds, behind
 
 
@@ -143,62 +166,64 @@ def _own_device(record: RankCounters, seen: Standing | None) -> str:
 
 
 def _pairs(records: Iterable[RankCounters]) -> tuple[list[Hold], dict[Rank, str]]:
-    """Sends and receives under way: each rank waits for the other ends that have not posted their part.
+    """Sends and receives under way: each rank waits for the other ends that have not posted the counterpart.
 
     Also the ranks whose device has not begun what the host posted, where another one waits for just that.
     """
-    begun: dict[Rank, dict[Rank, bool]] = {}  # for each rank its peers: whether the device has begun
+    begun: dict[Rank, dict[End, bool]] = {}  # for each rank its open ends: whether the device has begun
     for record in records:
-        for entry, peers in _batches(record):
+        for entry, ends in _batches(record):
             if not entry.done:
                 mine = begun.setdefault(record.rank, {})
-                for peer in peers:
-                    mine[peer] = mine.get(peer, False) or entry.started is not False
+                for end in ends:
+                    mine[end] = mine.get(end, False) or entry.started is not False
     holds: list[Hold] = []
     behind: dict[Rank, str] = {}
     for rank in sorted(begun):
-        peers = [peer for peer, started in begun[rank].items() if started]
-        if not peers:
-            continue
-        awaited = tuple(sorted(peer for peer in peers if not begun.get(peer, {}).get(rank, False)))
-        what = f"point-to-point with {format_ranks(peers)}"
-        for peer in awaited:
-            if rank in begun.get(peer, {}):
-                behind[peer] = f"point-to-point with rank {rank}"
+        open_ends = sorted(end for end, started in begun[rank].items() if started)
+        missing = {end.peer: begun.get(end.peer, {}).get(End(rank, not end.sends)) for end in open_ends}
+        awaited = tuple(sorted(peer for peer, started in missing.items() if not started))
+        behind.update((peer, f"point-to-point with rank {rank}") for peer in awaited if missing[peer] is False)
+        what = f"point-to-point with {format_ranks(missing)}"
         if awaited:
             holds.append(Hold("p2p", (rank,), awaited, what, counted=True))
         else:
-            holds += [
-                Hold("p2p", (rank, peer), (), what, counted=True) for peer in peers if rank < peer or len(peers) > 1
-            ]
+            holds += [Hold("p2p", (rank, peer), (), what, counted=True) for peer in missing if rank < peer]
     return holds, behind
 
 
-def _batches(record: RankCounters) -> Iterator[tuple[CollectiveRecord, list[Rank]]]:
-    """Each point-to-point operation with its peers. Of a batch only its last entry, `coalesced`, knows how far it is:
+class End(NamedTuple):
+    """One end of a transfer as its owner sees it: with whom, and which way."""
+
+    peer: Rank
+    sends: bool
+
+
+def _batches(record: RankCounters) -> Iterator[tuple[CollectiveRecord, list[End]]]:
+    """Each point-to-point operation with its ends. Of a batch only its last entry, `coalesced`, knows how far it is:
     ProcessGroupNCCL passes no events to the recorder for the sends and receives inside."""
-    inside: dict[str, list[Rank]] = {}
+    inside: dict[str, list[End]] = {}
     for entry in record.entries:
         members = record.members.get(entry.group, ())
         if entry.operation.endswith(COALESCED):
             yield entry, inside.pop(entry.group, [])
         elif entry.p2p:
-            peer = _other_end(entry.operation, members)
-            if peer is None or peer == record.rank:
+            end = _end(entry.operation, members)
+            if end is None or end.peer == record.rank:
                 continue
             if entry.started is None and not entry.done:
-                inside.setdefault(entry.group, []).append(peer)
+                inside.setdefault(entry.group, []).append(end)
             else:
-                yield entry, [peer]
+                yield entry, [end]
 
 
-def _other_end(operation: str, members: Sequence[Rank]) -> Rank | None:
-    """The peer in `nccl:send 3->4` and `nccl:recv 4<-3`, whose numbers count inside the group; None where not told."""
-    head, _, tail = operation.replace("<-", "->").partition("->")
+def _end(operation: str, members: Sequence[Rank]) -> End | None:
+    """The other end in `nccl:send 3->4` and `nccl:recv 4<-3`, whose numbers count inside the group; None where not told."""
+    head, arrow, tail = operation.replace("<-", "<").replace("->", ">").partition("<" if "<-" in operation else ">")
     number = tail.strip().partition(" ")[0]
-    if not head or not number.isdigit() or not members:
+    if not arrow or not head or not number.isdigit() or int(number) >= len(members):
         return None
-    return members[int(number)] if int(number) < len(members) else None
+    return End(members[int(number)], arrow == ">")
 
 
 def _operation(record: RankCounters, group: str, number: int) -> str:

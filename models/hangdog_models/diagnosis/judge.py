@@ -20,12 +20,9 @@ from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Snapshot
-from hangdog_models.stack import Reason
+from hangdog_models.stack import MERELY_FAILED
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Verdict
-
-#: Failures of a capture that say nothing new of the process.
-_MERELY_FAILED = (Reason.TOOL_FAILED, Reason.TIMED_OUT, Reason.NO_EVIDENCE, Reason.NOT_PERMITTED, Reason.TOOL_MISSING)
 
 
 def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS) -> Verdict:
@@ -40,7 +37,8 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     looks = [reader.look(round_.traces) for round_ in snapshot.rounds]
     moved = motion.observe(looks)
     last = _last(looks)
-    counted = counters.count(snapshot.counters, last, topology)
+    crowd = waits.crowd_of(last, moved, topology) if snapshot.counters else frozenset()
+    counted = counters.count(snapshot.counters, last, topology, crowd)
     heard = ras.hear(snapshot, last, topology)
     look = conclude.with_absent({**last, **counted.standings, **heard.standings}, topology, snapshot)
     held = waits.find(look, moved, topology, (*counted.holds, *heard.holds))
@@ -62,7 +60,7 @@ def _last(looks: Sequence[Look]) -> Look:
     latest: dict[Rank, activity.Standing] = {}
     for look in looks:
         for rank, standing in look.items():
-            failed = standing.missing is not None and standing.missing.reason in _MERELY_FAILED and not standing.frames
+            failed = standing.missing is not None and standing.missing.reason in MERELY_FAILED and not standing.frames
             if rank not in latest or not failed or not latest[rank].frames:
                 latest[rank] = standing
     return latest

@@ -1,10 +1,10 @@
-"""Explanations without any root: ranks in different operations wait for each other, or a group is stuck inside one."""
+"""Explanations by the code: ranks in different operations wait for each other, or a few are in one that no other enters."""
 
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.waits import Waits
 from hangdog_models.diagnosis.wording import are, ranks_of, where
-from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
@@ -15,10 +15,6 @@ EXPLAINED = 0.1
 #: waits elsewhere and at most; at most so large a share of the ranks, among at least so many, else being alone is nothing.
 ODD_MOST = 60.0
 ODD, ODD_SHARE, ODD_AMONG = 1.0, 0.02, 6
-#: Odds of a fault inside a group that has joined: alone it may be a moment of a healthy step, in two looks hardly.
-JOINED, STILL = 1.0, 6.0
-#: Up to so many stuck groups, each is asked by itself what it explains: more would cost their number times the ranks.
-ASKED_ALONE = 32
 
 
 def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
@@ -73,7 +69,7 @@ def blame_odd(look: Look, waits: Waits, topology: Topology) -> list[Hypothesis]:
     """
     places: dict[tuple[object, ...], list[Rank]] = {}
     for rank in waits.waiting:
-        if look[rank].activity is Activity.COLLECTIVE and look[rank].wait is Wait.GROUP:
+        if look[rank].activity is Activity.COLLECTIVE and look[rank].wait is Wait.GROUP and look[rank].frames:
             places.setdefault(look[rank].place, []).append(rank)
     roots = set(waits.roots)
     for ranks in sorted(places.values(), key=lambda ranks: (len(ranks), ranks[0])):
@@ -107,35 +103,3 @@ def _crossed(odd: set[Rank], waits: Waits) -> bool:
     ahead = [hold for hold in counted if odd <= set(hold.inside)]
     behind = [hold for hold in counted if odd <= set(hold.awaited)]
     return any(set(a.awaited) & set(b.inside) for a in ahead for b in behind)
-
-
-def blame_groups(look: Look, waits: Waits, motion: Motion) -> list[Hypothesis]:
-    """Groups all of whose members joined an operation that does not complete: a link, a switch or a device inside."""
-    outside = waits.outside(look)
-    stuck = [h for h in waits.holds if h.joined and len(h.inside) > 1 and not (h.inferred and waits.roots)]
-    if not stuck:
-        return []
-    loose = waits.loose
-    together = waits.reached_from(loose) | loose
-    found = []
-    for hold in stuck:
-        confirmed = motion.still.issuperset(hold.inside)
-        because = (
-            f"all {len(hold.inside)} ranks of {hold.dim} group {format_ranks(hold.inside)} are in {hold.what}"
-            + (" and none has moved" if confirmed else ""),
-        )
-        factors = [Factor("all have joined and nothing completes", JOINED)]
-        if confirmed:
-            factors.append(Factor(f"none has moved in {motion.rounds} looks", STILL))
-        reached = (
-            together.union(hold.inside, waits.reached_from(hold.inside)) if len(stuck) <= ASKED_ALONE else together
-        )
-        factors.append(Factor("share of the waiting ranks it explains", len(reached) / len(waits.waiting)))
-        if len(stuck) > 1:
-            factors.append(Factor(f"one of {len(stuck)} such groups", 1 / len(stuck)))
-        if outside:
-            factors.append(Factor("a rank outside of all collectives explains it better", EXPLAINED))
-        found.append(Hypothesis(Kind.GROUP, tuple(factors), hold.inside, (), because, hold))
-        if hold.inferred:  # which group each rank means is not known: they may mean different ones, in different order
-            found.append(Hypothesis(Kind.SOFTWARE, tuple(factors), because=because))
-    return found

@@ -45,6 +45,8 @@ SILENT = 40.0
 SERVED = 4
 #: Odds of a rank of which only counters are known.
 COUNTED = 4.0
+#: Odds of code where several ranks of a machine, of which only counters are known, left out the same operation.
+ALIKE_BEHIND = 8.0
 #: Odds that two machines fail at once, over one alone, where both stand outside; and what each further one leaves of them.
 AT_ONCE, AGAIN = 3.0, 0.2
 #: What is left of one machine's odds alone when others stand outside that do not merely run: chance hardly does that.
@@ -100,9 +102,12 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
         "moved or not between the looks",
         0.3 if rank in motion.still else TRAVELLING_SLOW if rank in motion.travelling else 1,
     )
+    code = Factor(f"the code stops there, {doing}", other.software)
+    if len(ranks) > 1 and look[rank].rule == BY_COUNTERS:
+        code = Factor(f"{len(ranks)} ranks of one machine are behind alike, which code does", ALIKE_BEHIND)
     few = Factor("only one machine asks for it", min(1.0, SERVED / max(1, len(topology.machines))) ** 2)
     for kind, factors in (
-        (Kind.SOFTWARE, (Factor(f"the code stops there, {doing}", other.software),)),
+        (Kind.SOFTWARE, (code,)),
         (Kind.DEPENDENCY, (Factor(f"a service does not answer, {doing}", other.dependency), few)),
         (Kind.SLOW, (slow, late)),
     ):

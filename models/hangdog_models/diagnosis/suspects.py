@@ -1,9 +1,10 @@
 """All hypotheses that explain what was seen, each with odds; their shares of the sum are the probabilities."""
 
 from hangdog_models.diagnosis.hypothesis import Hypothesis, odds
-from hangdog_models.diagnosis.mismatch import blame_code, blame_groups, blame_odd
+from hangdog_models.diagnosis.mismatch import blame_code, blame_odd
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.roots import blame_roots
+from hangdog_models.diagnosis.stuck import blame_groups
 from hangdog_models.diagnosis.waits import Waits
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
@@ -23,7 +24,7 @@ def find(look: Look, waits: Waits, motion: Motion, topology: Topology) -> tuple[
         *blame_roots(look, waits, motion, topology),
         *blame_code(look, waits, motion, topology),
         *blame_odd(look, waits, topology),
-        *blame_groups(look, waits, motion),
+        *blame_groups(look, waits, motion, topology),
         *([] if motion.known else [moment(look, waits)]),
     )
 

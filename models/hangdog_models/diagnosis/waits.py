@@ -31,6 +31,7 @@ class Hold:
     `inferred`: the group was guessed from the ranks being complete in it; `counted`: read off collective counters.
     `complete` False: that nobody is awaited does not mean that all have joined. So it is with stages next to each other
     in a pipeline, where `awaited` are those at the ends, and with an operation that some members have left already.
+    `lasting`: a watchdog waited for it in vain, so it is no moment of a healthy step.
     """
 
     dim: str | None
@@ -40,6 +41,7 @@ class Hold:
     inferred: bool = False
     counted: bool = False
     complete: bool = True
+    lasting: bool = False
 
     @property
     def joined(self) -> bool:
@@ -81,6 +83,11 @@ class Waits:
         """Waiting ranks of which it is not known for whom: they may wait for anybody."""
         known = {rank for hold in self.holds if hold.awaited or not hold.complete for rank in hold.inside}
         return frozenset(self.waiting) - known
+
+
+def crowd_of(look: Look, motion: Motion, topology: Topology) -> frozenset[Rank]:
+    """The ranks of one look that wait although no frame says so."""
+    return frozenset(_crowd(sites(look), motion.moving | motion.travelling, topology))
 
 
 def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Hold] = ()) -> Waits:

@@ -1,0 +1,100 @@
+"""Explanations by groups all of whose members joined and that do not complete: a link, a switch, a machine's network."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
+from hangdog_models.diagnosis.motion import Look, Motion
+from hangdog_models.diagnosis.waits import Hold, Waits
+from hangdog_models.diagnosis.wording import ranks_of
+from hangdog_models.ranks import format_ranks
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind
+
+#: Odds of a fault inside a group that has joined: alone it may be a moment of a healthy step, in two looks hardly; where
+#: counters show that its devices have begun, it is no guess of ours that all have joined.
+JOINED, STILL, BEGUN = 1.0, 6.0, 4.0
+#: A group that has joined and does not complete, while some rank stands outside of all collectives, is rarely the fault.
+EXPLAINED = 0.1
+#: Up to so many stuck groups, each is asked by itself what it explains: more would cost their number times the ranks.
+ASKED_ALONE = 32
+#: What several stuck groups at once leave of one alone, and what one thing that they have in common is worth then.
+ONE_OF_MANY, COMMON = 0.2, 2.0
+
+
+def blame_groups(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
+    """One explanation for each stuck group, and one for what several have in common: a switch, or one machine's network."""
+    stuck = [h for h in waits.holds if h.joined and len(h.inside) > 1 and not (h.inferred and waits.roots)]
+    if any(hold.counted for hold in stuck):
+        stuck = [hold for hold in stuck if hold.counted]
+    if not stuck:
+        return []
+    together = waits.reached_from(waits.loose) | waits.loose
+    found = []
+    for hold in stuck:
+        factors = _factors(hold, waits, motion, look)
+        reached = (
+            together.union(hold.inside, waits.reached_from(hold.inside)) if len(stuck) <= ASKED_ALONE else together
+        )
+        factors.append(Factor("share of the waiting ranks it explains", len(reached) / len(waits.waiting)))
+        if len(stuck) > 1:
+            factors.append(Factor(f"one of {len(stuck)} such groups", ONE_OF_MANY / len(stuck)))
+        because = (_sentence(hold, factors),)
+        found.append(Hypothesis(Kind.GROUP, tuple(factors), hold.inside, (), because, hold))
+        if hold.inferred:  # which group each rank means is not known: they may mean different ones, in different order
+            found.append(Hypothesis(Kind.SOFTWARE, tuple(factors), because=because))
+    return [*found, *_common(stuck, waits, motion, look, topology)]
+
+
+def _factors(hold: Hold, waits: Waits, motion: Motion, look: Look) -> list[Factor]:
+    factors = [Factor("all have joined and nothing completes", JOINED)]
+    if hold.counted:
+        factors.append(Factor("counters show that all have begun", BEGUN))
+    if hold.lasting:
+        factors.append(Factor("the watchdog gave it up", STILL))
+    elif motion.still.issuperset(hold.inside):
+        factors.append(Factor(f"none has moved in {motion.rounds} looks", STILL))
+    if waits.outside(look):
+        factors.append(Factor("a rank outside of all collectives explains it better", EXPLAINED))
+    return factors
+
+
+def _sentence(hold: Hold, factors: Sequence[Factor]) -> str:
+    still = any("moved" in factor.why or "gave it up" in factor.why for factor in factors)
+    text = f"all {len(hold.inside)} ranks of {hold.dim} group {format_ranks(hold.inside)} are in {hold.what}"
+    return text + (" and none has moved" if still else "")
+
+
+def _common(stuck: Sequence[Hold], waits: Waits, motion: Motion, look: Look, topology: Topology) -> list[Hypothesis]:
+    """What all stuck groups touch, where they are several: one machine's network, or the smallest switch over them."""
+    crossing = [hold for hold in stuck if len(topology.machines_of(hold.inside)) > 1]
+    if len(crossing) < 2 or len(crossing) < len(stuck) / 2:
+        return []
+    touched: Counter[str] = Counter()
+    for hold in crossing:
+        touched.update(topology.machines_of(hold.inside))
+    in_all = {machine for machine, times in touched.items() if times == len(crossing)}
+    base = _factors(max(crossing, key=lambda hold: hold.counted), waits, motion, look)
+    if len(in_all) == 1:
+        machine = next(iter(in_all))
+        ranks = tuple(r for r in topology.machines[machine] if any(r in hold.inside for hold in crossing))
+        text = f"{len(crossing)} groups are stuck although all have joined, and {machine} is the only machine in all of them"
+        factor = Factor("it is the only machine in all stuck groups", COMMON)
+        return [Hypothesis(Kind.MACHINE, (*base, factor), ranks, (machine,), (text,))]
+    switches = sorted(
+        (len(machines), name)
+        for name, machines in topology.switches.items()
+        if all(set(machines) & set(topology.machines_of(hold.inside)) for hold in crossing)
+    )
+    if switches:
+        least = [name for size, name in switches if size == switches[0][0]]
+        name = " or ".join(least)
+        machines = tuple(machine for one in least for machine in topology.switches[one])
+        ranks = tuple(sorted(rank for machine in machines for rank in topology.machines.get(machine, ())))
+        text = f"{len(crossing)} groups are stuck although all have joined, and each has members under switch {name}"
+        hold = Hold("switch", ranks, (), f"behind switch {name}", counted=crossing[0].counted)
+        return [Hypothesis(Kind.GROUP, (*base, Factor("all stuck groups touch it", COMMON)), ranks, (), (text,), hold)]
+    ranks = tuple(sorted({rank for hold in crossing for rank in hold.inside}))
+    text = f"{len(crossing)} groups are stuck although all have joined, with {ranks_of(ranks)} in them"
+    hold = Hold("several", ranks, (), "several operations", counted=crossing[0].counted)
+    return [Hypothesis(Kind.GROUP, tuple(base), ranks, (), (text,), hold)]
