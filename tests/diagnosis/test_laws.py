@@ -1,8 +1,10 @@
 """Laws that hold for every incident: order does not matter, names are only names, the sound are never blamed."""
 
+import json
 from dataclasses import replace
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hangdog_models.diagnosis import motion, waits
@@ -12,11 +14,13 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.options import Options
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
-from hangdog_models.snapshot import Round, Snapshot
-from hangdog_models.topology import Topology
-from hangdog_models.verdict import Kind, from_json, to_json
+from hangdog_models.snapshot import Round, Snapshot, merged
+from hangdog_models.topology import Layout, Topology, build
+from hangdog_models.verdict import Kind, Verdict, from_json, to_json
 from stories import STACKS, job, look, snapshot, trace
 
+#: Milliseconds each, where nothing else runs; a busy machine must not fail them.
+UNHURRIED = settings(deadline=None)
 CUBE = job(tp=2, dp=2, pp=2)
 NO_EVICTION = {Kind.SOFTWARE, Kind.DEPENDENCY, Kind.NONE, Kind.UNDETERMINED}
 
@@ -29,6 +33,7 @@ def told(places: list[str], kernel: list[str]) -> Snapshot:
     return snapshot(traces, traces)
 
 
+@UNHURRIED
 @given(placements, states, st.permutations(range(8)))
 def test_the_order_of_arrival_does_not_matter(places: list[str], kernel: list[str], order: list[int]) -> None:
     story = told(places, kernel)
@@ -36,6 +41,7 @@ def test_the_order_of_arrival_does_not_matter(places: list[str], kernel: list[st
     assert to_json(diagnose(replace(story, rounds=shuffled), CUBE)) == to_json(diagnose(story, CUBE))
 
 
+@UNHURRIED
 @given(placements, states)
 def test_renaming_machines_renames_the_answer(places: list[str], kernel: list[str]) -> None:
     renamed = Topology(8, CUBE.groups, {name.replace("node", "host"): ranks for name, ranks in CUBE.machines.items()})
@@ -45,6 +51,7 @@ def test_renaming_machines_renames_the_answer(places: list[str], kernel: list[st
     assert [m.replace("node", "host") for m in here.evict.machines] == list(there.evict.machines)
 
 
+@UNHURRIED
 @given(placements, states)
 def test_every_verdict_keeps_the_contract(places: list[str], kernel: list[str]) -> None:
     verdict = diagnose(told(places, kernel), CUBE)
@@ -56,6 +63,7 @@ def test_every_verdict_keeps_the_contract(places: list[str], kernel: list[str]) 
     assert to_json(from_json(to_json(verdict))) == to_json(verdict)
 
 
+@UNHURRIED
 @given(placements, states)
 def test_clusters_partition_the_captured_ranks(places: list[str], kernel: list[str]) -> None:
     verdict = diagnose(told(places, kernel), CUBE)
@@ -64,12 +72,14 @@ def test_clusters_partition_the_captured_ranks(places: list[str], kernel: list[s
     assert set(clustered) >= {rank for rank in range(8) if places[rank] in STACKS}
 
 
+@UNHURRIED
 @given(st.integers(0, 7), st.sampled_from(["loader", "user", "write"]))
 def test_renaming_ranks_renames_the_suspect(rank: int, culprit: str) -> None:
     traces = [trace(other, culprit if other == rank else "metrics") for other in range(8)]
     assert diagnose(snapshot(traces, traces), CUBE).suspects[0].ranks == (rank,)
 
 
+@UNHURRIED
 @given(placements, states)
 def test_roots_and_waiting_partition_the_look(places: list[str], kernel: list[str]) -> None:
     standing = Reader(packaged()).look(told(places, kernel).rounds[0].traces)
@@ -79,6 +89,7 @@ def test_roots_and_waiting_partition_the_look(places: list[str], kernel: list[st
         assert not set(hold.inside) & set(hold.awaited)
 
 
+@UNHURRIED
 @given(placements, placements)
 def test_a_look_that_repeats_shows_no_motion(places: list[str], others: list[str]) -> None:
     one = Reader(packaged()).look(told(places, [""] * 8).rounds[0].traces)
@@ -92,7 +103,7 @@ explanations = st.dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(explanations, st.floats(0.1, 0.99))
 def test_an_eviction_reaches_its_target_or_is_empty(odds: dict[frozenset[str], float], target: float) -> None:
     total = sum(odds.values()) + 0.05
@@ -112,3 +123,97 @@ def test_a_healthy_rank_more_adds_no_suspect() -> None:
     few = diagnose(snapshot(*[look({"0-6": "metrics", "7": "loader"})] * 2), job(dp=8))
     many = diagnose(snapshot(*[look({"0-6,8-15": "metrics", "7": "loader"})] * 2), job(dp=16))
     assert [s.ranks for s in few.suspects] == [s.ranks for s in many.suspects] == [(Rank(7),)]
+
+
+#: Names that sort unlike the machines they are given to, one of them inside another.
+OTHER_NAMES = ("zulu", "alpha", "mike", "alpha-2")
+
+
+@pytest.mark.xfail(reason="of two eviction sets equally small and probable, the first by name is taken")
+@example(
+    ["loader", "timed out", "user", "backward", "backward", "backward", "backward", "user"],
+    ["", "", "R", "", "", "T", "", "R"],
+    ["zulu", "mike", "alpha", "alpha-2"],
+)
+@UNHURRIED
+@given(placements, states, st.permutations(OTHER_NAMES))
+def test_a_machines_name_is_only_a_name(places: list[str], kernel: list[str], names: list[str]) -> None:
+    new = dict(zip(CUBE.machines, names, strict=True))
+    renamed = Topology(8, CUBE.groups, {new[old]: ranks for old, ranks in CUBE.machines.items()})
+    story = told(places, kernel)
+    written = json.dumps(to_json(diagnose(story, CUBE)))
+    for old, name in new.items():
+        written = written.replace(old, name)
+    here, there = json.loads(written), to_json(diagnose(story, renamed))
+    assert here | {"evict": None} == there | {"evict": None}
+    assert set(here["evict"]["machines"]) == set(there["evict"]["machines"])  # listed by name
+
+
+@UNHURRIED
+@given(placements, states, st.permutations(list(CUBE.machines)))
+def test_the_order_of_machines_does_not_matter(places: list[str], kernel: list[str], order: list[str]) -> None:
+    turned = Topology(8, CUBE.groups, {name: CUBE.machines[name] for name in order})
+    here, there = diagnose(told(places, kernel), CUBE), diagnose(told(places, kernel), turned)
+    assert (here.kind, set(here.evict.machines)) == (there.kind, set(there.evict.machines))
+    assert accused(here) == accused(there)
+
+
+def accused(verdict: Verdict) -> set[tuple[Rank, ...]]:
+    return {suspect.ranks for suspect in verdict.suspects}
+
+
+def replicas(world: int, common: str) -> Topology:
+    """Whole replicas one after the other, so that one more renames nobody; of one rank each where FSDP spans the job."""
+    model = {} if common in ("gather", "scatter") else {"tp": 2, "pp": 2}
+    sizes = {**model, "dp": world // 4 if model else world}
+    layout = Layout(order=("tp", "pp", "dp"), sizes=sizes, ranks_per_machine=2)
+    topology, notes = build(layout, None)
+    assert not notes
+    return topology
+
+
+#: Where all of a job may wait for one of them, in groups that span the job.
+COMMON = ("metrics", "backward", "barrier", "gather", "scatter")
+#: Where a rank holds the others up.
+CULPRITS = ("loader", "user", "write", "timed out", "exited")
+
+
+@pytest.mark.xfail(reason="waiting ranks that fill the groups of some dimension by chance are taken for joined there")
+@example("metrics", {0: "user", 2: "user"}, False, False)  # 0 and 2 are one pipeline: so nobody lacks in the others
+@UNHURRIED
+@given(
+    st.sampled_from(COMMON),
+    st.dictionaries(st.integers(0, 7), st.sampled_from(CULPRITS), min_size=1, max_size=2),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_healthy_replica_more_adds_no_suspect(
+    common: str, culprits: dict[int, str], peers: bool, stages: bool
+) -> None:
+    """The culprits' replicas wait for them, in part in groups of their own; all others, the new ones too, in a common one."""
+    topology = replicas(8, common)
+    places = dict.fromkeys(range(8), common)
+    for rank in culprits:
+        places |= {r: "stage" for r in topology.group("pp", Rank(rank)) or () if stages}
+    for rank in culprits:
+        places |= {r: "tensor" for r in topology.group("tp", Rank(rank)) or () if peers}
+    few = [trace(rank, place) for rank, place in (places | culprits).items()]
+    more = [*few, *(trace(rank, common) for rank in range(8, 12))]
+    here, there = diagnose(snapshot(few, few), topology), diagnose(snapshot(more, more), replicas(12, common))
+    before, after = ({rank for ranks in accused(verdict) for rank in ranks} for verdict in (here, there))
+    assert after <= before | set(culprits)  # the guilty may stand out more clearly; nobody innocent is drawn in
+
+
+@UNHURRIED
+@given(placements, states, st.lists(st.integers(0, 2), min_size=8, max_size=8))
+def test_it_does_not_matter_who_sent_which_part(places: list[str], kernel: list[str], sender: list[int]) -> None:
+    whole = told(places, kernel)
+    parts = [
+        replace(
+            whole,
+            rounds=tuple(Round(r.number, tuple(t for t in r.traces if sender[t.rank] == who)) for r in whole.rounds),
+        )
+        for who in range(3)
+    ]
+    assert merged(parts) == merged([whole])
+    assert to_json(diagnose(merged(parts), CUBE)) == to_json(diagnose(whole, CUBE))
