@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.ranks import Rank
@@ -50,17 +51,18 @@ def moments(looks: Sequence[Look]) -> list[Look]:
 
 def ballots(looks: Sequence[Look], topology: Topology) -> list[Ballot]:
     """The votes on every rank, every machine of several ranks, and every parallel group that spans several machines."""
-    stages = _stages(topology)
-    ranks = Ballot("rank", stages, _votes(looks, topology.world_size))
-    sets = {"machine": tuple(ranks for ranks in topology.machines.values() if len(ranks) > 1)}
+    stages, world = _stages(topology), topology.world_size
+    ranks = Ballot("rank", stages, _votes(looks, world))
+    sets = {"machine": [ranks for ranks in topology.machines.values() if len(ranks) > 1]}
     for dim, groups in topology.groups.items():
         if dim != WORLD and not dim.startswith("dp"):  # what a data-parallel group has in common is its work
-            sets[dim] = tuple(group for group in groups if len(topology.machines_of(group)) > 1)
+            sets[dim] = [group for group in groups if len(hosts(group, topology)) > 1]
     found = [ranks]
     for dim, members in sets.items():
+        members = [them for them in members if max(them) < world]
         if len(members) > 1:
-            kinds = [frozenset(stages[rank] for rank in them if rank < len(stages)) for them in members]
-            found.append(Ballot(dim, kinds, [_majorities(members, votes) for votes in ranks.votes], members))
+            kinds = [frozenset(stages[rank] for rank in them) for them in members]
+            found.append(Ballot(dim, kinds, _majorities(members, ranks.votes), members))
     return found
 
 
@@ -71,11 +73,16 @@ def served(look: Look, topology: Topology) -> tuple[Rank, ...]:
     waiting = [rank for rank in late if look[rank].activity in SERVICES]
     if len(waiting) < MOVED_AT_LEAST or len(waiting) < WIDESPREAD * len(late):
         return ()
-    machines = len(topology.machines_of(seen))
+    machines = len(hosts(seen, topology))
     if machines > 1:
-        there = len(topology.machines_of(waiting))
+        there = len(hosts(waiting, topology))
         return tuple(sorted(waiting)) if there > 1 and there >= WIDESPREAD * machines else ()
     return tuple(sorted(waiting)) if len(waiting) >= WIDESPREAD * len(seen) else ()
+
+
+def hosts(ranks: Iterable[Rank], topology: Topology) -> tuple[str, ...]:
+    """The known machines of some ranks, in the order of these: what it costs does not depend on the size of the job."""
+    return tuple(dict.fromkeys(machine for rank in ranks if (machine := topology.machine(rank)) is not None))
 
 
 def _moved(before: Look, after: Look) -> bool:
@@ -129,14 +136,19 @@ def _crowd(look: Look) -> tuple[Activity, str] | None:
     return place if 2 * ranks > len(look) else None
 
 
-def _majorities(members: Iterable[tuple[Rank, ...]], votes: bytes) -> bytes:
-    found = bytearray()
-    for ranks in members:
-        cast = [votes[rank] for rank in ranks if rank < len(votes)]
-        late = cast.count(LATE)
-        seen = late + cast.count(IN_TIME)
-        found.append(UNSEEN if not seen else LATE if 2 * late > seen else IN_TIME)
-    return bytes(found)
+def _majorities(members: Sequence[tuple[Rank, ...]], cast: Sequence[bytes]) -> list[bytes]:
+    """Of each look, the vote on every set of ranks: that of more than half of those seen."""
+    pick = [itemgetter(*ranks) for ranks in members]
+    found = []
+    for votes in cast:
+        outcome = bytearray()
+        for ranks in pick:
+            theirs = bytes(ranks(votes))
+            late = theirs.count(LATE)
+            seen = late + theirs.count(IN_TIME)
+            outcome.append(UNSEEN if not seen else LATE if 2 * late > seen else IN_TIME)
+        found.append(bytes(outcome))
+    return found
 
 
 def _stages(topology: Topology) -> list[int]:

@@ -135,7 +135,7 @@ def _named(strong: Iterable[tuple[float, Ballot, int]], used: int, topology: Top
     by_unit: dict[tuple[str, ...] | Rank, list[tuple[float, Ballot, int]]] = {}
     for entry in strong:
         ranks = entry[1].ranks(entry[2])
-        by_unit.setdefault(topology.machines_of(ranks) or ranks[0], []).append(entry)
+        by_unit.setdefault(lateness.hosts(ranks, topology) or ranks[0], []).append(entry)
     found: list[tuple[float, Degrader]] = []
     taken: set[str] = set()
     for unit, entries in sorted(by_unit.items(), key=lambda item: isinstance(item[0], tuple) and len(item[0])):
@@ -154,7 +154,7 @@ def _alike(late: set[Rank], topology: Topology) -> list[tuple[Rank, ...]]:
     """The groups of ranks that do the same work on several machines and are all late: a role, like that of a loader."""
     dims = [dim for dim in topology.dims if dim.startswith("dp")]
     groups = {group for rank in late for dim in dims if (group := topology.group(dim, rank)) is not None}
-    return sorted(g for g in groups if len(g) > 1 and late.issuperset(g) and len(topology.machines_of(g)) != 1)
+    return sorted(g for g in groups if len(g) > 1 and late.issuperset(g) and len(lateness.hosts(g, topology)) != 1)
 
 
 def _told(suspect: Degrader, looks: Sequence[Look]) -> str:
@@ -172,7 +172,7 @@ def _told(suspect: Degrader, looks: Sequence[Look]) -> str:
 
 def _shared(waiting: Sequence[Rank], look: Look, topology: Topology) -> str:
     what = Counter(str(look[rank].activity) for rank in waiting).most_common(1)[0][0]
-    where = f" on {len(topology.machines_of(waiting))} machines" if topology.machines else ""
+    where = f" on {len(lateness.hosts(waiting, topology))} machines" if topology.machines else ""
     return (
         f"look after look most of those the others wait for are in {what}{where}: a shared service is slow, no machine"
     )
