@@ -129,6 +129,19 @@ def test_a_slow_machine_of_the_stage_with_more_work_is_told_from_its_stage() -> 
     assert list(watched(looks, BIG).machines) == ["node-50"]
 
 
+def test_a_machine_often_late_is_not_named_where_all_of_its_stage_are() -> None:
+    """Half of the last stage is late in every look, and one of its sixteen machines in all five: chance, among its like."""
+    deep = job(per_machine=8, tp=8, pp=16, dp=16)
+    chance = random.Random(3)
+    looks = []
+    for at in range(5):
+        machines = {250, *chance.sample(range(240, 256), 8)}
+        looks.append(look(at, 2048, {machine * 8 + rank for machine in machines for rank in range(8)}))
+    assert watched(looks, deep).kind is Kind.NONE
+    alone = [look(at, 2048, range(2000, 2008)) for at in range(5)]
+    assert list(watched(alone, deep).machines) == ["node-250"]
+
+
 def test_the_first_tensor_ranks_of_two_replicas_have_the_same_work() -> None:
     small = job(per_machine=8, tp=8, pp=8, dp=2)
     answer = watched([look(at, 128, {0, 8}) for at in range(5)], small)
