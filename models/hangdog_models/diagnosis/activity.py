@@ -152,6 +152,9 @@ def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
             activity = Activity.GIL
     else:
         activity, wait = place.rule.activity, place.rule.wait
+        if thread.gil and thread.active and (activity is Activity.LAUNCH or wait is Wait.SOME):
+            # A launch and a wait for the device give the interpreter's lock up: this is Python at work, or its collector.
+            activity, wait = Activity.COMPUTE, Wait.NONE
         if activity is Activity.COMPUTE and busy is None:
             activity = Activity.UNKNOWN  # no tool saw it run
     if state is not None and state.state == "D" and wait is Wait.NONE:

@@ -14,6 +14,16 @@ EXPLAINED = 0.1
 #: Odds that ranks alone in a collective are led there by the code, while another rank stands outside, for each rank that
 #: waits elsewhere and at most; at most so large a share of the ranks, among at least so many, else being alone is nothing.
 ODD_MOST = 60.0
+#: In a group of fewer, one alone is nothing odd, unless the operation is one that programs call for all ranks.
+WIDE = 16
+_OF_ALL = (
+    "barrier",
+    "monitored_barrier",
+    "all_gather_object",
+    "gather_object",
+    "broadcast_object_list",
+    "scatter_object_list",
+)
 ODD, ODD_SHARE, ODD_AMONG = 1.0, 0.02, 6
 
 
@@ -76,7 +86,8 @@ def blame_odd(look: Look, waits: Waits, topology: Topology) -> list[Hypothesis]:
         few = len(ranks) <= max(1, ODD_SHARE * len(look)) and len(waits.waiting) >= ODD_AMONG
         dim = look[ranks[0]].dim
         group = topology.group(dim, ranks[0]) if dim else None
-        if few and roots and not roots & set(group or ()):
+        wide = look[ranks[0]].operation in _OF_ALL or len(group or ()) >= WIDE
+        if few and wide and roots and not roots & set(group or ()):
             text = f"{ranks_of(ranks)} {are(ranks)} alone in {where(look[ranks[0]])}, where no other member has come"
             units = tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in ranks))
             return [

@@ -33,13 +33,16 @@ ODDS: Mapping[Activity, Odds] = {
     Activity.GC: Odds(24),
     Activity.NETWORK: Odds(24, dependency=4),
     Activity.COMPILE: Odds(8, software=0.5, slow=10),
-    Activity.LAUNCH: Odds(3),
+    Activity.LAUNCH: Odds(1),
     Activity.UNKNOWN: Odds(24, dependency=0.5, slow=0.7),
     Activity.COMPUTE: Odds(16, slow=1.5),
     Activity.IDLE: Odds(1, software=8),
     Activity.MISSING: Odds(1.2),
     Activity.DEVICE_SYNC: Odds(40, software=0.5),  # waits for its own device: counters show that it is behind
 }
+#: A host at work inside of a collectives library's launch: a bug of the library as likely as a fault of the machine
+#: (marin-community/marin#7344: NCCL 2.28.9 on sound machines).
+LAUNCHING = Odds(8, software=6)
 #: A capture that fails for reasons of the machine says more than one that was never made; one refused says nothing.
 OF_FAILED_CAPTURE: Mapping[Reason, Odds] = {
     Reason.NO_AGENT: Odds(12),
@@ -53,7 +56,9 @@ OF_FAILED_CAPTURE: Mapping[Reason, Odds] = {
 def odds_of(standing: Standing) -> Odds:
     """The odds for a rank that stands like this while others wait for it."""
     if standing.remote_storage:
-        return Odds(24, software=0.5, dependency=60)
+        return Odds(24, software=0.5, dependency=100)
     if standing.activity is Activity.MISSING and standing.missing:
         return OF_FAILED_CAPTURE.get(standing.missing.reason, ODDS[Activity.MISSING])
+    if standing.activity is Activity.LAUNCH and standing.operation == "ncclGroupEnd":
+        return LAUNCHING
     return ODDS.get(standing.activity, ODDS[Activity.UNKNOWN])

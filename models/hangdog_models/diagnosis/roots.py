@@ -28,9 +28,9 @@ REMARKABLE = 16
 #: there by chance. Not more, for the ranks of one job are no independent witnesses.
 MANY = 4.0
 #: What is left of a writer's odds that is seen running.
-WRITING = 0.05
+WRITING = 0.02
 #: States that no healthy process stays in, so that one look is enough.
-_LASTING = (Activity.STOPPED, Activity.DEAD, Activity.DEVICE_SYNC)
+_LASTING = (Activity.STOPPED, Activity.DEAD)
 #: Above this share of the roots' best odds, a machine is a candidate beside the best one.
 RIVAL = 0.25
 #: Up to so many roots, each is asked by itself what it explains.
@@ -61,6 +61,8 @@ ALIKE = 0.3
 _SHARED = {
     Activity.STORAGE, Activity.CHECKPOINT, Activity.DATALOADER, Activity.NETWORK, Activity.RENDEZVOUS, Activity.COMPILE,
 }  # fmt: skip
+#: Those of which one and the same service may be the cause.
+_SERVED = _SHARED - {Activity.COMPILE}
 #: From so many other machines with a rank at the same such place, it is a phase of the job or a service they share.
 ELSEWHERE = 2
 
@@ -105,7 +107,7 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     code = Factor(f"the code stops there, {doing}", other.software)
     if len(ranks) > 1 and look[rank].rule == BY_COUNTERS:
         code = Factor(f"{len(ranks)} ranks of one machine are behind alike, which code does", ALIKE_BEHIND)
-    few = Factor("only one machine asks for it", min(1.0, SERVED / max(1, len(topology.machines))) ** 2)
+    few = Factor("only one machine asks for it", min(1.0, SERVED / max(1, len(topology.machines))) ** 4)
     for kind, factors in (
         (Kind.SOFTWARE, (code,)),
         (Kind.DEPENDENCY, (Factor(f"a service does not answer, {doing}", other.dependency), few)),
@@ -125,7 +127,7 @@ def _silent(unit: str, ranks: list[Rank], look: Look, topology: Topology) -> boo
 
 def _weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[Rank, tuple[Factor, ...]]:
     """For each root the factors of its machine's guilt; roots that are alike share them."""
-    explained = _explained(look, waits)
+    explained = _explained(look, waits, topology)
     where_of: dict[tuple[object, ...], set[str | None]] = {}
     for standing, ranks in sites(look):
         if not standing.waits and standing.activity in _SHARED:
@@ -172,7 +174,7 @@ def _factors(standing: Standing, moved: str, explained: float, waits: Waits, mot
     return tuple(factors)
 
 
-def _explained(look: Look, waits: Waits) -> dict[Rank, float]:
+def _explained(look: Look, waits: Waits, topology: Topology) -> dict[Rank, float]:
     """For each root, the share of the waiting ranks that its standing there explains, never quite nothing.
 
     Counted are the ranks that some root explains: a device may wait for a collective that no frame of its host shows, so
@@ -182,7 +184,8 @@ def _explained(look: Look, waits: Waits) -> dict[Rank, float]:
     """
     sides: dict[object, list[Rank]] = {}
     for rank in waits.roots:
-        sides.setdefault(rank if len(waits.roots) <= ASKED_ALONE else look[rank].activity, []).append(rank)
+        alone = (topology.machine(rank) or rank, look[rank].activity)
+        sides.setdefault(alone if len(waits.roots) <= ASKED_ALONE else look[rank].activity, []).append(rank)
     loose = waits.reached_from(waits.loose) | waits.loose
     reached = {side: loose | waits.reached_from(ranks) for side, ranks in sides.items()}
     together = len(frozenset().union(*reached.values()))
@@ -237,6 +240,8 @@ def _several(
         for unit in sorted(guilty, key=lambda unit: (-odds[unit], unit))[:NAMED_ALONE]
     ]
     independent = AT_ONCE * AGAIN ** (many - 2) * (1 - share) ** (1 if lasting else 2) * (ALIKE if running else 1)
+    if not motion.known or not wide:
+        independent *= ALIKE  # in one look several outside are a moment of a step, in a small job a common one
     found.append(
         Hypothesis(Kind.MACHINE, (*top, Factor(f"{many} faults at once", independent)), ranks, tuple(rivals), why)
     )
@@ -245,7 +250,7 @@ def _several(
     if activities == {Activity.COMPILE}:
         compiling = Factor(f"{many} of {machines} machines compile, which takes its time", many)
         found.append(Hypothesis(Kind.UNDETERMINED, (*top, compiling), because=why))
-    elif activities <= _SHARED:
+    elif activities <= _SERVED:
         found.append(Hypothesis(Kind.DEPENDENCY, (*top, service), ranks, tuple(rivals), why))
     elif alike and activities == {Activity.UNKNOWN}:  # asleep, nobody knows in what: code or a service
         found.append(Hypothesis(Kind.SOFTWARE, (*top, code), ranks, tuple(rivals), why))
