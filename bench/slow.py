@@ -128,6 +128,12 @@ def loaders(job: Job) -> Late:
     return {**by_stage(job), **dict.fromkeys(job.some(first, 0.9), WORK[2])}
 
 
+def leaders(job: Job) -> Late:
+    """The first rank of each machine has duties of its own, in most looks."""
+    first = range(0, job.world, PER_MACHINE)
+    return {**by_stage(job), **dict.fromkeys(job.some(first, 0.7), WORK[3])}
+
+
 def storage(job: Job) -> Late:
     """Nearly everybody waits for data."""
     return dict.fromkeys(job.some(range(job.world), 0.8), LOADER)
@@ -157,6 +163,7 @@ HEALTHY = [
     Row("the last stage has more work", last_stage),
     Row("rank 0 writes metrics", rank_zero),
     Row("first tensor ranks load the data", loaders),
+    Row("the first rank of each machine has more work", leaders),
     Row("nearly all wait for data", storage),
 ]
 DEGRADED = [

@@ -148,6 +148,21 @@ def test_the_first_tensor_ranks_of_two_replicas_have_the_same_work() -> None:
     assert answer.kind is Kind.NONE and "ranks 0,8 do the same work" in answer.because[0]
 
 
+@pytest.mark.parametrize("rounds", [5, 10])
+def test_loaders_that_are_late_most_of_the_time_are_no_degraders(rounds: int) -> None:
+    small = job(per_machine=8, tp=8, pp=2, dp=4)
+    chance = random.Random(5)
+    for _ in range(20):
+        looks = [look(at, 64, [rank for rank in (0, 8, 16, 24) if chance.random() < 0.8]) for at in range(rounds)]
+        assert not watched(looks, small, rounds).suspects
+
+
+def test_the_first_ranks_of_three_machines_have_the_same_duties() -> None:
+    plain = job(per_machine=8, dp=24)
+    assert not watched([look(at, 24, {0, 8, 16}) for at in range(5)], plain).suspects
+    assert watched([look(at, 24, {8}) for at in range(5)], plain).suspects
+
+
 def test_rank_zero_is_named_where_it_is_late_at_the_work_of_all() -> None:
     looks = [look(at, 512, late | {0}) for at, late in enumerate(scattered(512, 5, 6))]
     assert list(watched(looks, BIG).machines) == ["node-0"]

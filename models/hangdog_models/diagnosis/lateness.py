@@ -39,6 +39,10 @@ class Ballot:
     def ranks(self, at: int) -> tuple[Rank, ...]:
         return self.members[at] if self.members else (Rank(at),)
 
+    def pattern(self, at: int, looks: int) -> tuple[object, ...]:
+        """The kind of a candidate and its votes in the first `looks` looks."""
+        return (self.kinds[at], *(votes[at] for votes in self.votes[:looks]))
+
 
 def moments(looks: Sequence[Look]) -> list[Look]:
     """The looks without those that show the moment before once more: a stall seen five times is still one stall."""

@@ -1,12 +1,14 @@
 """Fail-slow: which machine a job that moves waits for again and again, decided by as few looks as will do."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import log
 
 from hangdog_models.diagnosis import lateness, sequential
 from hangdog_models.diagnosis.lateness import LATE, Ballot
 from hangdog_models.diagnosis.motion import Look
+from hangdog_models.diagnosis.sequential import Pattern
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
@@ -26,6 +28,8 @@ PRIORS = {"rank": 0.45, "machine": 0.45}
 ALSO_FROM = 9.0
 #: When more machines than this stand out together it is the work that is uneven, and no machine's fault.
 TOGETHER_AT_MOST = 4
+#: How probable it is that some role of several ranks has more to do than the others; most jobs spread their work evenly.
+ROLE = 0.1
 #: How often most of a healthy job's late ranks are found waiting for storage or data in one look, and how often they are
 #: when that service holds the job back.
 SERVICE_SOUND, SERVICE_SLOW = 0.1, 0.8
@@ -105,7 +109,7 @@ def _weigh(
     share = {ballot.dim: PRIORS.get(ballot.dim) or (1 - sum(PRIORS.values())) / groups for ballot in ballots}
     whole = sum(share.values())
     strong: list[tuple[float, Ballot, int]] = []
-    for ballot in ballots:
+    for ballot in reversed(ballots):  # ranks, which come first, last: their ratios are needed again
         patterns, ratio = sequential.ratios(ballot, used)
         prior = share[ballot.dim] / whole / len(ballot.kinds)
         odds = {pattern: prior * value for pattern, value in ratio.items()}
@@ -116,7 +120,8 @@ def _weigh(
             strong += [(odds[pattern], ballot, at) for at, pattern in enumerate(votes) if pattern in standing_out]
     if total < NAMED_FROM:
         return total, (), ()
-    alike = _alike({ballot.ranks(at)[0] for _, ballot, at in strong if ballot.dim == "rank"}, topology)
+    late = {ballot.ranks(at)[0] for _, ballot, at in strong if ballot.dim == "rank"}
+    alike = _alike(late, ballots[0], ratio, used, prior, topology)
     notes = [f"ranks {format_ranks(group)} do the same work and are late together: it is their work" for group in alike]
     theirs = {rank for group in alike for rank in group}
     named = _named([entry for entry in strong if not theirs.intersection(entry[1].ranks(entry[2]))], used, topology)
@@ -150,11 +155,27 @@ def _named(strong: Iterable[tuple[float, Ballot, int]], used: int, topology: Top
     return sorted(found, key=lambda entry: (-entry[0], entry[1].ranks))
 
 
-def _alike(late: set[Rank], topology: Topology) -> list[tuple[Rank, ...]]:
-    """The groups of ranks that do the same work on several machines and are all late: a role, like that of a loader."""
-    dims = [dim for dim in topology.dims if dim.startswith("dp")]
-    groups = {group for rank in late for dim in dims if (group := topology.group(dim, rank)) is not None}
-    return sorted(g for g in groups if len(g) > 1 and late.issuperset(g) and len(lateness.hosts(g, topology)) != 1)
+def _alike(
+    late: Iterable[Rank], ballot: Ballot, ratio: Mapping[Pattern, float], used: int, prior: float, topology: Topology
+) -> list[tuple[Rank, ...]]:
+    """The ranks of one role whose lateness is likelier the role's than that of some of them each by itself.
+
+    Of one role are the members of a data-parallel group, which hold the same share of the model (the first tensor ranks of
+    all replicas read the data), and the ranks that come first, second, ... on their machines.
+    """
+    found: dict[tuple[Rank, ...], None] = {}
+    roles = [groups for dim, groups in topology.groups.items() if dim.startswith("dp")]
+    roles.append(tuple(zip(*topology.machines.values(), strict=False)))
+    late = set(late)
+    for groups in roles:
+        for group in groups:
+            if len(group) < 2 or late.isdisjoint(group) or len(lateness.hosts(group, topology)) == 1:
+                continue
+            ratios = [log(ratio[ballot.pattern(rank, used)]) for rank in group if rank < len(ballot.kinds)]
+            together = log(ROLE / len(groups)) + sum(ratios)
+            if together > sum(max(0.0, log(prior) + value) for value in ratios):
+                found[group] = None
+    return sorted(found)
 
 
 def _told(suspect: Degrader, looks: Sequence[Look]) -> str:
