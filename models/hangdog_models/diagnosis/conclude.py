@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from hangdog_models.diagnosis import eviction
+from hangdog_models.diagnosis import eviction, slow
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.hypothesis import Hypothesis
-from hangdog_models.diagnosis.motion import Look, always
+from hangdog_models.diagnosis.motion import Look
+from hangdog_models.diagnosis.slow import Slowness
 from hangdog_models.diagnosis.written import written
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.rules.ruleset import Wait
@@ -35,8 +36,6 @@ NAMED_AT_MOST = 16
 SOUND = 0.9
 #: So many ranks that moved outweigh any that stands still outside: what is stuck in a job would have stopped them.
 ALIVE = 10
-#: So many looks must agree before a job that moves is called slow: ByteRobust (SOSP 2025) takes five.
-SLOW_LOOKS = 5
 #: A rank absent from the evidence is considered by name while so few are absent; else it is the collector that failed.
 ABSENT_AT_MOST = 0.25
 
@@ -85,7 +84,7 @@ def probabilities(hypotheses: Sequence[Hypothesis]) -> list[tuple[Hypothesis, fl
 
 
 def _sound(case: Case) -> Verdict | None:
-    """The verdict when the job is seen to move: none, or slow when each look shows it waiting for the same few ranks."""
+    """The verdict when the job is seen to move: none, or slow when the looks show it waiting for the same few ranks."""
     motion = case.motion
     if any(standing.activity in (Activity.STOPPED, Activity.DEAD) for standing in case.look.values()):
         return None
@@ -93,15 +92,25 @@ def _sound(case: Case) -> Verdict | None:
     moved = motion.freed or (() if stuck and len(motion.stirring) < ALIVE else motion.stirring)
     if not moved:
         return None
-    because = [f"{len(moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"]
-    held = always(case.looks)
-    if len(case.looks) >= SLOW_LOOKS and held:
-        because.append(f"in every look others wait while ranks {format_ranks(held)} stand outside of any collective")
-        suspects = tuple(
-            Suspect((rank,), case.topology.machines_of([rank]), SOUND / 2 / len(held), tuple(because)) for rank in held
-        )
-        return written(case, Kind.SLOW, SOUND / 2, tuple(because), suspects, Eviction())
-    return written(case, Kind.NONE, SOUND, tuple(because), (), Eviction())
+    because = f"{len(moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"
+    late = slow.find(case.looks, case.topology)
+    if late.kind in (Kind.SLOW, Kind.DEPENDENCY):
+        return _late(case, late)
+    return written(case, Kind.NONE, SOUND, (because,), (), Eviction())
+
+
+def _late(case: Case, late: Slowness) -> Verdict:
+    """The verdict on a job that moves and waits for the same ones again and again."""
+    suspects = tuple(Suspect(one.ranks, one.machines, one.probability, late.because[:1]) for one in late.suspects)
+    named = {frozenset(one.machines): one.probability for one in late.suspects if one.machines}
+    evict = eviction.smallest(named, case.options) if late.kind is Kind.SLOW else Eviction()
+    if len(named) > 1 and all(probability >= case.options.coverage_target for probability in named.values()):
+        # Degraders are no rivals: each that is named by itself is one.
+        machines = tuple(sorted(machine for one in named for machine in one))
+        fits = len(machines) <= case.options.budget_machines
+        evict = Eviction(machines, min(named.values())) if fits and late.kind is Kind.SLOW else evict
+    confidence = max((one.probability for one in late.suspects), default=SOUND)
+    return written(case, late.kind, confidence, late.because, suspects, evict)
 
 
 def _suspects(case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kind) -> tuple[Suspect, ...]:
@@ -123,7 +132,7 @@ def _suspects(case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kin
         probability = min(1.0, sum(p for _, p in members))
         lead = max(members, key=lambda entry: (len(entry[0].units) == 1, entry[1]))[0]
         blamed = set(lead.ranks)
-        ranks = lead.ranks if lead.hold else tuple(rank for rank in on[str(key[0])] if rank in blamed)
+        ranks = lead.ranks if lead.hold else tuple(rank for rank in on.get(str(key[0]), ()) if rank in blamed)
         if probability >= WORTH_NAMING or (key == most and probability >= LEAST):
             suspects.append(Suspect(ranks, case.topology.machines_of(ranks), probability, lead.because))
     return tuple(sorted(suspects, key=lambda suspect: (-suspect.probability, suspect.ranks)))

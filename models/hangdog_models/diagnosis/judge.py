@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from hangdog_models.diagnosis import (
     activity,
-    cluster,
     conclude,
     counters,
     disagreement,
@@ -15,6 +14,7 @@ from hangdog_models.diagnosis import (
     waits,
 )
 from hangdog_models.diagnosis.case import Case
+from hangdog_models.diagnosis.clustering.catalogue import clustering
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.ranks import Rank
@@ -49,7 +49,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
         suspects.unseen(seen, topology.world_size),
     )
     hypotheses = reports.weighed(found, snapshot.findings, topology)
-    clusters = cluster.exact(look)
+    clusters = clustering(options.clustering)(look, topology)
     return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters)
 
 

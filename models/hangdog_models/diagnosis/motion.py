@@ -99,14 +99,3 @@ def _progress(before: Look, after: Look) -> tuple[tuple[Rank, ...], tuple[Rank, 
     stirring = len(changed) >= max(FREED_AT_LEAST, MOVED_SHARE * seen)
     stirring = stirring or elsewhere >= max(GONE_AT_LEAST, GONE_SHARE * seen)
     return tuple(sorted(freed)) if len(freed) >= FREED_AT_LEAST else (), tuple(sorted(changed)) if stirring else ()
-
-
-def always(looks: Sequence[Look]) -> tuple[Rank, ...]:
-    """The ranks for which a job that moves waits in every look: they wait for nobody while most of the others wait."""
-    held: set[Rank] | None = None
-    for look in looks:
-        running = {rank for rank, standing in look.items() if standing.frames and not standing.waits}
-        if 2 * len(running) >= len(look):
-            return ()
-        held = running if held is None else held & running
-    return tuple(sorted(held or ()))
