@@ -34,6 +34,8 @@ LEAST = 0.001
 NAMED_AT_MOST = 16
 #: How sure we are that a job is sound whose ranks were seen to leave their waits; not 1, for a slow rank looks the same.
 SOUND = 0.9
+#: A job that moves is called slow only when its degrader is this probable: else it is a job that moves.
+LATE = 0.8
 #: So many ranks that moved outweigh any that stands still outside: what is stuck in a job would have stopped them.
 ALIVE = 10
 #: A rank absent from the evidence is considered by name while so few are absent; else it is the collector that failed.
@@ -94,7 +96,8 @@ def _sound(case: Case) -> Verdict | None:
         return None
     because = f"{len(moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"
     late = slow.find(case.looks, case.topology)
-    if late.kind in (Kind.SLOW, Kind.DEPENDENCY):
+    likely = max((suspect.probability for suspect in late.suspects), default=1.0)
+    if late.kind in (Kind.SLOW, Kind.DEPENDENCY) and likely >= LATE:
         return _late(case, late)
     return written(case, Kind.NONE, SOUND, (because,), (), Eviction())
 

@@ -108,9 +108,11 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     if len(ranks) > 1 and look[rank].rule == BY_COUNTERS:
         code = Factor(f"{len(ranks)} ranks of one machine are behind alike, which code does", ALIKE_BEHIND)
     few = Factor("only one machine asks for it", min(1.0, SERVED / max(1, len(topology.machines))) ** 4)
+    writes = _writes(look[rank], rank in motion.working)
+    at_work = [Factor("it is running: a writer that runs is writing", WRITING)] if writes else []
     for kind, factors in (
-        (Kind.SOFTWARE, (code,)),
-        (Kind.DEPENDENCY, (Factor(f"a service does not answer, {doing}", other.dependency), few)),
+        (Kind.SOFTWARE, (code, *at_work)),
+        (Kind.DEPENDENCY, (Factor(f"a service does not answer, {doing}", other.dependency), few, *at_work)),
         (Kind.SLOW, (slow, late)),
     ):
         found.append(Hypothesis(kind, factors, ranks, (top,), why))
@@ -137,9 +139,10 @@ def _weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict
     for rank in waits.roots:
         moved = "still" if rank in motion.still else "moving" if rank in motion.moving else ""
         moved = moved or ("travelling" if rank in motion.travelling else "")
-        key = (id(look[rank]), moved, explained[rank])
+        working = rank in motion.working
+        key = (id(look[rank]), moved, explained[rank], working)
         if key not in known:
-            factors = _factors(look[rank], moved, explained[rank], waits, motion)
+            factors = _factors(look[rank], moved, explained[rank], waits, motion, working)
             others = len(where_of.get(look[rank].place, ())) - 1
             if others >= ELSEWHERE:
                 factors = (*factors, Factor(f"{others} other machines have a rank at the very same place", ALIKE**2))
@@ -148,7 +151,9 @@ def _weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict
     return found
 
 
-def _factors(standing: Standing, moved: str, explained: float, waits: Waits, motion: Motion) -> tuple[Factor, ...]:
+def _factors(
+    standing: Standing, moved: str, explained: float, waits: Waits, motion: Motion, working: bool
+) -> tuple[Factor, ...]:
     doing = Factor(where(standing), odds_of(standing).machine)
     if standing.rule == BY_RAS:
         return (Factor("does not answer NCCL RAS while its peers do", SILENT),)
@@ -160,7 +165,7 @@ def _factors(standing: Standing, moved: str, explained: float, waits: Waits, mot
         factors.append(Factor(f"{moved} in {motion.rounds} looks", times))
     elif standing.activity is Activity.COMPUTE:
         factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / REMARKABLE)))
-    if standing.busy and standing.activity in (Activity.CHECKPOINT, Activity.STORAGE):
+    if _writes(standing, working):
         factors.append(Factor("it is running: a writer that runs is writing", WRITING))
     lasting = moved in ("still", "moving") or standing.activity in _LASTING
     if lasting and len(waits.waiting) > REMARKABLE:
@@ -172,6 +177,10 @@ def _factors(standing: Standing, moved: str, explained: float, waits: Waits, mot
         factors.append(Factor("nobody was seen to wait for it", UNAWAITED if speaks else 0.0))
     factors.append(Factor("share of the waiting ranks it explains", explained))
     return tuple(factors)
+
+
+def _writes(standing: Standing, working: bool) -> bool:
+    return standing.activity in (Activity.CHECKPOINT, Activity.STORAGE) and (working or bool(standing.busy))
 
 
 def _explained(look: Look, waits: Waits, topology: Topology) -> dict[Rank, float]:
