@@ -10,7 +10,7 @@ of a library. One or two ranks are culprits, each in a place of its own. The col
     pure     share of the ranks that are in the majority place of their cluster: what is below 1 was joined wrongly
     parts    clusters for each true place of two ranks or more: 1 is ideal, more is a place torn apart
     alone    share of the culprits that nobody else was joined with: what is below 1 hides a culprit in the crowd
-    ms       milliseconds for one look, without importing the model's libraries
+    ms       milliseconds of CPU for one look, without importing the model's libraries
 """
 
 import argparse
@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from time import perf_counter
+from time import process_time
 
 from hangdog.bundle import open_bundle
 from hangdog_models.diagnosis.activity import Reader
@@ -138,9 +138,9 @@ def rand(clusters: Sequence[Cluster], truth: Mapping[Rank, str]) -> float:
 
 def measure(name: str, seen: tuple[Look, dict[Rank, str], tuple[Rank, ...], Topology]) -> dict[str, float]:
     look, truth, guilty, topology = seen
-    started = perf_counter()
+    started = process_time()
     clusters = clustering(name)(look, topology)
-    spent = perf_counter() - started
+    spent = process_time() - started
     major = sum(max(Counter(truth[rank] for rank in cluster.ranks).values()) for cluster in clusters)
     parts = Counter(place for cluster in clusters for place in {truth[rank] for rank in cluster.ranks})
     crowds = [place for place, ranks in Counter(truth.values()).items() if ranks > 1]
@@ -198,7 +198,7 @@ def recorded(corpus: Path) -> None:
 
 
 def growth() -> None:
-    """Seconds by distinct stacks at 2,048 ranks, and by ranks at a fixed number of places."""
+    """Seconds of CPU by distinct stacks at 2,048 ranks, and by ranks at a fixed number of places."""
     print("\ndistinct  ranks  " + "".join(f"{name:>10}" for name in MODELS) + "   seconds")
     for ranks, distinct in [(2048, n) for n in (8, 32, 128, 256, 512)] + [(n, 32) for n in (1024, 16384, 131072)]:
         chance = random.Random(distinct)
@@ -217,9 +217,9 @@ def growth() -> None:
         topology, _ = build(Layout(sizes={"tp": 4, "dp": ranks // 16, "pp": 4}), None)
         row = f"{distinct:8}  {ranks:5}  "
         for name in MODELS:
-            started = perf_counter()
+            started = process_time()
             clustering(name)(look, topology)
-            row += f"{perf_counter() - started:10.3f}"
+            row += f"{process_time() - started:10.3f}"
         print(row)
 
 

@@ -25,20 +25,32 @@ def length(tally: Mapping[int, int], kinds: int) -> float:
     return (bits - sum(lgamma(count + 0.5) - lgamma(0.5) for count in tally.values())) / log(2)
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Labels that need not be described again: how many of each cell, and of each role."""
+
+    cells: Tally
+    roles: Tally
+
+
+#: Before anything was told.
+NOTHING = Told(Counter(), Counter())
+
+
 @dataclass(frozen=True)
 class Plain:
-    """The labels as roles explain them: `symbol` (-1: not seen), `role` and `stage` by rank, and the tally of each role.
+    """The labels as roles explain them; `symbol` (-1: not seen), `stage` and `cell` are lists by rank.
 
     A role is something that differs by nature: the pipeline stage, the place in a tensor group or on a machine; those of
-    them are told apart that make the description shorter.
+    them are told apart that make the description shorter. A cell is a role with a symbol, as the number
+    `role * kinds + symbol`.
     """
 
     symbol: list[int]
-    role: list[int]
     stage: list[int]
-    tallies: list[Tally]
+    cell: list[int]
     kinds: int
-    names: tuple[str, ...]
+    everybody: Told
 
     @classmethod
     def of(cls, labels: Mapping[Rank, Hashable], topology: Topology) -> "Plain | None":
@@ -55,42 +67,45 @@ class Plain:
         for rank, label in labels.items():
             symbol[rank] = numbers[label]
         kinds = len(common) + 1
-        role, names = _roles(symbol, topology, kinds)
-        tallies: list[Tally] = [Counter() for _ in range(max(role) + 1)]
-        for (at, seen), count in Counter(zip(role, symbol, strict=True)).items():
-            if seen >= 0:
-                tallies[at][seen] = count
-        return cls(symbol, role, _places(topology.groups.get("pp", ()), size), tallies, kinds, names)
+        role = _roles(symbol, topology, kinds)
+        cell = [at * kinds + seen if seen >= 0 else -1 for at, seen in zip(role, symbol, strict=True)]
+        plain = cls(symbol, _places(topology.groups.get("pp", ()), size), cell, kinds, Told(Counter(), Counter()))
+        plain.tell(labels, plain.everybody)
+        return plain
 
-    def seen(self, rank: Rank) -> bool:
-        return rank < len(self.symbol) and self.symbol[rank] >= 0
+    def seen(self, ranks: Iterable[Rank]) -> list[Rank]:
+        """Those of the ranks that have a label."""
+        return [rank for rank in ranks if rank < len(self.cell) and self.cell[rank] >= 0]
 
     def tally(self, ranks: Iterable[Rank]) -> Tally:
-        return Counter(self.symbol[rank] for rank in ranks)
+        return Counter(map(self.symbol.__getitem__, ranks))
 
-    def take(self, ranks: Iterable[Rank], taken: dict[int, Tally]) -> None:
-        """Adds the labels of these ranks to `taken`, by role."""
-        for rank in ranks:
-            if self.seen(rank):
-                taken.setdefault(self.role[rank], Counter())[self.symbol[rank]] += 1
+    def majority(self, rank: Rank) -> bool:
+        """More than half of its role have its label."""
+        cell = self.cell[rank]
+        return 2 * self.everybody.cells[cell] > self.everybody.roles[cell // self.kinds]
 
-    def without(self, ranks: Iterable[Rank], taken: Mapping[int, Tally]) -> float:
-        """Bits that the plain description loses when it need not tell these ranks, after it lost those of `taken`."""
-        cells: dict[int, Tally] = {}
-        for rank in ranks:
-            cells.setdefault(self.role[rank], Counter())[self.symbol[rank]] += 1
+    def tell(self, ranks: Iterable[Rank], told: Told) -> None:
+        """Adds the labels of these ranks to `told`."""
+        for cell, count in Counter(map(self.cell.__getitem__, ranks)).items():
+            told.cells[cell] += count
+            told.roles[cell // self.kinds] += count
+
+    def without(self, ranks: Iterable[Rank], told: Told) -> float:
+        """Bits that the plain description loses when it need not tell these ranks, after it lost those of `told`."""
         saved = 0.0
-        for role, cell in cells.items():
-            gone = taken.get(role, Counter())
-            left = self.tallies[role].total() - gone.total()
-            saved += lgamma(left + self.kinds / 2) - lgamma(left - cell.total() + self.kinds / 2)
-            for seen, count in cell.items():
-                there = self.tallies[role][seen] - gone[seen]
-                saved -= lgamma(there + 0.5) - lgamma(there - count + 0.5)
+        roles: Tally = Counter()
+        for cell, count in Counter(map(self.cell.__getitem__, ranks)).items():
+            roles[cell // self.kinds] += count
+            there = self.everybody.cells[cell] - told.cells[cell]
+            saved -= lgamma(there + 0.5) - lgamma(there - count + 0.5)
+        for role, count in roles.items():
+            left = self.everybody.roles[role] - told.roles[role]
+            saved += lgamma(left + self.kinds / 2) - lgamma(left - count + self.kinds / 2)
         return saved / log(2)
 
 
-def _roles(symbol: list[int], topology: Topology, kinds: int) -> tuple[list[int], tuple[str, ...]]:
+def _roles(symbol: list[int], topology: Topology, kinds: int) -> list[int]:
     """The role of each rank: the coordinates that shorten the description, the one that does most first."""
     coordinates = {
         "stage": _places(topology.groups.get("pp", ()), len(symbol)),
@@ -108,7 +123,7 @@ def _roles(symbol: list[int], topology: Topology, kinds: int) -> tuple[list[int]
                 tried.append((_described(finer, symbol, kinds), name, finer))
         best = min(tried, key=lambda entry: entry[:2], default=None)
         if best is None or best[0] >= shortest:
-            return role, names
+            return role
         shortest, role, names = best[0], best[2], (*names, best[1])
 
 

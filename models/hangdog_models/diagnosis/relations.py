@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import log2
 
-from hangdog_models.diagnosis.description import ODD, Plain, Tally, length
+from hangdog_models.diagnosis.description import NOTHING, ODD, Plain, Tally, Told, length
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.topology import Topology
 
-#: So many candidates of each kind are scored in full, those whose groups stand out most.
-FINALISTS = 96
+#: So many ranks, and so many groups of each kind, are scored in full: those that stand out most by themselves.
+FINALISTS, GROUP_FINALISTS = 96, 24
 #: Ranks of one relation that are looked at for one candidate; wider groups (data parallel) tell least of a single rank.
 LOOKED_AT = 2_048
 #: Fewer bits than this are no explanation: it is less than four times as likely as none.
@@ -78,7 +78,7 @@ def explain(labels: Mapping[Rank, Hashable], topology: Topology) -> Explanation:
     if plain is None:
         return Explanation()
     domains = Domains.of(topology, len(labels))
-    odd = [rank for rank in labels if _is_odd(rank, plain)]
+    odd = [rank for rank in labels if plain.symbol[rank] == ODD or not plain.majority(rank)]
     touched = {dim: _touched(dim, odd, domains, plain) for dim in domains.dims}
     found = [*_ranks(odd, touched, domains, plain), *_groups(touched, domains, plain)]
     best: dict[tuple[Rank, ...], Candidate] = {}
@@ -143,12 +143,6 @@ class Domains:
         return [rank for group in found.values() for rank in group]
 
 
-def _is_odd(rank: Rank, plain: Plain) -> bool:
-    """It does not have the label that most of its role have."""
-    tally = plain.tallies[plain.role[rank]]
-    return plain.symbol[rank] == ODD or 2 * tally[plain.symbol[rank]] < tally.total()
-
-
 def _touched(
     dim: str, odd: Iterable[Rank], domains: Domains, plain: Plain
 ) -> dict[Rank, tuple[float, tuple[Rank, ...]]]:
@@ -157,8 +151,8 @@ def _touched(
     for rank in odd:
         group = domains.group(dim, rank)
         if group and group[0] not in found:
-            seen = [member for member in group if plain.seen(member)]
-            found[group[0]] = (plain.without(seen, {}) - length(plain.tally(seen), plain.kinds), group)
+            seen = plain.seen(group)
+            found[group[0]] = (plain.without(seen, NOTHING) - length(plain.tally(seen), plain.kinds), group)
     return found
 
 
@@ -175,7 +169,7 @@ def _ranks(
     for rank in odd:
         # its label is named first, then which of the ranks with this label it is
         naming = log2(plain.kinds) + log2(alike[plain.symbol[rank]])
-        own[rank] = plain.without([rank], {}) - naming
+        own[rank] = plain.without([rank], NOTHING) - naming
         promise[rank] = own[rank]
         for dim, groups in touched.items():
             group = domains.group(dim, rank)
@@ -192,7 +186,7 @@ def _groups(
     """Machines, process groups and switches as a whole."""
     for dim, groups in touched.items():
         naming = WHOLE + log2(len(touched)) + log2(max(1, len(groups)))
-        for gain, group in sorted(groups.values(), key=lambda entry: (-entry[0], entry[1][0]))[:FINALISTS]:
+        for gain, group in sorted(groups.values(), key=lambda entry: (-entry[0], entry[1][0]))[:GROUP_FINALISTS]:
             if gain <= 0:
                 break
             saved, relations = _relations(group, domains, plain)
@@ -213,28 +207,29 @@ def _relations(members: tuple[Rank, ...], domains: Domains, plain: Plain) -> tup
     for one, other in combinations([dim for dim in domains.dims if dim not in (MACHINE, SWITCH) and near[dim]], 2):
         both = sorted(set(domains.around(other, near[one])).difference(members))
         cells += _cells(f"{one} and {other}", both, members, plain)
-    taken: dict[int, Tally] = {}
-    plain.take(members, taken)
+    own = plain.symbol[members[0]] if len(members) == 1 and plain.symbol[members[0]] != ODD else None
+    told = Told(Counter(), Counter())
+    plain.tell(plain.seen(members), told)
     claimed: set[Rank] = set()
     places: list[Tally] = []
     saved = 0.0
     found: list[Relation] = []
-    worth = {relation: _gain(ranks, taken, [], plain)[0] / len(ranks) for relation, ranks in cells}
+    worth = {relation: _gain(ranks, told, [], plain)[0] / len(ranks) for relation, ranks in cells}
     for relation, related in sorted(cells, key=lambda cell: (-round(worth[cell[0]], 6), cell[0].dim, cell[0].side)):
         ranks = [rank for rank in related if rank not in claimed]
-        gain, at = _gain(ranks, taken, places, plain)
+        if own is not None and plain.tally(ranks)[own] * 2 > len(ranks):
+            continue  # who waits for a rank stands elsewhere than it does; where they stand alike, their group is meant
+        gain, at = _gain(ranks, told, places, plain)
         if gain > 0:
             saved += gain
             claimed.update(ranks)
-            plain.take(ranks, taken)
+            plain.tell(ranks, told)
             places[at : at + 1] = [plain.tally(ranks) + (places[at] if at < len(places) else Counter())]
             found.append(replace(relation, count=len(ranks)))
     return saved, tuple(found)
 
 
-def _gain(
-    ranks: Sequence[Rank], taken: Mapping[int, Tally], places: Sequence[Tally], plain: Plain
-) -> tuple[float, int]:
+def _gain(ranks: Sequence[Rank], told: Told, places: Sequence[Tally], plain: Plain) -> tuple[float, int]:
     """Bits saved when these ranks are described by themselves, or with those of the place that suits them best; which one."""
     if not ranks:
         return 0.0, 0
@@ -242,7 +237,7 @@ def _gain(
     costs = [length(place + tally, plain.kinds) - length(place, plain.kinds) for place in places]
     costs.append(length(tally, plain.kinds))
     at = min(range(len(costs)), key=costs.__getitem__)
-    return plain.without(ranks, taken) - costs[at] - FLAG, at
+    return plain.without(ranks, told) - costs[at] - FLAG, at
 
 
 def _cells(
@@ -252,10 +247,11 @@ def _cells(
     stages = [plain.stage[rank] for rank in members]
     first, last = min(stages), max(stages)
     cells: dict[str, list[Rank]] = {}
-    for rank in ranks:
-        if plain.seen(rank):
-            side = BEFORE if plain.stage[rank] < first else AFTER if plain.stage[rank] > last else BESIDE
-            cells.setdefault(side, []).append(rank)
+    sides = [BEFORE] * first + [BESIDE] * (last + 1 - first)
+    stage = plain.stage
+    for rank in plain.seen(ranks):
+        at = stage[rank]
+        cells.setdefault(sides[at] if at < len(sides) else AFTER, []).append(rank)
     for side, there in cells.items():
         yield Relation(dim, side, len(there)), there
 

@@ -86,56 +86,61 @@ class Rarity:
         return log2(self.ranks / ranks) / log2(self.ranks) if self.ranks > 1 and ranks > 0 else 0.0
 
 
-def distance(one: tuple[Path, Rarity], other: tuple[Path, Rarity], *, operation: bool, group: bool) -> float:
-    """The distance of two paths, each with the rarity of frames where it was seen, 0 to 1; symmetric.
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A path as it was seen in one stage: the rarity of frames there, and which steps of its own are rare."""
+
+    path: Path
+    rarity: Rarity
+    where: Mapping[Step, int]
+    having: tuple[float, ...]
+    ending: float
+
+    @classmethod
+    def among(cls, steps: Path, rarity: Rarity) -> "Seen":
+        having = tuple(rarity.of_having(step) for step in steps)
+        return cls(steps, rarity, {step: at for at, step in enumerate(steps)}, having, rarity.of_ending(steps[-1]))
+
+
+def distance(one: Seen, other: Seen, *, operation: bool, group: bool) -> float:
+    """The distance of two paths, 0 to 1; symmetric.
 
     `operation`, `group`: rules name that of both, and it is the same. The time is n log n in the length of the paths.
     """
-    if one[0] == other[0]:
+    if one.path == other.path:
         return 0.0
-    if other[0] < one[0]:  # among equally long alignments, take the same one whoever asks
+    if other.path < one.path:  # among equally long alignments, take the same one whoever asks
         one, other = other, one
-    here = [_weight(step, one[1], other[1]) for step in one[0]]
-    there = [_weight(step, other[1], one[1]) for step in other[0]]
-    end = COMMON + (RARE - COMMON) * max(one[1].of_ending(one[0][-1]), other[1].of_ending(other[0][-1]))
-    rare = {step for step in one[0] if one[1].of_having(step) >= PASSING and other[1].of_having(step) >= PASSING}
-    meetings = _meetings(one[0], other[0], rare)
-    cost = _cost(one[0], other[0], meetings, (here, there, end), DEEPER if operation else DEEPER_UNKNOWN)
+    cost = _cost(one, other, DEEPER if operation else DEEPER_UNKNOWN)
     return min(1.0, cost * (AGREED if group else 1.0))
 
 
-def _weight(step: Step, has: Rarity, lacks: Rarity) -> float:
-    return COMMON + (RARE - COMMON) * max(has.of_having(step), lacks.of_lacking(step))
-
-
-def _cost(
-    one: Path,
-    other: Path,
-    meetings: list[tuple[int, int]],
-    weights: tuple[Sequence[float], Sequence[float], float],
-    deeper: float,
-) -> float:
+def _cost(one: Seen, other: Seen, deeper: float) -> float:
     """What lies between the steps that the paths share, gap by gap, the innermost gap last: there they part for good."""
-    of_one, of_other = set(one), set(other)
-    here, there, end_weight = weights
-    ends = (len(one), len(other))
+    ends = (len(one.path), len(other.path))
     cost = 0.0
     at = to = 0
-    for end, stop in (*meetings, ends):
+    for end, stop in (*_meetings(one, other), ends):
         if (end, stop) != (at, to):
             last = (end, stop) == ends
-            lone = [i for i in range(at, end) if one[i] not in of_other]
-            instead = [i for i in range(to, stop) if other[i] not in of_one]
-            weight = sum(here[i] for i in lone) + sum(there[i] for i in instead)
+            lone = [i for i in range(at, end) if one.path[i] not in other.where]
+            instead = [i for i in range(to, stop) if other.path[i] not in one.where]
+            weight = sum(_weight(one, i, other) for i in lone) + sum(_weight(other, i, one) for i in instead)
             if not lone or not instead:
-                weight = deeper * max(weight, end_weight) if last else INSERTED * weight
-            elif _layers([one[i] for i in lone], [other[i] for i in instead]):
+                alone = COMMON + (RARE - COMMON) * max(one.ending, other.ending)
+                weight = deeper * max(weight, alone) if last else INSERTED * weight
+            elif _layers([one.path[i] for i in lone], [other.path[i] for i in instead]):
                 weight *= LAYER_LAST if last else LAYER
             elif not last:
                 weight *= INSTEAD
             cost += weight + SHIFTED * (end - at - len(lone) + stop - to - len(instead))
         at, to = end + 1, stop + 1
     return cost
+
+
+def _weight(one: Seen, at: int, other: Seen) -> float:
+    """The weight of a step that the other path lacks."""
+    return COMMON + (RARE - COMMON) * max(one.having[at], other.rarity.of_lacking(one.path[at]))
 
 
 def _layers(one: Sequence[Step], other: Sequence[Step]) -> bool:
@@ -146,20 +151,21 @@ def _layers(one: Sequence[Step], other: Sequence[Step]) -> bool:
     return any(a[0] == b[0] for a, b in pairs) and all(a[0] == b[0] or a[1] == b[1] for a, b in pairs)
 
 
-def _meetings(one: Path, other: Path, rare: set[Step]) -> list[tuple[int, int]]:
-    """Where the paths meet: what they share, without lone `rare` steps between what they do not share."""
-    shared = _shared(one, other)
-    ends = {(-1, -1), *shared, (len(one), len(other))}
+def _meetings(one: Seen, other: Seen) -> list[tuple[int, int]]:
+    """Where the paths meet: what they share, without lone rare steps between what they do not share."""
+    shared = _shared(one.path, other.where)
+    ends = {(-1, -1), *shared, (len(one.path), len(other.path))}
     return [
-        (at, to) for at, to in shared if one[at] not in rare or (at - 1, to - 1) in ends or (at + 1, to + 1) in ends
+        (at, to)
+        for at, to in shared
+        if min(one.having[at], other.having[to]) < PASSING or (at - 1, to - 1) in ends or (at + 1, to + 1) in ends
     ]
 
 
-def _shared(one: Path, other: Path) -> list[tuple[int, int]]:
+def _shared(one: Path, where: Mapping[Step, int]) -> list[tuple[int, int]]:
     """A longest common subsequence as ascending pairs of indices: as steps are unique, a longest increasing one."""
-    where = {step: to for to, step in enumerate(other)}
-    ends: list[int] = []  # of the best sequence of each length, its last index in `other`
-    chain: list[tuple[int, int, int]] = []  # index in `one`, in `other`, and the link before it
+    ends: list[int] = []  # of the best sequence of each length, its last index in the other path
+    chain: list[tuple[int, int, int]] = []  # index in `one`, in the other, and the link before it
     tips: list[int] = []
     for at, step in enumerate(one):
         to = where.get(step)

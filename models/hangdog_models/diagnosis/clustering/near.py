@@ -6,23 +6,22 @@ from dataclasses import dataclass
 
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.cluster import Cluster
-from hangdog_models.diagnosis.clustering.distance import CUT, Path, Rarity, Step, distance, path
+from hangdog_models.diagnosis.clustering.distance import CUT, Path, Rarity, Seen, Step, distance, path
 from hangdog_models.topology import Topology
 
 #: Answers the cluster of each point from their square of distances and the ranks behind each.
 Model = Callable[[Sequence[Sequence[float]], Sequence[int]], list[int]]
 
-#: So many distances are computed among the stacks of one activity, operation and group: 200 stacks are compared each with
-#: each (about a second); of more, the most frequent ones are, and the others join the nearest of those or stay alone.
-PAIRS_MOST = 20_000
+#: So many distances are computed among the stacks of one activity, operation and group: 140 stacks are compared each with
+#: each (a quarter of a second); of more, the most frequent ones are, and the others join the nearest of those or stay alone.
+PAIRS_MOST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
     """Classes whose stacks are the same path, `ranks` in all."""
 
-    path: Path
-    rarity: Rarity
+    seen: Seen
     classes: tuple[Cluster, ...]
     ranks: int
 
@@ -75,10 +74,15 @@ def _points(blocks: Iterable[Sequence[Cluster]], topology: Topology) -> Iterator
     rarities = {at: Rarity(ranks[at], having[at], ending[at]) for at in ranks}
     for draft in drafts:
         points = [
-            Point(steps, rarities[min(staged, key=lambda at: (-staged[at], at))], members, staged.total())
+            Point(Seen.among(steps, rarities[_home(staged)]), members, staged.total())
             for steps, members, staged in draft
         ]
-        yield sorted(points, key=lambda point: (-point.ranks, point.path))
+        yield sorted(points, key=lambda point: (-point.ranks, point.seen.path))
+
+
+def _home(staged: Counter[int]) -> int:
+    """The stage where most of them are."""
+    return min(staged, key=lambda at: (-staged[at], at))
 
 
 def _together(points: Sequence[Point], model: Model) -> list[list[Cluster]]:
@@ -107,7 +111,7 @@ def _apart(one: Point, other: Point) -> float:
     sample = one.classes[0].sample
     operation = sample.operation is not None
     group = operation and sample.dim is not None
-    return distance((one.path, one.rarity), (other.path, other.rarity), operation=operation, group=group)
+    return distance(one.seen, other.seen, operation=operation, group=group)
 
 
 def _joined(members: Sequence[Cluster]) -> Cluster:
