@@ -34,6 +34,8 @@ LEAST = 0.001
 NAMED_AT_MOST = 16
 #: How sure we are that a job is sound whose ranks were seen to leave their waits; not 1, for a slow rank looks the same.
 SOUND = 0.9
+#: So many looks at least before stacks call a rank slow: being late in two may be chance.
+SLOW_LOOKS = 3
 #: A job that moves is called slow only when its degrader is this probable: else it is a job that moves.
 LATE = 0.8
 #: So many ranks that moved outweigh any that stands still outside: what is stuck in a job would have stopped them.
@@ -65,6 +67,8 @@ def conclude(case: Case) -> Verdict:
     share = {kind: sum(p for hypothesis, p in weighed if hypothesis.kind is kind) for kind in Kind}
     best = max(share, key=lambda kind: (share[kind], kind))
     kind = best if share[best] > DECIDES else Kind.UNDETERMINED
+    if kind is Kind.SLOW and 0 < len(case.looks) < SLOW_LOOKS:
+        kind = Kind.UNDETERMINED  # late once is late by chance
     suspects = _suspects(case, weighed, kind)
     if kind is Kind.MACHINE and not (suspects and suspects[0].probability > DECIDES):
         kind = Kind.UNDETERMINED  # some machine, but no one of them more likely than not
