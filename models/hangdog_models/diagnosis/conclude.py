@@ -34,8 +34,8 @@ LEAST = 0.001
 NAMED_AT_MOST = 16
 #: How sure we are that a job is sound whose ranks were seen to leave their waits; not 1, for a slow rank looks the same.
 SOUND = 0.9
-#: So many looks at least before stacks call a rank slow: being late in two may be chance.
-SLOW_LOOKS = 3
+#: So many looks at least before stacks call a rank slow: ByteRobust (SOSP 2025) takes five; in fewer it may be chance.
+SLOW_LOOKS = 5
 #: A job that moves is called slow only when its degrader is this probable: else it is a job that moves.
 LATE = 0.8
 #: So many ranks that moved outweigh any that stands still outside: what is stuck in a job would have stopped them.

@@ -10,6 +10,7 @@ from hangdog_models.diagnosis import (
     motion,
     ras,
     reports,
+    structure,
     suspects,
     waits,
 )
@@ -43,13 +44,14 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     look = conclude.with_absent({**last, **counted.standings, **heard.standings}, topology, snapshot)
     held = waits.find(look, moved, topology, (*counted.holds, *heard.holds))
     seen = max(sum(standing.activity is not Activity.MISSING for standing in look.values()), heard.answered)
+    clusters = clustering(options.clustering)(look, topology)
     found = (
         *suspects.find(look, held, moved, topology),
         *disagreement.blame(disagreement.find(snapshot.counters), topology),
+        *structure.blame_structure(clusters, held, moved, topology),
         suspects.unseen(seen, topology.world_size),
     )
     hypotheses = reports.weighed(found, snapshot.findings, topology)
-    clusters = clustering(options.clustering)(look, topology)
     return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters)
 
 

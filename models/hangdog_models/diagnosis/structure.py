@@ -1,0 +1,42 @@
+"""Explanations by structure alone: where frames name nobody, the true culprit's relation to every rank tells the clusters."""
+
+from collections.abc import Sequence
+
+from hangdog_models.diagnosis.cluster import Cluster
+from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis, odds
+from hangdog_models.diagnosis.motion import Motion
+from hangdog_models.diagnosis.relations import Candidate, explain
+from hangdog_models.diagnosis.waits import Hold, Waits
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind
+
+#: Odds of the candidate that the relational score prefers clearly, and of one that it merely puts first. Of simulated
+#: device faults in which nobody stands outside, 19 of 22 clear candidates held the fault; but 4 of 42 mismatched
+#: collectives show a clear one, too, so it is named and not evicted.
+CLEAR, FIRST = 1.7, 0.6
+#: The share against the strongest rival from which a candidate is clear.
+CLEARLY = 0.9
+
+
+def blame_structure(clusters: Sequence[Cluster], waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
+    """The candidate that explains best who stands where; asked only when all wait, stand still, and no counter tells more."""
+    counted = any(hold.counted for hold in waits.holds)
+    if waits.roots or counted or not motion.known or len(topology.machines) < 2:
+        return []
+    found = explain({rank: number for number, cluster in enumerate(clusters) for rank in cluster.ranks}, topology)
+    if not found.candidates:
+        return []
+    best = found.candidates[0]
+    clear = found.share >= CLEARLY
+    factors = odds(
+        "its relations explain who stands where" + ("" if clear else ", as others' do"), CLEAR if clear else FIRST
+    )
+    return [_hypothesis(best, factors, topology)]
+
+
+def _hypothesis(best: Candidate, factors: tuple[Factor, ...], topology: Topology) -> Hypothesis:
+    machines = topology.machines_of(best.ranks)
+    if len(machines) == 1:
+        return Hypothesis(Kind.MACHINE, factors, best.ranks, machines, (best.because,))
+    hold = Hold(best.kind, best.ranks, (), best.name)
+    return Hypothesis(Kind.GROUP, factors, best.ranks, (), (best.because,), hold)
