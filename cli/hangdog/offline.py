@@ -6,7 +6,9 @@ from pathlib import Path
 
 from hangdog import bundle
 from hangdog_models import topology
-from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.diagnosis.case import Case
+from hangdog_models.diagnosis.conclude import conclude
+from hangdog_models.diagnosis.judge import investigate
 from hangdog_models.diagnosis.options import Options
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.verdict import Verdict
@@ -25,7 +27,17 @@ def triage(
     `progress` is called with the number of files read and in all (0: not known).
     Raises WrongUse when nothing is there, UnreadableBundle when nothing in it is evidence.
     """
+    return conclude(opened(path, options, limits, progress))
+
+
+def opened(
+    path: str | PathLike[str],
+    options: Options = _OPTIONS,
+    limits: Limits = DEFAULTS,
+    progress: bundle.Progress | None = None,
+) -> Case:
+    """Everything that the verdict on the bundle at `path` is drawn from; raises what `triage` raises."""
     snapshot, layout = bundle.open_bundle(Path(path), limits, progress)
     shape, notes = topology.build(layout, snapshot.highest_rank())
     account = replace(snapshot.account, notes=(*snapshot.account.notes, *notes))
-    return diagnose(replace(snapshot, account=account), shape, options)
+    return investigate(replace(snapshot, account=account), shape, options)

@@ -50,6 +50,18 @@ def test_text_is_for_people(stopped: Path) -> None:
     assert "node-3" in done.stdout and done.returncode in (1, 2)
 
 
+def test_the_explanation_shows_odds_waits_and_the_fate_of_frames(stopped: Path) -> None:
+    plain, explained = run(stopped), run(stopped, "--explain")
+    assert explained.returncode == plain.returncode
+    assert explained.stdout.startswith(plain.stdout)
+    told = explained.stdout[len(plain.stdout) :]
+    assert "machine" in told
+    assert "x 80" in told  # what being stopped is worth
+    assert "ranks that wait for nobody" in told
+    assert "+ <module>" in told
+    assert run(stopped, "--explain", "--format", "json").returncode == 64
+
+
 def test_the_python_api_gives_the_same_verdict(stopped: Path) -> None:
     verdict = hangdog.triage(stopped, Options())
     assert from_json(json.loads(run(stopped, "--format", "json").stdout)).kind == verdict.kind

@@ -10,10 +10,12 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hangdog.bundle import Progress as Told
-from hangdog.offline import triage
+from hangdog.explanation import print_explanation
+from hangdog.offline import opened
 from hangdog.report import print_verdict
 from hangdog.terminal import console_for
 from hangdog_models.diagnosis.clustering.catalogue import MODELS
+from hangdog_models.diagnosis.conclude import conclude
 from hangdog_models.diagnosis.options import Options
 from hangdog_models.verdict import to_json
 
@@ -48,20 +50,30 @@ _MANY = 500
     show_default=True,
     help="How stacks are joined to places in the listing of clusters.",
 )
+@click.option(
+    "--explain", is_flag=True, help="Also show the odds, who waits for whom, and which rule dropped each frame."
+)
 @click.pass_context
-def command(ctx: click.Context, path: Path, form: str, coverage: float, budget: int, clustering: str) -> None:
+def command(
+    ctx: click.Context, path: Path, form: str, coverage: float, budget: int, clustering: str, explain: bool
+) -> None:
     """Read the evidence bundle at PATH and say who hangs the job, and why.
 
     PATH is a directory, or a .zip or .tar.gz of one, with a py-spy dump for each rank, and whatever else is known:
     rank0.json, rank1.json, job.toml. Exit status: 0 nothing is stuck, 1 a cause is named, 2 undetermined.
     """
+    if explain and form == "json":
+        raise click.UsageError("--explain is for people: leave --format json away")
     with _shown() as told:
         options = Options(coverage_target=coverage, budget_machines=budget, clustering=clustering)
-        verdict = triage(path, options, progress=told)
+        case = opened(path, options, progress=told)
+        verdict = conclude(case)
     if form == "json":
         click.echo(json.dumps(to_json(verdict), indent=2))
     else:
         print_verdict(verdict, console_for(sys.stdout))
+        if explain:
+            print_explanation(case, console_for(sys.stdout))
     ctx.exit(verdict.exit_code)
 
 
