@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -129,7 +128,6 @@ def test_a_healthy_rank_more_adds_no_suspect() -> None:
 OTHER_NAMES = ("zulu", "alpha", "mike", "alpha-2")
 
 
-@pytest.mark.xfail(reason="of two eviction sets equally small and probable, the first by name is taken")
 @example(
     ["loader", "timed out", "user", "backward", "backward", "backward", "backward", "user"],
     ["", "", "R", "", "", "T", "", "R"],
@@ -178,7 +176,6 @@ COMMON = ("metrics", "backward", "barrier", "gather", "scatter")
 CULPRITS = ("loader", "user", "write", "timed out", "exited")
 
 
-@pytest.mark.xfail(reason="waiting ranks that fill the groups of some dimension by chance are taken for joined there")
 @example("metrics", {0: "user", 2: "user"}, False, False)  # 0 and 2 are one pipeline: so nobody lacks in the others
 @UNHURRIED
 @given(
