@@ -36,6 +36,8 @@ NAMED_AT_MOST = 16
 SOUND = 0.9
 #: So many looks at least before stacks call a rank slow: ByteRobust (SOSP 2025) takes five; in fewer it may be chance.
 SLOW_LOOKS = 5
+#: In fewer looks it must be this probable.
+SLOW_DECIDES = 0.6
 #: A job that moves is called slow only when its degrader is this probable: else it is a job that moves.
 LATE = 0.8
 #: So many ranks that moved outweigh any that stands still outside: what is stuck in a job would have stopped them.
@@ -67,7 +69,7 @@ def conclude(case: Case) -> Verdict:
     share = {kind: sum(p for hypothesis, p in weighed if hypothesis.kind is kind) for kind in Kind}
     best = max(share, key=lambda kind: (share[kind], kind))
     kind = best if share[best] > DECIDES else Kind.UNDETERMINED
-    if kind is Kind.SLOW and 0 < len(case.looks) < SLOW_LOOKS:
+    if kind is Kind.SLOW and share[kind] < SLOW_DECIDES and 0 < len(case.looks) < SLOW_LOOKS:
         kind = Kind.UNDETERMINED  # late once is late by chance
     suspects = _suspects(case, weighed, kind)
     if kind is Kind.MACHINE and not (suspects and suspects[0].probability > DECIDES):

@@ -9,6 +9,9 @@ from hangdog_models.verdict import Eviction
 #: So many explanations, the most probable ones, are combined; 2^12 sets are tried at most, in a few milliseconds.
 COMBINED = 12
 
+#: An explanation less probable than this adds no machine of its own: who is evicted must be suspected, not only fill up.
+WORTH_EVICTING = 0.1
+
 
 def smallest(explanations: Mapping[frozenset[str], float], options: Options) -> Eviction:
     """The fewest machines whose explanations together reach the coverage target; empty when none within the budget do.
@@ -16,7 +19,8 @@ def smallest(explanations: Mapping[frozenset[str], float], options: Options) -> 
     `explanations` maps the machines an explanation blames to its probability; several explanations may share machines.
     Among equally small sets the most probable one is taken, then the first by name.
     """
-    likely = sorted(explanations, key=lambda machines: (-explanations[machines], sorted(machines)))[:COMBINED]
+    worth = {machines: p for machines, p in explanations.items() if p >= WORTH_EVICTING}
+    likely = sorted(worth, key=lambda machines: (-worth[machines], sorted(machines)))[:COMBINED]
     best: tuple[int, float, tuple[str, ...]] | None = None
     for count in range(1, len(likely) + 1):
         for chosen in combinations(likely, count):

@@ -37,7 +37,7 @@ ODDS: Mapping[Activity, Odds] = {
     Activity.UNKNOWN: Odds(24, dependency=0.5, slow=0.7),
     Activity.COMPUTE: Odds(16, slow=1.5),
     Activity.IDLE: Odds(1, software=8),
-    Activity.MISSING: Odds(1.2),
+    Activity.MISSING: Odds(1),
     Activity.DEVICE_SYNC: Odds(40, software=0.5),  # waits for its own device: counters show that it is behind
 }
 #: A host at work inside of a collectives library's launch: a bug of the library as likely as a fault of the machine
@@ -46,7 +46,7 @@ LAUNCHING = Odds(8, software=6)
 #: A capture that fails for reasons of the machine says more than one that was never made; one refused says nothing.
 OF_FAILED_CAPTURE: Mapping[Reason, Odds] = {
     Reason.NO_AGENT: Odds(12),
-    Reason.TIMED_OUT: Odds(4),
+    Reason.TIMED_OUT: Odds(2),
     Reason.RESTARTED: Odds(3, software=4),
     Reason.NOT_PERMITTED: Odds(0.5),
     Reason.TOOL_MISSING: Odds(0.5),

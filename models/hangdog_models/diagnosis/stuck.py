@@ -38,7 +38,7 @@ def blame_groups(look: Look, waits: Waits, motion: Motion, topology: Topology) -
         )
         factors.append(Factor("share of the waiting ranks it explains", len(reached) / len(waits.waiting)))
         if len(stuck) > 1:
-            factors.append(Factor(f"one of {len(stuck)} such groups", ONE_OF_MANY / len(stuck)))
+            factors.append(Factor(f"one of {len(stuck)} such groups", (ONE_OF_MANY if hold.counted else 1) / len(stuck)))
         because = (_sentence(hold, factors),)
         found.append(Hypothesis(Kind.GROUP, tuple(factors), hold.inside, (), because, hold))
         if hold.inferred:  # which group each rank means is not known: they may mean different ones, in different order
@@ -67,7 +67,8 @@ def _sentence(hold: Hold, factors: Sequence[Factor]) -> str:
 
 def _common(stuck: Sequence[Hold], waits: Waits, motion: Motion, look: Look, topology: Topology) -> list[Hypothesis]:
     """What all stuck groups touch, where they are several: one machine's network, or the smallest switch over them."""
-    crossing = [hold for hold in stuck if len(topology.machines_of(hold.inside)) > 1]
+    # Frames alone cannot tell groups that are stuck from groups whose members launched different things.
+    crossing = [hold for hold in stuck if hold.counted and len(topology.machines_of(hold.inside)) > 1]
     if len(crossing) < 2 or len(crossing) < len(stuck) / 2:
         return []
     touched: Counter[str] = Counter()

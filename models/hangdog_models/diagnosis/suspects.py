@@ -1,11 +1,13 @@
 """All hypotheses that explain what was seen, each with odds; their shares of the sum are the probabilities."""
 
-from hangdog_models.diagnosis.hypothesis import Hypothesis, odds
+from hangdog_models.diagnosis.activity import Standing, sites
+from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.mismatch import blame_code, blame_odd
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.roots import blame_roots
 from hangdog_models.diagnosis.stuck import blame_groups
 from hangdog_models.diagnosis.waits import Waits
+from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
 
@@ -14,6 +16,8 @@ UNSEEN, UNSEEN_ALL = 1.0, 5.0
 #: Odds that a single look caught a healthy step: as good as those of a weak explanation, no match for a strong one; but
 #: where more ranks run than wait, the job is at work, and that beats them all.
 MOMENT, AT_WORK = 1.0, 50.0
+#: A job that is stuck comes to rest in a few places; one at work is spread over as many as its step has.
+PLACES = 6
 #: Where few wait, such a moment is common: the odds are so many times as good with up to so many waiting.
 COMMON, FEW = 4.0, 16
 
@@ -44,9 +48,17 @@ def moment(look: Look, waits: Waits) -> Hypothesis:
         return Hypothesis(Kind.UNDETERMINED, odds("nothing is stuck, one look caught a moment", MOMENT))
     running = sum(look[rank].activity is Activity.COMPUTE for rank in waits.roots)
     at_work = running > len(waits.waiting)
-    why = "more ranks run than wait" if at_work else "nothing is stuck, one look caught a moment"
-    return Hypothesis(
-        Kind.UNDETERMINED,
-        odds(why, AT_WORK if at_work else max(MOMENT, COMMON * min(1.0, FEW / max(1, len(waits.waiting))))),
-        because=("one look cannot show that nothing moves",),
+    because = ("one look cannot show that nothing moves",)
+    if at_work:
+        return Hypothesis(Kind.UNDETERMINED, odds("more ranks run than wait", AT_WORK), because=because)
+    few = max(MOMENT, COMMON * min(1.0, FEW / max(1, len(waits.waiting))))
+    places = len({(place.label, place.signature.innermost if place.signature else "") for place, _ in _seen(look)})
+    factors = (
+        Factor("nothing is stuck, one look caught a moment", few),
+        Factor(f"the ranks stand in {places} places", max(1.0, places / PLACES) ** 2),
     )
+    return Hypothesis(Kind.UNDETERMINED, factors, because=because)
+
+
+def _seen(look: Look) -> list[tuple[Standing, list[Rank]]]:
+    return [(standing, ranks) for standing, ranks in sites(look) if standing.frames]
