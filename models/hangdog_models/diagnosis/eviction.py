@@ -9,7 +9,7 @@ from hangdog_models.verdict import Eviction
 #: So many explanations, the most probable ones, are combined; 2^12 sets are tried at most, in a few milliseconds.
 COMBINED = 12
 
-#: An explanation less probable than this adds no machine of its own: who is evicted must be suspected, not only fill up.
+#: A machine less probably guilty than this is in no eviction: who is evicted must be suspected, not only fill up.
 WORTH_EVICTING = 0.1
 
 
@@ -19,7 +19,7 @@ def smallest(explanations: Mapping[frozenset[str], float], options: Options) -> 
     `explanations` maps the machines an explanation blames to its probability; several explanations may share machines.
     Among equally small sets the most probable one is taken, then the first by name.
     """
-    worth = {machines: p for machines, p in explanations.items() if p >= WORTH_EVICTING}
+    worth = eligible(explanations)
     likely = sorted(worth, key=lambda machines: (-worth[machines], sorted(machines)))[:COMBINED]
     best: tuple[int, float, tuple[str, ...]] | None = None
     for count in range(1, len(likely) + 1):
@@ -32,3 +32,13 @@ def smallest(explanations: Mapping[frozenset[str], float], options: Options) -> 
                 found = (len(machines), -covered, tuple(sorted(machines)))
                 best = min(best, found) if best else found
     return Eviction(best[2], min(1.0, -best[1])) if best else Eviction()
+
+
+def eligible(explanations: Mapping[frozenset[str], float]) -> dict[frozenset[str], float]:
+    """The explanations all of whose machines are suspected by themselves, over all explanations that blame them."""
+    guilt: dict[str, float] = {}
+    for machines, p in explanations.items():
+        for machine in machines:
+            guilt[machine] = guilt.get(machine, 0.0) + p
+    suspected = {machine for machine, p in guilt.items() if p >= WORTH_EVICTING}
+    return {machines: p for machines, p in explanations.items() if machines <= suspected}

@@ -38,7 +38,9 @@ def blame_groups(look: Look, waits: Waits, motion: Motion, topology: Topology) -
         )
         factors.append(Factor("share of the waiting ranks it explains", len(reached) / len(waits.waiting)))
         if len(stuck) > 1:
-            factors.append(Factor(f"one of {len(stuck)} such groups", (ONE_OF_MANY if hold.counted else 1) / len(stuck)))
+            factors.append(
+                Factor(f"one of {len(stuck)} such groups", (ONE_OF_MANY if hold.counted else 1) / len(stuck))
+            )
         because = (_sentence(hold, factors),)
         found.append(Hypothesis(Kind.GROUP, tuple(factors), hold.inside, (), because, hold))
         if hold.inferred:  # which group each rank means is not known: they may mean different ones, in different order
