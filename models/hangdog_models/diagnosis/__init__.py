@@ -16,9 +16,16 @@ The way of one stack
     place          Signature        -> Place                       (rules: rules/<name>@<year-month>.toml)
     activity       ProcessTrace     -> Standing                    (the kernel and failed captures have their say)
     motion         looks            -> Motion                      (what stood still since the last progress)
-    counters       flight recorders -> Holds                       (exact waits where the library counted)
+    counters, ras  what libraries count -> Holds, Standings        (exact waits; whose device is behind; who is silent)
     waits          Standings        -> Waits                       (holds, roots, crowds)
-    suspects       Waits            -> Hypotheses                  (roots, mismatch, and the unseen; odds weigh them)
+    clustering/    Standings        -> Clusters                    (exact classes, then near ones)
+    suspects       Waits            -> Hypotheses                  roots      a rank outside of all collectives
+                                                                   mismatch   sides that wait for each other
+                                                                   disagreement  collectives that do not match
+                                                                   stuck      groups that joined and do not complete
+                                                                   structure  relations, where nothing else tells
+                                                                   reports    logs and hardware (hardware weighs it)
+    slow           looks            -> Slowness                    (a job that moves, but waits for the same ones)
     conclude       Hypotheses       -> Verdict                     (weighed; eviction is the smallest set that suffices;
                                                                     written down with what it rests on)
 
