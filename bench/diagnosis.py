@@ -1,14 +1,15 @@
-"""How the cost of a diagnosis grows with the job: seconds, and microseconds a rank, for synthetic hangs of growing size.
+"""How the cost of a diagnosis grows with the job: CPU seconds, and microseconds a rank, for synthetic hangs of growing size.
 
-    python bench/diagnosis.py [RANKS ...]        default: 1024 4096 16384 65536
+    python bench/diagnosis.py [RANKS ...]        default: 1024 8192 65536 131072; 1048576 takes a minute
 
 Each job is tp 8 x pp 8 x dp on machines of eight ranks; a hang has one culprit, a storm has one on every machine.
-The last column is the ratio to the row before: with four times the ranks, about 4 means linear.
+`ratio` is to the row before: with eight times the ranks, about 8 means linear. Making the topology is timed apart.
 """
 
+import resource
 import sys
 from collections.abc import Callable
-from time import perf_counter
+from time import process_time
 
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
@@ -48,20 +49,30 @@ def job(ranks: int, place: Callable[[int], tuple[Frame, ...]]) -> Snapshot:
     return Snapshot(Job("bench"), (Round(0, traces), Round(1, traces)), 1.0)
 
 
+def _peak() -> int:
+    """The most memory this process ever held, in MiB, with the snapshot that it was given."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+
 def main() -> None:
-    sizes = [int(size) for size in sys.argv[1:]] or [1024, 4096, 16384, 65536]
-    print(f"{'story':6} {'ranks':>8} {'seconds':>8} {'us/rank':>8} {'ratio':>6}  verdict")
+    sizes = [int(size) for size in sys.argv[1:]] or [1024, 8192, 65536, 131072]
+    print(
+        f"{'story':6} {'ranks':>8} {'seconds':>8} {'us/rank':>8} {'ratio':>6} {'topology':>8} {'peak MiB':>8} verdict"
+    )
     for story in (hang, storm):
         before = 0.0
         for ranks in sizes:
             sizes_of = {"tp": TENSOR, "dp": ranks // TENSOR // STAGES, "pp": STAGES}
             snapshot = job(ranks, story)
-            began = perf_counter()
+            began = process_time()
             topology, _ = build(Layout(sizes=sizes_of, ranks_per_machine=PER_MACHINE), Rank(ranks - 1))
+            built = process_time()
             verdict = diagnose(snapshot, topology)
-            took = perf_counter() - began
+            took = process_time() - built
             ratio = f"{took / before:6.1f}" if before else "     -"
-            print(f"{story.__name__:6} {ranks:8} {took:8.2f} {took / ranks * 1e6:8.1f} {ratio}  {verdict.kind}")
+            print(
+                f"{story.__name__:6} {ranks:8} {took:8.2f} {took / ranks * 1e6:8.1f} {ratio} {built - began:8.2f} {_peak():8} {verdict.kind}"
+            )
             before = took
 
 
