@@ -28,7 +28,8 @@ def ratios(ballot: Ballot, looks: int) -> tuple[Counter[Pattern], dict[Pattern, 
     In every look a candidate of a kind is late with the log odds `look + shift`: the look's are such that as many are
     expected late as were seen, the kind's shift is unknown and averaged over. So a candidate is measured against its own
     kind in the same look, few alike count for little, and a kind of one can never stand out from itself. A degrader is
-    late as its like are, and besides for its own reason. The ratio averages 1 over healthy jobs, whatever their rates.
+    late as its like are, and besides for its own reason. Were the rates known, the ratio would average 1 over healthy jobs;
+    they are fitted to the same votes, so that it does is a matter of measurement.
     """
     patterns: Counter[Pattern] = Counter(zip(ballot.kinds, *ballot.votes[:looks], strict=True))
     seen: dict[object, list[list[int]]] = {}

@@ -13,7 +13,8 @@ from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
 
-#: How often a healthy job may be called slow: once in a thousand, for it costs the job a restart.
+#: How often a healthy job may be called slow: once in a thousand, for it costs the job a restart. An aim, not a proof: the
+#: base rates are fitted to the same looks, so what is reached is measured (bench/slow.py).
 ALPHA = 0.001
 #: How often the search may be given up early although there is a degrader: seldom, for a further look costs ten seconds.
 BETA = 0.02
@@ -102,7 +103,7 @@ def _weigh(
     """The odds that somebody is a degrader, the degraders if these suffice, and what was seen but blames nobody.
 
     Every candidate of one sort is as probable as the others, and the priors of all add up to 1: so their odds add up to
-    a mean of 1 over healthy jobs, however many candidates there are, and exceed a bound b at most once in b jobs.
+    a mean of 1 over healthy jobs with known rates, however many candidates there are, and exceed b at most once in b.
     """
     total = 0.0
     groups = sum(ballot.dim not in PRIORS for ballot in ballots)
