@@ -67,6 +67,33 @@ def test_the_kernel_has_its_say(state: str, stack: str, expected: Activity) -> N
     assert read(trace(0, stack, state=state), RULES).activity is expected
 
 
+STARTING = ["<module> train.py", "_call_user_compiler torch/_dynamo/output_graph.py", "Popen._execute_child subprocess.py"]
+
+
+@pytest.mark.parametrize(
+    ("wchan", "stack", "expected"),
+    [
+        ("", STARTING, Activity.COMPILE),  # by vfork: its parent sleeps until the child has started
+        ("kernel_clone", "user", Activity.UNKNOWN),
+        ("kernel_clone", "timed out", Activity.MISSING),
+        ("nfs_wait_bit_killable", STARTING, Activity.STORAGE),
+        ("nvidia_unlocked_ioctl", "user", Activity.DEVICE_SYNC),
+        ("uvm_va_block_retry", "timed out", Activity.DEVICE_SYNC),
+        ("folio_wait_bit_common", "user", Activity.STORAGE),
+    ],
+)
+def test_uninterruptible_sleep_is_read_by_where_it_sleeps(
+    wchan: str, stack: str | list[str], expected: Activity
+) -> None:
+    assert read(trace(0, stack, state="D", wchan=wchan), RULES).activity is expected
+
+
+def test_a_capture_refused_in_uninterruptible_sleep_is_read_alike() -> None:
+    starting = trace(0, Reason.UNINTERRUPTIBLE, state="D", wchan="kernel_clone")
+    assert read(starting, RULES).activity is Activity.UNKNOWN
+    assert read(trace(0, Reason.UNINTERRUPTIBLE, state="D"), RULES).activity is Activity.STORAGE
+
+
 def test_holding_the_interpreter_lock_asleep_is_a_deadlock() -> None:
     assert read(trace(0, "user", gil=True), RULES).activity is Activity.GIL
     assert read(trace(0, "user", gil=True, active=True), RULES).activity is Activity.COMPUTE

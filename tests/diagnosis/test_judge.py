@@ -110,6 +110,22 @@ def test_sleep_in_a_network_file_system_is_a_dependency() -> None:
     assert diagnose(twice(traces), CUBE).kind is Kind.DEPENDENCY
 
 
+def test_one_that_reads_a_file_at_the_last_look_only_is_no_fault_of_storage() -> None:
+    waiting = [trace(rank, "metrics") for rank in range(7)]
+    looks = [
+        [*waiting, trace(7, "user", active=True)],
+        [*waiting, trace(7, "other", active=True)],
+        [*waiting, trace(7, ["<module> train.py", "step train.py", "load cache.py"], state="D")],
+    ]
+    verdict = diagnose(snapshot(*looks), CUBE)
+    assert verdict.kind in (Kind.UNDETERMINED, Kind.SLOW), verdict.because
+
+
+def test_one_alone_in_backward_for_ever_is_the_code_s_and_no_machine_s() -> None:
+    verdict = diagnose(twice(look({"0-4,6-7": "metrics", "5": "backward"})), job(dp=8))
+    assert (verdict.kind, verdict.evict.machines) == (Kind.SOFTWARE, ())
+
+
 def test_a_missing_file_alone_convicts_nobody() -> None:
     verdict = diagnose(twice(look({"0-6": "metrics"})), CUBE)
     assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())

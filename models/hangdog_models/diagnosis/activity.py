@@ -3,26 +3,13 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from hangdog_models.diagnosis import kernel_sleep
 from hangdog_models.diagnosis.canonicalise import Signature
 from hangdog_models.diagnosis.place import Place, place_of
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet, Wait
 from hangdog_models.stack import TRAINER, Frame, Missing, ProcessTrace, Reason, Thread
 from hangdog_models.verdict import Activity
-
-#: Kernel functions in which a sleeper waits for a service on the network: compared by prefix, suffixes vary.
-NETWORK_FILE_SYSTEMS = (
-    "nfs",
-    "rpc_",
-    "fuse",
-    "request_wait_answer",
-    "ceph",
-    "lustre",
-    "ldlm_",
-    "cl_sync",
-    "gpfs",
-    "cxi",
-)
 
 #: System calls that sleep for a peer on a socket (x86_64: connect, sendto, recvfrom, sendmsg, recvmsg). Collectives use
 #: sockets in threads of their own, so a main thread in one of these waits for somebody outside of the job.
@@ -130,10 +117,12 @@ def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
     if by_kernel:
         return _by_kernel(trace, thread, rules)
     if thread is None:
-        activity = Activity.STORAGE if state is not None and state.state == "D" else Activity.MISSING
-        label = state.wchan if state is not None and activity is Activity.STORAGE else ""
+        asleep = kernel_sleep.activity(state, ())
+        label = state.wchan if state is not None and asleep is not None else ""
         far = _remote_storage(trace)
-        return Standing(activity, Wait.NONE, label=label, rule="no stack", remote_storage=far, missing=trace.missing)
+        return Standing(
+            asleep or Activity.MISSING, Wait.NONE, label=label, rule="no stack", remote_storage=far, missing=trace.missing
+        )
     place = place_of(thread.frames, rules)
     holder = _holder(trace, thread)
     if holder is not None:
@@ -157,9 +146,9 @@ def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
             activity, wait = Activity.COMPUTE, Wait.NONE
         if activity is Activity.COMPUTE and busy is None:
             activity = Activity.UNKNOWN  # no tool saw it run
-    if state is not None and state.state == "D" and wait is Wait.NONE:
-        activity = Activity.STORAGE
-    elif state is not None and activity is Activity.UNKNOWN and state.syscall.partition(" ")[0] in _SOCKET_CALLS:
+    if wait is Wait.NONE:
+        activity = kernel_sleep.activity(state, thread.frames) or activity
+    if state is not None and activity is Activity.UNKNOWN and state.syscall.partition(" ")[0] in _SOCKET_CALLS:
         activity = Activity.NETWORK
     return Standing(
         activity=activity,
@@ -204,6 +193,8 @@ def _by_kernel(trace: ProcessTrace, thread: Thread | None, rules: RuleSet) -> St
         activity = Activity.STOPPED
     else:
         activity = _OF_REASON[trace.missing.reason] if trace.missing else Activity.UNKNOWN
+        if activity is Activity.STORAGE and trace.state is not None and trace.state.wchan:
+            activity = kernel_sleep.activity(trace.state, ()) or Activity.UNKNOWN
     place = place_of(thread.frames, rules) if thread else None
     label = place.label if place else ""
     rule = f"state {state}" if state in _DEAD | _STOPPED else "reason of the failed capture"
@@ -214,7 +205,7 @@ def _by_kernel(trace: ProcessTrace, thread: Thread | None, rules: RuleSet) -> St
 
 
 def _remote_storage(trace: ProcessTrace) -> bool:
-    return trace.state is not None and trace.state.wchan.startswith(NETWORK_FILE_SYSTEMS)
+    return trace.state is not None and trace.state.wchan.startswith(kernel_sleep.NETWORK_FILE_SYSTEMS)
 
 
 def _autograd(trace: ProcessTrace, rules: RuleSet) -> Place | None:

@@ -22,6 +22,10 @@ STILL = 2.0
 MOVING = 1.2
 #: A rank that gets on with something else between looks is held up by its work rather than by its machine.
 TRAVELLING, TRAVELLING_SLOW = 0.3, 4.0
+#: One that is asleep in storage now, and got on with other things before, reads a file: storage that hangs lets nobody go.
+TRAVELLING_ASLEEP = 0.05
+#: One that is asleep in storage now, and got on with other things before, reads a file: storage that hangs lets nobody go.
+TRAVELLING_ASLEEP = 0.05
 #: In a single look a rank that runs is remarkable when so many wait for it; in a small healthy job one often runs alone.
 REMARKABLE = 16
 #: What so many waiting ranks add at most to a rank that stands outside and does not go on: each of them would have to be
@@ -110,6 +114,8 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     few = Factor("only one machine asks for it", min(1.0, SERVED / max(1, len(topology.machines))) ** 4)
     writes = _writes(look[rank], rank in motion.working)
     at_work = [Factor("it is running: a writer that runs is writing", WRITING)] if writes else []
+    if rank in motion.travelling and look[rank].activity is Activity.STORAGE:
+        few = Factor("it got on with other things between the looks", TRAVELLING_ASLEEP)
     for kind, factors in (
         (Kind.SOFTWARE, (code, *at_work)),
         (Kind.DEPENDENCY, (Factor(f"a service does not answer, {doing}", other.dependency), few, *at_work)),
@@ -161,7 +167,8 @@ def _factors(
         doing = Factor("counters tell that it is behind, not what holds it", COUNTED)
     factors = [doing]
     if moved:
-        times = {"still": STILL, "moving": MOVING, "travelling": TRAVELLING}[moved]
+        travelling = TRAVELLING_ASLEEP if standing.activity is Activity.STORAGE else TRAVELLING
+        times = {"still": STILL, "moving": MOVING, "travelling": travelling}[moved]
         factors.append(Factor(f"{moved} in {motion.rounds} looks", times))
     elif standing.activity is Activity.COMPUTE:
         factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / REMARKABLE)))

@@ -27,7 +27,7 @@ def blame_structure(clusters: Sequence[Cluster], waits: Waits, motion: Motion, t
     if not found.candidates:
         return []
     best = found.candidates[0]
-    clear = found.share >= CLEARLY
+    clear = bool(best.relations) and found.share >= CLEARLY  # being odd alone is no relation, and mismatches show it
     factors = odds(
         "its relations explain who stands where" + ("" if clear else ", as others' do"), CLEAR if clear else FIRST
     )

@@ -1,0 +1,38 @@
+"""What uninterruptible sleep (state D) tells: storage, the driver of a device, or merely that a program is being started."""
+
+from collections.abc import Sequence
+
+from hangdog_models.stack import Frame, ProcessState
+from hangdog_models.verdict import Activity
+
+#: Kernel functions in which a sleeper waits for a service on the network: compared by prefix, suffixes vary.
+NETWORK_FILE_SYSTEMS = (
+    "nfs",
+    "rpc_",
+    "fuse",
+    "request_wait_answer",
+    "ceph",
+    "lustre",
+    "ldlm_",
+    "cl_sync",
+    "gpfs",
+    "cxi",
+)
+#: Those of the GPU's driver (nvidia.ko, nvidia-uvm.ko): what waits there waits for its own machine's device.
+_DRIVERS = ("nvidia", "uvm_", "nv_", "_nv", "os_acquire_")
+#: Those in which a parent sleeps until its vfork child has started a program or ended.
+_STARTING = ("kernel_clone", "_do_fork", "do_fork", "wait_for_vfork_done")
+#: The same in a stack: what CPython's subprocess starts by vfork (since 3.10), as compilers are.
+_STARTS = {("subprocess.py", "Popen._execute_child"), ("subprocess.py", "_execute_child")}
+
+
+def activity(state: ProcessState | None, frames: Sequence[Frame]) -> Activity | None:
+    """What a process in state D is doing by its wait channel and its stack, outermost first; None in any other state."""
+    if state is None or state.state != "D":
+        return None
+    if state.wchan.startswith(_DRIVERS):
+        return Activity.DEVICE_SYNC
+    starting = any((frame.file.rpartition("/")[2], frame.function) in _STARTS for frame in frames)
+    if state.wchan.startswith(_STARTING) or (starting and not state.wchan.startswith(NETWORK_FILE_SYSTEMS)):
+        return None
+    return Activity.STORAGE
