@@ -13,6 +13,10 @@ DEFAULT_ORDER = ("tp", "cp", "ep", "dp", "pp")
 WORLD = "world"
 #: Tensor times pipeline: the ranks that together hold one replica of the model (Megatron's model-parallel group).
 MODEL = "mp"
+#: Data times context: the ranks that sum gradients, for each holds other tokens.
+DATA = "dp-cp"
+#: Groups that exist only where a job splits both ways, with what they are where it does not.
+NARROWER = {DATA: "dp"}
 
 Groups = tuple[tuple[Rank, ...], ...]
 
@@ -137,7 +141,7 @@ def _derived(layout: Layout, world: int) -> dict[str, Groups]:
     if "tp" in groups and "pp" in groups:
         groups[MODEL] = along("tp", "pp")
     if "cp" in groups and "dp" in groups:
-        groups["dp-cp"] = along("dp", "cp")
+        groups[DATA] = along("dp", "cp")
     expert = layout.sizes.get("ep", 1)
     if expert > 1:  # ep splits dp x cp into contiguous blocks and multiplies nothing
         wide = [dim for dim in ("cp", "dp") if dim in strides]

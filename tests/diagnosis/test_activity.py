@@ -2,7 +2,7 @@
 
 import pytest
 
-from hangdog_models.diagnosis.activity import read
+from hangdog_models.diagnosis.activity import Reader, read
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait, packaged
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
@@ -47,8 +47,33 @@ ENGINE = "deepspeed/runtime/pipe/engine.py"
     ],
 )  # fmt: skip
 def test_frames_tell_activity_operation_and_group(stack: str, activity: str, operation: str, dim: str | None) -> None:
-    standing = read(trace(0, stack), RULES)
+    standing = Reader(RULES).look([trace(0, stack)])[Rank(0)]
     assert (standing.activity, standing.operation, standing.dim) == (activity, operation, dim)
+
+
+MAPPINGS = "megatron/core/tensor_parallel/mappings.py"
+HELPERS = "transformer_engine/pytorch/distributed.py"
+RING = "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py"
+
+
+@pytest.mark.parametrize(
+    ("stack", "dim"),
+    [
+        ([f"all_to_all {MAPPINGS}", "apply torch/autograd/function.py", f"forward {MAPPINGS}"], "ep"),
+        ([f"reduce_from_region {MAPPINGS}", f"forward {MAPPINGS}", f"_reduce {MAPPINGS}"], "tp"),
+        ([f"forward {MAPPINGS}"], "tp"),
+        ([f"forward {RING}", f"gather_along_first_dim {HELPERS}"], "cp"),
+        ([f"gather_along_first_dim {HELPERS}"], "tp"),
+    ],
+)
+def test_a_helper_of_many_groups_is_told_by_its_caller(stack: list[str], dim: str) -> None:
+    assert read(trace(0, ["train train.py", *stack, f"all_reduce {C10D}"]), RULES).dim == dim
+
+
+def test_gradients_are_summed_over_context_too_where_a_job_splits_it() -> None:
+    standing = Reader(RULES, ("dp", "cp", "dp-cp")).look([trace(0, "scatter")])[Rank(0)]
+    assert standing.dim == "dp-cp"
+    assert Reader(RULES, ("dp",)).look([trace(0, "scatter")])[Rank(0)].dim == "dp"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What a rank is doing, and whom it waits for, read off its stacks, its kernel state or the reason it could not be seen."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from hangdog_models.diagnosis import kernel_sleep
 from hangdog_models.diagnosis.canonicalise import Signature
@@ -9,6 +9,7 @@ from hangdog_models.diagnosis.place import Place, place_of
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet, Wait
 from hangdog_models.stack import TRAINER, Frame, Missing, ProcessTrace, Reason, Thread
+from hangdog_models.topology import NARROWER
 from hangdog_models.verdict import Activity
 
 #: System calls that sleep for a peer on a socket (x86_64: connect, sendto, recvfrom, sendmsg, recvmsg). Collectives use
@@ -62,8 +63,10 @@ class Standing:
 class Reader:
     """Reads the rounds of one snapshot; ranks whose evidence is alike get one and the same standing, in all rounds."""
 
-    def __init__(self, rules: RuleSet) -> None:
+    def __init__(self, rules: RuleSet, dims: Container[str] = ()) -> None:
+        """`dims`: those that the job's topology has; a rule's wider one that it lacks is read as the narrower."""
         self._rules = rules
+        self._dims = dims
         self._frames: dict[tuple[Frame, ...], int] = {}
         self._number: dict[int, int] = {}  # of a frames tuple by its identity: the snapshot keeps all of them alive
         self._standings: dict[tuple[object, ...], Standing] = {}
@@ -76,7 +79,10 @@ class Reader:
                 key = self._key(trace)
                 standing = self._standings.get(key)
                 if standing is None:
-                    standing = self._standings[key] = read(trace, self._rules)
+                    standing = read(trace, self._rules)
+                    if standing.dim in NARROWER and standing.dim not in self._dims:
+                        standing = replace(standing, dim=NARROWER[standing.dim])
+                    self._standings[key] = standing
                 found[trace.rank] = standing
         return found
 

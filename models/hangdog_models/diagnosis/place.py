@@ -77,15 +77,17 @@ def _door(signature: Signature, at: int, rule: Rule) -> int:
 
 
 def _group(signature: Signature, at: int, rules: RuleSet) -> str | None:
-    """The parallel dimension of the innermost caller that a group rule knows."""
+    """The parallel dimension of the innermost caller that a group rule knows; a weak rule yields to one further out."""
+    weak = None
     for written in reversed(signature.frames[: at + 1]):
         if any(rule.boundary and rule.matches(written.frame, written.name) for rule in (*rules.drop, *rules.doing)):
-            return None
+            return weak
         if written.kept:
-            for rule in rules.group:
-                if rule.matches(written.frame, written.name):
-                    return rule.dim
-    return None
+            rule = next((rule for rule in rules.group if rule.matches(written.frame, written.name)), None)
+            if rule is not None and not rule.weak:
+                return rule.dim
+            weak = weak or (rule.dim if rule else None)
+    return weak
 
 
 def _label(signature: Signature, at: int) -> str:
