@@ -127,7 +127,12 @@ def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
         label = state.wchan if state is not None and asleep is not None else ""
         far = _remote_storage(trace)
         return Standing(
-            asleep or Activity.MISSING, Wait.NONE, label=label, rule="no stack", remote_storage=far, missing=trace.missing
+            asleep or Activity.MISSING,
+            Wait.NONE,
+            label=label,
+            rule="no stack",
+            remote_storage=far,
+            missing=trace.missing,
         )
     place = place_of(thread.frames, rules)
     holder = _holder(trace, thread)

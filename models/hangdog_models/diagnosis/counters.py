@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from hangdog_models.collectives import WATCHDOG, CollectiveRecord, RankCounters
+from hangdog_models.collectives import FLIGHT_RECORDER, NCCL_LOG, WATCHDOG, CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.waits import Hold
@@ -40,6 +40,14 @@ class Position(NamedTuple):
 
 
 Group = tuple[str, tuple[Rank, ...]]
+
+#: What counts where several sources tell of one rank: the first.
+SOURCES = (FLIGHT_RECORDER, WATCHDOG, NCCL_LOG)
+
+
+def ordered(records: Iterable[RankCounters]) -> list[RankCounters]:
+    """The records with the most trusted source first, in whatever order they came."""
+    return sorted(records, key=lambda record: (SOURCES.index(record.source), record.rank))
 
 
 def count(
@@ -141,9 +149,9 @@ def _stuck(
             position = positions.get(rank)
             if position is not None and position.enqueued >= number:
                 behind.setdefault(rank, what)
+        lasting = all(positions[rank].record.source == WATCHDOG for rank in inside)
         complete = len(inside) + len(assumed) == len(members)
         inside = tuple(sorted((*inside, *assumed))) if complete else inside
-        lasting = all(positions[rank].record.source == WATCHDOG for rank in inside)
         holds.append(Hold(dim, inside, awaited, what, counted=True, complete=complete, lasting=lasting))
     return holds, behind
 

@@ -39,7 +39,8 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     moved = motion.observe(looks, motion.working(snapshot.rounds, snapshot.interval_s))
     last = _last(looks)
     crowd = waits.crowd_of(last, moved, topology) if snapshot.counters else frozenset()
-    counted = counters.count(snapshot.counters, last, topology, crowd)
+    records = counters.ordered(snapshot.counters)
+    counted = counters.count(records, last, topology, crowd)
     heard = ras.hear(snapshot, last, topology)
     look = conclude.with_absent({**last, **counted.standings, **heard.standings}, topology, snapshot)
     held = waits.find(look, moved, topology, (*counted.holds, *heard.holds))
@@ -47,7 +48,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     clusters = clustering(options.clustering)(look, topology)
     found = (
         *suspects.find(look, held, moved, topology),
-        *disagreement.blame(disagreement.find(snapshot.counters), topology),
+        *disagreement.blame(disagreement.find(records), topology),
         *structure.blame_structure(clusters, held, moved, topology),
         suspects.unseen(seen, topology.world_size),
     )

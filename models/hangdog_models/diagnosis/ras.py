@@ -79,7 +79,7 @@ def _silent(status: RasStatus, seen: Standing | None) -> Standing:
     if seen is not None and (seen.frames or seen.activity in (Activity.DEAD, Activity.STOPPED)):
         return seen
     activity = Activity.DEAD if status is RasStatus.DEAD else Activity.MISSING
-    return Standing(activity, Wait.NONE, rule=BY_RAS, missing=_LOST[status])
+    return Standing(activity, Wait.NONE, rule=BY_RAS, missing=_LOST.get(status, _LOST[RasStatus.UNRESPONSIVE]))
 
 
 def _lagging(
@@ -129,7 +129,7 @@ class _Places:
         if host and member.pid is not None and (host, member.pid) in self._by_pid:
             return self._by_pid[host, member.pid]
         if communicator is not None and communicator.size == self._topology.world_size:
-            return Rank(member.number)
+            return Rank(member.number) if 0 <= member.number < communicator.size else None
         on = self._topology.machines[host] if host else ()
         if member.device is not None and 0 <= member.device < len(on):
             return on[member.device]

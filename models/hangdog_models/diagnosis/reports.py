@@ -30,6 +30,7 @@ def weighed(found: Sequence[Hypothesis], findings: Sequence[Finding], topology: 
     """The explanations with what hardware says of their machines, and those that logs and hardware give alone."""
     if not findings:
         return tuple(found)
+    findings = sorted(findings, key=_canonical)
     evidence = hardware.weigh(findings, topology)
     moved = [_moved(hypothesis, evidence) for hypothesis in found]
     known = {hypothesis.units for hypothesis in found if hypothesis.kind is Kind.MACHINE}
@@ -37,6 +38,12 @@ def weighed(found: Sequence[Hypothesis], findings: Sequence[Finding], topology: 
     slow = [_slow(one, topology) for one in evidence.values() if one.slow_factor > 1]
     convicted = [one for one in evidence.values() if one.bearing in _STRONG]
     return (*moved, *own, *slow, *_together(convicted, topology), *_logged(findings, topology))
+
+
+def _canonical(finding: Finding) -> tuple[object, ...]:
+    """An order that does not depend on how the findings came: by place, then time, then what they say."""
+    rank = -1 if finding.rank is None else finding.rank
+    return (finding.machine, rank, finding.at_s or 0.0, finding.uptime_s or 0.0, finding.code, repr(finding))
 
 
 def _moved(hypothesis: Hypothesis, evidence: Mapping[str, MachineEvidence]) -> Hypothesis:
