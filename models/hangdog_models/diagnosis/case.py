@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangdog_models.diagnosis.cluster import Cluster
+from hangdog_models.diagnosis.contradiction import Contradiction
 from hangdog_models.diagnosis.hypothesis import Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.options import Options
@@ -26,3 +27,4 @@ class Case:
     waits: Waits
     hypotheses: Sequence[Hypothesis]
     clusters: Sequence[Cluster]
+    contradictions: Sequence[Contradiction] = ()

@@ -40,6 +40,8 @@ SLOW_LOOKS = 5
 SLOW_DECIDES = 0.6
 #: A job that moves is called slow only when its degrader is this probable: else it is a job that moves.
 LATE = 0.8
+#: Contradictions between stacks and counters that a verdict tells: the first ones show what is wrong with the evidence.
+CONTRADICTIONS_SAID = 3
 #: So many ranks that moved outweigh any that stands still outside: what is stuck in a job would have stopped them.
 ALIVE = 10
 #: A rank absent from the evidence is considered by name while so few are absent; else it is the collector that failed.
@@ -176,6 +178,7 @@ def _because(
         return (*lines, *_collect_next(case))
     if leads:
         lines += max(leads, key=lambda entry: entry[1])[0].because
+    lines += [one.words for one in case.contradictions[:CONTRADICTIONS_SAID]]
     if kind is Kind.MACHINE and not evict.machines:
         best = suspects[0].probability if suspects else 0.0
         lines.append(

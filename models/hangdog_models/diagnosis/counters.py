@@ -7,6 +7,7 @@ from typing import NamedTuple
 from hangdog_models.collectives import FLIGHT_RECORDER, NCCL_LOG, WATCHDOG, CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.motion import Look
+from hangdog_models.diagnosis.silence import silent_ranks
 from hangdog_models.diagnosis.waits import Hold
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.rules.ruleset import Wait
@@ -59,13 +60,17 @@ def count(
     (field.md 10.2): inside are those whose device has started it. Awaited are the members that never launched it, and
     those whose device has not got there. Where a recorder does not list a group's members (gloo's does not), the ranks
     that used the group count, and for the group that everybody used, the ranks without a recorder as well. A rank whose
-    dump was lost and whose stack waits (or who stands in a `crowd` of such) is taken to be inside: what is not known of it is no reason to blame it.
+    dump was lost and whose stack waits (or who stands in a `crowd` of such) is taken to be inside: what is not known of
+    it is no reason to blame it, unless no rank of its machine answers.
     """
     holds: list[Hold] = []
     behind: dict[Rank, str] = {}
     recorded = {record.rank for record in records}
+    silent = silent_ranks(look, topology)
     unrecorded = {
-        rank for rank, standing in look.items() if rank not in recorded and (rank in crowd or _lost(standing))
+        rank
+        for rank, standing in look.items()
+        if rank not in recorded and rank not in silent and (rank in crowd or _lost(standing))
     }
     for group, positions in sorted(by_group(records).items()):
         if any(position.completed < position.enqueued for position in positions.values()):
@@ -151,8 +156,9 @@ def _stuck(
                 behind.setdefault(rank, what)
         lasting = all(positions[rank].record.source == WATCHDOG for rank in inside)
         complete = len(inside) + len(assumed) == len(members)
-        inside = tuple(sorted((*inside, *assumed))) if complete else inside
-        holds.append(Hold(dim, inside, awaited, what, counted=True, complete=complete, lasting=lasting))
+        guessed = complete and bool(assumed)
+        inside = tuple(sorted((*inside, *assumed))) if guessed else inside
+        holds.append(Hold(dim, inside, awaited, what, counted=True, complete=complete, lasting=lasting, assumed=guessed))
     return holds, behind
 
 

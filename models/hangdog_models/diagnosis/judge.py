@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from hangdog_models.diagnosis import (
     activity,
     conclude,
+    contradiction,
     counters,
     disagreement,
     motion,
@@ -42,6 +43,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     records = counters.ordered(snapshot.counters)
     counted = counters.count(records, last, topology, crowd)
     heard = ras.hear(snapshot, last, topology)
+    denied = contradiction.find(records, counted.holds, last, moved)
     look = conclude.with_absent({**last, **counted.standings, **heard.standings}, topology, snapshot)
     held = waits.find(look, moved, topology, (*counted.holds, *heard.holds))
     seen = max(sum(standing.activity is not Activity.MISSING for standing in look.values()), heard.answered)
@@ -50,10 +52,11 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
         *suspects.find(look, held, moved, topology),
         *disagreement.blame(disagreement.find(records), topology),
         *structure.blame_structure(clusters, held, moved, topology),
+        *contradiction.doubt(denied),
         suspects.unseen(seen, topology.world_size),
     )
     hypotheses = reports.weighed(found, snapshot.findings, topology)
-    return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters)
+    return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters, denied)
 
 
 def _last(looks: Sequence[Look]) -> Look:

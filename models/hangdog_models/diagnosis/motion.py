@@ -11,6 +11,8 @@ from hangdog_models.verdict import Activity
 
 Look = Mapping[Rank, Standing]
 
+_TOLD_BY_KERNEL = (Activity.STORAGE, Activity.DEVICE_SYNC, Activity.STOPPED, Activity.DEAD)
+
 #: A collective that completes frees at least two ranks; one alone may be a torn non-blocking read of its stack.
 FREED_AT_LEAST = 2
 #: From this share of the ranks, stacks that changed are progress whatever they changed from: a hang leaves its waiters still.
@@ -83,8 +85,8 @@ def working(rounds: Sequence[Round], interval_s: float | None) -> frozenset[Rank
 
 
 def _shows(standing: Standing) -> bool:
-    """A stack to compare, or a kernel state that needs none: asleep on a disk in two looks is still."""
-    return bool(standing.frames) or standing.activity in (Activity.STORAGE, Activity.STOPPED, Activity.DEAD)
+    """A stack to compare, or a kernel state that needs none: asleep in a disk or a driver in two looks is still."""
+    return bool(standing.frames) or standing.activity in _TOLD_BY_KERNEL
 
 
 def _kind(track: Sequence[Standing]) -> str:

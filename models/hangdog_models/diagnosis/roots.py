@@ -9,10 +9,10 @@ from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.odds import odds_of
 from hangdog_models.diagnosis.ras import BY_RAS
+from hangdog_models.diagnosis.silence import silent
 from hangdog_models.diagnosis.waits import Waits
 from hangdog_models.diagnosis.wording import are, ranks_of, reasons, where
 from hangdog_models.ranks import Rank
-from hangdog_models.stack import Reason
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
 
@@ -82,7 +82,7 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     if not units:
         return []
     for unit, on in units.items():
-        if _silent(unit, on, look, topology):
+        if silent(unit, look, topology):
             whole = (Factor(f"none of the {len(on)} ranks of {unit} answers", SILENT_MACHINE),)
             weighed.update((rank, (*weighed[rank], *whole)) for rank in on)
             odds_by.update((rank, odds_by[rank] * SILENT_MACHINE) for rank in on)
@@ -123,14 +123,6 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     ):
         found.append(Hypothesis(kind, factors, ranks, (top,), why))
     return found
-
-
-def _silent(unit: str, ranks: list[Rank], look: Look, topology: Topology) -> bool:
-    """All ranks of a machine, two or more, could not be reached: that is the machine, not the capture of a process."""
-    gone = (Reason.NO_AGENT, Reason.TIMED_OUT)
-    missing = [look[rank].missing for rank in ranks if look[rank].activity is Activity.MISSING]
-    everybody = topology.machines.get(unit, ())
-    return 1 < len(everybody) == len(missing) and all(one is not None and one.reason in gone for one in missing)
 
 
 def _weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[Rank, tuple[Factor, ...]]:
@@ -193,8 +185,9 @@ def _writes(standing: Standing, working: bool) -> bool:
 def _explained(look: Look, waits: Waits, topology: Topology) -> dict[Rank, float]:
     """For each root, the share of the waiting ranks that its standing there explains, never quite nothing.
 
-    Counted are the ranks that some root explains: a device may wait for a collective that no frame of its host shows, so
-    a waiting rank that is traced to no root speaks against none of them.
+    Counted are the ranks that some root explains, those that were captured if any: whoever was not may wait like all
+    others, and would pass their waits on. A device may wait for a collective that no frame of its host shows, so a
+    waiting rank that is traced to no root speaks against none of them.
     Where roots are many no single one is the cause: then all that do the same are asked together, which also keeps the
     cost linear in the ranks.
     """
@@ -204,10 +197,11 @@ def _explained(look: Look, waits: Waits, topology: Topology) -> dict[Rank, float
         sides.setdefault(alone if len(waits.roots) <= ASKED_ALONE else look[rank].activity, []).append(rank)
     loose = waits.reached_from(waits.loose) | waits.loose
     reached = {side: loose | waits.reached_from(ranks) for side, ranks in sides.items()}
-    together = len(frozenset().union(*reached.values()))
+    seen = [reached[side] for side, ranks in sides.items() if look[ranks[0]].activity is not Activity.MISSING]
+    together = len(frozenset().union(*(seen or reached.values())))
     shares: dict[Rank, float] = {}
     for side, ranks in sides.items():
-        share = len(reached[side]) / together if together else 1.0
+        share = min(1.0, len(reached[side]) / together) if together else 1.0
         shares.update(dict.fromkeys(ranks, 0.05 + 0.95 * share))
     return shares
 
@@ -271,6 +265,8 @@ def _several(
     elif alike and activities == {Activity.UNKNOWN}:  # asleep, nobody knows in what: code or a service
         found.append(Hypothesis(Kind.SOFTWARE, (*top, code), ranks, tuple(rivals), why))
         found.append(Hypothesis(Kind.DEPENDENCY, (*top, code), ranks, tuple(rivals), why))
+    elif activities == {Activity.MISSING}:
+        pass  # what is not known of many is not their code
     elif alike:
         found.append(Hypothesis(Kind.SOFTWARE, (*top, code), ranks, tuple(rivals), why))
     else:

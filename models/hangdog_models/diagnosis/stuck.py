@@ -27,6 +27,7 @@ def blame_groups(look: Look, waits: Waits, motion: Motion, topology: Topology) -
     stuck = [h for h in waits.holds if h.joined and len(h.inside) > 1 and not (h.inferred and waits.roots)]
     if any(hold.counted for hold in stuck):
         stuck = [hold for hold in stuck if hold.counted]
+        stuck = [hold for hold in stuck if not hold.assumed] or stuck  # of what all tell, nobody need be assumed
     if not stuck:
         return []
     together = waits.reached_from(waits.loose) | waits.loose

@@ -21,6 +21,8 @@ _OWN_WORK = (
     Activity.DATALOADER, Activity.STORAGE, Activity.NETWORK, Activity.CHECKPOINT, Activity.LOCK, Activity.GIL,
     Activity.GC, Activity.COMPILE, Activity.STOPPED, Activity.DEAD,
 )  # fmt: skip
+#: The operation of a rank that waits for a program it started.
+_CHILD = "subprocess"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class Hold:
     `inferred`: the group was guessed from the ranks being complete in it; `counted`: read off collective counters.
     `complete` False: that nobody is awaited does not mean that all have joined. So it is with stages next to each other
     in a pipeline, where `awaited` are those at the ends, and with an operation that some members have left already.
+    `assumed`: counters of some of them were lost, who are taken to be inside like all others.
     `lasting`: a watchdog waited for it in vain, so it is no moment of a healthy step.
     """
 
@@ -41,6 +44,7 @@ class Hold:
     inferred: bool = False
     counted: bool = False
     complete: bool = True
+    assumed: bool = False
     lasting: bool = False
 
     @property
@@ -98,7 +102,7 @@ def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Hold]
     stuck = {
         rank
         for standing, ranks in places
-        if exact and not standing.waits and standing.activity in _OWN_WORK
+        if exact and not standing.waits and (standing.activity in _OWN_WORK or standing.operation == _CHILD)
         for rank in ranks
         if rank in exact and rank in motion.still
     }

@@ -61,6 +61,8 @@ def where(standing: Standing) -> str:
     }.get(standing.activity, str(standing.activity).replace("_", " "))
     if standing.rule == BY_DEVICE:
         return f"held up by its own GPU, which has not reached {standing.operation}"
+    if standing.activity is Activity.DEVICE_SYNC and not standing.waits:
+        doing = "asleep in the driver of its GPU"
     if standing.waits:
         doing = standing.operation or doing
         if standing.dim:
