@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import prod
 
 from hangdog_models.diagnosis.activity import Standing, sites
-from hangdog_models.diagnosis.counters import BY_COUNTERS
+from hangdog_models.diagnosis.counters import BY_COUNTERS, BY_DEVICE
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.odds import odds_of
@@ -33,6 +33,11 @@ REMARKABLE = 16
 MANY = 4.0
 #: What is left of a writer's odds that is seen running.
 WRITING = 0.02
+#: What is left of a rank that runs in C without the interpreter's lock: reading a value back from the device spins so, and
+#: leaves no frame of its own.
+SPINNING = 0.05
+#: What is left in one look of a machine several of whose ranks run, or have devices behind: a stage at work looks so.
+STAGE = 0.1
 #: States that no healthy process stays in, so that one look is enough.
 _LASTING = (Activity.STOPPED, Activity.DEAD)
 #: Above this share of the roots' best odds, a machine is a candidate beside the best one.
@@ -61,6 +66,10 @@ _OWN = {Activity.LOCK, Activity.GIL, Activity.GC}
 UNAWAITED = 0.2
 #: What is left of a machine's odds when other machines have a rank at the very same place: chance does not do that.
 ALIKE = 0.3
+#: What is left of two faults at once that came to the very same place.
+ALIKE_TOGETHER = 0.02
+#: Factors that each of several machines has for itself.
+_UNLIKELY = (WRITING, SPINNING)
 #: Activities of which a service shared by many machines may be the cause.
 _SHARED = {
     Activity.STORAGE, Activity.CHECKPOINT, Activity.DATALOADER, Activity.NETWORK, Activity.RENDEZVOUS, Activity.COMPILE,
@@ -86,6 +95,11 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
             whole = (Factor(f"none of the {len(on)} ranks of {unit} answers", SILENT_MACHINE),)
             weighed.update((rank, (*weighed[rank], *whole)) for rank in on)
             odds_by.update((rank, odds_by[rank] * SILENT_MACHINE) for rank in on)
+    for unit, on in units.items():
+        if not motion.known and _stage(on, look):
+            moment = Factor(f"{len(on)} ranks of {unit} are at work alike, seen once", STAGE)
+            weighed.update((rank, (*weighed[rank], moment)) for rank in on)
+            odds_by.update((rank, odds_by[rank] * STAGE) for rank in on)
     lead = {unit: max(ranks, key=lambda rank: (odds_by[rank], -rank)) for unit, ranks in units.items()}
     best = {unit: odds_by[rank] for unit, rank in lead.items()}
     top = max(best, key=lambda unit: (best[unit], -lead[unit]))
@@ -125,13 +139,21 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     return found
 
 
+def _stage(ranks: list[Rank], look: Look) -> bool:
+    """Several ranks of a machine that all run, or whose devices are all behind."""
+    at_work = [look[rank].activity is Activity.COMPUTE or look[rank].rule == BY_DEVICE for rank in ranks]
+    return len(ranks) > 1 and all(at_work)
+
+
 def _weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[Rank, tuple[Factor, ...]]:
     """For each root the factors of its machine's guilt; roots that are alike share them."""
     explained = _explained(look, waits, topology)
     where_of: dict[tuple[object, ...], set[str | None]] = {}
     for standing, ranks in sites(look):
         if not standing.waits and standing.activity in _SHARED:
-            where_of.setdefault(standing.place, set()).update(topology.machine(rank) for rank in ranks)
+            on = {topology.machine(rank) for rank in ranks}
+            where_of.setdefault(standing.place, set()).update(on)
+            where_of.setdefault((standing.activity,), set()).update(on)
     known: dict[tuple[object, ...], tuple[Factor, ...]] = {}
     found: dict[Rank, tuple[Factor, ...]] = {}
     for rank in waits.roots:
@@ -141,7 +163,8 @@ def _weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict
         key = (id(look[rank]), moved, explained[rank], working)
         if key not in known:
             factors = _factors(look[rank], moved, explained[rank], waits, motion, working)
-            others = len(where_of.get(look[rank].place, ())) - 1
+            place = look[rank].place if look[rank].frames else (look[rank].activity,)
+            others = len(where_of.get(place, ())) - 1
             if others >= ELSEWHERE:
                 factors = (*factors, Factor(f"{others} other machines have a rank at the very same place", ALIKE**2))
             known[key] = factors
@@ -158,6 +181,10 @@ def _factors(
     if standing.rule == BY_COUNTERS:
         doing = Factor("counters tell that it is behind, not what holds it", COUNTED)
     factors = [doing]
+    if standing.activity is Activity.LAUNCH and not standing.busy:
+        return (doing, Factor("share of the waiting ranks it explains", explained))
+    if standing.activity is Activity.COMPUTE and standing.busy and not standing.interpreting and moved in ("", "still"):
+        factors.append(Factor("runs without the interpreter's lock, as who waits for a device does", SPINNING))
     if moved:
         travelling = TRAVELLING_ASLEEP if standing.activity is Activity.STORAGE else TRAVELLING
         times = {"still": STILL, "moving": MOVING, "travelling": travelling}[moved]
@@ -250,6 +277,9 @@ def _several(
         for unit in sorted(guilty, key=lambda unit: (-odds[unit], unit))[:NAMED_ALONE]
     ]
     independent = AT_ONCE * AGAIN ** (many - 2) * (1 - share) ** (1 if lasting else 2) * (ALIKE if running else 1)
+    if alike:
+        independent *= ALIKE_TOGETHER
+    independent *= prod(f.times for unit in rivals if unit != first for f in weighed[unit] if f.times in _UNLIKELY)
     if not motion.known or not wide:
         independent *= ALIKE  # in one look several outside are a moment of a step, in a small job a common one
     found.append(

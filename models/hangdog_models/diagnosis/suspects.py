@@ -16,8 +16,9 @@ UNSEEN, UNSEEN_ALL = 1.0, 5.0
 #: Odds that a single look caught a healthy step: as good as those of a weak explanation, no match for a strong one; but
 #: where more ranks run than wait, the job is at work, and that beats them all.
 MOMENT, AT_WORK = 1.0, 50.0
-#: A job that is stuck comes to rest in a few places; one at work is spread over as many as its step has.
-PLACES = 6
+#: A job that is stuck comes to rest in a few places, with a pipeline in more; one at work is spread over as many as its
+#: step has. Beyond, the odds grow by this power of how many more (of simulated single looks, stuck ones kept to these).
+PLACES, PLACES_IN_STAGES, SPREAD = 3, 6, 4
 #: Where few wait, such a moment is common: the odds are so many times as good with up to so many waiting.
 COMMON, FEW = 4.0, 16
 
@@ -29,7 +30,7 @@ def find(look: Look, waits: Waits, motion: Motion, topology: Topology) -> tuple[
         *blame_code(look, waits, motion, topology),
         *blame_odd(look, waits, topology),
         *blame_groups(look, waits, motion, topology),
-        *([] if motion.known else [moment(look, waits)]),
+        *([] if motion.known else [moment(look, waits, topology)]),
     )
 
 
@@ -42,7 +43,7 @@ def unseen(captured: int, expected: int) -> Hypothesis:
     )
 
 
-def moment(look: Look, waits: Waits) -> Hypothesis:
+def moment(look: Look, waits: Waits, topology: Topology) -> Hypothesis:
     """The other explanation that remains after a single look: nothing is stuck."""
     if not look or not any(standing.frames for standing in look.values()):
         return Hypothesis(Kind.UNDETERMINED, odds("nothing is stuck, one look caught a moment", MOMENT))
@@ -53,9 +54,10 @@ def moment(look: Look, waits: Waits) -> Hypothesis:
         return Hypothesis(Kind.UNDETERMINED, odds("more ranks run than wait", AT_WORK), because=because)
     few = max(MOMENT, COMMON * min(1.0, FEW / max(1, len(waits.waiting))))
     places = len({(place.label, place.signature.innermost if place.signature else "") for place, _ in _seen(look)})
+    usual = PLACES_IN_STAGES if "pp" in topology.groups else PLACES
     factors = (
         Factor("nothing is stuck, one look caught a moment", few),
-        Factor(f"the ranks stand in {places} places", max(1.0, places / PLACES) ** 2),
+        Factor(f"the ranks stand in {places} places", max(1.0, places / usual) ** SPREAD),
     )
     return Hypothesis(Kind.UNDETERMINED, factors, because=because)
 
