@@ -8,6 +8,7 @@ from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.hypothesis import Hypothesis
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.slow import Slowness
+from hangdog_models.diagnosis.stuck import SEVERAL
 from hangdog_models.diagnosis.written import written
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.rules.ruleset import Wait
@@ -159,6 +160,9 @@ def _evict(
             if hypothesis.kind is Kind.MACHINE and units <= set(case.topology.machines):
                 explanations[units] = explanations.get(units, 0.0) + p
         return eviction.smallest(explanations, case.options)
+    lead = max(((p, h.hold) for h, p in weighed if h.kind is kind and h.hold), key=lambda one: one[0], default=None)
+    if lead is not None and lead[1].dim == SEVERAL:
+        return Eviction()  # they have nothing in common: whatever it is, most of these machines are sound
     if kind is Kind.GROUP and suspects and 2 * len(suspects[0].machines) <= len(case.topology.machines):
         return eviction.smallest({frozenset(s.machines): s.probability for s in suspects if s.machines}, case.options)
     return Eviction()
@@ -186,7 +190,7 @@ def _because(
         )
         lines += _collect_next(case)
     if kind is Kind.GROUP and not evict.machines:
-        lines.append("the group is too wide to evict: test its machines pairwise (bisection) to narrow it first")
+        lines.append("that is too wide to evict: test its machines pairwise (bisection) to narrow it first")
     if kind is Kind.SOFTWARE:
         lines.append("a restart on the same machines would hang again: evict nobody, look at the code at these frames")
     return tuple(lines)

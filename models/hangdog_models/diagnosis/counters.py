@@ -17,6 +17,8 @@ from hangdog_models.verdict import Activity
 
 #: How the recorder writes the end of a batch of sends and receives.
 COALESCED = "coalesced"
+#: How PyTorch (2.2 and later) describes the group that init_process_group makes, which has all ranks.
+DEFAULT_GROUP = "default_pg"
 #: The rules that standings made here go by.
 BY_COUNTERS, BY_DEVICE = "counters", "device behind"
 
@@ -74,7 +76,7 @@ def count(
     }
     for group, positions in sorted(by_group(records).items()):
         if any(position.completed < position.enqueued for position in positions.values()):
-            found, late = _stuck(group, positions, unrecorded, topology)
+            found, late = _stuck(group, positions, unrecorded, look, topology)
             holds += found
             behind.update(late)
     pairs, late = _pairs(records)
@@ -124,11 +126,11 @@ def by_group(records: Iterable[RankCounters]) -> dict[Group, dict[Rank, Position
 
 
 def _stuck(
-    group: Group, positions: Mapping[Rank, Position], unrecorded: set[Rank], topology: Topology
+    group: Group, positions: Mapping[Rank, Position], unrecorded: set[Rank], look: Look, topology: Topology
 ) -> tuple[list[Hold], dict[Rank, str]]:
     """The holds of one group, oldest operation first, and the ranks whose device has not reached what they launched."""
     name, listed = group
-    members = listed or _members(positions, topology)
+    members = listed or _members(name, positions, topology)
     dim = _dim(members, topology) or f"group {name}"
     pending = {rank: p for rank, p in positions.items() if p.completed < p.enqueued}
     holds: list[Hold] = []
@@ -144,7 +146,12 @@ def _stuck(
         if not inside or _operation(positions[inside[0]].record, name, number) == COALESCED:
             continue  # a batch of sends counts as a collective before torch 2.7, so stages differ: see _pairs
         what = f"{_operation(positions[inside[0]].record, name, number)} {number} of process group {name}"
-        assumed = tuple(rank for rank in members if rank in unrecorded and rank not in positions)
+        with_them = {look[rank].place for rank in inside if rank in look}
+        assumed = tuple(
+            rank
+            for rank in members
+            if rank in unrecorded and rank not in positions and not _elsewhere(look[rank], with_them)
+        )
         awaited = tuple(
             rank
             for rank in members
@@ -158,8 +165,15 @@ def _stuck(
         complete = len(inside) + len(assumed) == len(members)
         guessed = complete and bool(assumed)
         inside = tuple(sorted((*inside, *assumed))) if guessed else inside
-        holds.append(Hold(dim, inside, awaited, what, counted=True, complete=complete, lasting=lasting, assumed=guessed))
+        holds.append(
+            Hold(dim, inside, awaited, what, counted=True, complete=complete, lasting=lasting, assumed=guessed)
+        )
     return holds, behind
+
+
+def _elsewhere(standing: Standing, with_them: Container[object]) -> bool:
+    """Its stack names a collective, and it is none that the others are in."""
+    return standing.activity is Activity.COLLECTIVE and standing.place not in with_them
 
 
 def _late(position: Position | None, number: int) -> bool:
@@ -247,9 +261,11 @@ def _operation(record: RankCounters, group: str, number: int) -> str:
     return "operation"
 
 
-def _members(positions: Mapping[Rank, Position], topology: Topology) -> tuple[Rank, ...]:
-    """The members of a group whose recorder lists none, by who used it."""
+def _members(name: str, positions: Mapping[Rank, Position], topology: Topology) -> tuple[Rank, ...]:
+    """The members of a group whose recorder lists none: by its description, else by who used it."""
     world = topology.groups[WORLD][0]
+    if any(position.record.descriptions.get(name) == DEFAULT_GROUP for position in positions.values()):
+        return world
     users = set(positions)
     for dim_groups in topology.groups.values():
         for ranks in dim_groups:

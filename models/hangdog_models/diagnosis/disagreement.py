@@ -16,6 +16,8 @@ from hangdog_models.verdict import Kind
 SAME_SIZE = ("all_reduce", "allreduce", "broadcast", "all_gather", "allgather", "reduce_scatter", "reduce", "barrier")
 #: Odds of a fault of the code where the records show it in black and white; above those of any single stack.
 SHOWN = 200.0
+#: Those where sizes that may differ do so for the first time in all that the records hold.
+FIRST_TIME = 60.0
 #: Groups that are compared; a mismatch stops every group that depends on it, so the first ones show it.
 GROUPS_COMPARED = 1 << 14
 
@@ -29,6 +31,7 @@ class Disagreement:
     odd: tuple[Rank, ...]
     others: tuple[Rank, ...]
     words: str
+    shown: bool = True
 
 
 def find(records: Sequence[RankCounters]) -> tuple[Disagreement, ...]:
@@ -40,18 +43,15 @@ def find(records: Sequence[RankCounters]) -> tuple[Disagreement, ...]:
             entries = {rank: p.record for rank, p in positions.items()}
             first, last = min(p.completed for p in pending) + 1, min(p.enqueued for p in positions.values())
             different = _first(group, first, last, entries)
+            different = different or _unsteady(group, first, last, entries)
             if different:
                 found.append(different)
-    return tuple(found)
+    return tuple(sorted(found, key=lambda one: not one.shown))
 
 
 def _first(group: Group, first: int, last: int, records: Mapping[Rank, RankCounters]) -> Disagreement | None:
-    said: dict[int, dict[Rank, CollectiveRecord]] = {}
-    for rank, record in records.items():
-        for entry in record.entries:
-            if entry.group == group[0] and not entry.p2p and first <= entry.sequence <= last:
-                said.setdefault(entry.sequence, {})[rank] = entry
-    for number in sorted(said):
+    said = _said(group, records)
+    for number in sorted(number for number in said if first <= number <= last):
         launched = {rank: _written(entry) for rank, entry in said[number].items()}
         counts = Counter(launched.values()).most_common()
         if len(counts) > 1:
@@ -62,6 +62,40 @@ def _first(group: Group, first: int, last: int, records: Mapping[Rank, RankCount
             words += f"{ranks_of(others)} {most}"
             return Disagreement(group[0], number, odd, others, words)
     return None
+
+
+def _unsteady(group: Group, first: int, last: int, records: Mapping[Rank, RankCounters]) -> Disagreement | None:
+    """The first operation whose input sizes differ between members although those of all earlier ones were equal.
+
+    In all-to-alls and gathers sizes may differ; where they never did before, a program that pads its work forgot to.
+    """
+    said = _said(group, records)
+    steady = 0
+    for number in sorted(said):
+        sizes = Counter(entry.input_sizes for entry in said[number].values())
+        if len(sizes) == 1:
+            steady += 1
+        elif number < first or not steady:
+            return None
+        elif number <= last:
+            most = sizes.most_common()[0][0]
+            odd = tuple(sorted(rank for rank, entry in said[number].items() if entry.input_sizes != most))
+            others = tuple(sorted(rank for rank, entry in said[number].items() if entry.input_sizes == most))
+            words = (
+                f"under number {number} of process group {group[0]} the size of {ranks_of(odd)} is another one than "
+            )
+            words += f"that of {ranks_of(others)}, for the first time"
+            return Disagreement(group[0], number, odd, others, words, shown=False)
+    return None
+
+
+def _said(group: Group, records: Mapping[Rank, RankCounters]) -> dict[int, dict[Rank, CollectiveRecord]]:
+    said: dict[int, dict[Rank, CollectiveRecord]] = {}
+    for rank, record in records.items():
+        for entry in record.entries:
+            if entry.group == group[0] and not entry.p2p:
+                said.setdefault(entry.sequence, {})[rank] = entry
+    return said
 
 
 def _written(entry: CollectiveRecord) -> str:
@@ -91,7 +125,11 @@ def blame(disagreements: Sequence[Disagreement], topology: Topology) -> list[Hyp
         units = tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in ranks))
         found.append(
             Hypothesis(
-                Kind.SOFTWARE, odds(one.words, SHOWN), ranks, units, (one.words, "each waits for the other for ever")
+                Kind.SOFTWARE,
+                odds(one.words, SHOWN if one.shown else FIRST_TIME),
+                ranks,
+                units,
+                (one.words, "each waits for the other for ever"),
             )
         )
     return found

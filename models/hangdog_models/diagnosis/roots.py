@@ -36,7 +36,7 @@ WRITING = 0.02
 #: What is left of a rank that runs in C without the interpreter's lock: reading a value back from the device spins so, and
 #: leaves no frame of its own.
 SPINNING = 0.05
-#: What is left in one look of a machine several of whose ranks run, or have devices behind: a stage at work looks so.
+#: What is left in one look of a rank that runs, or whose device is behind, where others do so, too: a stage at work does.
 STAGE = 0.1
 #: States that no healthy process stays in, so that one look is enough.
 _LASTING = (Activity.STOPPED, Activity.DEAD)
@@ -95,11 +95,11 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
             whole = (Factor(f"none of the {len(on)} ranks of {unit} answers", SILENT_MACHINE),)
             weighed.update((rank, (*weighed[rank], *whole)) for rank in on)
             odds_by.update((rank, odds_by[rank] * SILENT_MACHINE) for rank in on)
-    for unit, on in units.items():
-        if not motion.known and _stage(on, look):
-            moment = Factor(f"{len(on)} ranks of {unit} are at work alike, seen once", STAGE)
-            weighed.update((rank, (*weighed[rank], moment)) for rank in on)
-            odds_by.update((rank, odds_by[rank] * STAGE) for rank in on)
+    at_work = [] if motion.known else [rank for rank in weighed if _at_work(look[rank])]
+    if len(at_work) > 1:
+        moment = Factor(f"{len(at_work)} ranks are at work, seen once", STAGE)
+        weighed.update((rank, (*weighed[rank], moment)) for rank in at_work)
+        odds_by.update((rank, odds_by[rank] * STAGE) for rank in at_work)
     lead = {unit: max(ranks, key=lambda rank: (odds_by[rank], -rank)) for unit, ranks in units.items()}
     best = {unit: odds_by[rank] for unit, rank in lead.items()}
     top = max(best, key=lambda unit: (best[unit], -lead[unit]))
@@ -127,22 +127,21 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
         code = Factor(f"{len(ranks)} ranks of one machine are behind alike, which code does", ALIKE_BEHIND)
     few = Factor("only one machine asks for it", min(1.0, SERVED / max(1, len(topology.machines))) ** 4)
     writes = _writes(look[rank], rank in motion.working)
-    at_work = [Factor("it is running: a writer that runs is writing", WRITING)] if writes else []
+    writing = [Factor("it is running: a writer that runs is writing", WRITING)] if writes else []
     if rank in motion.travelling and look[rank].activity is Activity.STORAGE:
         few = Factor("it got on with other things between the looks", TRAVELLING_ASLEEP)
     for kind, factors in (
-        (Kind.SOFTWARE, (code, *at_work)),
-        (Kind.DEPENDENCY, (Factor(f"a service does not answer, {doing}", other.dependency), few, *at_work)),
+        (Kind.SOFTWARE, (code, *writing)),
+        (Kind.DEPENDENCY, (Factor(f"a service does not answer, {doing}", other.dependency), few, *writing)),
         (Kind.SLOW, (slow, late)),
     ):
         found.append(Hypothesis(kind, factors, ranks, (top,), why))
     return found
 
 
-def _stage(ranks: list[Rank], look: Look) -> bool:
-    """Several ranks of a machine that all run, or whose devices are all behind."""
-    at_work = [look[rank].activity is Activity.COMPUTE or look[rank].rule == BY_DEVICE for rank in ranks]
-    return len(ranks) > 1 and all(at_work)
+def _at_work(standing: Standing) -> bool:
+    """Its host runs, or its device is behind: in one look no fault, where others do so as well."""
+    return standing.activity is Activity.COMPUTE or standing.rule == BY_DEVICE
 
 
 def _weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[Rank, tuple[Factor, ...]]:

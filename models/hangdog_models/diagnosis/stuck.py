@@ -20,6 +20,8 @@ EXPLAINED = 0.1
 ASKED_ALONE = 32
 #: What several stuck groups at once leave of one alone, and what one thing that they have in common is worth then.
 ONE_OF_MANY, COMMON = 0.2, 2.0
+#: The dimension of what several groups touch that have no machine and no switch in common.
+SEVERAL = "several"
 
 
 def blame_groups(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
@@ -100,5 +102,5 @@ def _common(stuck: Sequence[Hold], waits: Waits, motion: Motion, look: Look, top
         return [Hypothesis(Kind.GROUP, (*base, Factor("all stuck groups touch it", COMMON)), ranks, (), (text,), hold)]
     ranks = tuple(sorted({rank for hold in crossing for rank in hold.inside}))
     text = f"{len(crossing)} groups are stuck although all have joined, with {ranks_of(ranks)} in them"
-    hold = Hold("several", ranks, (), "several operations", counted=crossing[0].counted)
+    hold = Hold(SEVERAL, ranks, (), "several operations", counted=crossing[0].counted)
     return [Hypothesis(Kind.GROUP, tuple(base), ranks, (), (text,), hold)]
