@@ -47,6 +47,9 @@ Group = tuple[str, tuple[Rank, ...]]
 #: What counts where several sources tell of one rank: the first.
 SOURCES = (FLIGHT_RECORDER, WATCHDOG, NCCL_LOG)
 
+#: One rank that left no evidence at all may be the culprit; several were lost by the collector, unless they are too many.
+SEVERAL_ABSENT, FEW_ABSENT = 2, 0.1
+
 
 def ordered(records: Iterable[RankCounters]) -> list[RankCounters]:
     """The records with the most trusted source first, in whatever order they came."""
@@ -69,16 +72,19 @@ def count(
     behind: dict[Rank, str] = {}
     recorded = {record.rank for record in records}
     silent = silent_ranks(look, topology)
+    absent = [Rank(rank) for rank in range(topology.world_size) if rank not in look and rank not in recorded]
     unrecorded = {
         rank
         for rank, standing in look.items()
         if rank not in recorded and rank not in silent and (rank in crowd or _lost(standing))
     }
+    unrecorded.update(absent if SEVERAL_ABSENT <= len(absent) <= FEW_ABSENT * topology.world_size else ())
     for group, positions in sorted(by_group(records).items()):
         if any(position.completed < position.enqueued for position in positions.values()):
             found, late = _stuck(group, positions, unrecorded, look, topology)
             holds += found
             behind.update(late)
+    holds = _assumed_once(holds, recorded)
     pairs, late = _pairs(records)
     holds += pairs
     behind.update(late)
@@ -150,7 +156,7 @@ def _stuck(
         assumed = tuple(
             rank
             for rank in members
-            if rank in unrecorded and rank not in positions and not _elsewhere(look[rank], with_them)
+            if rank in unrecorded and rank not in positions and not _elsewhere(look.get(rank), with_them)
         )
         awaited = tuple(
             rank
@@ -171,9 +177,27 @@ def _stuck(
     return holds, behind
 
 
-def _elsewhere(standing: Standing, with_them: Container[object]) -> bool:
-    """Its stack names a collective, and it is none that the others are in."""
-    return standing.activity is Activity.COLLECTIVE and standing.place not in with_them
+def _assumed_once(holds: Sequence[Hold], recorded: Container[Rank]) -> list[Hold]:
+    """A rank whose dump was lost is inside of one operation only: of that of which most others tell; in the rest it is late."""
+    best: dict[Rank, tuple[int, Hold]] = {}
+    for hold in holds:
+        if hold.assumed:
+            lost = [rank for rank in hold.inside if rank not in recorded]
+            for rank in lost:
+                best[rank] = max(
+                    best.get(rank, (0, hold)), (len(hold.inside) - len(lost), hold), key=lambda one: one[0]
+                )
+    found = []
+    for hold in holds:
+        late = tuple(rank for rank in hold.inside if hold.assumed and rank in best and best[rank][1] is not hold)
+        inside = tuple(rank for rank in hold.inside if rank not in late)
+        found.append(replace(hold, inside=inside, awaited=late) if late else hold)
+    return found
+
+
+def _elsewhere(standing: Standing | None, with_them: Container[object]) -> bool:
+    """Its stack is known, and no rank that is inside stands where it does."""
+    return standing is not None and bool(standing.frames) and standing.place not in with_them
 
 
 def _late(position: Position | None, number: int) -> bool:

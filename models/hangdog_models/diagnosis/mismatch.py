@@ -2,6 +2,7 @@
 
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
+from hangdog_models.diagnosis.silence import silent_ranks
 from hangdog_models.diagnosis.waits import Waits
 from hangdog_models.diagnosis.wording import are, ranks_of, where
 from hangdog_models.ranks import Rank
@@ -45,7 +46,8 @@ def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> 
     undirected = (
         len(sides) == 1
     )  # then the other side is in something the frames do not name: direction and cause stay open
-    if waits.outside(look) or not sides or (undirected and (joined or not unnamed)):
+    outside = waits.outside(look) or not silent_ranks(look, topology).isdisjoint(waits.roots)
+    if outside or not sides or (undirected and (joined or not unnamed)):
         return []
     order = sorted([*sides.values(), *([unnamed] if undirected else [])], key=lambda ranks: (len(ranks), ranks[0]))
     odd, other = order[0], order[-1]

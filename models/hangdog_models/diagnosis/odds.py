@@ -33,9 +33,9 @@ ODDS: Mapping[Activity, Odds] = {
     Activity.GC: Odds(24),
     Activity.NETWORK: Odds(24, dependency=4),
     Activity.COMPILE: Odds(8, software=0.5, slow=10),
-    Activity.LAUNCH: Odds(1),
+    Activity.LAUNCH: Odds(1, software=8),  # a full queue of its device, or mismatched collectives before it: as likely
     Activity.UNKNOWN: Odds(24, dependency=0.5, slow=0.7),
-    Activity.COMPUTE: Odds(16, slow=1.5),
+    Activity.COMPUTE: Odds(18, slow=1.5),
     Activity.IDLE: Odds(1, software=8),
     Activity.MISSING: Odds(1),
     Activity.DEVICE_SYNC: Odds(40, software=0.5),  # waits for its own device: counters show that it is behind

@@ -9,10 +9,11 @@ from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.odds import odds_of
 from hangdog_models.diagnosis.ras import BY_RAS
-from hangdog_models.diagnosis.silence import silent
+from hangdog_models.diagnosis.silence import silent, silent_ranks
 from hangdog_models.diagnosis.waits import Waits
 from hangdog_models.diagnosis.wording import are, ranks_of, reasons, where
 from hangdog_models.ranks import Rank
+from hangdog_models.stack import MERELY_FAILED
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
 
@@ -155,6 +156,8 @@ def _weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict
             where_of.setdefault((standing.activity,), set()).update(on)
     known: dict[tuple[object, ...], tuple[Factor, ...]] = {}
     found: dict[Rank, tuple[Factor, ...]] = {}
+    silent = silent_ranks(look, topology)
+    failed = sum(_merely_failed(look[rank]) for rank in waits.roots if rank not in silent)
     for rank in waits.roots:
         moved = "still" if rank in motion.still else "moving" if rank in motion.moving else ""
         moved = moved or ("travelling" if rank in motion.travelling else "")
@@ -164,11 +167,18 @@ def _weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict
             factors = _factors(look[rank], moved, explained[rank], waits, motion, working)
             place = look[rank].place if look[rank].frames else (look[rank].activity,)
             others = len(where_of.get(place, ())) - 1
+            if failed > 1 and _merely_failed(look[rank]) and rank not in silent:
+                factors = (*factors, Factor(f"one of {failed} whose capture failed", 1 / failed))
             if others >= ELSEWHERE:
                 factors = (*factors, Factor(f"{others} other machines have a rank at the very same place", ALIKE**2))
             known[key] = factors
         found[rank] = known[key]
     return found
+
+
+def _merely_failed(standing: Standing) -> bool:
+    missing = standing.missing
+    return standing.activity is Activity.MISSING and missing is not None and missing.reason in MERELY_FAILED
 
 
 def _factors(
@@ -180,8 +190,6 @@ def _factors(
     if standing.rule == BY_COUNTERS:
         doing = Factor("counters tell that it is behind, not what holds it", COUNTED)
     factors = [doing]
-    if standing.activity is Activity.LAUNCH and not standing.busy:
-        return (doing, Factor("share of the waiting ranks it explains", explained))
     if standing.activity is Activity.COMPUTE and standing.busy and not standing.interpreting and moved in ("", "still"):
         factors.append(Factor("runs without the interpreter's lock, as who waits for a device does", SPINNING))
     if moved:
