@@ -15,10 +15,7 @@ EIGHT = job(dp=8, per_machine=1)
 def counted(story: dict[str, str], late: int | None, topology: Topology = EIGHT) -> Verdict:
     """A job seen twice; by its counters all are in operation 7 except the late one, or everything is finished."""
     looks = [look(story)] * 2
-    counters = [
-        RankCounters(Rank(r), {"0": 6 if r == late else 7}, {"0": 6 if r == late or late is None else 6}, (), {}, {})
-        for r in range(8)
-    ]
+    counters = [RankCounters(Rank(r), {"0": 6 if r == late else 7}, {"0": 6}, (), {}, {}) for r in range(8)]
     if late is None:
         counters = [replace(one, completed={"0": 7}) for one in counters]
     return diagnose(replace(snapshot(*looks), counters=tuple(counters)), topology)

@@ -97,7 +97,7 @@ def count(
         if rank in inside:
             if seen is None:
                 standings[rank] = Standing(Activity.COLLECTIVE, Wait.GROUP, operation=inside[rank], rule=BY_COUNTERS)
-        elif rank in awaited and (what := behind.get(rank) or _own_device(record, seen)):
+        elif rank in awaited and (what := behind.get(rank) or _own_device(record, seen, rank in crowd)):
             device = seen or Standing(Activity.DEVICE_SYNC, Wait.NONE)
             standings[rank] = replace(
                 device, activity=Activity.DEVICE_SYNC, wait=Wait.NONE, operation=what, rule=BY_DEVICE
@@ -209,9 +209,10 @@ def _late(position: Position | None, number: int) -> bool:
     )
 
 
-def _own_device(record: RankCounters, seen: Standing | None) -> str:
+def _own_device(record: RankCounters, seen: Standing | None, crowd: bool) -> str:
     """What the host waits for where it waits for its own device, on which no operation is under way; empty otherwise."""
-    waits = seen is not None and seen.wait is Wait.SOME
+    spins = seen is not None and seen.activity is Activity.COMPUTE and bool(seen.busy) and not seen.interpreting
+    waits = crowd or spins or (seen is not None and seen.wait is Wait.SOME)
     under_way = any(count > record.completed.get(group, -1) for group, count in record.enqueued.items())
     known = any(started >= 0 for started in record.started.values())
     return "what was launched before" if waits and known and not under_way else ""

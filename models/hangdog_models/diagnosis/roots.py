@@ -23,9 +23,11 @@ STILL = 2.0
 MOVING = 1.2
 #: A rank that gets on with something else between looks is held up by its work rather than by its machine.
 TRAVELLING, TRAVELLING_SLOW = 0.3, 4.0
-#: One that is asleep in storage now, and got on with other things before, reads a file: storage that hangs lets nobody go.
+#: One that is asleep in storage or held up by its device now, and got on with other things before, waits as healthy ranks
+#: do: what hangs lets nobody go.
 TRAVELLING_ASLEEP = 0.05
-#: One that is asleep in storage now, and got on with other things before, reads a file: storage that hangs lets nobody go.
+#: One that is asleep in storage or held up by its device now, and got on with other things before, waits as healthy ranks
+#: do: what hangs lets nobody go.
 TRAVELLING_ASLEEP = 0.05
 #: In a single look a rank that runs is remarkable when so many wait for it; in a small healthy job one often runs alone.
 REMARKABLE = 16
@@ -193,7 +195,8 @@ def _factors(
     if standing.activity is Activity.COMPUTE and standing.busy and not standing.interpreting and moved in ("", "still"):
         factors.append(Factor("runs without the interpreter's lock, as who waits for a device does", SPINNING))
     if moved:
-        travelling = TRAVELLING_ASLEEP if standing.activity is Activity.STORAGE else TRAVELLING
+        held_up = standing.activity is Activity.STORAGE or standing.rule == BY_DEVICE
+        travelling = TRAVELLING_ASLEEP if held_up else TRAVELLING
         times = {"still": STILL, "moving": MOVING, "travelling": travelling}[moved]
         factors.append(Factor(f"{moved} in {motion.rounds} looks", times))
     elif standing.activity is Activity.COMPUTE:
