@@ -2,6 +2,7 @@
 
     python bench/accuracy                     the default set, on all cores
     python bench/accuracy --quick             about 200 incidents in less than a minute
+    python bench/accuracy --held-out          as many other incidents, on which nothing was tuned
     python bench/accuracy --misses            also lists what hangdog got wrong, each with the options that show it
     python bench/accuracy --show SEED --ranks N --fault F
                                               one incident: its truth, hangdog's verdict and the peer's answer
@@ -35,16 +36,17 @@ from hangdog_models.ranks import format_ranks
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit status."""
-    from accuracy.make import default_set, incident
+    from accuracy.make import HELD_OUT, default_set, incident
 
     asked = _options(arguments)
+    every = list(default_set(HELD_OUT if asked.held_out else 0))
     console = Console(width=table.WIDTH)  # a narrower terminal wraps lines, which harms less than cells cut short
     if asked.show is not None:
-        found = select(default_set(), asked.fault, asked.ranks, range(asked.show, asked.show + 1))
+        found = select(every, asked.fault, asked.ranks, range(asked.show, asked.show + 1))
         seed, ranks, fault = found[0] if found else (asked.show, asked.ranks, asked.fault)
         show(incident(seed, ranks, fault), console)
         return 0
-    tasks = select(default_set(), asked.fault, asked.ranks, asked.seeds)
+    tasks = select(every, asked.fault, asked.ranks, asked.seeds)
     if asked.quick:
         tasks = quick(tasks)
     if not tasks:
@@ -127,6 +129,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "bench/accuracy", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="about 200 of the small incidents, every fault alike")
+    parser.add_argument(
+        "--held-out", action="store_true", help="the same set with other seeds, which nothing is tuned on"
+    )
     parser.add_argument("--fault", metavar="F", help="incidents of this fault only")
     parser.add_argument("--ranks", metavar="N", type=int, help="jobs of this size only")
     parser.add_argument("--seeds", metavar="A-B", type=_seeds, help="incidents of these seeds only, both ends included")

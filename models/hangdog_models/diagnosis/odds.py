@@ -33,7 +33,7 @@ ODDS: Mapping[Activity, Odds] = {
     Activity.GC: Odds(24),
     Activity.NETWORK: Odds(24, dependency=4),
     Activity.COMPILE: Odds(8, software=0.5, slow=10),
-    Activity.LAUNCH: Odds(1, software=8),  # a full queue of its device, or mismatched collectives before it: as likely
+    Activity.LAUNCH: Odds(1, software=3),  # a full queue of its device, or mismatched collectives before it
     Activity.UNKNOWN: Odds(24, dependency=0.5, slow=0.7),
     Activity.COMPUTE: Odds(18, slow=1.5),
     Activity.IDLE: Odds(1, software=8),
