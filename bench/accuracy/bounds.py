@@ -15,7 +15,7 @@ HOST_CONTAINMENT = 0.99
 HOST_MACHINES = 1.2
 #: A device or link shows in no stack, but counters tell who joined and who is behind.
 COUNTED_CONTAINMENT = 0.99
-#: A link has two ends and both count as guilty; half a machine more for a third that counters cannot rule out.
+#: Of devices and links together: half a machine more, for at which end of a pair the fault is no counter tells.
 COUNTED_MACHINES = 1.5
 #: A wrong eviction costs a healthy machine and a restart that hangs again: one in a thousand.
 WRONG = 0.001
@@ -85,9 +85,15 @@ BOUNDS = (
     Bound("host faults, stacks: contained", ("host",), STACKS, _contained, HOST_CONTAINMENT, True),
     Bound("host faults, stacks: machines a fault", ("host",), STACKS, _per_fault, HOST_MACHINES, False),
     Bound("device faults, recorder: contained or named", ("device",), RECORDER, held, COUNTED_CONTAINMENT, True),
-    Bound("device faults, recorder: machines a fault", ("device",), RECORDER, _per_fault, COUNTED_MACHINES, False),
     Bound("link faults, recorder: contained or named", ("link",), RECORDER, held, COUNTED_CONTAINMENT, True),
-    Bound("link faults, recorder: machines a fault", ("link",), RECORDER, _per_fault, COUNTED_MACHINES, False),
+    Bound(
+        "devices and links, recorder: machines a fault",
+        ("device", "link"),
+        RECORDER,
+        _per_fault,
+        COUNTED_MACHINES,
+        False,
+    ),
     Bound("nobody guilty: evicted wrongly", INNOCENT, tuple(Evidence), lambda of: of.wrong, WRONG, False),
     Bound("two faults: both contained", ("two",), tuple(Evidence), _contained, TWO_CONTAINMENT, True),
 )

@@ -1,0 +1,174 @@
+"""What speaks for the guilt of each root's machine: what the rank is doing there, whether it moved, whom it explains."""
+
+from hangdog_models.diagnosis.activity import Standing, sites
+from hangdog_models.diagnosis.counters import BY_COUNTERS, BY_DEVICE
+from hangdog_models.diagnosis.hypothesis import Factor
+from hangdog_models.diagnosis.motion import Look, Motion
+from hangdog_models.diagnosis.odds import odds_of
+from hangdog_models.diagnosis.ras import BY_RAS
+from hangdog_models.diagnosis.silence import silent_ranks
+from hangdog_models.diagnosis.waits import Waits
+from hangdog_models.diagnosis.wording import where
+from hangdog_models.ranks import Rank
+from hangdog_models.stack import MERELY_FAILED
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Activity
+
+#: What a second look that shows the same stack adds: what lasts is not a moment of a healthy step.
+STILL = 2.0
+#: What it adds when its lines change at one place although nobody who waits for it moves: busy, perhaps for ever.
+MOVING = 1.2
+#: A rank that gets on with something else between looks is held up by its work rather than by its machine.
+TRAVELLING = 0.3
+#: One that is asleep in storage or held up by its device now, and got on with other things before, waits as healthy ranks
+#: do: what hangs lets nobody go.
+TRAVELLING_ASLEEP = 0.05
+#: In a single look a rank that runs is remarkable when so many wait for it; in a small healthy job one often runs alone.
+REMARKABLE = 16
+#: What so many waiting ranks add at most to a rank that stands outside and does not go on: each of them would have to be
+#: there by chance. Not more, for the ranks of one job are no independent witnesses.
+MANY = 4.0
+#: What is left of a writer's odds that is seen running.
+WRITING = 0.02
+#: What is left of a rank that runs in C without the interpreter's lock: reading a value back from the device spins so, and
+#: leaves no frame of its own.
+SPINNING = 0.05
+#: What is left in one look of a rank that runs, or whose device is behind, where others do so, too: a stage at work does.
+STAGE = 0.1
+#: States that no healthy process stays in, so that one look is enough.
+LASTING = (Activity.STOPPED, Activity.DEAD)
+#: Up to so many roots, each is asked by itself what it explains.
+ASKED_ALONE = 32
+#: What it adds that no rank of a machine answers.
+SILENT_MACHINE = 12.0
+#: Odds of a rank that alone does not answer NCCL RAS while all its peers do.
+SILENT = 40.0
+#: Odds of a rank of which only counters are known.
+COUNTED = 4.0
+#: Activities in which a process waits for itself.
+_OWN = {Activity.LOCK, Activity.GIL, Activity.GC}
+#: What is left of them when nobody was seen to wait for the rank.
+UNAWAITED = 0.2
+#: Activities of which a service shared by many machines may be the cause.
+SHARED = {
+    Activity.STORAGE, Activity.CHECKPOINT, Activity.DATALOADER, Activity.NETWORK, Activity.RENDEZVOUS, Activity.COMPILE,
+}  # fmt: skip
+#: From so many other machines with a rank at the same such place, it is a phase of the job or a service they share.
+ELSEWHERE = 2
+#: What is left of a machine's odds when so many others have a rank at the very same place.
+PHASE = 0.09
+
+
+def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[Rank, tuple[Factor, ...]]:
+    """For each root the factors of its machine's guilt; roots that are alike share them."""
+    explained = _explained(look, waits, topology)
+    where_of = _where_of(look, topology)
+    silent = silent_ranks(look, topology)
+    failed = sum(_merely_failed(look[rank]) for rank in waits.roots if rank not in silent)
+    at_work = 0 if motion.known else sum(_at_work(look[rank]) for rank in waits.roots)
+    known: dict[tuple[object, ...], tuple[Factor, ...]] = {}
+    found: dict[Rank, tuple[Factor, ...]] = {}
+    for rank in waits.roots:
+        standing, mute = look[rank], rank in silent
+        moved = "still" if rank in motion.still else "moving" if rank in motion.moving else ""
+        moved = moved or ("travelling" if rank in motion.travelling else "")
+        working = rank in motion.working
+        key = (id(standing), moved, explained[rank], working, topology.machine(rank) if mute else None)
+        if key not in known:
+            factors = _factors(standing, moved, explained[rank], waits, motion, working)
+            place = standing.place if standing.frames else (standing.activity,)
+            others = len(where_of.get(place, ())) - 1
+            if mute:
+                on = len(topology.machines[topology.machine(rank) or ""])
+                factors.append(Factor(f"none of the {on} ranks of its machine answers", SILENT_MACHINE))
+            elif failed > 1 and _merely_failed(standing):
+                factors.append(Factor(f"one of {failed} whose capture failed", 1 / failed))
+            if at_work > 1 and _at_work(standing):
+                factors.append(Factor(f"{at_work} ranks are at work, seen once", STAGE))
+            if others >= ELSEWHERE:
+                factors.append(Factor(f"{others} other machines have a rank at the very same place", PHASE))
+            known[key] = tuple(factors)
+        found[rank] = known[key]
+    return found
+
+
+def writes(standing: Standing, working: bool) -> bool:
+    """Whether it is seen to write or read: it runs, or used the processor between the looks."""
+    return standing.activity in (Activity.CHECKPOINT, Activity.STORAGE) and (working or bool(standing.busy))
+
+
+def _where_of(look: Look, topology: Topology) -> dict[tuple[object, ...], set[str | None]]:
+    """The machines with a rank at each place where many may be at once, and, for ranks without a stack, by what they do."""
+    found: dict[tuple[object, ...], set[str | None]] = {}
+    for standing, ranks in sites(look):
+        if not standing.waits and standing.activity in SHARED:
+            on = {topology.machine(rank) for rank in ranks}
+            found.setdefault(standing.place, set()).update(on)
+            found.setdefault((standing.activity,), set()).update(on)
+    return found
+
+
+def _at_work(standing: Standing) -> bool:
+    """Its host runs, or its device is behind: in one look no fault, where others do so as well."""
+    return standing.activity is Activity.COMPUTE or standing.rule == BY_DEVICE
+
+
+def _merely_failed(standing: Standing) -> bool:
+    missing = standing.missing
+    return standing.activity is Activity.MISSING and missing is not None and missing.reason in MERELY_FAILED
+
+
+def _factors(
+    standing: Standing, moved: str, explained: float, waits: Waits, motion: Motion, working: bool
+) -> list[Factor]:
+    doing = Factor(where(standing), odds_of(standing).machine)
+    if standing.rule == BY_RAS:
+        return [Factor("does not answer NCCL RAS while its peers do", SILENT)]
+    if standing.rule == BY_COUNTERS:
+        doing = Factor("counters tell that it is behind, not what holds it", COUNTED)
+    factors = [doing]
+    if standing.activity is Activity.COMPUTE and standing.busy and not standing.interpreting and moved in ("", "still"):
+        factors.append(Factor("runs without the interpreter's lock, as who waits for a device does", SPINNING))
+    if moved:
+        held_up = standing.activity is Activity.STORAGE or standing.rule == BY_DEVICE
+        travelling = TRAVELLING_ASLEEP if held_up else TRAVELLING
+        times = {"still": STILL, "moving": MOVING, "travelling": travelling}[moved]
+        factors.append(Factor(f"{moved} in {motion.rounds} looks", times))
+    elif standing.activity is Activity.COMPUTE:
+        factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / REMARKABLE)))
+    if writes(standing, working):
+        factors.append(Factor("it is running: a writer that runs is writing", WRITING))
+    lasting = moved in ("still", "moving") or standing.activity in LASTING
+    if lasting and len(waits.waiting) > REMARKABLE:
+        factors.append(Factor(f"{len(waits.waiting)} ranks wait", min(MANY, len(waits.waiting) / REMARKABLE)))
+    if not waits.waiting:
+        # Nobody waits: only a state that no healthy process stays in speaks for itself.
+        lasting = moved == "still" and standing.activity in (*SHARED, *_OWN)
+        speaks = lasting or standing.activity in (Activity.STOPPED, Activity.DEAD, Activity.STORAGE)
+        factors.append(Factor("nobody was seen to wait for it", UNAWAITED if speaks else 0.0))
+    factors.append(Factor("share of the waiting ranks it explains", explained))
+    return factors
+
+
+def _explained(look: Look, waits: Waits, topology: Topology) -> dict[Rank, float]:
+    """For each root, the share of the waiting ranks that its standing there explains, never quite nothing.
+
+    Counted are the ranks that some root explains, those that were captured if any: whoever was not may wait like all
+    others, and would pass their waits on. A device may wait for a collective that no frame of its host shows, so a
+    waiting rank that is traced to no root speaks against none of them.
+    Where roots are many no single one is the cause: then all that do the same are asked together, which also keeps the
+    cost linear in the ranks.
+    """
+    sides: dict[object, list[Rank]] = {}
+    for rank in waits.roots:
+        alone = (topology.machine(rank) or rank, look[rank].activity)
+        sides.setdefault(alone if len(waits.roots) <= ASKED_ALONE else look[rank].activity, []).append(rank)
+    loose = waits.reached_from(waits.loose) | waits.loose
+    reached = {side: loose | waits.reached_from(ranks) for side, ranks in sides.items()}
+    seen = [reached[side] for side, ranks in sides.items() if look[ranks[0]].activity is not Activity.MISSING]
+    together = len(frozenset().union(*(seen or reached.values())))
+    shares: dict[Rank, float] = {}
+    for side, ranks in sides.items():
+        share = min(1.0, len(reached[side]) / together) if together else 1.0
+        shares.update(dict.fromkeys(ranks, 0.05 + 0.95 * share))
+    return shares

@@ -1,0 +1,111 @@
+"""Explanations by roots on several machines: one of them, all of them at once, or one cause behind all."""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from hangdog_models.diagnosis.guilt import LASTING, REMARKABLE, SHARED, SPINNING, WRITING
+from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
+from hangdog_models.diagnosis.motion import Look, Motion
+from hangdog_models.diagnosis.waits import Waits
+from hangdog_models.diagnosis.wording import are, ranks_of, reasons
+from hangdog_models.ranks import Rank
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Activity, Kind
+
+#: Of several machines so many are weighed one by one: of fifty equal ones none has a probability worth naming.
+NAMED_ALONE = 50
+#: A service that fails is missed by some share of the machines: where there are more than so many, one alone is odd.
+SERVED = 4
+#: Odds that two machines fail at once, over one alone, where both stand outside; and what each further one leaves of them.
+AT_ONCE, AGAIN = 3.0, 0.2
+#: What is left of one machine's odds alone when others stand outside that do not merely run: chance hardly does that.
+LEFT_OVER, LEFT_OVER_STILL = 0.3, 0.1
+#: What is left of a machine's odds when other machines have a rank at the very same place: chance does not do that.
+ALIKE = 0.3
+#: What is left of two faults at once that came to the very same place.
+ALIKE_TOGETHER = 0.02
+#: Factors that each of several machines has for itself.
+_UNLIKELY = (WRITING, SPINNING)
+#: Those of which one and the same service may be the cause.
+_SERVED = SHARED - {Activity.COMPILE}
+
+
+def blame_several(
+    rivals: Sequence[str],
+    guilty: Mapping[str, list[Rank]],
+    weighed: Mapping[str, tuple[Factor, ...]],
+    look: Look,
+    waits: Waits,
+    motion: Motion,
+    topology: Topology,
+) -> list[Hypothesis]:
+    """Roots on several machines: one of them, all of them, or a common cause, which is likelier the more are alike."""
+    ranks = tuple(sorted(rank for unit in rivals for rank in guilty[unit]))
+    activities = {look[rank].activity for rank in ranks}
+    alike = len({look[rank].place for rank in ranks}) == 1
+    many, machines = len(rivals), max(len(topology.machines), len(rivals))
+    share = many / machines
+    odds = {unit: prod(factor.times for factor in weighed[unit]) for unit in guilty}
+    first = max(rivals, key=lambda unit: (odds[unit], -guilty[unit][0]))
+    top = weighed[first]
+    why = (
+        f"{ranks_of(ranks)} on {many} machines {are(ranks)} outside of any collective: "
+        + ", ".join(sorted(str(activity) for activity in activities)),
+    )
+    # Two faults at once are rare, several ranks at work are not: only those that stay where they are count as stuck.
+    wide = len(waits.waiting) > REMARKABLE and machines > SERVED
+    lasting = wide and all(
+        rank in motion.still or rank in motion.moving or look[rank].activity in LASTING for rank in ranks
+    )
+    running = Activity.COMPUTE in activities and not lasting
+    chance = Factor(
+        f"{many} of {machines} machines stand outside: only one guilty",
+        1 / many if running else (LEFT_OVER_STILL if lasting else LEFT_OVER) / many,
+    )
+    like = (Factor("others stand at the very same place", ALIKE),) if alike else ()
+    found = [
+        Hypothesis(
+            Kind.MACHINE,
+            (*weighed[unit], chance, *like),
+            tuple(guilty[unit]),
+            (unit,),
+            reasons(guilty[unit], look, waits),
+        )
+        for unit in sorted(guilty, key=lambda unit: (-odds[unit], unit))[:NAMED_ALONE]
+    ]
+    independent = AT_ONCE * AGAIN ** (many - 2) * (1 - share) ** (1 if lasting else 2) * (ALIKE if running else 1)
+    if alike:
+        independent *= ALIKE_TOGETHER
+    independent *= prod(f.times for unit in rivals if unit != first for f in weighed[unit] if f.times in _UNLIKELY)
+    if not motion.known or not wide:
+        independent *= ALIKE  # in one look several outside are a moment of a step, in a small job a common one
+    found.append(
+        Hypothesis(Kind.MACHINE, (*top, Factor(f"{many} faults at once", independent)), ranks, tuple(rivals), why)
+    )
+    found += [
+        Hypothesis(kind, (*top, factor), ranks, tuple(rivals), why)
+        if kind is not Kind.UNDETERMINED
+        else Hypothesis(kind, (*top, factor), because=why)
+        for kind, factor in _one_cause(activities, many, machines, alike, running, lasting)
+    ]
+    return found
+
+
+def _one_cause(
+    activities: set[Activity], many: int, machines: int, alike: bool, running: bool, lasting: bool
+) -> list[tuple[Kind, Factor]]:
+    """What may be behind all of them, by what they are doing: a service, the code, or work that takes its time."""
+    share = many / machines
+    code = Factor(f"code that {many} of {machines} machines run", many * share / 2)
+    if activities == {Activity.COMPILE}:
+        return [(Kind.UNDETERMINED, Factor(f"{many} of {machines} machines compile, which takes its time", many))]
+    if activities <= _SERVED:
+        return [(Kind.DEPENDENCY, Factor(f"a service that {many} of {machines} machines share", many * share))]
+    if activities == {Activity.MISSING}:
+        return []  # what is not known of many is not their code
+    if alike and activities == {Activity.UNKNOWN}:  # asleep, nobody knows in what: code or a service
+        return [(Kind.SOFTWARE, code), (Kind.DEPENDENCY, code)]
+    if alike:
+        return [(Kind.SOFTWARE, code)]
+    likely = 0.25 if running else (0.1 if lasting else 0.25) * share
+    return [(Kind.SOFTWARE, Factor("code that stops in several places", likely))]
