@@ -216,3 +216,8 @@ def test_a_text_without_threads_is_refused() -> None:
     for read in (pyspy_text.read, pystack.read, gdb.read):
         with pytest.raises(UnreadableEvidence, match="no thread in it"):
             read("Thread of thought\n")
+
+
+def test_a_thread_id_with_leading_zeros_is_a_number() -> None:
+    (process,) = pyspy_text.read('Process 7: python\nThread 007 (active): "MainThread"\n    f (a.py:3)\n')
+    assert process.threads[0].tid == 7

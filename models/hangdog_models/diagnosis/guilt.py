@@ -4,7 +4,7 @@ from hangdog_models.diagnosis.activity import Standing, sites
 from hangdog_models.diagnosis.counters import BY_COUNTERS, BY_DEVICE
 from hangdog_models.diagnosis.hypothesis import Factor
 from hangdog_models.diagnosis.motion import Look, Motion
-from hangdog_models.diagnosis.odds import odds_of
+from hangdog_models.diagnosis.odds import LOAD, odds_of
 from hangdog_models.diagnosis.ras import BY_RAS
 from hangdog_models.diagnosis.silence import silent_ranks
 from hangdog_models.diagnosis.waits import Waits
@@ -33,8 +33,10 @@ WRITING = 0.02
 #: What is left of a rank that runs in C without the interpreter's lock: reading a value back from the device spins so, and
 #: leaves no frame of its own.
 SPINNING = 0.05
-#: What is left in one look of a rank that runs, or whose device is behind, where others do so, too: a stage at work does.
+#: What is left of any root in one look where other ranks run, or have devices behind: in a job that is stuck all wait.
 STAGE = 0.1
+#: What is left of a loader that runs in the one look there is: it loads.
+LOADING = 0.05
 #: States that no healthy process stays in, so that one look is enough.
 LASTING = (Activity.STOPPED, Activity.DEAD)
 #: Up to so many roots, each is asked by itself what it explains.
@@ -64,8 +66,8 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
     explained = _explained(look, waits, topology)
     where_of = _where_of(look, topology)
     silent = silent_ranks(look, topology)
-    failed = sum(_merely_failed(look[rank]) for rank in waits.roots if rank not in silent)
-    at_work = 0 if motion.known else sum(_at_work(look[rank]) for rank in waits.roots)
+    failed = sum(merely_failed(look[rank]) for rank in waits.roots if rank not in silent)
+    at_work = frozenset() if motion.known else _at_work(look, waits)
     known: dict[tuple[object, ...], tuple[Factor, ...]] = {}
     found: dict[Rank, tuple[Factor, ...]] = {}
     for rank in waits.roots:
@@ -73,7 +75,7 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
         moved = "still" if rank in motion.still else "moving" if rank in motion.moving else ""
         moved = moved or ("travelling" if rank in motion.travelling else "")
         working = rank in motion.working
-        key = (id(standing), moved, explained[rank], working, topology.machine(rank) if mute else None)
+        key = (id(standing), moved, explained[rank], working, rank in at_work, topology.machine(rank) if mute else None)
         if key not in known:
             factors = _factors(standing, moved, explained[rank], waits, motion, working)
             place = standing.place if standing.frames else (standing.activity,)
@@ -81,10 +83,10 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
             if mute:
                 on = len(topology.machines[topology.machine(rank) or ""])
                 factors.append(Factor(f"none of the {on} ranks of its machine answers", SILENT_MACHINE))
-            elif failed > 1 and _merely_failed(standing):
+            elif failed > 1 and merely_failed(standing):
                 factors.append(Factor(f"one of {failed} whose capture failed", 1 / failed))
-            if at_work > 1 and _at_work(standing):
-                factors.append(Factor(f"{at_work} ranks are at work, seen once", STAGE))
+            if at_work - {rank} and not mute and standing.activity not in LASTING:
+                factors.append(Factor("other ranks are at work, in the one look there is", STAGE))
             if others >= ELSEWHERE:
                 factors.append(Factor(f"{others} other machines have a rank at the very same place", PHASE))
             known[key] = tuple(factors)
@@ -95,6 +97,11 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
 def writes(standing: Standing, working: bool) -> bool:
     """Whether it is seen to write or read: it runs, or used the processor between the looks."""
     return standing.activity in (Activity.CHECKPOINT, Activity.STORAGE) and (working or bool(standing.busy))
+
+
+def compiling(standing: Standing) -> bool:
+    """Whether it compiles, which takes minutes, and not merely loads what was compiled: standing there shows nothing."""
+    return standing.activity is Activity.COMPILE and standing.operation != LOAD
 
 
 def _where_of(look: Look, topology: Topology) -> dict[tuple[object, ...], set[str | None]]:
@@ -108,12 +115,16 @@ def _where_of(look: Look, topology: Topology) -> dict[tuple[object, ...], set[st
     return found
 
 
-def _at_work(standing: Standing) -> bool:
-    """Its host runs, or its device is behind: in one look no fault, where others do so as well."""
-    return standing.activity is Activity.COMPUTE or standing.rule == BY_DEVICE
+def _at_work(look: Look, waits: Waits) -> frozenset[Rank]:
+    """Ranks whose hosts run Python, which no wait does, and roots that run or whose devices are behind."""
+    runs = {rank for standing, ranks in sites(look) if standing.interpreting for rank in ranks}
+    return frozenset(
+        runs | {r for r in waits.roots if look[r].activity is Activity.COMPUTE or look[r].rule == BY_DEVICE}
+    )
 
 
-def _merely_failed(standing: Standing) -> bool:
+def merely_failed(standing: Standing) -> bool:
+    """Nothing is known of it, for reasons that lie in the capture."""
     missing = standing.missing
     return standing.activity is Activity.MISSING and missing is not None and missing.reason in MERELY_FAILED
 
@@ -127,18 +138,24 @@ def _factors(
     if standing.rule == BY_COUNTERS:
         doing = Factor("counters tell that it is behind, not what holds it", COUNTED)
     factors = [doing]
+    if standing.activity is Activity.LAUNCH and not standing.busy:
+        # A full queue of its device or mismatched collectives before it: as likely as a fault of the host.
+        return [doing, Factor("share of the waiting ranks it explains", explained)]
+    if standing.activity is Activity.DATALOADER and standing.interpreting and not moved:
+        factors.append(Factor("it runs: a loader that runs is loading", LOADING))
     if standing.activity is Activity.COMPUTE and standing.busy and not standing.interpreting and moved in ("", "still"):
         factors.append(Factor("runs without the interpreter's lock, as who waits for a device does", SPINNING))
+    compiles = compiling(standing)
     if moved:
         held_up = standing.activity is Activity.STORAGE or standing.rule == BY_DEVICE
         travelling = TRAVELLING_ASLEEP if held_up else TRAVELLING
-        times = {"still": STILL, "moving": MOVING, "travelling": travelling}[moved]
+        times = {"still": 1.0 if compiles else STILL, "moving": MOVING, "travelling": travelling}[moved]
         factors.append(Factor(f"{moved} in {motion.rounds} looks", times))
     elif standing.activity is Activity.COMPUTE:
         factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / REMARKABLE)))
     if writes(standing, working):
         factors.append(Factor("it is running: a writer that runs is writing", WRITING))
-    lasting = moved in ("still", "moving") or standing.activity in LASTING
+    lasting = (moved in ("still", "moving") and not compiles) or standing.activity in LASTING
     if lasting and len(waits.waiting) > REMARKABLE:
         factors.append(Factor(f"{len(waits.waiting)} ranks wait", min(MANY, len(waits.waiting) / REMARKABLE)))
     if not waits.waiting:

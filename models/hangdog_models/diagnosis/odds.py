@@ -44,6 +44,7 @@ ODDS: Mapping[Activity, Odds] = {
 #: (marin-community/marin#7344: NCCL 2.28.9 on sound machines).
 LAUNCHING = Odds(8, software=6)
 #: A kernel that is loaded for longer than a moment is held up by the device or its driver; compiling it takes its time.
+LOAD = "load"
 LOADING = Odds(24, software=0.5, slow=0.7)
 #: A capture that fails for reasons of the machine says more than one that was never made; one refused says nothing.
 OF_FAILED_CAPTURE: Mapping[Reason, Odds] = {
@@ -63,6 +64,6 @@ def odds_of(standing: Standing) -> Odds:
         return OF_FAILED_CAPTURE.get(standing.missing.reason, ODDS[Activity.MISSING])
     if standing.activity is Activity.LAUNCH and standing.operation == "ncclGroupEnd":
         return LAUNCHING
-    if standing.activity is Activity.COMPILE and standing.operation == "load":
+    if standing.activity is Activity.COMPILE and standing.operation == LOAD:
         return LOADING
     return ODDS.get(standing.activity, ODDS[Activity.UNKNOWN])

@@ -2,8 +2,9 @@
 
 from math import prod
 
+from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.counters import BY_COUNTERS
-from hangdog_models.diagnosis.guilt import TRAVELLING_ASLEEP, WRITING, weigh, writes
+from hangdog_models.diagnosis.guilt import SHARED, TRAVELLING_ASLEEP, WRITING, compiling, merely_failed, weigh, writes
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.odds import odds_of
@@ -36,7 +37,9 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     best = {unit: odds_by[rank] for unit, rank in lead.items()}
     top = max(best, key=lambda unit: (best[unit], -lead[unit]))
     guilty = {unit: [r for r in units[unit] if odds_by[r] >= RIVAL * best[unit]] for unit in units}
-    rivals = [unit for unit in units if best[unit] >= RIVAL * best[top]]
+    rivals = [unit for unit in units if best[unit] >= RIVAL * best[top] or _same(look[lead[unit]], look[lead[top]])]
+    captured = [unit for unit in rivals if not merely_failed(look[lead[unit]])]
+    rivals = captured if top in captured else rivals  # who was not captured is no second fault
     if len(rivals) > 1:
         factors = {unit: weighed[lead[unit]] for unit in units}
         return blame_several(rivals, guilty, factors, look, waits, motion, topology)
@@ -48,6 +51,11 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     ]
     others = _others(lead[top], guilty[top], look, motion, len(topology.machines))
     return found + [Hypothesis(kind, factors, tuple(guilty[top]), (top,), found[0].because) for kind, factors in others]
+
+
+def _same(standing: Standing, other: Standing) -> bool:
+    """Both wait for what may be one and the same service, at the same place: whatever each explains, they are one matter."""
+    return standing.activity in SHARED and standing.place == other.place
 
 
 def _others(
@@ -63,7 +71,8 @@ def _others(
     few = Factor("only one machine asks for it", min(1.0, SERVED / max(1, machines)) ** 4)
     if rank in motion.travelling and standing.activity is Activity.STORAGE:
         few = Factor("it got on with other things between the looks", TRAVELLING_ASLEEP)
-    moved = STILL_SLOW if rank in motion.still else TRAVELLING_SLOW if rank in motion.travelling else 1
+    still = rank in motion.still and not compiling(standing)
+    moved = STILL_SLOW if still else TRAVELLING_SLOW if rank in motion.travelling else 1
     slow = (Factor(f"merely slow, {doing}", odds.slow), Factor("moved or not between the looks", moved))
     writing = writes(standing, rank in motion.working)
     at_work = [Factor("it is running: a writer that runs is writing", WRITING)] if writing else []

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from math import prod
 
+from hangdog_models.diagnosis.activity import Standing
+from hangdog_models.diagnosis.counters import BY_DEVICE
 from hangdog_models.diagnosis.guilt import LASTING, REMARKABLE, SHARED, SPINNING, WRITING
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
@@ -86,16 +88,20 @@ def blame_several(
         Hypothesis(kind, (*top, factor), ranks, tuple(rivals), why)
         if kind is not Kind.UNDETERMINED
         else Hypothesis(kind, (*top, factor), because=why)
-        for kind, factor in _one_cause(activities, many, machines, alike, running, lasting)
+        for kind, factor in _one_cause([look[rank] for rank in ranks], many, machines, alike, running, lasting)
     ]
     return found
 
 
 def _one_cause(
-    activities: set[Activity], many: int, machines: int, alike: bool, running: bool, lasting: bool
+    standings: Sequence[Standing], many: int, machines: int, alike: bool, running: bool, lasting: bool
 ) -> list[tuple[Kind, Factor]]:
     """What may be behind all of them, by what they are doing: a service, the code, or work that takes its time."""
+    activities = {standing.activity for standing in standings}
     share = many / machines
+    if len(standings) > many and all(standing.rule == BY_DEVICE for standing in standings):
+        behind = Factor(f"{len(standings)} devices on {many} machines are behind alike: work that takes its time", many)
+        return [(Kind.UNDETERMINED, behind)]
     code = Factor(f"code that {many} of {machines} machines run", many * share / 2)
     if activities == {Activity.COMPILE}:
         return [(Kind.UNDETERMINED, Factor(f"{many} of {machines} machines compile, which takes its time", many))]

@@ -1,6 +1,7 @@
 """Who waits for whom: holds (a group at one place and the members it lacks), roots, and groups in which all have joined."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -140,11 +141,12 @@ def _crowd(sites: Sequence[Site], restless: frozenset[Rank], topology: Topology)
             innermost = standing.signature.innermost
             places.setdefault((standing.label, innermost, launches, standing.interpreting), []).extend(calm)
     alone = len(topology.machines) < 2
+    unseen = {rank for standing, ranks in sites if standing.activity is Activity.MISSING for rank in ranks}
     return {
         rank
         for ranks in places.values()
         if (len(ranks) >= CROWD_LEAST and (alone or len(topology.machines_of(ranks)) > 1))
-        or (len(ranks) > 1 and _joined_dim(set(ranks), topology) not in (None, WORLD))
+        or (len(ranks) > 1 and _joined_dim(set(ranks), topology, unseen) not in (None, WORLD))
         for rank in ranks
     }
 
@@ -228,8 +230,8 @@ def _peers(ranks: tuple[Rank, ...], dim: str | None, topology: Topology, what: s
     return holds
 
 
-def _joined_dim(here: set[Rank], topology: Topology) -> str | None:
-    """The dimension with the smallest groups in which the ranks here are complete, if there is one.
+def _joined_dim(here: set[Rank], topology: Topology, unseen: AbstractSet[Rank] = frozenset()) -> str | None:
+    """The dimension with the smallest groups in which the ranks here are complete, but for the `unseen`, if there is one.
 
     Ranks that call a collective from one line of code use one kind of group: if in some dimension nobody is lacking,
     they may all have joined; if somebody is lacking in every dimension, they wait, and nobody knows yet for whom.
@@ -237,7 +239,7 @@ def _joined_dim(here: set[Rank], topology: Topology) -> str | None:
     complete = []
     for dim, groups in topology.groups.items():
         touched = [group for group in groups if len(group) > 1 and not here.isdisjoint(group)]
-        if touched and all(here.issuperset(group) for group in touched):
+        if touched and all(here.issuperset(group) or (here | unseen).issuperset(group) for group in touched):
             complete.append((max(len(group) for group in touched), dim))
     return min(complete)[1] if complete else None
 

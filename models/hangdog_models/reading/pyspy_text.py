@@ -47,10 +47,15 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
             check_threads(count := count + 1, limits)
             if not processes:  # the header was cut off
                 processes.append((None, "", []))
-            processes[-1][2].append(_Open(text_of(thread[3], limits) or None, int(thread[1], 0), thread[2]))
+            processes[-1][2].append(_Open(text_of(thread[3], limits) or None, _number(thread[1]), thread[2]))
     if not count:
         raise UnreadableEvidence("not the text of py-spy dump: no thread in it")
     return tuple(DumpedProcess(pid, tuple(_closed(threads)), command) for pid, command, threads in processes if threads)
+
+
+def _number(digits: str) -> int:
+    """A thread's id: decimal with native ids, else hexadecimal; `007` is seven, which Python's own notation does not know."""
+    return int(digits, 16 if digits.startswith("0x") else 10)
 
 
 def _add(thread: _Open, line: str, limits: Limits) -> None:
