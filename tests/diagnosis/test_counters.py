@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 from hangdog_models.collectives import CollectiveRecord, RankCounters
+from hangdog_models.diagnosis.activity import Reader
 from hangdog_models.diagnosis.counters import count
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import packaged
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
 from stories import job, look, snapshot
@@ -130,3 +132,26 @@ def test_a_receive_without_its_send_waits_for_the_peer() -> None:
     other = replace(record(0, {"pp": 1}, {"pp": 1}), members=groups)
     assert counted([other, alone]) == [("p2p", (1,), (0,))]
     assert counted([replace(other, entries=(send,)), alone]) == [("p2p", (0, 1), ())]
+
+
+def test_a_lost_dump_of_one_that_waits_like_all_others_is_no_reason_to_blame_it() -> None:
+    shape = job(dp=16, per_machine=1)
+    told = [replace(one, started={"0": 7}) for one in (record(rank, {"0": 7}, {"0": 6}) for rank in range(15))]
+    waiting = look({"0-15": "metrics"})
+    verdict = diagnose(replace(snapshot(waiting, waiting), counters=tuple(told)), shape)
+    assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.GROUP, tuple(range(16)))
+    elsewhere = look({"0-14": "metrics", "15": "loader"})
+    verdict = diagnose(replace(snapshot(elsewhere, elsewhere), counters=tuple(told)), shape)
+    assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.MACHINE, (15,))
+
+
+def test_a_lost_dump_is_assumed_in_one_operation_only() -> None:
+    """Rank 3 is in the wide group's operation, of which more ranks tell, so in its pair it is late."""
+    world = [record(rank, {"0": 7}, {"0": 6}) for rank in range(3)]
+    members = {"0": tuple(map(Rank, range(4))), "pair": (Rank(2), Rank(3))}
+    world[2] = record(2, {"0": 7, "pair": 4}, {"0": 6, "pair": 3})
+    told = [replace(one, members=members, started={"0": 7, "pair": 4}) for one in world]
+    seen = Reader(packaged()).look(look({"0-3": "item"}))
+    holds = {hold.inside: hold for hold in count(told, seen, FOUR).holds}
+    assert holds[tuple(map(Rank, range(4)))].assumed == 1
+    assert holds[(Rank(2),)].awaited == (Rank(3),)

@@ -169,10 +169,10 @@ def _stuck(
                 behind.setdefault(rank, what)
         lasting = all(positions[rank].record.source == WATCHDOG for rank in inside)
         complete = len(inside) + len(assumed) == len(members)
-        guessed = complete and bool(assumed)
-        inside = tuple(sorted((*inside, *assumed))) if guessed else inside
+        guessed = assumed if complete else ()
+        inside = tuple(sorted((*inside, *guessed)))
         holds.append(
-            Hold(dim, inside, awaited, what, counted=True, complete=complete, lasting=lasting, assumed=guessed)
+            Hold(dim, inside, awaited, what, counted=True, complete=complete, lasting=lasting, assumed=len(guessed))
         )
     return holds, behind
 
@@ -191,7 +191,7 @@ def _assumed_once(holds: Sequence[Hold], recorded: Container[Rank]) -> list[Hold
     for hold in holds:
         late = tuple(rank for rank in hold.inside if hold.assumed and rank in best and best[rank][1] is not hold)
         inside = tuple(rank for rank in hold.inside if rank not in late)
-        found.append(replace(hold, inside=inside, awaited=late) if late else hold)
+        found.append(replace(hold, inside=inside, awaited=late, assumed=0) if late else hold)
     return found
 
 

@@ -16,8 +16,6 @@ from hangdog_models.verdict import Kind
 JOINED, STILL, BEGUN = 1.0, 6.0, 4.0
 #: A group that has joined and does not complete, while some rank stands outside of all collectives, is rarely the fault.
 EXPLAINED = 0.1
-#: What is left of a group of which some members are only assumed to be inside.
-ASSUMED = 0.3
 #: Up to so many stuck groups, each is asked by itself what it explains: more would cost their number times the ranks.
 ASKED_ALONE = 32
 #: What several stuck groups at once leave of one alone, and what one thing that they have in common is worth then.
@@ -58,7 +56,7 @@ def _factors(hold: Hold, waits: Waits, motion: Motion, look: Look) -> list[Facto
     if hold.counted:
         factors.append(Factor("counters show that all have begun", BEGUN))
     if hold.assumed:
-        factors.append(Factor("counters of some of them are lost", ASSUMED))
+        factors.append(Factor(f"counters of {hold.assumed} of them are lost", 1 - hold.assumed / len(hold.inside)))
     if hold.lasting:
         factors.append(Factor("the watchdog gave it up", STILL))
     elif motion.still.issuperset(hold.inside):

@@ -34,7 +34,7 @@ class Hold:
     `inferred`: the group was guessed from the ranks being complete in it; `counted`: read off collective counters.
     `complete` False: that nobody is awaited does not mean that all have joined. So it is with stages next to each other
     in a pipeline, where `awaited` are those at the ends, and with an operation that some members have left already.
-    `assumed`: counters of some of them were lost, who are taken to be inside like all others.
+    `assumed`: so many of them are taken to be inside like all others, for their counters were lost.
     `lasting`: a watchdog waited for it in vain, so it is no moment of a healthy step.
     """
 
@@ -45,7 +45,7 @@ class Hold:
     inferred: bool = False
     counted: bool = False
     complete: bool = True
-    assumed: bool = False
+    assumed: int = 0
     lasting: bool = False
 
     @property
