@@ -62,7 +62,8 @@ def _waits(case: Case) -> Iterator[str]:
 
 
 def _hold(hold: Hold) -> str:
-    source = "counters" if hold.counted else "guessed from who is there" if hold.inferred else "frames"
+    lost = f", those of {hold.assumed} lost" if hold.assumed else ""
+    source = f"counters{lost}" if hold.counted else "guessed from who is there" if hold.inferred else "frames"
     whom = f"wait for {_short(hold.awaited)}" if hold.awaited else "have all joined" if hold.joined else "wait"
     return f"{hold.dim}: ranks {_short(hold.inside)} in {hold.what} {whom} (by {source})"
 

@@ -76,7 +76,14 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
         moved = "still" if rank in motion.still else "moving" if rank in motion.moving else ""
         moved = moved or ("travelling" if rank in motion.travelling else "")
         working = rank in motion.working
-        key = (id(standing), moved, explained[rank], working, rank in restless, topology.machine(rank) if mute else None)
+        key = (
+            id(standing),
+            moved,
+            explained[rank],
+            working,
+            rank in restless,
+            topology.machine(rank) if mute else None,
+        )
         if key not in known:
             factors = _factors(standing, moved, explained[rank], waits, motion, working)
             place = standing.place if standing.frames else (standing.activity,)
@@ -86,7 +93,7 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
                 factors.append(Factor(f"none of the {on} ranks of its machine answers", SILENT_MACHINE))
             elif failed > 1 and merely_failed(standing):
                 factors.append(Factor(f"one of {failed} whose capture failed", 1 / failed))
-            if restless - {rank} and not mute and standing.activity not in LASTING:
+            if len(restless) > (rank in restless) and not mute and standing.activity not in LASTING:
                 factors.append(Factor("other ranks are at work, in the one look there is", STAGE))
             if others >= ELSEWHERE:
                 factors.append(Factor(f"{others} other machines have a rank at the very same place", PHASE))
