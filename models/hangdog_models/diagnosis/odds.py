@@ -32,8 +32,10 @@ ODDS: Mapping[Activity, Odds] = {
     Activity.GIL: Odds(24),
     Activity.GC: Odds(24),
     Activity.NETWORK: Odds(24, dependency=4),
-    Activity.COMPILE: Odds(8, software=0.5, slow=10),
-    Activity.LAUNCH: Odds(1, software=3),  # a full queue of its device, or mismatched collectives before it
+    Activity.COMPILE: Odds(
+        2, software=0.5, slow=2
+    ),  # which takes minutes on sound machines: one look or two decide nothing
+    Activity.LAUNCH: Odds(1),
     Activity.UNKNOWN: Odds(24, dependency=0.5, slow=0.7),
     Activity.COMPUTE: Odds(18, slow=1.5),
     Activity.IDLE: Odds(1, software=8),

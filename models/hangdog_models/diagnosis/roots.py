@@ -4,7 +4,16 @@ from math import prod
 
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.counters import BY_COUNTERS
-from hangdog_models.diagnosis.guilt import SHARED, TRAVELLING_ASLEEP, WRITING, compiling, merely_failed, weigh, writes
+from hangdog_models.diagnosis.guilt import (
+    SHARED,
+    TRAVELLING_ASLEEP,
+    UNAWAITED,
+    WRITING,
+    compiling,
+    merely_failed,
+    weigh,
+    writes,
+)
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.odds import odds_of
@@ -50,6 +59,9 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
         for unit in sorted(units, key=lambda unit: (-best[unit], lead[unit]))[:NAMED_ALONE]
     ]
     others = _others(lead[top], guilty[top], look, motion, len(topology.machines))
+    if not waits.waiting:
+        unawaited = Factor("nobody was seen to wait for it", UNAWAITED)
+        others = [(kind, (*factors, unawaited)) for kind, factors in others]
     return found + [Hypothesis(kind, factors, tuple(guilty[top]), (top,), found[0].because) for kind, factors in others]
 
 
