@@ -50,7 +50,16 @@ class Temperature:
 
 
 def of_suspects(trials: Iterable[Trial]) -> list[Guess]:
-    """The first suspect's probability, and whether it is guilty."""
+    """The first suspect's probability where the verdict accuses it, and whether it is guilty."""
+    return _firsts(trial for trial in trials if trial.ours.answer.kind is not Kind.UNDETERMINED)
+
+
+def of_open_cases(trials: Iterable[Trial]) -> list[Guess]:
+    """The same where the verdict is open: there the number also counts what the code or a service would show on it."""
+    return _firsts(trial for trial in trials if trial.ours.answer.kind is Kind.UNDETERMINED)
+
+
+def _firsts(trials: Iterable[Trial]) -> list[Guess]:
     return [
         (trial.ours.answer.probability, trial.ours.score.first)
         for trial in trials

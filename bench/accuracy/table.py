@@ -135,6 +135,7 @@ def report(trials: Sequence[Trial]) -> Report:
         tuple(readings(trials)),
         (
             ("the first suspect's probability", tuple(calibration.reliability(calibration.of_suspects(trials)))),
+            ("that of an open case", tuple(calibration.reliability(calibration.of_open_cases(trials)))),
             ("the confidence of a verdict", tuple(calibration.reliability(calibration.of_kinds(trials)))),
         ),
     )
