@@ -32,9 +32,7 @@ ODDS: Mapping[Activity, Odds] = {
     Activity.GIL: Odds(24),
     Activity.GC: Odds(24),
     Activity.NETWORK: Odds(24, dependency=4),
-    Activity.COMPILE: Odds(
-        2, software=0.5, slow=2
-    ),  # which takes minutes on sound machines: one look or two decide nothing
+    Activity.COMPILE: Odds(2, software=0.5, slow=3.3),  # takes minutes on sound machines
     Activity.LAUNCH: Odds(1),
     Activity.UNKNOWN: Odds(24, dependency=0.5, slow=0.7),
     Activity.COMPUTE: Odds(18, slow=1.5),

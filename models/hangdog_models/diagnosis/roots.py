@@ -61,7 +61,7 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     others = _others(lead[top], guilty[top], look, motion, len(topology.machines))
     if not waits.waiting:
         unawaited = Factor("nobody was seen to wait for it", UNAWAITED)
-        others = [(kind, (*factors, unawaited)) for kind, factors in others]
+        others = [(kind, (*factors, unawaited) if kind is Kind.SLOW else factors) for kind, factors in others]
     return found + [Hypothesis(kind, factors, tuple(guilty[top]), (top,), found[0].because) for kind, factors in others]
 
 
