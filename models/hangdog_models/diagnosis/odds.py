@@ -20,7 +20,7 @@ class Odds:
 
 #: Relative odds by what the awaited rank is doing. The scale is set by the demand that one root, seen standing still twice
 #: and explaining every wait, reaches 0.95, and one seen once does not. They order causes as
-#: published incidents do; they are not calibrated yet, and docs/diagnosis.md says so.
+#: published incidents do, and were set with the simulated incidents of bench/accuracy in view.
 ODDS: Mapping[Activity, Odds] = {
     Activity.STOPPED: Odds(80),
     Activity.DEAD: Odds(40, software=1.5),
