@@ -111,6 +111,8 @@ def _one_cause(
         return []  # what is not known of many is not their code
     if alike and activities == {Activity.UNKNOWN}:  # asleep, nobody knows in what: code or a service
         return [(Kind.SOFTWARE, code), (Kind.DEPENDENCY, code)]
+    if alike and running:
+        return [(Kind.UNDETERMINED, Factor(f"{many} machines are at work at one place, which is no fault", many))]
     if alike:
         return [(Kind.SOFTWARE, code)]
     likely = 0.25 if running else (0.1 if lasting else 0.25) * share
