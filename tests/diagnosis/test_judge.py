@@ -81,8 +81,18 @@ def test_a_job_that_moves_is_sound() -> None:
 def test_a_job_that_begins_to_hang_is_judged_by_its_last_looks() -> None:
     before = look({"0-7": "gather"})
     after = look({"0-4,6-7": "metrics", "5": "loader"})
-    verdict = diagnose(snapshot(before, after, after), CUBE)
+    verdict = diagnose(snapshot(before, after, after, after, after), CUBE)
     assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("node-2",))
+
+
+def test_a_job_that_moved_a_moment_ago_is_looked_at_again() -> None:
+    """A healthy rank on an overloaded machine stood in one forward pass for two looks, and went on."""
+    before = look({"0-7": "gather"})
+    after = look({"0-4,6-7": "metrics", "5": "loader"})
+    verdict = diagnose(snapshot(before, after, after), CUBE)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
+    assert any("look again" in line for line in verdict.because)
+    assert (first(verdict), verdict.suspects[0].machines) == ((5,), ("node-2",))
 
 
 def test_joined_by_all_of_one_group_is_a_fault_inside_it() -> None:

@@ -13,8 +13,8 @@ from live.plan import Plan
 
 #: From one look to the next; longer than most steps. Seconds.
 INTERVAL_S = 1.5
-#: A living process answers within milliseconds, a stopped one never. Seconds.
-ANSWER_S = 1.0
+#: A living process answers within milliseconds, on an overloaded machine in a second or two; a stopped one never. Seconds.
+ANSWER_S = 3.0
 
 
 def write_job(bundle: Path, plan: Plan, name: str) -> None:
@@ -53,7 +53,7 @@ def _ask(door: Path, handler: str) -> bytes:
         answer = connection.getresponse()
         content = answer.read()
         return content if answer.status == http.client.OK else b""
-    except OSError:  # it is stopped, or has not come so far
+    except (OSError, http.client.HTTPException):  # it is stopped, has not come so far, or ended in between
         return b""
     finally:
         connection.close()

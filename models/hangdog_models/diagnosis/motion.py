@@ -32,6 +32,7 @@ class Motion:
     `travelling`: the place itself changed, so the rank gets on with something. Unknown ranks are in none of the three.
     `freed`: the ranks that left their waits between the last two looks, where that was progress: the job is alive.
     `stirring`: so many stacks changed in between that most of the job is at work, whether or not a wait ended.
+    `moved_on`: there were looks before that, so the job still made progress while it was being looked at.
     `working`: used the processor between the looks. Whoever waits for a device spins, so of a waiter it says nothing.
     """
 
@@ -42,6 +43,7 @@ class Motion:
     freed: tuple[Rank, ...] = ()
     stirring: tuple[Rank, ...] = ()
     working: frozenset[Rank] = frozenset()
+    moved_on: bool = False
 
     @property
     def known(self) -> bool:
@@ -68,7 +70,7 @@ def observe(looks: Sequence[Look], working: frozenset[Rank] = frozenset()) -> Mo
             kind = known[key] = _kind(track)
         kinds[kind].append(rank)
     still, moving, travelling = (frozenset(kinds[kind]) for kind in ("still", "moving", "travelling"))
-    return Motion(len(looks) - start, still, moving, travelling, freed, stirring, working)
+    return Motion(len(looks) - start, still, moving, travelling, freed, stirring, working, start > 0)
 
 
 def working(rounds: Sequence[Round], interval_s: float | None) -> frozenset[Rank]:

@@ -19,6 +19,10 @@ MOMENT, AT_WORK = 1.0, 50.0
 #: A job that is stuck comes to rest in a few places, with a pipeline in more; one at work is spread over as many as its
 #: step has. Beyond, the odds grow by this power of how many more (97 of 100 stuck jobs kept to these in a single look).
 PLACES, PLACES_IN_STAGES, SPREAD = 3, 6, 4
+#: Odds that two looks which show no progress caught a slow step of a job that made progress in the look before them: above
+#: those of a rank seen standing still twice, below those of one that is stopped or dead. A hang that is looked into began
+#: long ago; one that begins just between two looks is rare. Each further look that shows none makes a slow step rarer.
+SLOW_STEP = 60.0
 #: Where few wait, such a moment is common: the odds are so many times as good with up to so many waiting.
 COMMON, FEW = 4.0, 16
 
@@ -31,6 +35,7 @@ def find(look: Look, waits: Waits, motion: Motion, topology: Topology) -> tuple[
         *blame_odd(look, waits, topology),
         *blame_groups(look, waits, motion, topology),
         *([] if motion.known else [moment(look, waits, topology)]),
+        *([slow_step(motion)] if motion.moved_on and motion.known else []),
     )
 
 
@@ -60,6 +65,13 @@ def moment(look: Look, waits: Waits, topology: Topology) -> Hypothesis:
         Factor(f"the ranks stand in {places} places", max(1.0, places / usual) ** SPREAD),
     )
     return Hypothesis(Kind.UNDETERMINED, factors, because=because)
+
+
+def slow_step(motion: Motion) -> Hypothesis:
+    """What a job that moved on while it was being looked at may be doing since: nothing worse than a slow step."""
+    because = f"the job moved on before the last {motion.rounds} looks: look again a few seconds later"
+    words = f"a slow step: the job moved on before the last {motion.rounds} looks"
+    return Hypothesis(Kind.UNDETERMINED, odds(words, SLOW_STEP / (motion.rounds - 1) ** 2), because=(because,))
 
 
 def _seen(look: Look) -> list[tuple[Standing, list[Rank]]]:
