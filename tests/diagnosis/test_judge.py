@@ -246,8 +246,17 @@ def test_a_rank_that_gets_on_with_its_work_is_slow_and_one_in_a_loop_is_not() ->
     evaluating = [[trace(0, stack, active=True), *waiting] for stack in ("user", "other", "user", "other", "user")]
     verdict = diagnose(snapshot(*evaluating), CUBE)
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (0,), ())
-    looping = [[trace(0, "user", shift=at, active=True), *waiting] for at in range(3)]
+    stepping = look({"1-7": "backward"})
+    looping = [[trace(0, "user", shift=at, active=True), *stepping] for at in range(3)]
     assert diagnose(snapshot(*looping), CUBE).kind is Kind.MACHINE
+
+
+def test_a_rank_at_work_while_the_others_are_at_a_barrier_works_for_all() -> None:
+    """On an overloaded machine the one forward pass of rank 0's own evaluation took longer than three looks."""
+    waiting = look({"1-7": "barrier"})
+    working = [[trace(0, "user", shift=at, active=True), *waiting] for at in range(3)]
+    verdict = diagnose(snapshot(*working), CUBE)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (0,), ())
 
 
 def test_a_forgotten_breakpoint_is_code() -> None:

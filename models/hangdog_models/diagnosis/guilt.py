@@ -37,6 +37,11 @@ SPINNING = 0.05
 STAGE = 0.1
 #: What is left of a loader that runs in the one look there is: it loads.
 LOADING = 0.05
+#: Barriers, by the name of the call.
+BARRIERS = ("barrier", "monitored_barrier")
+#: What is left of a rank that gets on with its work while the others are at a barrier: a step of training has none, one
+#: rank evaluating for all has. Recorded ones took minutes on an overloaded machine.
+FOR_ALL = 0.1
 #: States that no healthy process stays in, so that one look is enough.
 LASTING = (Activity.STOPPED, Activity.DEAD)
 #: Up to so many roots, each is asked by itself what it explains.
@@ -69,6 +74,7 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
     failed = sum(merely_failed(look[rank]) for rank in waits.roots if rank not in silent)
     at_work = frozenset() if motion.known else _at_work(look, waits)
     restless = at_work | {r for r in waits.roots if at_work and look[r].activity is not Activity.MISSING}
+    barred = at_barrier(look, waits)
     known: dict[tuple[object, ...], tuple[Factor, ...]] = {}
     found: dict[Rank, tuple[Factor, ...]] = {}
     for rank in waits.roots:
@@ -95,6 +101,8 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
                 factors.append(Factor(f"one of {failed} whose capture failed", 1 / failed))
             if len(restless) > (rank in restless) and not mute and standing.activity not in LASTING:
                 factors.append(Factor("other ranks are at work, in the one look there is", STAGE))
+            if barred and works_for_all(standing, rank in motion.still):
+                factors.append(Factor("it is at work, and the others are at a barrier", FOR_ALL))
             if others >= ELSEWHERE:
                 factors.append(Factor(f"{others} other machines have a rank at the very same place", PHASE))
             known[key] = tuple(factors)
@@ -105,6 +113,18 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
 def writes(standing: Standing, working: bool) -> bool:
     """Whether it is seen to write or read: it runs, or used the processor between the looks."""
     return standing.activity in (Activity.CHECKPOINT, Activity.STORAGE) and (working or bool(standing.busy))
+
+
+def at_barrier(look: Look, waits: Waits) -> bool:
+    """Whether most of those who wait do so at a barrier."""
+    barred = sum(len(ranks) for standing, ranks in sites(look) if standing.waits and standing.operation in BARRIERS)
+    return 2 * barred > len(waits.waiting)
+
+
+def works_for_all(standing: Standing, still: bool) -> bool:
+    """Whether it does what a rank does that others let work alone: computes, and gets on with it as far as is known."""
+    launches = standing.activity is Activity.LAUNCH and bool(standing.busy)  # without a GPU that is computing, too
+    return launches or (standing.activity is Activity.COMPUTE and not still)
 
 
 def compiling(standing: Standing) -> bool:

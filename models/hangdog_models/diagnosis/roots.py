@@ -9,9 +9,11 @@ from hangdog_models.diagnosis.guilt import (
     TRAVELLING_ASLEEP,
     UNAWAITED,
     WRITING,
+    at_barrier,
     compiling,
     merely_failed,
     weigh,
+    works_for_all,
     writes,
 )
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
@@ -28,7 +30,8 @@ from hangdog_models.verdict import Activity, Kind
 RIVAL = 0.25
 #: Odds of code where several ranks of a machine, of which only counters are known, left out the same operation.
 ALIKE_BEHIND = 8.0
-#: Odds that a rank is merely slow: less where it stands still, more where it gets on with something else between looks.
+#: Odds that a rank is merely slow: less where it stands still, more where it gets on with its work: with something
+#: else between looks, or while the others are at a barrier.
 STILL_SLOW, TRAVELLING_SLOW = 0.3, 4.0
 
 
@@ -58,7 +61,7 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
         )
         for unit in sorted(units, key=lambda unit: (-best[unit], lead[unit]))[:NAMED_ALONE]
     ]
-    others = _others(lead[top], guilty[top], look, motion, len(topology.machines))
+    others = _others(lead[top], guilty[top], look, waits, motion, len(topology.machines))
     if not waits.waiting:
         unawaited = Factor("nobody was seen to wait for it", UNAWAITED)
         others = [(kind, (*factors, unawaited) if kind is Kind.SLOW else factors) for kind, factors in others]
@@ -71,7 +74,7 @@ def _same(standing: Standing, other: Standing) -> bool:
 
 
 def _others(
-    rank: Rank, ranks: list[Rank], look: Look, motion: Motion, machines: int
+    rank: Rank, ranks: list[Rank], look: Look, waits: Waits, motion: Motion, machines: int
 ) -> list[tuple[Kind, tuple[Factor, ...]]]:
     """What else may hold the first suspect where it stands: the code, a service, or work that takes its time."""
     standing = look[rank]
@@ -84,8 +87,9 @@ def _others(
     if rank in motion.travelling and standing.activity is Activity.STORAGE:
         few = Factor("it got on with other things between the looks", TRAVELLING_ASLEEP)
     still = rank in motion.still and not compiling(standing)
-    moved = STILL_SLOW if still else TRAVELLING_SLOW if rank in motion.travelling else 1
-    slow = (Factor(f"merely slow, {doing}", odds.slow), Factor("moved or not between the looks", moved))
+    travels = rank in motion.travelling or (works_for_all(standing, rank in motion.still) and at_barrier(look, waits))
+    moved = STILL_SLOW if still else TRAVELLING_SLOW if travels else 1
+    slow = (Factor(f"merely slow, {doing}", odds.slow), Factor("stood still, or gets on with its work", moved))
     writing = writes(standing, rank in motion.working)
     at_work = [Factor("it is running: a writer that runs is writing", WRITING)] if writing else []
     return [(Kind.SOFTWARE, (code, *at_work)), (Kind.DEPENDENCY, (service, few, *at_work)), (Kind.SLOW, slow)]
