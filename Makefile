@@ -14,7 +14,7 @@ BOOTSTRAP = @python="$(PYTHON)"; [ -n "$$python" ] || { \
 IN := .venv/bin
 OUR_CODE := agent server models proto cli tests tools bench
 
-.PHONY: help setup torch demo test test-slow check lint docs protos protos-check bench accuracy fuzz clean
+.PHONY: help setup torch demo test test-slow soak check lint docs protos protos-check bench accuracy fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,9 @@ test: .venv/dev.stamp ## run the fast tests
 
 test-slow: .venv/dev.stamp .venv/torch.stamp ## run the slow tests: real training jobs, every fault
 	$(IN)/python -m pytest -q -m slow $(ARGS)
+
+soak: .venv/dev.stamp .venv/torch.stamp ## watch an hour of healthy training: nobody may be alarmed
+	$(IN)/python -m pytest -q -s -m soak $(ARGS)
 
 # cheapest first; stops at the first failure
 check: ## everything a change must pass, the slow tests apart

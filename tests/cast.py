@@ -102,10 +102,16 @@ class Agent:
     async def announce(self, *jobs: pb.LocalJob) -> None:
         await self.say(presence=pb.Presence(jobs=jobs))
 
+    async def next(self) -> pb.ToAgent:
+        """Whatever the server says next."""
+        message = await self._call.read()
+        assert isinstance(message, pb.ToAgent), message
+        return message
+
     async def order(self) -> pb.CaptureOrder:
         """The next order."""
-        message = await self._call.read()
-        assert isinstance(message, pb.ToAgent) and message.HasField("capture"), message
+        message = await self.next()
+        assert message.HasField("capture"), message
         return message.capture
 
     async def answer(self, order: pb.CaptureOrder, *traces: ProcessTrace, look: int = 0, last: bool = False) -> None:

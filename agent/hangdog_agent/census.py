@@ -3,11 +3,16 @@
 Reading a command line or an environment needs the target's memory map. A thread that hangs in the kernel may hold its
 lock, and then the reader hangs too, unkillably slow for a thread of ours. So what does not change is read once for each
 process, and processes with a thread in uninterruptible sleep are read by a child that can be killed.
+
+Nor may it cost much: a machine has thousands of kernel threads, and reading a line of each every two seconds would take
+several percent of a core. Every pass lists all processes, so who is new or gone is known at once; of those that are neither
+new nor trainers, only a part is read again in each pass, and kernel threads never.
 """
 
 import os
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangdog_agent import discover
@@ -25,6 +30,13 @@ _RETRY_S = 30.0
 _MOST_BYTES = 1 << 20
 #: Arguments kept of a command line: what tells a program stands at its front.
 _MOST_ARGUMENTS = 64
+#: What has settled is read again once in so many passes, half a minute: it may have become another program by exec.
+TURNS = 16
+#: An exec usually comes early in a process's life, and whoever is younger is read in every pass.
+YOUNG_S = 30.0
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+#: The variables that give a process a rank.
+_RANKS = frozenset(name for name in discover.ALLOWED if name.endswith(("RANK", "PROCID")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +50,30 @@ class _Told:
     environ: dict[str, str]
     permitted: bool
 
+    @property
+    def ranked(self) -> bool:
+        """Whether it may be a trainer, a worker of one, or a launcher."""
+        return self.python and not _RANKS.isdisjoint(self.environ)
+
+
+@dataclass(slots=True, eq=False)
+class _Known:
+    """A process as it was last read; once it has settled that may be some passes ago.
+
+    `kernel`: one of the kernel's own threads, which never become anything else. `aside`: neither it nor anybody above it
+    may be a trainer, so it can only matter as an ancestor.
+    """
+
+    row: discover.Process
+    told: _Told | None
+    kernel: bool
+    settled: bool = False
+    aside: bool = False
+
+    @property
+    def ranked(self) -> bool:
+        return self.told is not None and self.told.ranked
+
 
 class Census:
     """The process table of this machine, taken again and again; `names` are environment variables to keep beside the allowed."""
@@ -46,38 +82,73 @@ class Census:
         self.proc = proc
         self._names = discover.ALLOWED | names
         self._stop = stop
-        self._told: dict[tuple[int, int], _Told] = {}
+        self._known: dict[int, _Known] = {}
+        self._passes = 0
         self._avoided: dict[tuple[int, int], float] = {}
         self._lock = threading.Lock()
 
     def take(self) -> tuple[discover.Process, ...]:
-        """All processes now. A zombie keeps what it told while it lived."""
+        """All processes now, less those that have to do with no trainer. A zombie keeps what it told while it lived.
+
+        State and CPU time of what is neither young nor a trainer may be those of `TURNS` passes ago.
+        """
         with self._lock:
             now = time.monotonic()
             risky_until = now + _RISKY_PASS_S
-            rows: list[discover.Process] = []
-            told_now: dict[tuple[int, int], _Told] = {}
-            for pid in self.proc.pids():
-                stat = self.proc.stat(pid)
-                if stat is None:
-                    continue
-                key = (pid, stat.started)
-                told = self._told.get(key)
-                if told is None or (told.comm, told.image) != (stat.comm, stat.image):
-                    told = self._ask(stat, now, risky_until) or told
-                if told is not None:
-                    told_now[key] = told
-                rows.append(_row(stat, told))
-            self._told = told_now
+            pids = self.proc.pids()
+            for gone in self._known.keys() - pids:
+                del self._known[gone]
+            self._passes += 1
+            due = [
+                pid
+                for pid in pids
+                if (known := self._known.get(pid)) is None
+                or not known.settled
+                or ((pid + self._passes) % TURNS == 0 and not known.kernel)
+            ]
+            for pid in due:
+                self._read(pid, now, risky_until)
+            self._settle(due)
             self._avoided = {key: until for key, until in self._avoided.items() if until > now}
-            return tuple(rows)
+            return self._rows()
+
+    def _settle(self, pids: Sequence[int]) -> None:
+        young = (time.clock_gettime(time.CLOCK_BOOTTIME) - YOUNG_S) * _TICKS_PER_S
+        for known in (self._known[pid] for pid in pids if pid in self._known):
+            above = self._above(known)
+            known.settled = known.row.started < young and _may_rest(known.told, above[0].told if above else None)
+            known.aside = known.settled and not any(each.ranked for each in (known, *above))
+
+    def _rows(self) -> tuple[discover.Process, ...]:
+        near = [known for known in self._known.values() if not known.aside]
+        above = {each.row.pid: each for known in near if known.ranked for each in self._above(known) if each.aside}
+        return tuple(known.row for known in (*near, *above.values()))
+
+    def _above(self, known: _Known) -> list[_Known]:
+        """The ancestors, upwards; a table read while processes come and go may even hold a circle."""
+        found: list[_Known] = []
+        while (parent := self._known.get(known.row.parent)) is not None and parent not in found and parent is not known:
+            found.append(parent)
+            known = parent
+        return found
 
     def unreadable(self) -> int:
         """How many Python processes of the last pass kept their environment from us: a trainer may be among them."""
         with self._lock:
-            return sum(told.python and not told.permitted for told in self._told.values())
+            told = [known.told for known in self._known.values() if known.told is not None]
+            return sum(each.python and not each.permitted for each in told)
 
-    def _ask(self, stat: Stat, now: float, risky_until: float) -> _Told | None:
+    def _read(self, pid: int, now: float, risky_until: float) -> None:
+        """Takes a process as it is now, or notes that it is gone."""
+        stat, known = self.proc.stat(pid), self._known.pop(pid, None)
+        if stat is None:
+            return
+        told = known.told if known is not None and known.row.started == stat.started else None
+        if told is None or (told.comm, told.image) != (stat.comm, stat.image):
+            told = self._ask(stat, told, now, risky_until) or told
+        self._known[pid] = _Known(_row(stat, told), told, stat.kernel)
+
+    def _ask(self, stat: Stat, before: _Told | None, now: float, risky_until: float) -> _Told | None:
         """Reads what a process tells of itself; None when it is ending, or hangs, or is left for later."""
         key = (stat.pid, stat.started)
         if stat.state in "ZX" or self._avoided.get(key, now) > now:
@@ -93,7 +164,7 @@ class Census:
         if environ is Reason.TIMED_OUT or cmdline is Reason.TIMED_OUT:
             self._avoided[key] = now + _RETRY_S
             return None
-        if environ is Reason.EXITED and key in self._told:  # on its way out, its memory already gone
+        if environ is Reason.EXITED and before is not None:  # on its way out, its memory already gone
             return None
         arguments = parse_arguments(cmdline)[:_MOST_ARGUMENTS]
         return _Told(
@@ -113,6 +184,13 @@ class Census:
         if outcome.status is None:
             return Reason.TIMED_OUT
         return Reason.NOT_PERMITTED if "Permission denied" in outcome.stderr else Reason.EXITED
+
+
+def _may_rest(told: _Told | None, above: _Told | None) -> bool:
+    """Whether most passes may leave a process out: it has no rank, or inherited all it has, as a trainer's workers do."""
+    if told is None:
+        return False
+    return not told.ranked or (above is not None and above.ranked and above.environ == told.environ)
 
 
 def _row(stat: Stat, told: _Told | None) -> discover.Process:

@@ -2,6 +2,7 @@
 
 A trainer is the topmost Python process that carries a rank in its environment; below it everything is its own. Launchers
 carry ranks too (a pod's RANK counts nodes, Slurm's counts launchers), and are told by their program or by their children.
+So do all processes of a Ray cluster that was started as a task: theirs is the task's rank, and none of their own.
 """
 
 import re
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
 
+from hangdog_agent.launchers import RAYLET, launches
 from hangdog_models.ranks import MAX_RANK, Rank
 
 #: Where a rank and the number of ranks stand, the most trustworthy first: torch's own, then the MPIs', then Slurm's.
@@ -20,32 +22,26 @@ _PLACES = (
     ("PMI_RANK", "PMI_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
 )
+#: A batch script has task 0's number, too, and this only its steps: what `srun` started.
+_STEP = "SLURM_STEP_ID"
 #: Where a job's name stands. `none` is what torchrun says when nobody named the run.
 _JOB_NAMES = ("HANGDOG_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 TOPOLOGY = "HANGDOG_TOPOLOGY"
+#: Where PyTorch's flight recorder and worker server, and NCCL's RAS, are to be asked; HOME and XDG_CACHE_HOME tell where
+#: the recorder writes when nothing else does. They are read here only, and never sent.
+_DOORS = (
+    *("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "TORCH_FR_DEBUG_INFO_PIPE_FILE"),
+    *("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "XDG_CACHE_HOME", "HOME"),
+    *("TORCH_WORKER_SERVER_SOCKET", "NCCL_RAS_ADDR"),
+)
 #: All that is ever kept of an environment.
-ALLOWED = frozenset(name for pair in _PLACES for name in pair if name) | {*_JOB_NAMES, TOPOLOGY, "LOCAL_RANK"}
+ALLOWED = frozenset(name for pair in _PLACES for name in pair if name) | {
+    *(*_JOB_NAMES, *_DOORS, TOPOLOGY, "LOCAL_RANK", _STEP),
+}
 #: A job's name and topology are printed and sent; longer ones are cut.
 _MOST_CHARACTERS = 200
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?( \(deleted\))?")
-#: Programs that start ranks, and our own: the rank they carry, if any, is a node's or a task's.
-_LAUNCHERS = frozenset(
-    (
-        *("torchrun", "torch.distributed.run", "torch.distributed.launch", "torch.distributed.launcher"),
-        *(
-            "accelerate",
-            "accelerate.commands.launch",
-            "deepspeed",
-            "deepspeed.launcher.launch",
-            "deepspeed.launcher.runner",
-        ),
-        *("horovodrun", "mpirun", "mpiexec", "ft_launcher"),
-        *("hangdog", "hangdog-agent", "hangdog_agent.main"),
-    )
-)
-#: torch names the main thread of torchrun so; a launcher started from a notebook has no telling command line.
-_LAUNCHER_COMM = "pt_elastic"
 
 
 class Kind(StrEnum):
@@ -122,7 +118,8 @@ def find(
         if process.python
         and process.pid not in without
         and not _launches(process)
-        and (place := _place(process)) is not None
+        and (place := _place(process, table)) is not None
+        and not _drives(place, children.get(process.pid, ()))
     }
     if match is not None:
         places = {pid: place for pid, place in places.items() if (table[pid].environ or {}).get(match[0]) == match[1]}
@@ -142,11 +139,19 @@ def _tops(table: Mapping[int, Process], places: dict[int, _Place]) -> set[int]:
         tops: set[int] = set()
         launchers: set[int] = set()
         for pid, place in places.items():
-            above = [ancestor for ancestor in _ancestors(table, pid) if ancestor in places]
-            if not above:
+            ancestors = _ancestors(table, pid)
+            top = next((ancestor for ancestor in reversed(ancestors) if ancestor in places), None)
+            if top is None:
                 tops.add(pid)
-            elif (top := places[above[-1]]).strength < place.strength and not top.same(place):
-                launchers.add(above[-1])
+            elif (
+                places[top].strength < place.strength
+                and (
+                    not places[top].same(place)
+                    # with one rank a machine both may have the same numbers: then a launcher between them tells
+                    or any(_launches(table[between]) for between in ancestors[: ancestors.index(top)])
+                )
+            ):
+                launchers.add(top)
         if not launchers:
             return tops
         places = {pid: place for pid, place in places.items() if pid not in launchers}
@@ -191,39 +196,42 @@ def _preference(process: Process, place: _Place) -> tuple[bool, bool, int, int, 
     return _kind(process) is not Kind.CHILD, process.state in "ZX", -place.strength, -process.cpu_ticks, process.pid
 
 
-def _place(process: Process) -> _Place | None:
+def _place(process: Process, table: Mapping[int, Process]) -> _Place | None:
     environ = process.environ or {}
+    lent: Mapping[str, str] | None = None
     for index, (rank_name, world_name) in enumerate(_PLACES):
         rank = _number(environ.get(rank_name, ""))
-        if rank is not None:
-            # LOCAL_RANK beside RANK: set by what starts the ranks themselves, not by what starts launchers
-            stronger = index == 0 and "LOCAL_RANK" in environ
-            return _Place(Rank(rank), _number(environ.get(world_name, "")) or 0, len(_PLACES) - index + stronger)
+        if rank is None:
+            continue
+        lent = _lent(process, table) if lent is None else lent
+        if rank_name in lent and all(environ.get(name) == lent.get(name) for name in (rank_name, world_name)):
+            continue
+        if rank_name == "SLURM_PROCID" and _STEP not in environ and environ.get(world_name) != "1":
+            continue
+        # LOCAL_RANK beside RANK: set by what starts the ranks themselves, not by what starts launchers
+        stronger = index == 0 and "LOCAL_RANK" in environ
+        return _Place(Rank(rank), _number(environ.get(world_name, "")) or 0, len(_PLACES) - index + stronger)
     return None
+
+
+def _launches(process: Process) -> bool:
+    return process.python and launches(process.comm, process.arguments)
+
+
+def _drives(place: _Place, children: Sequence[Process]) -> bool:
+    """Whether a process called ray.init() to have others train; a rank that torchrun started may do so for its own ends."""
+    return place.strength <= len(_PLACES) and any(child.comm == RAYLET for child in children)
+
+
+def _lent(process: Process, table: Mapping[int, Process]) -> Mapping[str, str]:
+    """The environment of the Ray daemon above: it hands that to all its workers, whose rank it is not."""
+    above = (table[pid] for pid in _ancestors(table, process.pid))
+    return next((ancestor.environ or {} for ancestor in above if ancestor.comm == RAYLET), {})
 
 
 def _number(text: str) -> int | None:
     plausible = text.isascii() and text.isdigit() and len(text) <= len(str(MAX_RANK))
     return int(text) if plausible and int(text) <= MAX_RANK else None
-
-
-def _launches(process: Process) -> bool:
-    if process.comm == _LAUNCHER_COMM:
-        return True
-    arguments = process.arguments[1:]
-    for at, argument in enumerate(arguments):
-        if argument == "-m":
-            return arguments[at + 1 : at + 2] != () and arguments[at + 1] in _LAUNCHERS
-        if argument == "-c":
-            return False
-        if not argument.startswith(
-            "-"
-        ):  # the script, or the value of an option such as -X: then the next one is looked at
-            if PurePath(argument).name in _LAUNCHERS:
-                return True
-            if argument.endswith(".py") or "/" in argument:
-                return False
-    return False
 
 
 def _kind(process: Process) -> Kind:

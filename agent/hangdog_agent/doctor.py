@@ -1,57 +1,35 @@
-"""Examines whether processes can be captured here, by capturing some, and says which setting to change if not."""
+"""Examines whether processes can be captured here, by capturing some, and says which setting to change if not.
+
+`python -m hangdog_agent.doctor` prints it where there is no `hangdog` command: in the agent's image.
+"""
 
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
 
-from hangdog_agent import probe
+from hangdog_agent import probe, surroundings
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.look import Tools, look
 from hangdog_agent.capture.series import Series
 from hangdog_agent.census import Census
+from hangdog_agent.container import container
 from hangdog_agent.discover import Process
-from hangdog_agent.killable import run
+from hangdog_agent.finding import Finding, Health
 from hangdog_agent.procfs import Proc, Status
+from hangdog_agent.rights import CAPABILITIES, OVERRIDE, PTRACE, READ_SEARCH, grant, lacking, place
 from hangdog_agent.settings import CaptureSettings, LinkSettings
 from hangdog_agent.watch import Watch, jobs
 from hangdog_models.ranks import format_ranks
 from hangdog_models.stack import Missing, ProcessTrace, Reason
 
+__all__ = ["Finding", "Health", "examine", "works"]
+
 #: The py-spy our rules for frame names were written against.
 PINNED = "0.4.3"
-#: CAP_SYS_PTRACE of capabilities(7), as a bit of CapEff.
-_CAP_SYS_PTRACE = 1 << 19
-#: The initial pid namespace has this inode on every Linux (PROC_PID_INIT_INO).
-_INITIAL_NAMESPACE = "pid:[4026531836]"
-#: NVML starts in about a second on a machine with eight GPUs; on a sick one it may hang for ever.
-_NVML_S = 10.0
-_NVML = "import pynvml as n; n.nvmlInit(); print(n.nvmlDeviceGetCount(), n.nvmlSystemGetDriverVersion())"
-
-DOCKER = "docker run --cap-add SYS_PTRACE ..."
-KUBERNETES = 'securityContext: {capabilities: {add: ["SYS_PTRACE"]}}   # in the agent\'s container of the manifest'
-
-
-class Health(StrEnum):
-    """How a finding is to be taken: `warn` limits what can be seen, `fail` means that capture does not work."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing examined: its name, how it stands, what was found, and what to change (empty when nothing)."""
-
-    name: str
-    health: Health
-    what: str
-    fix: str = ""
+#: Containers named of one job: a pod holds the ranks of one machine, seldom more than one pod of a job shares it.
+_MOST_CONTAINERS = 2
 
 
 def examine(proc: Proc | None = None, tool: pyspy.PySpy | Missing | None = None) -> tuple[Finding, ...]:
@@ -61,21 +39,28 @@ def examine(proc: Proc | None = None, tool: pyspy.PySpy | Missing | None = None)
     """
     if not sys.platform.startswith("linux"):
         return (Finding("system", Health.FAIL, f"{sys.platform} has no /proc", "run the agent on Linux"),)
-    proc = proc or Proc()
+    proc, where = proc or Proc(), place()
     tools = Tools(proc, tool or pyspy.load(), CaptureSettings())
     status = proc.status(os.getpid()) or Status()
+    own = _capture("own child", probe.descendant, tools, status)
     stranger = _capture("another's process", probe.stranger, tools, status)
+    refused = stranger.health is Health.FAIL and str(Reason.NOT_PERMITTED) in stranger.what
+    trainers = _trainers(tools, status)
+    profile = surroundings.profile(proc, status, refused, where)
     return (
-        _tool(tools.pyspy),
-        _capture("own child", probe.descendant, tools, status),
+        _tool(tools.pyspy, proc),
+        own,
         stranger,
-        _user(status),
-        _capability(status),
-        _yama(proc, stranger),
-        _seccomp(status, stranger),
-        _namespace(proc),
-        *_trainers(tools, status),
-        _nvml(),
+        _user(),
+        *_capabilities(status),
+        surroundings.yama(proc, status, refused, where),
+        surroundings.seccomp(status, refused, where),
+        *([profile] if profile else []),
+        surroundings.namespace(proc, any(finding.name.startswith("job ") for finding in trainers), where),
+        *trainers,
+        surroundings.pulse(proc),
+        surroundings.kernel_log(proc, status, where),
+        surroundings.nvml(proc, where),
     )
 
 
@@ -84,9 +69,25 @@ def works(findings: Sequence[Finding]) -> bool:
     return all(finding.health is not Health.FAIL for finding in findings)
 
 
-def _tool(tool: pyspy.PySpy | Missing) -> Finding:
+def main() -> None:
+    """Prints the findings as plain lines; ends with 0 when capture works here, with 1 when it does not."""
+    findings = examine()
+    for finding in findings:
+        print(f"{finding.health:5} {finding.name:20} {finding.what}")
+        if finding.fix:
+            print(f"{'':26} -> {finding.fix}")
+    print("capture works here" if works(findings) else "capture does not work here: change what -> says")
+    sys.exit(0 if works(findings) else 1)
+
+
+def _tool(tool: pyspy.PySpy | Missing, proc: Proc) -> Finding:
     if isinstance(tool, Missing):
-        return Finding("py-spy", Health.FAIL, tool.words, f"pip install --force-reinstall py-spy=={PINNED}")
+        fix = f"pip install --force-reinstall py-spy=={PINNED}"
+        if "Permission denied" in tool.words:  # the binary is there, and neither its file nor a copy in memory may run
+            noexec = proc.setting("sys/vm/memfd_noexec") in ("1", "2")
+            fix = "mount the file system it is installed on without noexec"
+            fix += ", or sudo sysctl vm.memfd_noexec=0" if noexec else ", and make the file executable"
+        return Finding("py-spy", Health.FAIL, tool.words, fix)
     if tool.version != PINNED:
         what = f"{tool.version}; frames are named differently than in {PINNED}, which the rules are made for"
         return Finding("py-spy", Health.WARN, what, f"pip install py-spy=={PINNED}")
@@ -107,93 +108,63 @@ def _capture(
     return Finding(name, Health.FAIL, _brief(seen.missing), _permit(status) if _refused(seen.missing) else "")
 
 
-def _user(status: Status) -> Finding:
+def _user() -> Finding:
     uid = os.geteuid()
     return Finding("user", Health.OK, "root" if uid == 0 else f"uid {uid}: sees the processes of this user")
 
 
-def _capability(status: Status) -> Finding:
-    if status.capabilities & _CAP_SYS_PTRACE:
-        return Finding("CAP_SYS_PTRACE", Health.OK, "held")
-    what = "not held: only processes of the same user that hold no more rights than this one can be read"
-    return Finding("CAP_SYS_PTRACE", Health.WARN, what, _permit(status))
-
-
-def _yama(proc: Proc, stranger: Finding) -> Finding:
-    read = proc.setting("sys/kernel/yama/ptrace_scope")
-    if read is None:
-        return Finding("Yama ptrace_scope", Health.OK, "no Yama in this kernel")
-    meaning = {
-        "0": "off",
-        "1": "only descendants may be read",
-        "2": "only with CAP_SYS_PTRACE",
-        "3": "nobody may be read",
-    }
-    what = f"{read} ({meaning.get(read, 'unknown')})"
-    if stranger.health is Health.OK or read == "0":
-        return Finding("Yama ptrace_scope", Health.OK, what)
-    fix = "reboot without kernel.yama.ptrace_scope=3" if read == "3" else "sudo sysctl kernel.yama.ptrace_scope=0"
-    return Finding("Yama ptrace_scope", Health.WARN, what, fix)
-
-
-def _seccomp(status: Status, stranger: Finding) -> Finding:
-    if status.seccomp == 0:
-        return Finding("seccomp", Health.OK, "no filter")
-    if stranger.health is Health.OK:
-        return Finding("seccomp", Health.OK, "a filter is on, and lets capture through")
-    what = "a filter is on and may forbid ptrace and process_vm_readv"
-    return Finding("seccomp", Health.WARN, what, f"grant SYS_PTRACE, which Docker's filter follows: {DOCKER}")
-
-
-def _namespace(proc: Proc) -> Finding:
-    try:
-        mine = str((proc.root / "self" / "ns" / "pid").readlink())
-    except OSError:
-        mine = "unknown"
-    if mine == _INITIAL_NAMESPACE:
-        return Finding("pid namespace", Health.OK, "the host's: all processes can be seen")
-    what = "a container's: trainers outside of it cannot be seen"
-    return Finding(
-        "pid namespace", Health.OK, what, "to see them too: docker run --pid=host, or hostPID: true in the manifest"
-    )
+def _capabilities(status: Status) -> list[Finding]:
+    """What is held of all that the agent uses; the kernel log has a finding of its own."""
+    found = []
+    for capability in CAPABILITIES[:2]:
+        name = f"CAP_{capability.name}"
+        if capability.held(status):
+            found.append(Finding(name, Health.OK, "held"))
+        elif capability is PTRACE:
+            what = "not held: only processes of the same user that hold no more rights than this one can be read"
+            found.append(Finding(name, Health.WARN, what, grant(lacking(status), place(), os.geteuid() == 0)))
+        elif READ_SEARCH.held(status):
+            what = f"not held, CAP_{READ_SEARCH.name} is: other users' flight recorders cannot be asked for a dump"
+            found.append(Finding(name, Health.OK, what))
+        elif os.geteuid() == 0:
+            what = "not held: trainers of other users cannot be found, for their environment cannot be opened"
+            found.append(Finding(name, Health.WARN, what, grant([OVERRIDE], place(), root=True)))
+    return found
 
 
 def _trainers(tools: Tools, status: Status) -> list[Finding]:
     census = Census(tools.proc)
     watch = Watch(census, None, (os.getpid(),), LinkSettings().forget_s)
     here = jobs(watch.see())
-    findings = [_job(job.name, Series(job.name, watch.see, tools).look(), status) for job in here]
+    findings = [_job(job.name, Series(job.name, watch.see, tools).look(), tools.proc, status) for job in here]
     hidden = census.unreadable()
     if hidden:
         what = f"{hidden} Python processes hide their environment from this user: a trainer may be among them"
-        findings.append(Finding("other users", Health.WARN, what, _permit(status)))
+        # a user sees the own jobs, and may leave it at that; an agent that runs as root is there to see all
+        health = Health.FAIL if os.geteuid() == 0 else Health.WARN
+        findings.append(Finding("other users", health, what, _permit(status)))
     return findings or [Finding("training processes", Health.OK, "none runs here now")]
 
 
-def _job(name: str, traces: Sequence[ProcessTrace], status: Status) -> Finding:
+def _job(name: str, traces: Sequence[ProcessTrace], proc: Proc, status: Status) -> Finding:
+    if not traces:
+        return Finding(f"job {name}", Health.OK, "ended before it was looked at")
     failed = [
         trace
         for trace in traces
         if not trace.threads and trace.missing and trace.missing.reason is not Reason.NOT_PYTHON
     ]
     what = f"{len(traces)} processes of rank {format_ranks({trace.rank for trace in traces})}"
+    homes = sorted({home for trace in traces if trace.pid and (home := container(proc, trace.pid))})
+    if homes:
+        more = f" and {len(homes) - _MOST_CONTAINERS} more" if len(homes) > _MOST_CONTAINERS else ""
+        what += f" in {', '.join(homes[:_MOST_CONTAINERS])}{more}"
     if not failed:
         return Finding(f"job {name}", Health.OK, f"{what}, all captured")
     first = failed[0]
     what += f", {len(failed)} not captured; {first.role} of rank {first.rank}: {_brief(first.missing)}"
     refused = [trace for trace in failed if trace.missing is not None and _refused(trace.missing)]
     return Finding(f"job {name}", Health.FAIL if refused else Health.WARN, what, _permit(status) if refused else "")
-
-
-def _nvml() -> Finding:
-    """GPUs are no condition of capture; asked in a process of its own, because a sick driver may never answer."""
-    outcome = run((sys.executable, "-I", "-c", _NVML), _NVML_S, 1 << 16, environ=os.environ)
-    if outcome.status == 0:
-        count, _, driver = outcome.stdout.decode("utf-8", "replace").strip().partition(" ")
-        return Finding("NVML", Health.OK, f"{count} GPU(s), driver {driver}")
-    if outcome.timed_out:
-        return Finding("NVML", Health.WARN, f"does not answer within {_NVML_S:g} s: the GPU driver hangs")
-    return Finding("NVML", Health.OK, f"none: {outcome.stderr.strip().rpartition(chr(10))[2] or outcome.why}"[:120])
 
 
 def _brief(missing: Missing | None) -> str:
@@ -207,10 +178,8 @@ def _refused(missing: Missing) -> bool:
 
 def _permit(status: Status) -> str:
     """The line to change so that this process may read others, for where it runs."""
-    if os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return KUBERNETES
-    if any(Path(mark).exists() for mark in ("/.dockerenv", "/run/.containerenv")):
-        return DOCKER if os.geteuid() == 0 else f"{DOCKER} --user root"
-    if os.geteuid() != 0:
-        return f"sudo {sys.executable} -m hangdog_agent.main ...   # the agent as root"
-    return f"start the agent from a root with all rights, in a container with SYS_PTRACE: {DOCKER}"
+    return grant(lacking(status), place(), os.geteuid() == 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,7 @@
 """Runs another program so that it can neither outlive its deadline, nor flood us, nor keep a thread of ours waiting."""
 
 import contextlib
+import fcntl
 import os
 import selectors
 import signal
@@ -45,24 +46,29 @@ def run(
 ) -> Outcome:
     """Runs `command` in a session of its own for at most `deadline_s` seconds, then kills and reaps its whole group.
 
-    `stdout_bytes` bounds what is read; `stop`, once set, ends the run early; `executable` is the program where it is
-    not `command[0]`. Raises nothing: see Outcome.
+    If the agent itself is killed meanwhile, the group is killed too. `stdout_bytes` bounds what is read; `stop`, once set,
+    ends the run early; `executable` is the program where it is not `command[0]`. Raises nothing: see Outcome.
     """
     _reap_late()
     until = time.monotonic() + deadline_s
+    leash: _Leash | None = None
     try:
+        leash = _Leash()
         process = subprocess.Popen(
             command,
             executable=executable,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=fds,
+            pass_fds=(*fds, leash.far),
             env=dict(environ or {}),
             start_new_session=True,
         )
     except OSError as error:
+        if leash is not None:
+            leash.pull()
         return Outcome(None, why=f"cannot be started: {error.strerror or error}")
+    leash.tie(process.pid)
     kept: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
     why = ""
     try:
@@ -70,7 +76,7 @@ def run(
         if not why:
             why = _await_end(process, until, stop)
     finally:
-        _end(process, killed=bool(why))
+        _end(process, leash, killed=bool(why))
     stdout, stderr = bytes(kept["stdout"]), kept["stderr"].decode("utf-8", "replace")
     if why == _DEADLINE:
         return Outcome(None, stdout, stderr, f"no answer within {deadline_s:g} s, killed", timed_out=True)
@@ -122,11 +128,12 @@ def _await_end(process: subprocess.Popen[bytes], until: float, stop: threading.E
     return _DEADLINE
 
 
-def _end(process: subprocess.Popen[bytes], killed: bool) -> None:
-    """Leaves nothing behind: kills the process's group unless it ended by itself, reaps it, closes its pipes."""
+def _end(process: subprocess.Popen[bytes], leash: "_Leash", killed: bool) -> None:
+    """Leaves nothing behind: kills the process's group, of which it may be long gone itself, reaps it, closes its pipes."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if killed or process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
+    leash.pull()
     for pipe in (process.stdout, process.stderr):
         if pipe is not None:
             pipe.close()
@@ -140,3 +147,27 @@ def _end(process: subprocess.Popen[bytes], killed: bool) -> None:
 def _reap_late() -> None:
     with _unreaped_lock:
         _unreaped[:] = [process for process in _unreaped if process.poll() is None]
+
+
+class _Leash:
+    """A pipe that only this agent can write to: once nobody can, the kernel kills the group of processes tied to it.
+
+    A tool that has attached and hangs would else outlive an agent that is killed, and keep a trainer stopped for ever.
+    (PR_SET_PDEATHSIG would need a program of ours between fork and exec; a signal upon the end of a pipe, fcntl(2), does not.)
+    """
+
+    def __init__(self) -> None:
+        #: Must be inherited: the pipe lives for as long as somebody holds this end.
+        self.far, self._near = os.pipe()
+
+    def tie(self, group: int) -> None:
+        """Ties a group of processes to it. The kernel keeps the group itself, not its number, which may be used again."""
+        with contextlib.suppress(OSError):  # a sandbox that plays a kernel may not know this
+            fcntl.fcntl(self.far, fcntl.F_SETOWN, -group)
+            fcntl.fcntl(self.far, fcntl.F_SETSIG, signal.SIGKILL)
+            fcntl.fcntl(self.far, fcntl.F_SETFL, os.O_ASYNC)
+
+    def pull(self) -> None:
+        """Kills what is left of the group."""
+        os.close(self._near)
+        os.close(self.far)

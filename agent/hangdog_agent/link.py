@@ -1,6 +1,6 @@
-"""Keeps the agent's line to the server: says who and what is here, and answers orders to look.
+"""Keeps the agent's line to the server: says who and what is here and what is suspicious, and answers orders to look.
 
-Nothing here waits for a process: looks and scans run in two threads of their own, one each, and both are bounded.
+Nothing here waits for a process: looks, scans and pulses run in threads of their own, one each, and all are bounded.
 """
 
 import asyncio
@@ -15,19 +15,25 @@ from typing import Any, TypeVar, cast
 
 import grpc
 
+from hangdog_agent.answering import Answering, Found
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.series import Series
-from hangdog_agent.fit import fitting
+from hangdog_agent.discover import Member
 from hangdog_agent.settings import LinkSettings
+from hangdog_agent.vigil.vigil import Vigil
 from hangdog_agent.watch import LocalJob, Watch, jobs
+from hangdog_proto import pulses
 from hangdog_proto.client import CHANNEL_OPTIONS
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated import hangdog_pb2_grpc as rpc
+from hangdog_proto.pulses import Signs
 
 log = logging.getLogger(__name__)
 
 #: What stands around a capture in its message: the order's name and a few numbers. Bytes.
 _ENVELOPE = 256
+#: The longest a server may have us look closer without asking again. Seconds.
+_DOUBT_S = 60.0
 #: Messages waiting to be written; a stream that does not take them has broken.
 _OUTBOX = 64
 #: Reconnection is ours alone, with its jitter: the library must not keep a second clock behind our back.
@@ -49,20 +55,37 @@ class Identity:
 class Link:
     """One agent's line; `keep` holds it until told to stop."""
 
-    def __init__(self, identity: Identity, watch: Watch, tools: Tools, settings: LinkSettings) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        watch: Watch,
+        vigil: Vigil,
+        tools: Tools,
+        settings: LinkSettings,
+        findings: Found = tuple,
+    ) -> None:
+        """`findings` says what the checks of this machine have found."""
+        self._findings = findings
         self._identity = identity
         self._watch = watch
+        self._vigil = vigil
         self._tools = tools
         self._settings = settings
+        self._here: tuple[LocalJob, ...] | None = None
+        self._members: tuple[Member, ...] = ()
+        self._signs: Signs = {}
+        self._news = asyncio.Event()
         self._heartbeat_s = settings.heartbeat_s
         self._most_bytes = 0
         self._welcomed = False
         self._lookers = ThreadPoolExecutor(1, "hangdog-order")
         self._scanners = ThreadPoolExecutor(1, "hangdog-scan")
+        self._feelers = ThreadPoolExecutor(1, "hangdog-pulse")
 
     async def keep(self, stop: asyncio.Event) -> None:
         """Connects, and connects again after every loss, until `stop` is set; then leaves no thread and no child behind."""
         failures = 0
+        watching = [asyncio.create_task(self._scan()), asyncio.create_task(self._feel())]
         try:
             while not stop.is_set():
                 self._welcomed = False
@@ -76,8 +99,34 @@ class Link:
         finally:
             if self._tools.stop is not None:
                 self._tools.stop.set()
-            for pool in (self._lookers, self._scanners):
+            await _cancel(watching)
+            for pool in (self._lookers, self._scanners, self._feelers):
                 pool.shutdown(wait=True, cancel_futures=True)
+
+    async def _scan(self) -> None:
+        """Sees again and again who runs here, whether the server is there or not."""
+        while True:
+            self._members = await self._in(self._scanners, self._watch.see)
+            here = jobs(self._members)
+            if here != self._here:
+                self._here = here
+                self._tell()
+            await asyncio.sleep(self._settings.scan_s)
+
+    async def _feel(self) -> None:
+        """Watches the jobs' pulses, whether the server is there or not: their rhythm is learned all the time."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            signs = await self._in(self._feelers, lambda: self._vigil.tick(self._members))
+            if signs or self._signs:
+                self._signs = signs
+                self._tell()
+            await asyncio.sleep(max(0.0, began + self._vigil.beat_s - loop.time()))
+
+    def _tell(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
 
     async def _session(self, stop: asyncio.Event) -> str:
         """One connection, from Hello until it breaks or `stop` is set; says why it ended."""
@@ -111,42 +160,39 @@ class Link:
                 self._most_bytes = (
                     message.welcome.max_message_bytes - _ENVELOPE if message.welcome.max_message_bytes else 0
                 )
+                self._tell()  # the next heartbeat may be due sooner than was thought
                 log.info("connected to %s as %s", self._identity.server, self._identity.machine)
             elif body == "capture":
                 session.start(self._answer(session, message.capture), self._settings.orders)
+            elif body == "doubt":
+                self._vigil.ask(message.doubt.job, within(message.doubt.seconds, 0.0, _DOUBT_S))
 
     async def _report(self, session: "_Session") -> None:
-        """Presence on every change, and as a heartbeat."""
+        """Presence on every change and as a heartbeat; a pulse while anything is suspicious, and once when it ceases."""
         loop = asyncio.get_running_loop()
         sent: tuple[LocalJob, ...] | None = None
         sent_at = -math.inf
+        uneasy = False
         while True:
-            here = await self._in(self._scanners, self._scan)
-            if here != sent or loop.time() - sent_at >= self._heartbeat_s:
+            news, here, signs = self._news, self._here, self._signs
+            if here is not None and (here != sent or loop.time() - sent_at >= self._heartbeat_s):
                 await session.outbox.put(pb.FromAgent(presence=_presence(here)))
                 sent, sent_at = here, loop.time()
-            await asyncio.sleep(min(self._settings.scan_s, max(0.05, sent_at + self._heartbeat_s - loop.time())))
-
-    def _scan(self) -> tuple[LocalJob, ...]:
-        return jobs(self._watch.see())
+            if signs or uneasy:
+                await session.outbox.put(pb.FromAgent(pulse=pulses.pack(signs)))
+                uneasy = bool(signs)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(news.wait(), max(0.05, sent_at + self._heartbeat_s - loop.time()))
 
     async def _answer(self, session: "_Session", order: pb.CaptureOrder) -> None:
-        """One Captured for each look of an order, their starts at least its interval apart."""
-        loop = asyncio.get_running_loop()
+        """Everything there is to answer to an order, as it comes."""
         rounds = min(max(order.rounds, 1), self._settings.rounds)
         interval_s = within(order.interval_s, 0.0, self._settings.interval_s)
         series = Series(order.job, self._watch.see, self._tools, self._watch.known())
-        begin = loop.time()
-        for number in range(rounds):
-            await asyncio.sleep(max(0.0, begin - loop.time()))
-            begin = max(begin, loop.time()) + interval_s
-            capture = await self._in(self._lookers, lambda: fitting(series.look(), self._most_bytes))
-            last = number == rounds - 1 or not capture.traces
-            await session.outbox.put(
-                pb.FromAgent(captured=pb.Captured(order=order.order, round=number, capture=capture, last=last))
-            )
-            if last:
-                return
+        answering = Answering(series, order, self._lookers, self._most_bytes, self._findings)
+        async with contextlib.aclosing(answering.messages(rounds, interval_s)) as messages:
+            async for captured in messages:
+                await session.outbox.put(pb.FromAgent(captured=captured))
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work)

@@ -10,16 +10,22 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import NoReturn
 
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.series import Series
 from hangdog_agent.census import Census
+from hangdog_agent.checks.checks import Checks
+from hangdog_agent.checks.keeper import Keeper
+from hangdog_agent.checks.places import Places
+from hangdog_agent.checks.standard import standard
 from hangdog_agent.procfs import Proc
-from hangdog_agent.settings import LinkSettings, chosen
+from hangdog_agent.settings import Settings, chosen
 from hangdog_agent.watch import Watch, jobs
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.stack import Missing
@@ -53,7 +59,8 @@ class _Agent:
     machine: str
     watch: Watch
     tools: Tools
-    settings: LinkSettings
+    settings: Settings
+    checks: Checks | None
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -98,6 +105,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="see only trainers whose environment has that value: several agents can share one host",
     )
+    parser.add_argument(
+        "--state",
+        metavar="FOLDER",
+        help="folder of its own, to remember over a restart what it has read (default: systemd's $STATE_DIRECTORY, else none)",
+    )
     parser.add_argument("--once", action="store_true", help="print one look at all jobs here as JSON, and end")
     parser.add_argument(
         "--set",
@@ -116,14 +128,19 @@ def _assemble(options: argparse.Namespace) -> _Agent:
         if not name or not equals:
             raise WrongUse(f"--match-env {options.match_env} names no variable and value", "write it as NAME=VALUE")
         match = (name, value)
-    capture, link = chosen(options.set)
+    settings = chosen(options.set)
     proc, stop = Proc(), threading.Event()
     tool = pyspy.load()
     if isinstance(tool, Missing):
         logging.getLogger(__name__).warning("no stacks can be captured: %s", tool)
     census = Census(proc, frozenset([match[0]] if match else []), stop)
-    watch = Watch(census, match, (os.getpid(),), link.forget_s)
-    return _Agent(options.machine, watch, Tools(proc, tool, capture, stop), link)
+    watch = Watch(census, match, (os.getpid(),), settings.link.forget_s)
+    checks: Checks | None = None
+    if match is None:  # of several agents on one host none knows whose machine it is
+        folder = options.state or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+        places = Places(state=Path(folder) if folder else None)
+        checks, _ = standard(settings.checks, places, lambda: [member.process.pid for member in watch.known()])
+    return _Agent(options.machine, watch, Tools(proc, tool, settings.capture, stop), settings, checks)
 
 
 def _once(agent: _Agent) -> None:
@@ -140,13 +157,21 @@ def _once(agent: _Agent) -> None:
 async def _serve(agent: _Agent, server: str) -> None:
     # imported here, for one look needs no gRPC, which is most of the agent's memory
     from hangdog_agent.link import Identity, Link
+    from hangdog_agent.vigil.vigil import Vigil
+    from hangdog_models.rules.ruleset import packaged
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     identity = Identity(server, agent.machine, importlib.metadata.version("hangdog"))
-    await Link(identity, agent.watch, agent.tools, agent.settings).keep(stop)
+    vigil = Vigil(agent.tools, packaged(), agent.settings.vigil)
+    parts = (identity, agent.watch, vigil, agent.tools, agent.settings.link)
+    if agent.checks is None:
+        await Link(*parts).keep(stop)
+        return
+    with Keeper(agent.checks, agent.machine, time.time) as keeper:  # noqa: TID251 - the main module passes the clock down
+        await Link(*parts, keeper.findings).keep(stop)
 
 
 if __name__ == "__main__":

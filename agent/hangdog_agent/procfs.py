@@ -11,6 +11,8 @@ from hangdog_models.stack import Reason
 
 #: Largest file read from /proc: an environment or command line may be megabytes long, what we look for stands early.
 _MOST_BYTES = 1 << 20
+#: The flag of the kernel's own threads (<linux/sched.h>).
+_PF_KTHREAD = 0x00200000
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,7 @@ class Stat:
     """One line of `/proc/PID/stat`, of a process or of one of its threads.
 
     `cpu_ticks` and `started` (after boot) count clock ticks. `image` differs after an exec; 0 where it may not be read.
+    `kernel` marks the kernel's own threads.
     """
 
     pid: int
@@ -27,6 +30,7 @@ class Stat:
     cpu_ticks: int
     started: int
     image: int = 0
+    kernel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,22 @@ class Proc:
         """Tracer, namespaces, rights; None when the process (or thread) is gone."""
         text = self._text(pid, tid, "status")
         return parse_status(text) if text else None
+
+    def schedstat(self, pid: int, tid: int) -> tuple[int, int, int] | None:
+        """Of a thread: nanoseconds on a core, nanoseconds waiting for one, times it was given one; None when unknown."""
+        words = (self._text(pid, tid, "schedstat") or "").split()
+        try:
+            return int(words[0]), int(words[1]), int(words[2])
+        except (ValueError, IndexError):
+            return None
+
+    def io_bytes(self, pid: int) -> int | None:
+        """Bytes a process passed to and from system calls that read and write; None when not permitted or gone."""
+        lines = dict(line.split(": ", 1) for line in (self._text(pid, None, "io") or "").splitlines() if ": " in line)
+        try:
+            return int(lines["rchar"]) + int(lines["wchar"])
+        except (KeyError, ValueError):
+            return None
 
     def wchan(self, pid: int, tid: int | None = None) -> str:
         """The kernel function a sleeper waits in; empty when running, not permitted or gone."""
@@ -122,6 +142,7 @@ def parse_stat(text: str) -> Stat | None:
             cpu_ticks=int(fields[11]) + int(fields[12]),
             started=int(fields[19]),
             image=int(fields[47]) if len(fields) > 47 else 0,
+            kernel=bool(int(fields[6]) & _PF_KTHREAD),
         )
     except (ValueError, IndexError):
         return None

@@ -3,9 +3,10 @@
 import math
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from hangdog_agent.checks.settings import CheckSettings
 from hangdog_models.errors import WrongUse
 
 
@@ -55,23 +56,50 @@ class LinkSettings:
     forget_s: float = 600.0
 
 
-def chosen(assignments: Iterable[str]) -> tuple[CaptureSettings, LinkSettings]:
+@dataclass(frozen=True, slots=True)
+class VigilSettings:
+    """When the agent suspects a standstill; every time is in seconds."""
+
+    #: Between two readings of the trainers' pulse, 20 µs each.
+    beat_s: float = 1.0
+    #: A rank has a rhythm after so long of alternating work and waits: imports and joining are no such thing.
+    settle_s: float = 10.0
+    #: A pulse that stops for so long, or for longer than usual, makes wonder: stacks are glanced at, nobody is told.
+    doubt_s: float = 3.0
+    #: A rank that stands still for so long is overdue.
+    patience_s: float = 5.0
+    #: So many times the longest standstill it survived at that place, when that is longer.
+    factor: float = 3.0
+    #: Before a rank has a rhythm: ten thousand ranks take minutes to join each other.
+    start_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All of them; their names are unique among all parts."""
+
+    capture: CaptureSettings = CaptureSettings()
+    link: LinkSettings = LinkSettings()
+    vigil: VigilSettings = VigilSettings()
+    checks: CheckSettings = field(default_factory=CheckSettings)
+
+
+def chosen(assignments: Iterable[str]) -> Settings:
     """The settings with each `NAME=VALUE` in the place of its default; raises WrongUse. Values are numbers, 0 or more."""
-    capture, link = CaptureSettings(), LinkSettings()
+    settings = Settings()
+    parts = {setting.name: part.name for part in fields(settings) for setting in fields(getattr(settings, part.name))}
     for assignment in assignments:
         name, _, value = assignment.partition("=")
-        kinds = {field.name: type(field.default) for each in (capture, link) for field in fields(each)}
-        if name not in kinds:
-            raise WrongUse(f"{name!r} is no setting", f"settings are {', '.join(sorted(kinds))}")
-        number = _number(value, whole=kinds[name] is not float)
+        if name not in parts:
+            raise WrongUse(f"{name!r} is no setting", f"settings are {', '.join(sorted(parts))}")
+        part = getattr(settings, parts[name])
+        whole = not isinstance(getattr(part, name), float)
+        number = _number(value, whole=whole)
         if number is None:
             raise WrongUse(f"{assignment!r} sets no number of 0 or more", f"write it as {name}=NUMBER")
         change: dict[str, Any] = {name: number}
-        if name in {field.name for field in fields(capture)}:
-            capture = replace(capture, **change)
-        else:
-            link = replace(link, **change)
-    return capture, link
+        settings = replace(settings, **{parts[name]: replace(part, **change)})
+    return settings
 
 
 def _number(text: str, whole: bool) -> float | None:

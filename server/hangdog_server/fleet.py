@@ -27,6 +27,14 @@ class Order:
     interval_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Asks an agent to look closer at a job's pulses for so many seconds."""
+
+    job: str
+    seconds: float
+
+
 @dataclass(slots=True, eq=False)
 class Connection:
     """One agent's stream: `line` holds what it is to be told; None in it ends the stream, `ended` says why if known."""
@@ -36,7 +44,7 @@ class Connection:
     peer: str
     heard: float
     jobs: Mapping[str, LocalJob] = field(default_factory=dict)
-    line: asyncio.Queue[Order | None] = field(default_factory=lambda: asyncio.Queue(LINE))
+    line: asyncio.Queue[Order | Doubt | None] = field(default_factory=lambda: asyncio.Queue(LINE))
     ended: HangdogError | None = None
 
     def end(self, because: HangdogError | None) -> None:
@@ -107,8 +115,8 @@ class Fleet:
         self._forget(now)
         return True
 
-    def send(self, machine: str, order: Order) -> bool:
-        """Lays an order into a machine's line; False when it is not connected or reads nothing any more."""
+    def send(self, machine: str, order: Order | Doubt) -> bool:
+        """Lays an order or a doubt into a machine's line; False when it is not connected or reads nothing any more."""
         connection = self._connected.get(machine)
         if connection is None or connection.line.full():
             return False

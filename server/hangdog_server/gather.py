@@ -3,14 +3,19 @@
 Pure: a moment (`now`, seconds on any steady clock) comes in as a value, and every decision carries its reason.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.reading.testimony import Told, joined
 from hangdog_models.snapshot import Account, Job, Round, Snapshot
 from hangdog_models.stack import TRAINER, Missing, ProcessTrace, Reason
+from hangdog_server import looks
 
 Ranks = tuple[Rank, ...]
+#: Messages one machine may send behind its last look: what libraries counted there, cut to the size of a message.
+FURTHER = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,8 @@ class Plan:
     absent: Mapping[str, Ranks] = field(default_factory=dict)
     patience_s: float = 20.0
     rejoin_s: float = 3.0
+    #: What libraries counted is waited for this long behind a machine's last look; its agent gives up on them after 10 s.
+    counters_s: float = 12.0
 
     @property
     def lasts_s(self) -> float:
@@ -34,13 +41,20 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One look of one machine; `unreadable` says why its message could not be read, and is empty when it could."""
+    """One look of one machine; `unreadable` says why its message could not be read, and is empty when it could.
+
+    `told` is what its libraries counted, in a last look or behind it (`round` is then no look's); `more` is to come.
+    `findings` are those of its checks.
+    """
 
     machine: str
     round: int
     traces: tuple[ProcessTrace, ...] = ()
     last: bool = False
     unreadable: str = ""
+    told: Told | None = None
+    more: bool = False
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +72,10 @@ class Gathering:
     plan: Plan
     began: float
     answers: dict[tuple[str, int], Answer] = field(default_factory=dict)
+    told: dict[str, dict[int, Told]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     lost: dict[str, float] = field(default_factory=dict)
+    looked: dict[str, float] = field(default_factory=dict)
 
 
 def take(gathering: Gathering, answer: Answer) -> str:
@@ -67,21 +83,26 @@ def take(gathering: Gathering, answer: Answer) -> str:
     plan, key = gathering.plan, (answer.machine, answer.round)
     if answer.machine not in plan.asked:
         return f"{answer.machine} was not asked"
-    if answer.round >= plan.rounds:
+    if answer.round >= plan.rounds + FURTHER * (answer.told is not None):
         return f"look {answer.round} was not asked for, only {plan.rounds}"
-    if key in gathering.answers:
+    if key in gathering.answers or answer.round in gathering.told.get(answer.machine, ()):
         return f"{answer.machine} answered look {answer.round} before"
     if answer.machine in gathering.done:
         return f"{answer.machine} had given its last answer"
-    gathering.answers[key] = answer
-    if answer.last or all((answer.machine, number) in gathering.answers for number in range(plan.rounds)):
+    if answer.told is not None:
+        gathering.told.setdefault(answer.machine, {})[answer.round] = answer.told
+    if answer.round < plan.rounds:
+        gathering.answers[key] = answer
+    if answer.last or (_looked(gathering, answer.machine) and not _awaited(gathering, answer.machine)):
         gathering.done.add(answer.machine)
     return ""
 
 
 def lose(gathering: Gathering, machine: str, now: float) -> None:
     """Notes that the stream of a machine broke: it is waited for a short while, then no longer."""
-    if machine in gathering.plan.asked and machine not in gathering.done:
+    if _looked(gathering, machine):
+        gathering.done.add(machine)  # what its libraries counted is lost with it: nobody looks again for that
+    elif machine in gathering.plan.asked and machine not in gathering.done:
         gathering.lost.setdefault(machine, now)
 
 
@@ -95,15 +116,29 @@ def ready(gathering: Gathering, now: float) -> Snapshot | Waiting:
     """The snapshot, once everybody answered or nobody is worth waiting for any longer; else what is waited for."""
     plan = gathering.plan
     deadline = gathering.began + plan.lasts_s
-    ends = {
-        machine: min(deadline, gathering.lost.get(machine, deadline) + plan.rejoin_s)
-        for machine in plan.asked
-        if machine not in gathering.done
-    }
-    waited = [end for end in ends.values() if end > now]
+    waited: list[float] = []
+    for machine in plan.asked.keys() - gathering.done:
+        looked = _looked(gathering, machine)
+        end = gathering.lost.get(machine, deadline) + plan.rejoin_s
+        if looked:
+            end = gathering.looked.setdefault(machine, now) + plan.counters_s
+        if min(end, deadline) > now:
+            waited.append(min(end, deadline))
+        elif looked:
+            gathering.done.add(machine)
     if not waited:
         return conclude(gathering)
     return Waiting(f"{len(gathering.done)} of {len(plan.asked)} machines answered", min(waited))
+
+
+def _looked(gathering: Gathering, machine: str) -> bool:
+    """Whether a machine has answered every look."""
+    return all((machine, number) in gathering.answers for number in range(gathering.plan.rounds))
+
+
+def _awaited(gathering: Gathering, machine: str) -> bool:
+    """Whether a machine that looked said that it would tell more."""
+    return gathering.answers[machine, gathering.plan.rounds - 1].more
 
 
 def owners(gathering: Gathering) -> dict[Rank, str]:
@@ -137,24 +172,29 @@ def placement(gathering: Gathering) -> dict[str, Ranks]:
 def conclude(gathering: Gathering) -> Snapshot:
     """The snapshot of what is in by now: every expected rank is in every look, as a trace or as a reason."""
     plan, owner = gathering.plan, owners(gathering)
+    counted = joined(gathering.told, owner)
     numbers = sorted({number for _, number in gathering.answers}) or [0]
     rounds: list[Round] = []
     pids: dict[Rank, int] = {}
     for number in numbers:
         traces = sorted(_look(gathering, owner, number), key=lambda trace: (trace.rank, trace.role))
-        rounds.append(Round(number, tuple(_restarted(traces, pids))))
+        rounds.append(Round(number, tuple(looks.restarted(traces, pids))))
     return Snapshot(
         job=plan.job,
         rounds=tuple(rounds),
         interval_s=plan.interval_s if plan.rounds > 1 else None,
+        counters=counted.counters,
+        ras=counted.ras,
+        findings=tuple(finding for _, answer in sorted(gathering.answers.items()) for finding in answer.findings),
         account=Account(
             files_read=sum(not answer.unreadable for answer in gathering.answers.values()),
             unreadable={
                 f"{machine}, look {number}": answer.unreadable
                 for (machine, number), answer in sorted(gathering.answers.items())
                 if answer.unreadable
-            },
-            notes=(*_unanswered(plan, numbers), *_claimed_twice(gathering, owner)),
+            }
+            | dict(counted.unreadable),
+            notes=(*_odd(gathering, owner, numbers), *counted.notes),
         ),
     )
 
@@ -164,20 +204,12 @@ def _look(gathering: Gathering, owner: Mapping[Rank, str], number: int) -> Itera
     seen: set[Rank] = set()
     for (machine, round_), answer in gathering.answers.items():
         if round_ == number:
-            mine = _distinct(trace for trace in answer.traces if owner.get(trace.rank) == machine)
+            mine = looks.distinct(trace for trace in answer.traces if owner.get(trace.rank) == machine)
             seen.update(trace.rank for trace in mine if trace.role == TRAINER)
             yield from mine
     for rank, machine in owner.items():
         if rank not in seen:
             yield ProcessTrace(rank, missing=_absence(gathering, machine, number))
-
-
-def _distinct(traces: Iterable[ProcessTrace]) -> list[ProcessTrace]:
-    """At most one trace for each rank and role: the first one stands."""
-    found: dict[tuple[Rank, str], ProcessTrace] = {}
-    for trace in traces:
-        found.setdefault((trace.rank, trace.role), trace)
-    return list(found.values())
 
 
 def _absence(gathering: Gathering, machine: str, number: int) -> Missing:
@@ -200,28 +232,14 @@ def _absence(gathering: Gathering, machine: str, number: int) -> Missing:
     return Missing(Reason.NO_AGENT, f"{machine} did not answer within {plan.lasts_s:g} s")
 
 
-def _restarted(traces: list[ProcessTrace], pids: dict[Rank, int]) -> Iterator[ProcessTrace]:
-    """The traces, a trainer whose pid is not that of the look before marked; `pids` remembers from look to look."""
-    for trace in traces:
-        if trace.role != TRAINER or trace.pid is None:
-            yield trace
-            continue
-        before = pids.get(trace.rank)
-        pids[trace.rank] = trace.pid
-        if before in (None, trace.pid) or trace.missing is not None:
-            yield trace
-            continue
-        missing = Missing(Reason.RESTARTED, f"pid {before} in the look before, now {trace.pid}")
-        yield ProcessTrace(trace.rank, trace.role, trace.pid, trace.threads, trace.state, missing)
-
-
-def _unanswered(plan: Plan, numbers: list[int]) -> Iterator[str]:
-    silent = [str(number) for number in range(plan.rounds) if number not in numbers]
+def _odd(gathering: Gathering, owner: Mapping[Rank, str], numbers: list[int]) -> Iterator[str]:
+    """Remarks: looks nobody answered, ranks that two machines claim, and promises that were not kept."""
+    silent = [str(number) for number in range(gathering.plan.rounds) if number not in numbers]
     if silent:
         yield f"no machine answered look {', '.join(silent)}: judged without"
-
-
-def _claimed_twice(gathering: Gathering, owner: Mapping[Rank, str]) -> Iterator[str]:
+    for machine in gathering.plan.asked:
+        if machine not in gathering.told and _looked(gathering, machine) and _awaited(gathering, machine):
+            yield f"what libraries counted on {machine} did not come in time"
     claims: dict[tuple[str, str], set[Rank]] = {}
     for (machine, _), answer in gathering.answers.items():
         for trace in answer.traces:

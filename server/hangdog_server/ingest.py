@@ -9,16 +9,17 @@ import grpc
 
 from hangdog_models.errors import HangdogError, ServerUnreachable, UnreadableEvidence, WrongUse
 from hangdog_models.ranks import MAX_RANK, Rank
-from hangdog_proto import codec, status
+from hangdog_proto import codec, found, pulses, statement, status
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsServicer, IncidentsServicer
 from hangdog_server.desk import Desk
-from hangdog_server.fleet import Connection, Fleet, Order, Seen
+from hangdog_server.fleet import Connection, Doubt, Fleet, Order, Seen
 from hangdog_server.gather import Answer
 from hangdog_server.incident import Request, steady
 from hangdog_server.jobs import LocalJob
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, Store
+from hangdog_server.vigil import Vigil
 
 #: Characters of a machine's or job's name: DNS allows 253, a Kubernetes name with its namespace stays below.
 NAME = 253
@@ -34,9 +35,10 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class Agents(AgentsServicer):
     """The command channels of the agents."""
 
-    def __init__(self, fleet: Fleet, desk: Desk, settings: Settings) -> None:
+    def __init__(self, fleet: Fleet, desk: Desk, vigil: Vigil, settings: Settings) -> None:
         self._fleet = fleet
         self._desk = desk
+        self._vigil = vigil
         self._settings = settings
 
     async def Connect(  # type: ignore[override]  # grpc.aio also takes a coroutine that reads and writes its context
@@ -62,11 +64,12 @@ class Agents(AgentsServicer):
             await context.write(_welcome(self._settings))
             self._desk.joined(machine)
             while (order := await connection.line.get()) is not None:
-                await context.write(_capture_order(order))
+                await context.write(_doubt(order) if isinstance(order, Doubt) else _capture_order(order))
         finally:
             listening.cancel()
             if self._fleet.disconnect(connection, steady()):
                 self._desk.lost(machine)
+                self._vigil.forget(machine)
             log.info("machine %s: agent at %s is gone", machine, connection.peer)
         if connection.ended is not None:
             raise connection.ended
@@ -93,6 +96,8 @@ class Agents(AgentsServicer):
                     self._fleet.announce(connection, _jobs(message.presence, self._settings), steady())
                 elif message.HasField("captured"):
                     await self._captured(connection.machine, message.captured)
+                elif message.HasField("pulse"):
+                    self._vigil.note(connection.machine, pulses.unpack(message.pulse), steady())
         except HangdogError as error:
             because = error
         finally:
@@ -159,11 +164,13 @@ async def _refuse(context: Context, error: HangdogError) -> NoReturn:
 def _answer(machine: str, captured: pb.Captured) -> tuple[Answer, bytes]:
     """An agent's look, and the same as bytes to keep; one that cannot be read is still an answer."""
     packed = captured.capture.SerializeToString()
+    told = statement.heard(captured.capture)
     try:
-        traces = codec.unpack(captured.capture)
+        traces, unreadable = codec.unpack(captured.capture), ""
     except UnreadableEvidence as error:
-        return Answer(machine, captured.round, last=captured.last, unreadable=str(error)), packed
-    return Answer(machine, captured.round, traces, captured.last), packed
+        traces, unreadable = (), str(error)
+    findings = found.unpack(captured.capture.findings, machine)
+    return Answer(machine, captured.round, traces, captured.last, unreadable, told, captured.more, findings), packed
 
 
 def _jobs(presence: pb.Presence, settings: Settings) -> dict[str, LocalJob]:
@@ -194,6 +201,10 @@ def _welcome(settings: Settings) -> pb.ToAgent:
 def _capture_order(order: Order) -> pb.ToAgent:
     capture = pb.CaptureOrder(order=order.name, job=order.job, rounds=order.rounds, interval_s=order.interval_s)
     return pb.ToAgent(capture=capture)
+
+
+def _doubt(doubt: Doubt) -> pb.ToAgent:
+    return pb.ToAgent(doubt=pb.Doubt(job=doubt.job, seconds=doubt.seconds))
 
 
 def _summary(incident: Incident) -> pb.IncidentSummary:

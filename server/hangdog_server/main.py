@@ -16,8 +16,10 @@ from hangdog_server.desk import Desk
 from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Judge, Means
 from hangdog_server.ingest import Agents, Incidents
+from hangdog_server.sentry import Sentry
 from hangdog_server.settings import Settings
 from hangdog_server.store import Store
+from hangdog_server.vigil import Vigil
 
 #: Hosts that only this machine reaches.
 LOOPBACK = ("127.", "localhost:", "[::1]:")
@@ -50,17 +52,20 @@ async def running(listen: str, means: Means, settings: Settings) -> AsyncIterato
     """A server at the address given, from its first connection to its graceful end."""
     for name in await means.store.abandon(means.clock(), "the server ended before there was a verdict"):
         log.warning("incident %s was unfinished when the server ended: marked failed", name)
-    desk = Desk(means, settings)
+    desk, vigil = Desk(means, settings), Vigil()
     server = grpc.aio.server(options=_options(settings))
-    add_AgentsServicer_to_server(Agents(means.fleet, desk, settings), server)
+    add_AgentsServicer_to_server(Agents(means.fleet, desk, vigil, settings), server)
     add_IncidentsServicer_to_server(Incidents(means.fleet, desk, means.store, settings), server)
     address = _bound(server, listen)
     await server.start()
     if not address.startswith(LOOPBACK):
         log.warning("listening on %s: whoever reaches it may ask for captures and read verdicts", address)
+    watch = asyncio.create_task(Sentry(vigil, means.fleet, desk).keep(), name="watch over the jobs")
     try:
         yield address
     finally:
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
         means.fleet.end(ServerUnreachable("the server was stopped"))
         await desk.close()
         await server.stop(settings.grace_s)

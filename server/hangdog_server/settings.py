@@ -7,8 +7,9 @@ from dataclasses import dataclass
 class Settings:
     """Times in seconds, sizes in bytes. A bound that is reached is an error that names it, never a silent cut."""
 
-    #: Looks of one capture: a second one tells a stuck rank from one that was merely seen in that place.
-    rounds: int = 2
+    #: Looks of one capture: a second one tells a stuck rank from one that was merely seen in that place; a third one, a
+    #: job that stands still from one that was on its way a moment ago.
+    rounds: int = 3
     #: Between looks: longer than one training step of most jobs, short beside the 20 s a verdict may take.
     interval_s: float = 2.0
     #: Waited for an answer beyond the planned looks: py-spy gives up on a process after some 10 s, then /proc is read.

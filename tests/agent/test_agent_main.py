@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_agent.capture.pyspy import PySpy
-from hangdog_agent.settings import CaptureSettings, LinkSettings, chosen
+from hangdog_agent.settings import CaptureSettings, LinkSettings, Settings, VigilSettings, chosen
 from targets import WAIT, running
 
 MARK = ("HANGDOG_TEST_MAIN", str(os.getpid()))
@@ -92,13 +92,14 @@ def test_it_imports_nothing_heavy() -> None:
 
 
 def test_every_setting_can_be_chosen() -> None:
-    capture, link = chosen(["look_s=7.5", "workers=3", "scan_s=0.1", "look_s=8"])
-    assert (capture.look_s, capture.pool(), link.scan_s) == (8.0, 3, 0.1)
-    assert chosen([]) == (CaptureSettings(), LinkSettings())
+    settings = chosen(["look_s=7.5", "workers=3", "scan_s=0.1", "look_s=8", "patience_s=9"])
+    assert (settings.capture.look_s, settings.capture.pool(), settings.link.scan_s) == (8.0, 3, 0.1)
+    assert settings.vigil.patience_s == 9.0
+    assert chosen([]) == Settings()
 
 
 def test_every_setting_stands_in_the_docs_with_its_default() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "agent.md").read_text(encoding="utf-8")
-    for field in (*fields(CaptureSettings), *fields(LinkSettings)):
+    for field in (*fields(CaptureSettings), *fields(LinkSettings), *fields(VigilSettings)):
         default = "by the cores" if field.default is None else str(field.default).removesuffix(".0")
         assert f"| `{field.name}` | {default} |" in page, field.name

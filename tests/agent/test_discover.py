@@ -78,7 +78,7 @@ def test_one_rank_a_node_leaves_only_the_command_line_to_tell_the_launcher() -> 
 
 
 def test_slurm_starts_launchers_or_ranks() -> None:
-    slurm = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "77"}
+    slurm = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "77"}
     launched = [
         INIT,
         row(10, 1, slurm, line="python start.py"),
@@ -95,8 +95,19 @@ def test_slurm_starts_launchers_or_ranks() -> None:
     assert find(direct)[0].job == "77"
 
 
+def test_a_batch_script_is_no_task_of_its_own_job() -> None:
+    """It has the number of task 0, as seen on Slurm 22.05; alone in its job, it is all there is of it."""
+    batch = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "77"}
+    monitor = row(10, 1, batch, line="python watch_the_log.py")
+    assert find([INIT, monitor]) == ()
+    step = row(20, 1, batch | {"SLURM_STEP_ID": "0"})
+    assert told(find([INIT, monitor, step])) == [(0, Kind.TRAINER, 20)]
+    assert find([INIT, row(10, 1, {"SLURM_PROCID": "0", "SLURM_JOB_ID": "77"})]) == ()
+    assert told(find([INIT, row(10, 1, batch | {"SLURM_NTASKS": "1"})])) == [(0, Kind.TRAINER, 10)]
+
+
 def test_a_trainer_that_sets_rank_itself_is_not_its_own_child_s_launcher() -> None:
-    slurm = {"SLURM_PROCID": "3", "SLURM_NTASKS": "8"}
+    slurm = {"SLURM_PROCID": "3", "SLURM_NTASKS": "8", "SLURM_STEP_ID": "0"}
     table = [INIT, row(10, 1, slurm), row(11, 10, slurm | rank(3, 8), line="python -c spawn_main")]
     assert told(find(table)) == [(3, Kind.TRAINER, 10), (3, Kind.CHILD, 11)]
 
@@ -178,7 +189,7 @@ def test_only_matching_trainers_with_all_their_children() -> None:
 
 
 def test_the_agent_itself_is_no_trainer() -> None:
-    slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2"}
+    slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_STEP_ID": "0"}
     assert find([INIT, row(10, 1, slurm)], without=(10,)) == ()
     assert find([INIT, row(10, 1, slurm, line="python /venv/bin/hangdog-agent --server x:1")]) == ()
     assert find([INIT, row(10, 1, slurm, line="python -m hangdog agent")]) == ()

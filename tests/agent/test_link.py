@@ -5,7 +5,7 @@ import contextlib
 import os
 import random
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,13 @@ from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.pyspy import PySpy
 from hangdog_agent.census import Census
 from hangdog_agent.link import Identity, Link, backoff, within
-from hangdog_agent.settings import CaptureSettings, LinkSettings
+from hangdog_agent.settings import CaptureSettings, LinkSettings, VigilSettings
+from hangdog_agent.vigil.vigil import Vigil
 from hangdog_agent.watch import Watch
+from hangdog_models.findings import Bearing, Finding
+from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stack import Reason
+from hangdog_proto import found
 from hangdog_proto.codec import unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated import hangdog_pb2_grpc as rpc
@@ -29,6 +33,8 @@ from targets import WAIT, running
 MARK = ("HANGDOG_TEST_LINK", str(os.getpid()))
 ENVIRON = dict([MARK], RANK="3", LOCAL_RANK="1", WORLD_SIZE="8", HANGDOG_JOB="linked", HANGDOG_TOPOLOGY="tp=8")
 QUICK = LinkSettings(backoff_first_s=0.01, backoff_most_s=0.05, scan_s=0.05, heartbeat_s=60.0)
+#: One that makes up its mind within a few seconds.
+ALERT = VigilSettings(beat_s=0.2, settle_s=0.0, doubt_s=0.5, patience_s=3.0)
 #: Nothing here takes a second; a test that waits this long has failed.
 PATIENCE_S = 15.0
 
@@ -92,12 +98,19 @@ class Line:
 
 
 @contextlib.asynccontextmanager
-async def linked(server: Server, tools: Tools, settings: LinkSettings = QUICK) -> AsyncIterator[asyncio.Event]:
+async def linked(
+    server: Server,
+    tools: Tools,
+    settings: LinkSettings = QUICK,
+    alert: VigilSettings = ALERT,
+    findings: Sequence[Finding] = (),
+) -> AsyncIterator[asyncio.Event]:
     """A link that is kept to the server, and has ended cleanly afterwards."""
     watch = Watch(Census(targets.proc, frozenset({MARK[0]})), MARK, (), forget_s=600.0)
     stop = asyncio.Event()
     identity = Identity(f"127.0.0.1:{server.port}", "gpu-a17", "1.2.3")
-    keeping = asyncio.ensure_future(Link(identity, watch, tools, settings).keep(stop))
+    vigil = Vigil(tools, packaged(), alert)
+    keeping = asyncio.ensure_future(Link(identity, watch, vigil, tools, settings, lambda: findings).keep(stop))
     try:
         yield stop
     finally:
@@ -263,3 +276,45 @@ def test_back_off_doubles_up_to_its_bound_and_is_drawn_evenly_below() -> None:
 def test_numbers_from_the_wire_are_brought_within_bounds() -> None:
     values = [float("nan"), float("-inf"), -1.0, 0.5, 2.0, float("inf")]
     assert [within(value, 0.1, 1.0) for value in values] == [0.1, 0.1, 0.1, 0.5, 1.0, 1.0]
+
+
+async def test_a_standstill_is_told_and_so_is_its_end(server: Server, stoppable: Tools) -> None:
+    async with linked(server, stoppable):
+        line = await server.line()
+        with running(WAIT, environ=ENVIRON):
+            signs = [sign async for sign in overdue(line)]
+            assert [(sign.rank, sign.doing) for sign in signs] == [(3, "still")]
+            assert signs[0].seconds >= ALERT.patience_s
+        while (await line.hear("pulse")).jobs:
+            pass
+
+
+async def overdue(line: Line) -> AsyncIterator[pb.Sign]:
+    """The signs of the first pulse in which somebody is overdue."""
+    while not (signs := [sign for job in (await line.hear("pulse")).jobs for sign in job.signs if sign.overdue]):
+        pass
+    for sign in signs:
+        yield sign
+
+
+async def test_the_server_may_have_it_look_closer(server: Server, stoppable: Tools) -> None:
+    blind = replace(ALERT, doubt_s=1000.0)
+    async with linked(server, stoppable, alert=blind):
+        line = await server.line()
+        with running(WAIT, environ=ENVIRON):
+            while not (await line.hear("presence")).jobs:
+                pass
+            line.outbox.put_nowait(pb.ToAgent(doubt=pb.Doubt(job="linked", seconds=1e9)))
+            (job,) = (await line.hear("pulse")).jobs
+            assert (job.job, [sign.rank for sign in job.signs]) == ("linked", [3])
+
+
+async def test_what_the_checks_found_travels_with_the_last_look(server: Server, stoppable: Tools) -> None:
+    lost = Finding("NVML", "GPU lost", Bearing.CONVICTS, "GPU 3 is lost", "gpu-a17", device="0000:4b:00", at_s=5.0)
+    with running(WAIT, environ=ENVIRON):
+        async with linked(server, stoppable, findings=(lost,)):
+            line = await server.line()
+            line.order("a", rounds=2, interval_s=0.1)
+            looks = [(await line.hear("captured")).capture for _ in range(2)]
+    assert not looks[0].findings
+    assert found.unpack(looks[1].findings, "gpu-a17") == (lost,)

@@ -7,12 +7,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
 from hangdog.demo.conductor import free_port
+from hangdog.demo.growth import Growth
 from hangdog.demo.job.settings import write_settings
 from hangdog.demo.progress import Progress
 from hangdog_agent.capture import pyspy
@@ -22,6 +22,8 @@ from hangdog_agent.census import Census
 from hangdog_agent.discover import Member, find
 from hangdog_agent.procfs import Proc
 from hangdog_agent.settings import CaptureSettings
+from hangdog_models.stack import Reason
+from live.network import Network
 from live.plan import Plan
 from live.recording import pause, write_flight_recorder, write_job, write_round
 
@@ -31,6 +33,8 @@ PATIENCE_S = 150.0
 QUIET_S = 2.5
 #: How long one wait for news lasts. Seconds.
 TICK_S = 0.1
+#: Where a rank announces its machine.
+MACHINE = "HANGDOG_LIVE_MACHINE"
 #: Where this test's packages lie, for the processes it starts.
 TESTS = Path(__file__).parents[1]
 
@@ -78,10 +82,24 @@ class Launcher:
         return json.loads(self._process.stdout.readline())
 
 
+class AnnouncingProc(Proc):
+    """A process table that knows what forked ranks announced: the kernel shows only what a program was started with."""
+
+    def __init__(self, announced: Mapping[int, Mapping[str, str]]) -> None:
+        super().__init__()
+        self._announced = announced
+
+    def raw(self, pid: int, name: str) -> bytes | Reason:
+        if name == "environ" and pid in self._announced:
+            return b"".join(f"{key}={value}\0".encode() for key, value in self._announced[pid].items())
+        return super().raw(pid, name)
+
+
 class Job:
     """A running job of the launcher, which has one at a time; leaving the context ends it.
 
-    `settings` are those of every rank, but one that has a rank in `doers` is that rank's alone.
+    `settings` are those of every rank, but one that has a rank in `doers` is that rank's alone. With `network` one half
+    of the machines lies on either side of it.
     """
 
     def __init__(
@@ -90,12 +108,18 @@ class Job:
         launcher: Launcher,
         settings: Mapping[str, int] | None = None,
         doers: Mapping[str, int | None] | None = None,
+        network: Network | None = None,
     ) -> None:
         self.plan = plan
+        #: The last step that all ranks have finished.
+        self.step = 0
+        self._network = network
         self._launcher = launcher
         self._settings = settings or {}
         self._doers = {} if doers is None else doers
-        self._census = Census(Proc())
+        #: What its ranks announce, by process.
+        self.announced: dict[int, dict[str, str]] = {}
+        self._census = Census(AnnouncingProc(self.announced))
         tool = pyspy.load()
         self._series = Series("live", self._see, Tools(Proc(), tool, CaptureSettings(look_s=PATIENCE_S)))
 
@@ -106,7 +130,7 @@ class Job:
         launches = [self._launch(rank, port) for rank in range(self.plan.world)]
         pids = self._launcher.order(self.plan.trainer, str(self.folder), self.plan.seed, launches)
         self.pids: dict[int, int] = dict(enumerate(pids))
-        self._announced = dict(zip(pids, launches, strict=True))
+        self.announced.update(zip(pids, launches, strict=True))
         self._progress = Progress(self._steps, self._last_words, QUIET_S)
         return self
 
@@ -122,33 +146,44 @@ class Job:
 
     def train_until(self, step: int) -> None:
         """Waits until all ranks have finished a step; raises OurFault when one ends by itself."""
-        done = 0
 
         def trained() -> bool:
-            nonlocal done
-            done = max([done, *(each.number for each in self._progress.follow(TICK_S))])
-            return done >= step
+            self._follow(TICK_S)
+            return self.step >= step
 
         self._wait(trained, f"step {step}")
 
+    def train_for(self, seconds: float) -> None:
+        """Trains so long, from the first step on that all ranks have finished."""
+        self.train_until(1)
+        self.go_on_for(seconds)
+
+    def go_on_for(self, seconds: float) -> None:
+        """Lets it do what it does for so long."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self._follow(TICK_S)
+
+    def silent_s(self) -> float:
+        """Seconds since any rank finished a step."""
+        self._follow(0.0)
+        return self._progress.silent_s()
+
     def until_still(self, rank: int) -> None:
         """Waits until the job stands still, and the memory of the rank that was struck too: a fault may build up."""
-        statm = Path(f"/proc/{self.pids[rank]}/statm")
-        memory, since = "", time.monotonic()
+        growth = Growth(self.pids[rank])
 
         def still() -> bool:
-            nonlocal memory, since
-            stepped, now = list(self._progress.follow(TICK_S)), statm.read_text()
-            if stepped or now != memory:
-                memory, since = now, time.monotonic()
-            return self._progress.stands_still() and time.monotonic() - since > QUIET_S
+            self._follow(TICK_S)
+            resting_s = growth.resting_s()
+            return self._progress.stands_still() and resting_s > QUIET_S
 
         self._wait(still, "a standstill")
 
     def until_begun(self, duty: str) -> None:
         """Waits until a duty has begun on all ranks that do it, or they have come to wait for it."""
         begun = self.folder / f"{duty}.begun"
-        self._wait(lambda: not list(self._progress.follow(TICK_S)) and begun.exists(), duty)
+        self._wait(lambda: not self._follow(TICK_S) and begun.exists(), duty)
 
     def enough(self, duty: str) -> None:
         (self.folder / f"{duty}.enough").touch()
@@ -163,14 +198,16 @@ class Job:
                 pause(began)
         for rank in range(self.plan.world):
             write_flight_recorder(bundle, rank, self.rank_folder(rank) / "worker")
-        list(
-            self._progress.follow(0.0)
-        )  # a rank that ended by itself is the trainer's fault, not what was to be recorded
+        self._follow(0.0)  # a rank that ended by itself is the trainer's fault, not what was to be recorded
+
+    def _follow(self, seconds: float) -> bool:
+        """Takes note of the steps finished until then; whether there were any. Raises OurFault when a rank ended by itself."""
+        steps = [each.number for each in self._progress.follow(seconds)]
+        self.step = max([self.step, *steps])
+        return bool(steps)
 
     def _see(self) -> Sequence[Member]:
-        """All members of the job. A forked rank's environment is in its memory only, so what it announced is filled in."""
-        table = (replace(row, environ=self._announced.get(row.pid)) for row in self._census.take())
-        return find(table)
+        return find(self._census.take())
 
     def _prepare(self, rank: int) -> IO[bytes]:
         folder = self.rank_folder(rank)
@@ -190,6 +227,8 @@ class Job:
             "MASTER_PORT": str(port),
             "HANGDOG_JOB": "live",
             "HANGDOG_TOPOLOGY": self.plan.topology,
+            MACHINE: self.plan.machine(rank),
+            **(self._network.launch(2 * rank >= self.plan.world) if self._network else {}),
         }
 
     def _last_words(self, rank: int) -> str:

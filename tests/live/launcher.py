@@ -16,6 +16,7 @@ import torch._inductor.compile_fx  # noqa: F401 - ranks that compile would each 
 
 from hangdog.demo.prctl import adopt_orphans, die_with
 from hangdog.demo.processes import DEATH_S, sweep
+from live.network import NETWORK, enter
 from live.trainers import combined, ddp, pipeline, sharded
 
 TRAINERS: Mapping[str, Callable[[], None]] = {
@@ -57,6 +58,8 @@ def start(name: str, folder: str, seed: int, launch: dict[str, str]) -> int:
         ):
             os.dup2(os.open(path, mode, 0o644), number)
         os.environ.update(launch)
+        if NETWORK in launch:
+            enter(launch[NETWORK])
         sys.argv = [name, folder, str(seed)]
         TRAINERS[name]()
     except Exception:  # noqa: BLE001 - the last words of a rank, whatever ended it

@@ -52,5 +52,9 @@ class Plan:
     def topology(self) -> str:
         return ",".join(f"{dim}={size}" for dim, size in self.sizes.items())
 
+    @property
+    def machines(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(map(self.machine, range(self.world))))
+
     def machine(self, rank: Rank | int) -> str:
         return f"node-{rank // self.per_machine}"

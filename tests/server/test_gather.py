@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cast import trainer
+from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Snapshot
 from hangdog_models.stack import Missing, ProcessTrace, Reason
@@ -199,3 +200,11 @@ def test_the_snapshot_ignores_the_order_of_arrival_and_never_loses_a_rank(
             take(begun, Answer(machine, look, tuple(trainer(rank) for rank in ranks[machine])))
     assert conclude(first) == conclude(second)
     assert all([trace.rank for trace in round_.traces] == [0, 1, 2, 3] for round_ in conclude(first).rounds)
+
+
+def test_findings_of_all_machines_are_in_the_snapshot() -> None:
+    begun = Gathering(PLAN, 0.0)
+    sick = Finding("NVML", "GPU lost", Bearing.CONVICTS, "it is gone", "b")
+    for machine in PLAN.asked:
+        assert not take(begun, Answer(machine, 0, last=True, findings=(sick,) if machine == "b" else ()))
+    assert conclude(begun).findings == (sick,)

@@ -42,8 +42,10 @@ class Seen:
     missing: Missing | None = None
 
 
-def look(process: Process, tools: Tools, until: float) -> Seen:
+def look(process: Process, tools: Tools, until: float, *, attach: bool = True) -> Seen:
     """Captures one process; answers before `until` (of `time.monotonic`), whatever the process or py-spy do.
+
+    Without `attach` it is never stopped, not even where it cannot be read otherwise.
 
     The process is told by pid and start time: another one that took over the pid is not looked at.
     """
@@ -55,7 +57,7 @@ def look(process: Process, tools: Tools, until: float) -> Seen:
         return Seen(state=state, missing=condition.explain(before, before))
     if not process.python:
         return Seen(state=state, missing=Missing(Reason.NOT_PYTHON, f"runs {before.stat.comm}"))
-    read = _stacks(process, tools, until)
+    read = _stacks(process, tools, until, attach)
     after = condition.read(tools.proc, process.pid)
     threads = () if isinstance(read, Missing) else read
     if after is None:
@@ -69,7 +71,7 @@ def look(process: Process, tools: Tools, until: float) -> Seen:
     return Seen(_from_outside(threads, after, tools.proc), state, hindered)
 
 
-def _stacks(process: Process, tools: Tools, until: float) -> tuple[Thread, ...] | Missing:
+def _stacks(process: Process, tools: Tools, until: float, attach: bool) -> tuple[Thread, ...] | Missing:
     """Nonblocking, a few times; then once blocking if nothing speaks against it at that moment."""
     if isinstance(tools.pyspy, Missing):
         return tools.pyspy
@@ -84,6 +86,8 @@ def _stacks(process: Process, tools: Tools, until: float) -> tuple[Thread, ...] 
         read = tools.pyspy.dump(process.pid, min(left, settings.nonblocking_s), settings, stop=tools.stop)
         if not isinstance(read, Missing) or read.reason in _FINAL:
             return read
+    if not attach:
+        return read
     now = condition.read(tools.proc, process.pid)
     left = until - time.monotonic()
     if now is None or now.stat.started != process.started or not now.may_be_stopped or left <= 0:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from hangdog_agent.capture.hearing import hear
 from hangdog_agent.capture.look import Seen, Tools, look
 from hangdog_agent.capture.roles import Key, Roles, kind
 from hangdog_agent.discover import Kind, Member
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER, Missing, ProcessTrace, Reason
+from hangdog_proto.generated import hangdog_pb2 as pb
 
 Sight = tuple[Member, Seen]
 
@@ -48,6 +50,10 @@ class Series:
         traces += self._departed(sights)
         self._remember(sights, roles)
         return tuple(sorted(traces, key=lambda trace: (trace.rank, trace.role != TRAINER, trace.role)))
+
+    def hear(self) -> tuple[pb.Statement, ...]:
+        """What the libraries of the job's trainers here counted, or why they do not tell; see capture/hearing.py."""
+        return hear([member for member in self._here() if member.kind is Kind.TRAINER], self._tools)
 
     def _here(self) -> list[Member]:
         """The job's members now, each rank's children bounded."""

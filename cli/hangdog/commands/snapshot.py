@@ -26,12 +26,12 @@ _MOST = (8 << 20) + 1
     metavar="job.toml",
     help="What the job looks like, where its environment (HANGDOG_TOPOLOGY) does not say.",
 )
-@click.option("--rounds", type=click.IntRange(1), help="Looks to take.  [default: the server's, 2]")
+@click.option("--rounds", type=click.IntRange(1), help="Looks to take.  [default: the server's, 3]")
 @click.option(
     "--interval",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Pause between two looks.  [default: the server's, 2]",
+    help="Pause between two looks.  [default: the server's, 3]",
 )
 @click.option("--why", default="", help="A reason, kept with the incident.")
 @format_option

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from hangdog.demo.evidence import write_bundle
 from hangdog.demo.faults import Victim
+from hangdog.demo.growth import Growth
 from hangdog.demo.pipes import first_line, whole_output
 from hangdog.demo.plan import Outcome, Plan
 from hangdog.demo.processes import Processes
@@ -27,6 +28,8 @@ SERVER_START_S = 60.0
 TRAINING_S = 300.0
 #: From the fault to the standstill: loaders hold some batches in stock, a checkpoint is due every fifth step. Seconds.
 ONSET_S = 120.0
+#: The broken rank's memory must have come to rest for so long, which a rank that collects garbage fills first. Seconds.
+QUIET_S = 2.5
 #: The server waits for its agents some 25 s, then it judges. Seconds.
 ANSWER_S = 120.0
 #: How long one wait for news lasts: whatever else is waited for is looked at so often. Seconds.
@@ -90,8 +93,10 @@ class Stage:
         self._tell("a fault is injected somewhere")
         struck = time.monotonic()
         plan.fault.strike(Victim(self._pids[plan.rank], self._folder / f"rank-{plan.rank}", random.Random(plan.seed)))
+        growth = Growth(self._pids[plan.rank])
         for _ in self._steps(ONSET_S, f"the job trains on in spite of the fault {plan.fault.name}"):
-            if self._progress.stands_still():
+            resting_s = growth.resting_s()
+            if self._progress.stands_still() and resting_s > QUIET_S:
                 break
         silent = self._progress.silent_s()
         self._tell(f"no rank has finished a step for {silent:.0f} s: hangdog is asked why")

@@ -87,7 +87,7 @@ def read_content(name: Name, data: bytes, limits: Limits) -> Content:
         return _read_document(name, plain_pickle.read_pickle(data, limits), limits)
     head = data[:_HEAD].decode("utf-8", "replace").lstrip("\ufeff")
     if ras_json.recognises_text(head):
-        return _read_ras(decoded(data, "the JSON of ncclras"), limits)
+        return Asked((ras_json.read_text(decoded(data, "the JSON of ncclras"), limits),))
     if looks_like_json(head) and not _is_json_lines(head):
         return _read_document(name, read_json(decoded(data, "JSON"), limits), limits)
     return _read_text(name, head, data, limits)
@@ -116,15 +116,6 @@ def _read_text(name: Name, head: str, data: bytes, limits: Limits) -> Content:
         return Unused()
     streams = log.read(text, name.rank, limits) if of_job else ()
     return Logged(streams, kernel_log.read(text, limits) if of_kernel else ())
-
-
-def _read_ras(text: str, limits: Limits) -> Asked:
-    """The report in JSON, mended where it is none: NCCL 2.28.9 forgets commas, RCCL writes its banner before it."""
-    try:
-        document = read_json(text, limits)
-    except UnreadableEvidence:
-        document = read_json(ras_json.repaired(text), limits)
-    return Asked((ras_json.read(document, limits),))
 
 
 def _is_json_lines(head: str) -> bool:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hangdog_models.collectives import RasCommunicator, RasMember, RasReport, RasStatus
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK
-from hangdog_models.reading.document import int_of, text_of
+from hangdog_models.reading.document import int_of, read_json, text_of
 from hangdog_models.reading.limits import DEFAULTS, Limits
 
 _HEAD = re.compile(r'"nccl_version"\s*:|"communicators_count"\s*:')
@@ -34,6 +34,15 @@ def repaired(text: str) -> str:
     Linear in the size of the text, and no longer than twice of it.
     """
     return _EXTRA_COMMA.sub("", _NO_COMMA.sub(",", text[max(0, text.find("{")) :]))
+
+
+def read_text(text: str, limits: Limits = DEFAULTS) -> RasReport:
+    """The report in a text, mended where it is no JSON: NCCL 2.28.9 forgets commas, RCCL writes its banner before it."""
+    try:
+        document = read_json(text, limits)
+    except UnreadableEvidence:
+        document = read_json(repaired(text), limits)
+    return read(document, limits)
 
 
 def recognises(document: object) -> bool:

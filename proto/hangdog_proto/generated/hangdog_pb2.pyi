@@ -246,6 +246,89 @@ class ProcessTrace(google.protobuf.message.Message):
 global___ProcessTrace = ProcessTrace
 
 @typing.final
+class Statement(google.protobuf.message.Message):
+    """What a library counted, as it gave it: bytes that only the server reads, and never executes."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: builtins.int
+    RANK_FIELD_NUMBER: builtins.int
+    DEFLATED_FIELD_NUMBER: builtins.int
+    SIZE_FIELD_NUMBER: builtins.int
+    MISSING_FIELD_NUMBER: builtins.int
+    kind: builtins.str
+    """One of hangdog_proto.statement.Kind, by its written value."""
+    rank: builtins.int
+    """Global rank it is about; of no meaning where a machine speaks as a whole."""
+    deflated: builtins.bytes
+    """What was given, deflated (zlib); empty when nothing was."""
+    size: builtins.int
+    """Its bytes before it was deflated."""
+    @property
+    def missing(self) -> global___Missing:
+        """Why there is nothing; absent when there is something."""
+
+    def __init__(
+        self,
+        *,
+        kind: builtins.str = ...,
+        rank: builtins.int = ...,
+        deflated: builtins.bytes = ...,
+        size: builtins.int = ...,
+        missing: global___Missing | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["missing", b"missing"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["deflated", b"deflated", "kind", b"kind", "missing", b"missing", "rank", b"rank", "size", b"size"]) -> None: ...
+
+global___Statement = Statement
+
+@typing.final
+class Finding(google.protobuf.message.Message):
+    """One thing that holds on a machine, as its agent's checks found it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: builtins.int
+    CODE_FIELD_NUMBER: builtins.int
+    BEARING_FIELD_NUMBER: builtins.int
+    WHAT_FIELD_NUMBER: builtins.int
+    DEVICE_FIELD_NUMBER: builtins.int
+    AT_S_FIELD_NUMBER: builtins.int
+    UPTIME_S_FIELD_NUMBER: builtins.int
+    TIMES_FIELD_NUMBER: builtins.int
+    source: builtins.str
+    """Where it was found: the kernel log, NVML, a counter."""
+    code: builtins.str
+    """The field's name for it, as `Xid 79`."""
+    bearing: builtins.str
+    """One of hangdog_models.findings.Bearing, by its written value."""
+    what: builtins.str
+    """One sentence for people."""
+    device: builtins.str
+    """PCI address or name of the part; empty when it is the machine."""
+    at_s: builtins.float
+    """Unix time by the machine's clock; 0 when unknown."""
+    uptime_s: builtins.float
+    """Seconds since the machine's start; 0 when unknown."""
+    times: builtins.int
+    """So often in a row."""
+    def __init__(
+        self,
+        *,
+        source: builtins.str = ...,
+        code: builtins.str = ...,
+        bearing: builtins.str = ...,
+        what: builtins.str = ...,
+        device: builtins.str = ...,
+        at_s: builtins.float = ...,
+        uptime_s: builtins.float = ...,
+        times: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at_s", b"at_s", "bearing", b"bearing", "code", b"code", "device", b"device", "source", b"source", "times", b"times", "uptime_s", b"uptime_s", "what", b"what"]) -> None: ...
+
+global___Finding = Finding
+
+@typing.final
 class Capture(google.protobuf.message.Message):
     """One look of one agent at one job: frames and stacks stand once and are referred to by index."""
 
@@ -254,6 +337,8 @@ class Capture(google.protobuf.message.Message):
     FRAMES_FIELD_NUMBER: builtins.int
     STACKS_FIELD_NUMBER: builtins.int
     TRACES_FIELD_NUMBER: builtins.int
+    STATEMENTS_FIELD_NUMBER: builtins.int
+    FINDINGS_FIELD_NUMBER: builtins.int
     @property
     def frames(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Frame]:
         """Every distinct frame of this message."""
@@ -266,14 +351,24 @@ class Capture(google.protobuf.message.Message):
     def traces(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ProcessTrace]:
         """The processes of the job on this machine."""
 
+    @property
+    def statements(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Statement]:
+        """What libraries counted at the time of the last look."""
+
+    @property
+    def findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Finding]:
+        """What the checks of the machine have found and still holds, at the time of the last look."""
+
     def __init__(
         self,
         *,
         frames: collections.abc.Iterable[global___Frame] | None = ...,
         stacks: collections.abc.Iterable[global___Stack] | None = ...,
         traces: collections.abc.Iterable[global___ProcessTrace] | None = ...,
+        statements: collections.abc.Iterable[global___Statement] | None = ...,
+        findings: collections.abc.Iterable[global___Finding] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["frames", b"frames", "stacks", b"stacks", "traces", b"traces"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["findings", b"findings", "frames", b"frames", "stacks", b"stacks", "statements", b"statements", "traces", b"traces"]) -> None: ...
 
 global___Capture = Capture
 
@@ -356,7 +451,7 @@ global___Presence = Presence
 
 @typing.final
 class Captured(google.protobuf.message.Message):
-    """The answer to one CaptureOrder: one message for each round."""
+    """The answer to one CaptureOrder: one message for each round, and further ones for statements that came later."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -364,12 +459,15 @@ class Captured(google.protobuf.message.Message):
     ROUND_FIELD_NUMBER: builtins.int
     CAPTURE_FIELD_NUMBER: builtins.int
     LAST_FIELD_NUMBER: builtins.int
+    MORE_FIELD_NUMBER: builtins.int
     order: builtins.str
     """The order it answers."""
     round: builtins.int
-    """Round it belongs to, 0 first."""
+    """Round it belongs to, 0 first; messages that hold statements only are numbered on behind the last round ordered."""
     last: builtins.bool
     """True on the last message of the order."""
+    more: builtins.bool
+    """True on a last look whose statements are still to come, in messages of their own."""
     @property
     def capture(self) -> global___Capture:
         """What was seen."""
@@ -381,11 +479,90 @@ class Captured(google.protobuf.message.Message):
         round: builtins.int = ...,
         capture: global___Capture | None = ...,
         last: builtins.bool = ...,
+        more: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["capture", b"capture"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["capture", b"capture", "last", b"last", "order", b"order", "round", b"round"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["capture", b"capture", "last", b"last", "more", b"more", "order", b"order", "round", b"round"]) -> None: ...
 
 global___Captured = Captured
+
+@typing.final
+class Sign(google.protobuf.message.Message):
+    """What one rank shows of a standstill."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RANK_FIELD_NUMBER: builtins.int
+    DOING_FIELD_NUMBER: builtins.int
+    SECONDS_FIELD_NUMBER: builtins.int
+    OVERDUE_FIELD_NUMBER: builtins.int
+    PLACE_FIELD_NUMBER: builtins.int
+    rank: builtins.int
+    """Global rank."""
+    doing: builtins.str
+    """One of hangdog_models.suspicion.Doing, by its written value."""
+    seconds: builtins.float
+    """For how long, in seconds; an age, because the clocks of machines differ."""
+    overdue: builtins.bool
+    """Longer than it ever did at that place."""
+    place: builtins.str
+    """Where, in words for people."""
+    def __init__(
+        self,
+        *,
+        rank: builtins.int = ...,
+        doing: builtins.str = ...,
+        seconds: builtins.float = ...,
+        overdue: builtins.bool = ...,
+        place: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["doing", b"doing", "overdue", b"overdue", "place", b"place", "rank", b"rank", "seconds", b"seconds"]) -> None: ...
+
+global___Sign = Sign
+
+@typing.final
+class JobSigns(google.protobuf.message.Message):
+    """The ranks of one job on one machine that show something; the others go on."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: builtins.int
+    SIGNS_FIELD_NUMBER: builtins.int
+    job: builtins.str
+    """Name of the job."""
+    @property
+    def signs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Sign]:
+        """One for each such rank."""
+
+    def __init__(
+        self,
+        *,
+        job: builtins.str = ...,
+        signs: collections.abc.Iterable[global___Sign] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["job", b"job", "signs", b"signs"]) -> None: ...
+
+global___JobSigns = JobSigns
+
+@typing.final
+class Pulse(google.protobuf.message.Message):
+    """What the trainers of a machine show now; sent while they show anything, and once more, empty, when they cease to."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: builtins.int
+    @property
+    def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___JobSigns]:
+        """Every job that shows something."""
+
+    def __init__(
+        self,
+        *,
+        jobs: collections.abc.Iterable[global___JobSigns] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["jobs", b"jobs"]) -> None: ...
+
+global___Pulse = Pulse
 
 @typing.final
 class FromAgent(google.protobuf.message.Message):
@@ -396,6 +573,7 @@ class FromAgent(google.protobuf.message.Message):
     HELLO_FIELD_NUMBER: builtins.int
     PRESENCE_FIELD_NUMBER: builtins.int
     CAPTURED_FIELD_NUMBER: builtins.int
+    PULSE_FIELD_NUMBER: builtins.int
     @property
     def hello(self) -> global___Hello:
         """Who speaks; first, and once."""
@@ -408,16 +586,21 @@ class FromAgent(google.protobuf.message.Message):
     def captured(self) -> global___Captured:
         """What was seen."""
 
+    @property
+    def pulse(self) -> global___Pulse:
+        """What is suspicious."""
+
     def __init__(
         self,
         *,
         hello: global___Hello | None = ...,
         presence: global___Presence | None = ...,
         captured: global___Captured | None = ...,
+        pulse: global___Pulse | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "hello", b"hello", "presence", b"presence"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "hello", b"hello", "presence", b"presence"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "hello", b"hello", "presence", b"presence", "pulse", b"pulse"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "hello", b"hello", "presence", b"presence", "pulse", b"pulse"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured", "pulse"] | None: ...
 
 global___FromAgent = FromAgent
 
@@ -452,6 +635,28 @@ class CaptureOrder(google.protobuf.message.Message):
 global___CaptureOrder = CaptureOrder
 
 @typing.final
+class Doubt(google.protobuf.message.Message):
+    """Asks an agent to look closer at a job for a while: elsewhere somebody waits for it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: builtins.int
+    SECONDS_FIELD_NUMBER: builtins.int
+    job: builtins.str
+    """Job to look at."""
+    seconds: builtins.float
+    """For so long."""
+    def __init__(
+        self,
+        *,
+        job: builtins.str = ...,
+        seconds: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["job", b"job", "seconds", b"seconds"]) -> None: ...
+
+global___Doubt = Doubt
+
+@typing.final
 class Welcome(google.protobuf.message.Message):
     """First answer of the server on a stream."""
 
@@ -481,6 +686,7 @@ class ToAgent(google.protobuf.message.Message):
 
     WELCOME_FIELD_NUMBER: builtins.int
     CAPTURE_FIELD_NUMBER: builtins.int
+    DOUBT_FIELD_NUMBER: builtins.int
     @property
     def welcome(self) -> global___Welcome:
         """First, and once."""
@@ -489,15 +695,20 @@ class ToAgent(google.protobuf.message.Message):
     def capture(self) -> global___CaptureOrder:
         """Look at a job."""
 
+    @property
+    def doubt(self) -> global___Doubt:
+        """Look closer at a job's pulses."""
+
     def __init__(
         self,
         *,
         welcome: global___Welcome | None = ...,
         capture: global___CaptureOrder | None = ...,
+        doubt: global___Doubt | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "welcome", b"welcome"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "welcome", b"welcome"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["welcome", "capture"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "welcome", b"welcome"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "welcome", b"welcome"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["welcome", "capture", "doubt"] | None: ...
 
 global___ToAgent = ToAgent
 

@@ -5,6 +5,7 @@ that it began is told by the file `<duty>.begun`.
 """
 
 import io
+import time
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,11 @@ from hangdog.demo.shape import ROWS, TOKENS
 
 #: The reference model: quick to evaluate, so that whoever waits for its evaluation waits for many of them.
 SMALL = Shape(TOKENS, layers=1)
+
+#: What torch says of a disk that takes no more.
+FULL = "inline_container.cc"
+#: Between two tries to save. Seconds.
+RETRY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,16 @@ class Duties(Loop):
             self.compile_layers("compile", "aot_eager")
         if step == settings.recompile_at:
             self.compile_layers("recompile", "inductor")
+
+    def save(self) -> None:
+        """A disk that is full may be cleared by somebody: as many trainers do, tries again and again."""
+        while True:
+            try:
+                return super().save()
+            except RuntimeError as error:
+                if FULL not in str(error):
+                    raise
+                time.sleep(RETRY_S)
 
     def evaluate(self) -> float:
         """All ranks together: the mean loss over the held-out batches."""

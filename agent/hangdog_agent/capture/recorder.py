@@ -1,0 +1,118 @@
+"""Has a trainer's PyTorch tell its flight record: through its worker server, or its FIFO and the dump that follows.
+
+The record stays bytes here; only the server reads it, and never executes it.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hangdog_agent.capture import doors
+from hangdog_agent.capture.look import Tools
+from hangdog_agent.discover import Member
+from hangdog_agent.killable import Outcome, run
+from hangdog_models.stack import Missing, Reason
+from hangdog_proto.statement import MOST_BYTES, Kind, Statement
+
+#: PyTorch's names for the same, the first one set counts: newer ones first, as PyTorch does where it knows both.
+_PIPES = ("TORCH_FR_DEBUG_INFO_PIPE_FILE", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE")
+_DUMPS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+_SOCKET = "TORCH_WORKER_SERVER_SOCKET"
+#: Where PyTorch before 2.6 writes when nobody says where.
+_OLD_DUMP = "/tmp/nccl_trace_rank_"
+#: What a child may need of our environment to be a Python at all.
+_KEPT = ("LD_LIBRARY_PATH",)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long each door is waited at. Seconds."""
+
+    #: A worker server answers within 5 ms, with the GIL stuck too; a stopped process never.
+    socket_s: float = 1.0
+    #: PyTorch looks at its FIFO once a second, and finds the names of 2,000 operations' frames in another.
+    dump_s: float = 4.0
+    #: Starting Python takes 20 ms, on an overloaded machine a second.
+    start_s: float = 2.0
+
+    @property
+    def whole_s(self) -> float:
+        """Both doors, and two questions at the first."""
+        return self.start_s + 2 * self.socket_s + self.dump_s
+
+
+def record(member: Member, tools: Tools, patience: Patience = Patience()) -> Statement:
+    """The flight record of one trainer, or why there is none; answers within `patience.whole_s` and a moment."""
+    told = _asked(member, tools, patience)
+    if isinstance(told, Missing):
+        return Statement(Kind.RECORD, member.rank, missing=told)
+    return Statement(Kind.RECORD, member.rank, told)
+
+
+def _asked(member: Member, tools: Tools, patience: Patience) -> bytes | Missing:
+    pid, environ = member.process.pid, member.process.environ or {}
+    socket = environ.get(_SOCKET, "")
+    pipe = next((environ[name] for name in _PIPES if environ.get(name)), "")
+    if not socket and not pipe:
+        return Missing(Reason.NO_EVIDENCE, f"neither {_SOCKET} nor {_PIPES[1]} is set in its environment")
+    stat = tools.proc.stat(pid)
+    if stat is None or stat.started != member.process.started or stat.state in "ZX":
+        return Missing(Reason.EXITED, "its process has ended")
+    if stat.state in "Tt":
+        return Missing(Reason.STOPPED, "its process is stopped and can tell nothing")
+    home = tools.proc.root / str(pid)
+    order = {
+        "rank": member.rank,
+        "root": _root(home),
+        "socket": _absolute(socket, home),
+        "pipe": _absolute(pipe, home),
+        "dumps": [_absolute(prefix, home) for prefix in _prefixes(environ)],
+        "fds": os.fspath(home / "fd"),
+        "most": MOST_BYTES,
+        "socket_s": patience.socket_s,
+        "dump_s": patience.dump_s,
+    }
+    command = (sys.executable, "-I", "-S", doors.__file__, json.dumps(order))
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    outcome = run(command, patience.whole_s, MOST_BYTES, environ=kept, stop=tools.stop)
+    return outcome.stdout if outcome.status == 0 and outcome.stdout else _explain(outcome)
+
+
+def _explain(outcome: Outcome) -> Missing:
+    if outcome.timed_out:
+        return Missing(Reason.TIMED_OUT, "neither its socket's nor its dump's file system answered in time")
+    words = (outcome.why or outcome.stderr.strip() or "no words").splitlines()[-1]
+    late = "within" in words or "not whole" in words
+    return Missing(Reason.TIMED_OUT if late else Reason.TOOL_FAILED, words)
+
+
+def _prefixes(environ: Mapping[str, str]) -> list[str]:
+    """Where the dump may appear: where the environment says, else in the places of the versions there are."""
+    said = [environ[name] for name in _DUMPS if environ.get(name)]
+    if said:
+        return said
+    home = environ.get("HOME") or "/tmp"
+    cache = environ.get("XDG_CACHE_HOME") or f"{home}/.cache"
+    return [f"{cache}/torch/comm_lib_trace_rank_", f"{home}/.cache/torch/nccl_trace_rank_", _OLD_DUMP]
+
+
+def _root(home: Path) -> str:
+    """The trainer's root folder as we see it; empty when it is ours."""
+    try:
+        same = (home / "ns/mnt").readlink() == Path("/proc/self/ns/mnt").readlink()
+        return "" if same and (home / "root").readlink() == Path("/proc/self/root").readlink() else f"{home}/root"
+    except OSError:  # we may not know: then it is most likely ours
+        return ""
+
+
+def _absolute(path: str, home: Path) -> str:
+    """The same path from the trainer's root."""
+    if not path or path.startswith("/"):
+        return path
+    try:
+        return f"{(home / 'cwd').readlink()}/{path}"
+    except OSError:
+        return f"/{path}"

@@ -1,0 +1,1 @@
+"""Looks at the machine itself, check by check: GPUs, kernel log, network, storage, disks, memory, PCIe."""

@@ -1,0 +1,139 @@
+"""What a check found: on which part of the machine, of which class, in words, with evidence and a name for counting it once."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol
+
+from hangdog_models.findings import Bearing, Finding
+from hangdog_models.reading.printable import printable
+
+#: Texts of evidence for one result and the length of each: a reader wants the line, not the log.
+_TEXTS, _LONGEST = 8, 300
+#: Codes of what still works and is to be repaired when the job stops next; diagnosis calls them signs of wear.
+_AT_NEXT_STOP = frozenset({"row remap pending", "page retirement pending", "Xid 63", "Xid 156"})
+
+
+class Kind(StrEnum):
+    """What a result asks for. Its finding has the finer word for diagnosis, the bearing."""
+
+    CONVICT = "convict"  # evict at once, whatever the stacks say
+    SUSPECT = "suspect"  # look closer, test at the next stop
+    RESET = "reset"  # a device wants a reset: now, or at the next stop where it is only pending
+    TELEMETRY = "telemetry"  # note it
+
+
+class Sort(StrEnum):
+    """The parts of a machine that results are about."""
+
+    GPU = "gpu"
+    SWITCH = "nvswitch"
+    PORT = "port"
+    SLOT = "slot"
+    MOUNT = "mount"
+    DISK = "disk"
+    MEMORY = "memory"
+    MACHINE = "machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A part of the machine: a GPU's `name` is its index, a port's `mlx5_0/1`, a mount's its folder. `pci` is canonical."""
+
+    sort: Sort
+    name: str = ""
+    uuid: str = ""
+    serial: str = ""
+    pci: str = ""
+
+    @property
+    def key(self) -> str:
+        """What stays the same while indices move: the serial number where there is one."""
+        return f"{self.sort}/{self.serial or self.uuid or self.pci or self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One thing found by `check`. `identity` is equal for the same thing, also after a restart of the agent.
+
+    A `lasting` result is a state and is found again in each look while it lasts; the others are events.
+    """
+
+    check: str
+    component: Component
+    kind: Kind
+    finding: Finding
+    identity: str
+    evidence: tuple[str, ...] = ()
+    lasting: bool = True
+
+    @property
+    def code(self) -> str:
+        return self.finding.code
+
+    @property
+    def words(self) -> str:
+        return self.finding.what
+
+    def on(self, machine: str) -> Finding:
+        """The finding as diagnosis weighs it, made on `machine`."""
+        return replace(self.finding, machine=machine)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a look is taken: `now` of `time.monotonic`, `at_s` Unix time; `boot` names the machine's present start."""
+
+    now: float
+    at_s: float
+    boot: str
+
+
+class Check(Protocol):
+    """One check of the machine. Only one thread uses it at a time; none of its calls may raise."""
+
+    name: str
+    every_s: float
+
+    def supported(self) -> str:
+        """Why there is nothing to look at on this machine; empty when there is."""
+
+    def look(self, moment: Moment) -> tuple[Result, ...]:
+        """All states that hold now and all events since the look before."""
+
+    def close(self) -> None:
+        """Lets go of what it holds; called once, also while a look goes on in another thread."""
+
+
+def kind_of(bearing: Bearing, code: str = "") -> Kind:
+    """The class that follows from a bearing."""
+    if bearing is Bearing.CONVICTS:
+        return Kind.CONVICT
+    if bearing is Bearing.RESET or code in _AT_NEXT_STOP:
+        return Kind.RESET
+    return Kind.SUSPECT if bearing in (Bearing.SUSPECTS, Bearing.SLOWS) else Kind.TELEMETRY
+
+
+def state(
+    check: str,
+    source: str,
+    component: Component,
+    said: tuple[str, Bearing, str],
+    moment: Moment,
+    evidence: Iterable[str] = (),
+    mark: str = "",
+    lasting: bool = True,
+) -> Result:
+    """A result from a code, a bearing and a sentence; `mark` tells apart what else would be the same thing."""
+    code, bearing, words = said
+    device = component.pci or component.name
+    finding = Finding(source, code, bearing, printable(words), device=device, at_s=moment.at_s)
+    kind = kind_of(bearing, code)  # part of the identity: a suspect that becomes a convict is news
+    identity = "/".join(filter(None, (moment.boot, check, component.key, code, kind, mark)))
+    return Result(check, component, kind, finding, identity, texts(evidence), lasting)
+
+
+def texts(evidence: Iterable[str]) -> tuple[str, ...]:
+    """Evidence, bounded and safe to show."""
+    kept = tuple(printable(text, _LONGEST) for text, _ in zip(evidence, range(_TEXTS), strict=False))
+    return tuple(text for text in kept if text)

@@ -1,0 +1,36 @@
+"""The checks that an agent runs, put together."""
+
+from collections.abc import Callable, Iterable
+
+from hangdog_agent.checks.checks import Checks
+from hangdog_agent.checks.disk import Disks
+from hangdog_agent.checks.gpu import Gpus
+from hangdog_agent.checks.kernel import Kernel
+from hangdog_agent.checks.memory import Memory
+from hangdog_agent.checks.network import Network
+from hangdog_agent.checks.nfs import Nfs
+from hangdog_agent.checks.notes import Notes
+from hangdog_agent.checks.pcie import Pcie
+from hangdog_agent.checks.places import Places
+from hangdog_agent.checks.settings import CheckSettings
+
+
+def standard(
+    settings: CheckSettings, places: Places, trainers: Callable[[], Iterable[int]] = lambda: ()
+) -> tuple[Checks, Gpus]:
+    """All checks of this machine, and that of its GPUs for whoever wants to know their power.
+
+    `trainers` answers the processes whose NFS mounts are looked at beside our own.
+    """
+    boot = places.boot()
+    notes = Notes(places.state, boot)
+    gpus = Gpus(settings, notes)
+    kernel = Kernel(places, settings, notes, gpus.at)
+    others = (
+        Network(places, settings, notes),
+        Nfs(places, settings, trainers),
+        Disks(places, settings, lambda: tuple(kernel.complaints)),
+        Memory(places, settings),
+        Pcie(places, settings, notes),
+    )
+    return Checks((kernel, gpus, *others), settings, boot), gpus

@@ -1,0 +1,58 @@
+"""The pulse of a trainer's main thread: how much it ran and how often, as the kernel counts it.
+
+It costs two small reads of /proc and never touches the process, so every trainer's is felt every second.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hangdog_agent.procfs import Proc
+
+
+class Mode(StrEnum):
+    """How the main thread spent a second: training alternates between work and waits, what is stuck does one only."""
+
+    LIVELY = "lively"
+    SILENT = "silent"
+    PINNED = "pinned"
+
+
+#: A waiter does not run; the rest is what timers and stray wake-ups cost. Share of one core.
+SILENT_SHARE = 0.02
+#: Times a second a silent thread may be woken: waits for a data loader wake up every five seconds to look around.
+SILENT_WAKES = 3.0
+#: From this share of the time on it wanted to run all the time: it computes, or spins in a wait.
+PINNED_SHARE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """Counters of one main thread at the moment `at` (of `time.monotonic`).
+
+    `ran_s` it was on a core, `queued_s` it was ready and had none, `wakes` times it was put on one.
+    """
+
+    at: float
+    ran_s: float
+    queued_s: float
+    wakes: int
+
+
+def feel(proc: Proc, pid: int, now: float) -> Beat | None:
+    """The beat of a process's main thread; None when it is gone, or the kernel does not count (CONFIG_SCHED_INFO)."""
+    counted = proc.schedstat(pid, pid)
+    if counted is None or not any(counted):
+        return None
+    ran_ns, queued_ns, wakes = counted
+    return Beat(now, ran_ns / 1e9, queued_ns / 1e9, wakes)
+
+
+def mode(before: Beat, after: Beat) -> Mode:
+    """How the time between two beats was spent."""
+    span = max(after.at - before.at, 1e-3)
+    ran, queued = after.ran_s - before.ran_s, after.queued_s - before.queued_s
+    if (ran + queued) / span >= PINNED_SHARE:
+        return Mode.PINNED
+    if ran / span <= SILENT_SHARE and (after.wakes - before.wakes) / span <= SILENT_WAKES:
+        return Mode.SILENT
+    return Mode.LIVELY

@@ -1,0 +1,75 @@
+"""Watches over all jobs of this machine, one tick after the other: pulses of all trainers, glances where they are wanted."""
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from hangdog_agent.capture.look import Tools, look
+from hangdog_agent.discover import Kind, Member
+from hangdog_agent.settings import VigilSettings
+from hangdog_agent.vigil.beat import Beat, feel
+from hangdog_agent.vigil.job import JobVigil, Key
+from hangdog_agent.vigil.posture import Glance
+from hangdog_models.diagnosis import activity
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import RuleSet
+from hangdog_models.stack import TRAINER, ProcessTrace
+from hangdog_models.suspicion import Sign
+
+
+class Vigil:
+    """The watch over this machine. Only one thread may tick; `ask` may be called from any."""
+
+    def __init__(self, tools: Tools, rules: RuleSet, settings: VigilSettings) -> None:
+        self._tools = tools
+        self._rules = rules
+        self._settings = settings
+        self._jobs: dict[str, JobVigil] = {}
+        self._asked: dict[str, float] = {}
+
+    @property
+    def beat_s(self) -> float:
+        """Seconds between two ticks."""
+        return self._settings.beat_s
+
+    def ask(self, job: str, seconds: float) -> None:
+        """Glances at all trainers of a job for so long: elsewhere somebody waits for it."""
+        self._asked[job] = time.monotonic() + seconds
+
+    def tick(self, members: Sequence[Member]) -> dict[str, dict[Rank, Sign]]:
+        """Feels every trainer among `members` and answers what each job's ranks show; jobs that show nothing are absent."""
+        trainers: dict[str, dict[Key, Member]] = {}
+        for member in members:
+            if member.kind is Kind.TRAINER:
+                trainers.setdefault(member.job, {})[member.process.key] = member
+        self._jobs = {job: self._jobs.get(job) or JobVigil(self._settings) for job in trainers}
+        signs: dict[str, dict[Rank, Sign]] = {}
+        for job, watch in self._jobs.items():
+            watch.feel(self._beats(trainers[job]))
+            if (until := self._asked.pop(job, None)) is not None:
+                watch.ask(until)
+            wanted = watch.wants(time.monotonic())
+            if wanted:
+                watch.take(self._glances([trainers[job][key] for key in wanted]))
+            if shown := watch.signs(time.monotonic()):
+                signs[job] = shown
+        return signs
+
+    def _beats(self, trainers: Mapping[Key, Member]) -> dict[Key, tuple[Rank, Beat]]:
+        found: dict[Key, tuple[Rank, Beat]] = {}
+        for key, member in trainers.items():
+            beat = feel(self._tools.proc, member.process.pid, time.monotonic())
+            if beat is not None:
+                found[key] = (member.rank, beat)
+        return found
+
+    def _glances(self, members: Sequence[Member]) -> dict[Key, Glance]:
+        with ThreadPoolExecutor(min(self._tools.settings.pool(), len(members)), "hangdog-glance") as pool:
+            return dict(zip((member.process.key for member in members), pool.map(self._glance, members), strict=True))
+
+    def _glance(self, member: Member) -> Glance:
+        process = member.process
+        until = time.monotonic() + self._tools.settings.nonblocking_s
+        seen = look(process, self._tools, until, attach=False)
+        trace = ProcessTrace(member.rank, TRAINER, process.pid, seen.threads, seen.state, seen.missing)
+        return Glance(time.monotonic(), activity.read(trace, self._rules), self._tools.proc.io_bytes(process.pid))

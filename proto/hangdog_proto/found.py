@@ -1,0 +1,64 @@
+"""The border between the wire's findings and ours: what the checks of a machine found, read suspiciously."""
+
+import math
+from collections.abc import Iterable
+
+from hangdog_models.findings import Bearing, Finding
+from hangdog_models.reading.printable import printable
+from hangdog_proto.generated import hangdog_pb2 as pb
+
+#: Findings of one machine that are sent and read; what holds on a sick one numbers in the tens.
+MOST = 200
+#: Characters of a code or a device, and of a sentence.
+_SHORT, _LONG = 100, 500
+#: No machine runs for longer, and no event was seen so often. Seconds; times.
+_LONGEST_S, _MOST_TIMES = 1e10, 1 << 31
+
+
+def pack(findings: Iterable[Finding]) -> list[pb.Finding]:
+    """Writes findings; those beyond `MOST` are left behind."""
+    return [_packed(finding) for finding, _ in zip(findings, range(MOST), strict=False)]
+
+
+def unpack(packed: Iterable[pb.Finding], machine: str) -> tuple[Finding, ...]:
+    """Reads what `pack` wrote, as found on `machine`. Raises nothing: a bearing that is not known here tells nothing."""
+    return tuple(_finding(finding, machine) for finding, _ in zip(packed, range(MOST), strict=False))
+
+
+def _packed(finding: Finding) -> pb.Finding:
+    return pb.Finding(
+        source=_text(finding.source, _SHORT),
+        code=_text(finding.code, _SHORT),
+        bearing=finding.bearing,
+        what=_text(finding.what, _LONG),
+        device=_text(finding.device, _SHORT),
+        at_s=finding.at_s or 0.0,
+        uptime_s=finding.uptime_s or 0.0,
+        times=min(finding.times, _MOST_TIMES),
+    )
+
+
+def _finding(finding: pb.Finding, machine: str) -> Finding:
+    try:
+        bearing = Bearing(finding.bearing)
+    except ValueError:
+        bearing = Bearing.TELLS_NOTHING
+    return Finding(
+        printable(finding.source, _SHORT),
+        printable(finding.code, _SHORT),
+        bearing,
+        printable(finding.what, _LONG),
+        machine=machine,
+        device=printable(finding.device, _SHORT),
+        at_s=_time(finding.at_s),
+        uptime_s=_time(finding.uptime_s),
+        times=max(1, min(finding.times, _MOST_TIMES)),
+    )
+
+
+def _time(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) and 0 < seconds < _LONGEST_S else None
+
+
+def _text(text: str, most: int) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")[:most]

@@ -1,0 +1,50 @@
+"""The border between the wire's pulses and our signs of a standstill; what an agent says is read suspiciously."""
+
+import math
+from collections.abc import Mapping
+
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.ranks import MAX_RANK, Rank
+from hangdog_models.suspicion import Doing, Sign
+from hangdog_proto.generated import hangdog_pb2 as pb
+
+Signs = Mapping[str, Mapping[Rank, Sign]]
+
+#: Ranks one machine may speak of; those of its jobs together.
+RANKS = 4096
+#: Characters of a place: a function's name beside an operation's.
+PLACE = 200
+#: No standstill is believed to be older; a year of seconds.
+LONGEST_S = 366 * 86400.0
+
+
+def pack(signs: Signs) -> pb.Pulse:
+    """Writes what the ranks of each job show."""
+    return pb.Pulse(
+        jobs=[
+            pb.JobSigns(job=job, signs=[_packed(rank, sign) for rank, sign in shown.items()])
+            for job, shown in signs.items()
+        ]
+    )
+
+
+def unpack(pulse: pb.Pulse) -> dict[str, dict[Rank, Sign]]:
+    """Reads what `pack` wrote; raises UnreadableEvidence on what cannot be, or is too much."""
+    if sum(len(job.signs) for job in pulse.jobs) > RANKS:
+        raise UnreadableEvidence(f"a pulse speaks of more than {RANKS} ranks")
+    return {job.job: {Rank(sign.rank): _sign(sign) for sign in job.signs} for job in pulse.jobs}
+
+
+def _packed(rank: Rank, sign: Sign) -> pb.Sign:
+    place = sign.place.encode("utf-8", "replace").decode("utf-8")[:PLACE]
+    return pb.Sign(rank=rank, doing=sign.doing, seconds=sign.seconds, overdue=sign.overdue, place=place)
+
+
+def _sign(sign: pb.Sign) -> Sign:
+    if sign.rank > MAX_RANK or not (math.isfinite(sign.seconds) and 0 <= sign.seconds <= LONGEST_S):
+        raise UnreadableEvidence(f"a pulse says of rank {sign.rank} what cannot be")
+    try:
+        doing = Doing(sign.doing)
+    except ValueError:
+        doing = Doing.WORKING  # a newer agent's word: whatever it is, it is no standstill we know of
+    return Sign(doing, sign.seconds, sign.overdue, sign.place[:PLACE])

@@ -1,0 +1,71 @@
+"""Keeps watch: has machines look closer where somebody is overdue, and opens an incident when a job stands still."""
+
+import asyncio
+import contextlib
+import json
+import logging
+
+from hangdog_models.errors import HangdogError
+from hangdog_models.verdict import Kind, from_json
+from hangdog_server.desk import Desk
+from hangdog_server.fleet import Doubt, Fleet
+from hangdog_server.incident import Request, steady
+from hangdog_server.vigil import Vigil
+
+#: Between two thoughts about it; what an agent says is thought about at once.
+TICK_S = 1.0
+#: Agents look closer for so long, and are asked again before it is over. Seconds.
+DOUBT_S, ASKED_AGAIN_S = 15.0, 8.0
+
+log = logging.getLogger(__name__)
+
+
+class Sentry:
+    """The watch over all jobs; `keep` holds it until it is cancelled."""
+
+    def __init__(self, vigil: Vigil, fleet: Fleet, desk: Desk) -> None:
+        self._vigil = vigil
+        self._fleet = fleet
+        self._desk = desk
+        self._asked: dict[tuple[str, str], float] = {}
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    async def keep(self) -> None:
+        """Thinks about every job again and again."""
+        try:
+            while True:
+                self.think(steady())
+                await asyncio.sleep(TICK_S)
+        finally:
+            for task in self._asking.values():
+                task.cancel()
+            await asyncio.gather(*self._asking.values(), return_exceptions=True)
+
+    def think(self, now: float) -> None:
+        """Looks closer, and asks, where it is time to."""
+        for job in self._vigil.doubted():
+            self._doubt(job, now)
+        for job in self._fleet.jobs():
+            suspicion = self._vigil.suspicion(job, self._fleet.asked(job), now)
+            if self._vigil.due(job, suspicion, now) and suspicion is not None and job not in self._asking:
+                log.warning("job %s seems to stand still: %s", job, suspicion.why)
+                task = asyncio.create_task(self._ask(job, f"suspected: {suspicion.why}"), name=f"asking after {job}")
+                self._asking[job] = task
+
+    def _doubt(self, job: str, now: float) -> None:
+        self._asked = {key: at for key, at in self._asked.items() if now - at < ASKED_AGAIN_S}
+        for machine in self._fleet.asked(job):
+            if (machine, job) not in self._asked and self._fleet.send(machine, Doubt(job, DOUBT_S)):
+                self._asked[machine, job] = now
+
+    async def _ask(self, job: str, why: str) -> None:
+        """Follows the incident of a job to its end and remembers what came of it."""
+        kind: Kind | None = None
+        try:
+            with contextlib.suppress(HangdogError):  # the incident itself remembers why it failed
+                async for step in self._desk.ask(Request(job, why=why)):
+                    if step.verdict:
+                        kind = from_json(json.loads(step.verdict)).kind
+        finally:
+            self._vigil.asked(job, kind, steady())
+            del self._asking[job]

@@ -1,0 +1,40 @@
+"""What the tests of the checks share: a fake NVML, compiled once, and moments to look at."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fake_gpus import FakeGpus, built
+from hangdog_agent.checks.result import Moment
+
+
+def _library(folder: Path, *options: str) -> Path:
+    library = built(folder, *options)
+    if library is None:
+        pytest.skip("no C compiler to build the fake NVML with: apt-get install gcc")
+    return library
+
+
+@pytest.fixture(scope="session")
+def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fake library."""
+    return _library(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture(scope="session")
+def old_nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fake library as of an older driver, which lacks a symbol."""
+    return _library(tmp_path_factory.mktemp("old-nvml"), "-DOLD")
+
+
+@pytest.fixture
+def gpus(nvml: Path, tmp_path: Path) -> FakeGpus:
+    """Two GPUs in order."""
+    return FakeGpus(tmp_path / "answers", nvml)
+
+
+@pytest.fixture
+def clock() -> Iterator[Moment]:
+    """Moments ten seconds apart, of one start of the machine."""
+    return (Moment(1000.0 + 10.0 * n, 1.8e9 + 10.0 * n, "boot-1") for n in range(1_000))

@@ -1,0 +1,50 @@
+"""The checks in a thread of their own: what holds is said, and leaving ends them."""
+
+import threading
+
+from hangdog_agent.checks.checks import Checks
+from hangdog_agent.checks.keeper import Keeper
+from hangdog_agent.checks.result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.settings import CheckSettings
+from hangdog_models.findings import Bearing
+
+
+class Broken:
+    """A played check that always finds one thing."""
+
+    name = "played"
+    every_s = 0.05
+
+    def __init__(self) -> None:
+        self.looked = threading.Semaphore(0)
+        self.closed = False
+
+    def supported(self) -> str:
+        return ""
+
+    def look(self, moment: Moment) -> tuple[Result, ...]:
+        self.looked.release()
+        return (
+            state(self.name, "played", Component(Sort.GPU, "3"), ("GPU lost", Bearing.CONVICTS, "it is gone"), moment),
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_what_holds_is_said_on_this_machine_until_the_end() -> None:
+    check = Broken()
+    with Keeper(Checks((check,), CheckSettings(), "boot"), "gpu-a17", lambda: 1e9) as keeper:
+        for _ in range(3):
+            assert check.looked.acquire(timeout=10)
+        (finding,) = keeper.findings()
+        assert (finding.machine, finding.code, finding.bearing, finding.at_s) == (
+            "gpu-a17",
+            "GPU lost",
+            Bearing.CONVICTS,
+            1e9,
+        )
+    assert check.closed
+    while check.looked.acquire(blocking=False):
+        pass
+    assert not check.looked.acquire(timeout=0.2)

@@ -1,0 +1,122 @@
+"""What one pass over the process table reads: everybody who is new or a trainer, and of all others a part."""
+
+from pathlib import Path
+
+import pytest
+
+from hangdog_agent.census import TURNS, Census
+from hangdog_agent.discover import find
+from hangdog_agent.procfs import Proc, Stat
+
+RANKED = {"RANK": "3", "WORLD_SIZE": "8"}
+#: Clock ticks after boot: long ago.
+OLD = 1
+
+
+class Watched(Proc):
+    """A drawn process table that notes whose line is read."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.read: list[int] = []
+
+    def stat(self, pid: int, tid: int | None = None) -> Stat | None:
+        if tid is None:
+            self.read.append(pid)
+        return super().stat(pid, tid)
+
+    def draw(
+        self,
+        pid: int,
+        parent: int,
+        comm: str,
+        environ: dict[str, str] | None = None,
+        started: int = OLD,
+        flags: int = 0,
+    ) -> None:
+        folder = self.root / str(pid)
+        (folder / "task").mkdir(parents=True, exist_ok=True)
+        fields = ["S", str(parent), *["0"] * 4, str(flags), *["0"] * 12, str(started), *["0"] * 30]
+        (folder / "stat").write_text(f"{pid} ({comm}) {' '.join(fields)}\n")
+        (folder / "environ").write_text("".join(f"{name}={value}\0" for name, value in (environ or {}).items()))
+        (folder / "cmdline").write_text(f"{comm}\0")
+
+    def erase(self, pid: int) -> None:
+        for path in (self.root / str(pid)).iterdir():
+            path.rmdir() if path.is_dir() else path.unlink()
+        (self.root / str(pid)).rmdir()
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Watched:
+    """A shell, the trainer it started with its worker, and a hundred strangers."""
+    proc = Watched(tmp_path)
+    proc.draw(1, 0, "init")
+    proc.draw(2, 1, "bash")
+    proc.draw(3, 2, "python", RANKED)
+    proc.draw(4, 3, "python", RANKED)
+    for pid in range(100, 200):
+        proc.draw(pid, 1, "kworker")
+    return proc
+
+
+def a_pass(census: Census, proc: Watched) -> set[int]:
+    proc.read.clear()
+    census.take()
+    assert len(proc.read) == len(set(proc.read))
+    return set(proc.read)
+
+
+def test_what_has_settled_is_read_in_turn_and_a_trainer_always(proc: Watched) -> None:
+    census = Census(proc)
+    everybody = {1, 2, 3, 4, *range(100, 200)}
+    assert a_pass(census, proc) == everybody
+    passes = [a_pass(census, proc) for _ in range(TURNS)]
+    assert all(3 in read for read in passes)
+    assert max(map(len, passes)) <= 2 + len(everybody) // TURNS + 1
+    for pid in everybody - {3}:
+        assert sum(pid in read for read in passes) == 1, pid
+
+
+def test_the_kernels_own_threads_are_read_once(proc: Watched) -> None:
+    thread = 300
+    proc.draw(thread, 1, "kworker/0:1", flags=69238880)  # as the kernel prints it
+    census = Census(proc)
+    assert thread in a_pass(census, proc)
+    assert not any(thread in a_pass(census, proc) for _ in range(TURNS))
+
+
+def test_who_is_young_is_read_in_every_pass(proc: Watched) -> None:
+    proc.draw(300, 1, "bash", started=1 << 60)
+    census = Census(proc)
+    assert all(300 in a_pass(census, proc) for _ in range(TURNS))
+
+
+def test_who_comes_and_goes_is_known_at_once(proc: Watched) -> None:
+    census = Census(proc)
+    assert [member.process.pid for member in find(census.take())] == [3, 4]
+    proc.draw(5, 2, "python", RANKED | {"RANK": "4"})
+    proc.erase(4)
+    assert [member.process.pid for member in find(census.take())] == [3, 5]
+
+
+def test_an_old_process_that_becomes_a_trainer_is_found_within_its_turn(proc: Watched) -> None:
+    census = Census(proc)
+    census.take()
+    proc.draw(150, 1, "python", RANKED | {"RANK": "5"})
+    found = [5 in {member.rank for member in find(census.take())} for _ in range(TURNS)]
+    assert found[-1]
+    assert found == sorted(found), "once found, it stays"
+
+
+def test_a_pid_used_again_is_another_process(proc: Watched) -> None:
+    census = Census(proc)
+    census.take()
+    proc.draw(3, 2, "python", RANKED | {"RANK": "7"}, started=2)
+    assert {member.rank for member in find(census.take())} == {7}
+
+
+def test_strangers_are_left_out_and_ancestors_are_not(proc: Watched) -> None:
+    census = Census(proc)
+    for _ in range(2):
+        assert {process.pid for process in census.take()} == {1, 2, 3, 4}

@@ -1,0 +1,358 @@
+"""The files in deploy/: they parse, what they name exists, and they grant what `hangdog doctor` names and no more."""
+
+import configparser
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hangdog.commands.server import command as server_command
+from hangdog_agent import main as agent_main
+from hangdog_agent.rights import CAPABILITIES, SYSLOG, Place, grant
+from hangdog_models.errors import HangdogError
+from hangdog_proto.client import DEFAULT_ADDRESS
+from targets import until
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+SCRIPTS = sorted((DEPLOY / "slurm").glob("*.sh"))
+PORT = int(DEFAULT_ADDRESS.rpartition(":")[2])
+
+
+def documents(path: Path) -> list[Any]:
+    """The documents of a manifest, for as much of YAML as our manifests use: it refuses the rest."""
+    made = []
+    for text in re.split(r"^---$", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
+        lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+        value, rest = block([(len(line) - len(line.lstrip(" ")), line.strip()) for line in lines])
+        assert not rest, f"{path.name}: {rest[0]}"
+        made.append(value)
+    return made
+
+
+Lines = list[tuple[int, str]]
+
+
+def block(lines: Lines) -> tuple[Any, Lines]:
+    """Reads the mapping or list that begins with the first line; answers it and the lines after it."""
+    indent = lines[0][0]
+    if lines[0][1].startswith("- "):
+        items = []
+        while lines and lines[0][0] == indent and lines[0][1].startswith("- "):
+            inner = lines[0][1][2:]
+            if re.match(r"[\w./-]+:( |$)", inner):
+                item, lines = block([(indent + 2, inner), *lines[1:]])
+            else:
+                item, lines = scalar(inner), lines[1:]
+            items.append(item)
+        return items, lines
+    mapping: dict[str, Any] = {}
+    while lines and lines[0][0] == indent and not lines[0][1].startswith("- "):
+        matched = re.fullmatch(r"([\w./-]+):(?: (.*))?", lines[0][1])
+        assert matched, lines[0]
+        key, text = matched[1], matched[2]
+        assert key not in mapping, f"{key} twice"
+        if text:
+            mapping[key], lines = scalar(text), lines[1:]
+        else:
+            assert len(lines) > 1 and lines[1][0] > indent, f"{key} has no value"
+            mapping[key], lines = block(lines[1:])
+    assert not lines or lines[0][0] < indent, lines[0]
+    return mapping, lines
+
+
+def scalar(text: str) -> Any:
+    if text in ("{}", "[]", "true", "false") or re.fullmatch(r"-?\d+", text) or text.startswith('"'):
+        return json.loads(text)
+    assert not re.search(r"^[&*|>!%@`]|[{}\[\]]|: | #", text), f"more YAML than is read here: {text}"
+    return text
+
+
+def pods() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every pod that the manifests describe, by its file."""
+    for path in MANIFESTS:
+        for document in documents(path):
+            if document["kind"] == "Pod":
+                yield path.name, document["spec"]
+            elif "template" in document.get("spec", {}):
+                yield path.name, document["spec"]["template"]["spec"]
+
+
+def containers() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every container of ours, by its file."""
+    for name, spec in pods():
+        for container in (*spec.get("initContainers", ()), *spec["containers"]):
+            if container["image"].startswith("hangdog-"):
+                yield name, container
+
+
+def manifest(name: str, kind: str) -> Any:
+    return next(made for made in documents(DEPLOY / "kubernetes" / name) if made["kind"] == kind)
+
+
+def test_there_is_something_to_test() -> None:
+    assert [path.name for path in MANIFESTS] == ["agent.yaml", "server.yaml", "sidecar.yaml"]
+    assert [path.name for path in UNITS] == ["hangdog-agent.service", "hangdog-server.service"]
+    assert [path.name for path in SCRIPTS] == ["epilog.sh", "prolog.sh"]
+    assert len(list(containers())) == 3
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_a_manifest_is_what_kubectl_reads(path: Path) -> None:
+    """The fields, too: `set env` reads objects by their types, and drops what those do not have."""
+    ours = documents(path)
+    assert all(document["apiVersion"] and document["metadata"]["name"] for document in ours)
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed: its reading cannot be compared with ours")
+    with_pods = [document for document in ours if "containers" in json.dumps(document)]
+    for command in (("label", "x=y"), ("set", "env", "X=y")):
+        *verb, change = command
+        call = ("kubectl", *verb, "--local", "-f", os.fspath(path), change, "-o", "json")
+        said = subprocess.run(call, capture_output=True, text=True, check=False)
+        if verb == ["label"]:
+            assert said.returncode == 0, said.stderr
+        theirs = several(said.stdout)
+        for mine in ours if verb == ["label"] else with_pods:
+            same = next(their for their in theirs if their["kind"] == mine["kind"])
+            assert not list(lacks(mine, same)), f"{path.name}: {list(lacks(mine, same))}"
+
+
+def several(text: str) -> list[Any]:
+    """JSON documents written one after the other."""
+    found: list[Any] = []
+    decoder = json.JSONDecoder()
+    while text := text.strip():
+        document, end = decoder.raw_decode(text)
+        found, text = [*found, *document.get("items", [document])], text[end:]
+    return found
+
+
+def lacks(mine: Any, theirs: Any, where: str = "") -> Iterator[str]:
+    """What stands in one document and not, or otherwise, in the other."""
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        for key, value in mine.items():
+            yield from lacks(value, theirs[key], f"{where}.{key}") if key in theirs else [f"{where}.{key}"]
+    elif isinstance(mine, list) and isinstance(theirs, list) and len(mine) <= len(theirs):
+        for at, value in enumerate(mine):
+            yield from lacks(value, theirs[at], f"{where}[{at}]")
+    elif str(mine) != str(theirs):
+        yield where
+
+
+def test_images_are_targets_of_the_dockerfile_of_this_version() -> None:
+    targets = re.findall(r"^FROM \S+ AS (\w+)$", (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    for name, container in containers():
+        image, _, tag = container["image"].partition(":")
+        assert image.removeprefix("hangdog-") in targets, name
+        assert tag == version("hangdog"), name
+
+
+def test_arguments_are_options_that_exist() -> None:
+    for name, container in containers():
+        if "args" in container:
+            parser = agent_main._parser()
+            assert {word for word in container["args"] if word.startswith("--")} <= set(parser._option_string_actions)
+            options = parser.parse_args(container["args"])
+            assert options.server == f"hangdog-server.hangdog.svc:{PORT}", name
+            names = [variable["name"] for variable in container["env"]]
+            assert options.machine == "$(NODE_NAME)" and "NODE_NAME" in names, name
+    with pytest.raises(HangdogError):
+        agent_main._parser().parse_args(["--no-such-option"])
+
+
+def test_agents_reach_the_server_s_port_under_the_name_they_use() -> None:
+    service, policy = manifest("server.yaml", "Service"), manifest("server.yaml", "NetworkPolicy")
+    deployment, daemon = manifest("server.yaml", "Deployment"), manifest("agent.yaml", "DaemonSet")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert (service["metadata"]["name"], service["metadata"]["namespace"]) == ("hangdog-server", "hangdog")
+    assert service["spec"]["selector"].items() <= labels.items()
+    assert deployment["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+    (port,) = deployment["spec"]["template"]["spec"]["containers"][0]["ports"]
+    assert service["spec"]["ports"] == [{"name": port["name"], "port": PORT, "targetPort": port["name"]}]
+    assert port["containerPort"] == PORT
+    (rule,) = policy["spec"]["ingress"]
+    assert rule["ports"] == [{"port": PORT}]
+    allowed = [source["podSelector"]["matchLabels"] for source in rule["from"]]
+    agents = [daemon["spec"]["template"]["metadata"]["labels"], manifest("sidecar.yaml", "Pod")["metadata"]["labels"]]
+    assert all(any(one.items() <= agent.items() for one in allowed) for agent in agents)
+
+
+def test_the_store_lies_where_the_image_s_server_writes() -> None:
+    spec = manifest("server.yaml", "Deployment")["spec"]
+    assert (spec["replicas"], spec["strategy"]["type"]) == (1, "Recreate")
+    mounts = {mount["name"]: mount["mountPath"] for mount in spec["template"]["spec"]["containers"][0]["volumeMounts"]}
+    assert f'"--store", "{mounts["store"]}/' in (ROOT / "Dockerfile").read_text("utf-8")
+    (volume,) = (each for each in spec["template"]["spec"]["volumes"] if each["name"] == "store")
+    claim = manifest("server.yaml", "PersistentVolumeClaim")["metadata"]["name"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim
+
+
+def test_containers_hold_the_capabilities_that_doctor_names_and_no_others() -> None:
+    named = [capability.name for capability in CAPABILITIES]
+    expected = {"agent.yaml": named, "sidecar.yaml": [name for name in named if name != SYSLOG.name], "server.yaml": []}
+    for name, container in containers():
+        context = container["securityContext"]
+        assert context["capabilities"]["drop"] == ["ALL"], name
+        assert context["capabilities"].get("add", []) == expected[name], name
+        assert context["allowPrivilegeEscalation"] is False and context["readOnlyRootFilesystem"] is True, name
+        assert (context.get("runAsUser") == 0) is bool(expected[name]), name
+        assert "privileged" not in context, name
+    for name, spec in pods():
+        assert spec.get("hostPID", False) is (name == "agent.yaml")
+        assert spec.get("shareProcessNamespace", False) is (name == "sidecar.yaml")
+        assert not spec.get("hostNetwork") and not spec.get("hostIPC")
+
+
+def test_each_capability_stands_beside_its_reason() -> None:
+    texts = [path.read_text("utf-8") for path in (DEPLOY / "kubernetes" / "agent.yaml", UNITS[0])]
+    page = (ROOT / "docs" / "deploy.md").read_text("utf-8")
+    for capability in CAPABILITIES:
+        assert all(capability.use in text for text in texts), capability.name
+        assert f"| `{capability.name}` |" in page
+        for line in (grant([capability], where, root=True) for where in Place):
+            assert capability.name in line
+
+
+def unit(name: str) -> dict[str, str]:
+    """The [Service] of a unit; of a key that stands twice, its last value."""
+    parser = configparser.RawConfigParser(strict=False, delimiters=("=",), comment_prefixes=("#",))
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(DEPLOY / "systemd" / name, encoding="utf-8")
+    assert parser["Install"]["WantedBy"] == "multi-user.target"
+    return dict(parser["Service"])
+
+
+def test_the_agent_s_unit_may_do_what_doctor_names_and_no_more() -> None:
+    service = unit("hangdog-agent.service")
+    assert service["CapabilityBoundingSet"].split() == [f"CAP_{capability.name}" for capability in CAPABILITIES]
+    assert service["NoNewPrivileges"] == "yes"
+    assert "User" not in service  # root, for whom the bounding set bounds
+    for hides in ("ProtectProc", "ProcSubset", "PrivateDevices", "ProtectKernelLogs", "PrivateUsers"):
+        assert hides not in service, f"{hides} would hide what is captured or checked"
+        assert hides in UNITS[0].read_text("utf-8")
+
+
+def test_the_units_start_programs_that_exist_with_options_they_know() -> None:
+    scripts = (ROOT / "pyproject.toml").read_text("utf-8").partition("[project.scripts]")[2].partition("\n\n")[0]
+    for name in ("hangdog-agent.service", "hangdog-server.service"):
+        program, *arguments = unit(name)["ExecStart"].split()
+        assert f"\n{Path(program).name} = " in scripts
+        if arguments:
+            assert arguments.pop(0) == "server"
+            parsed = server_command.make_context("server", arguments).params
+            assert parsed["listen"] == "${HANGDOG_LISTEN}"
+            assert parsed["store"].parent == Path("/var/lib") / unit(name)["StateDirectory"]
+    module = unit("hangdog-agent.service")["ExecStartPre"].rpartition(" -m ")[2]
+    assert module == "hangdog_agent.doctor"
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_systemd_knows_every_line_of_a_unit(path: Path, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed: apt-get install systemd")
+    copy = tmp_path / path.name  # it wants the programs to be there
+    copy.write_text(re.sub(r"/opt/hangdog/bin/[\w-]+", "/bin/true", path.read_text("utf-8")), encoding="utf-8")
+    said = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stderr) == (0, "")
+
+
+#: Stands for the agent: tells that it runs and what it was told, then waits to be ended.
+AGENT = """#!/bin/sh
+echo "${SLURM_JOB_ID-none} $HANGDOG_SERVER" >>"$HANGDOG_RUN/began"
+exec sleep 600
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """What slurmd would give a prolog, on a machine without systemd."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("sh", "mkdir", "flock", "setsid", "rm", "rmdir", "cat", "sleep", "true"):
+        found = shutil.which(name)
+        if found is None:
+            pytest.skip(f"{name} is not installed")
+        (tools / name).symlink_to(found)
+    agent = tools / "agent"
+    agent.write_text(AGENT, encoding="utf-8")
+    agent.chmod(0o755)
+    run = tmp_path / "run"
+    yield {
+        "PATH": os.fspath(tools),
+        "HANGDOG_RUN": os.fspath(run),
+        "HANGDOG_LOG": os.fspath(tmp_path / "log"),
+        "HANGDOG_AGENT": os.fspath(agent),
+        "HANGDOG_SERVER": "head:7411",
+    }
+    if pid := alive(run):
+        os.kill(pid, signal.SIGKILL)
+
+
+def alive(run: Path) -> int:
+    """The pid of the agent that runs, 0 when none does."""
+    with contextlib.suppress(OSError, ValueError):
+        pid = int((run / "pid").read_text())
+        return pid if Path(f"/proc/{pid}/comm").read_text() == "sleep\n" else 0
+    return 0
+
+
+def play(script: str, environ: dict[str, str], job: int) -> None:
+    """Runs a script as slurmd does, which ends what is left of its process group."""
+    path = DEPLOY / "slurm" / script
+    environ = environ | {"SLURM_JOB_ID": str(job)}
+    with subprocess.Popen([SHELL, path], env=environ, start_new_session=True) as process:
+        assert process.wait(20) == 0
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_the_prolog_starts_one_agent_and_the_last_epilog_ends_it(slurm: dict[str, str]) -> None:
+    """Two jobs share a machine, one after the other ends; a third comes later."""
+    run = Path(slurm["HANGDOG_RUN"])
+    play("prolog.sh", slurm, 7)
+    until(lambda: alive(run) > 0)
+    first = alive(run)
+    play("prolog.sh", slurm, 8)
+    play("epilog.sh", slurm, 7)
+    assert alive(run) == first
+    assert (run / "began").read_text() == "none head:7411\n"  # once, and without the job's number
+    play("epilog.sh", slurm, 8)
+    until(lambda: alive(run) == 0)
+    play("prolog.sh", slurm, 9)
+    until(lambda: alive(run) > 0)
+    assert alive(run) != first
+    play("epilog.sh", slurm, 9)
+    until(lambda: alive(run) == 0)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_never_fails_and_never_waits(path: Path, slurm: dict[str, str], tmp_path: Path) -> None:
+    """Not even where nothing is as it should be: a prolog that fails drains its machine."""
+    assert os.access(path, os.X_OK)
+    hopeless = slurm | {"HANGDOG_RUN": "/proc/no/such", "HANGDOG_AGENT": "/no/such", "HANGDOG_LOG": "/"}
+    for environ in (
+        hopeless,
+        hopeless | {"SLURM_JOB_ID": "7"},
+        hopeless | {"SLURM_JOB_ID": "7", "HANGDOG_RUN": os.fspath(tmp_path / "run")},
+        {"PATH": "/nonexistent", "SLURM_JOB_ID": "7"},
+    ):
+        begun = time.monotonic()
+        ended = subprocess.run([SHELL, path], env=environ, capture_output=True, check=False, timeout=20)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+        assert time.monotonic() - begun < 5.0
+
+
+SHELL = "/bin/sh"

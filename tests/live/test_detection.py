@@ -1,0 +1,129 @@
+"""Faults in watched live jobs: how soon the agents suspect, how soon there is a verdict; and that healthy jobs are let be."""
+
+import os
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from hangdog.demo.faults import FAULTS, Victim
+from hangdog.demo.job.settings import write_settings
+from live.guard import Guard
+from live.job import Job, Launcher
+from live.network import Network
+from live.plan import Plan
+
+#: What issue and README promise: from the last step to the suspicion, and from there to the verdict. Seconds.
+SUSPECTED_S, JUDGED_S = 15.0, 20.0
+#: Ranks alternate between work and waits for so long before a fault strikes, so that their rhythm is known. Seconds.
+TRAINED_S = 14.0
+#: A fault may take a while to bring the job to its standstill: loaders hold batches, checkpoints are due every fifth step.
+ONSET_S = 120.0
+#: Steps ahead at which a rank is told to begin something: it reads its settings before every step.
+SOON = 10
+#: How often steps and incidents are asked for. Seconds.
+TICK_S = 0.1
+#: Trainer, fault, the rank it strikes.
+STRUCK = tuple(
+    (trainer, fault, (3 * number + 5 * len(trainer)) % 8)
+    for trainer in ("ddp", "fsdp", "tensor", "pipeline", "combined")
+    for number, fault in enumerate(FAULTS)
+)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed: pip install 'hangdog[demo]'"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    """One fault: seconds from the last step to the suspicion, from there to the verdict, and the verdict."""
+
+    name: str
+    suspected_s: float
+    judged_s: float
+    kind: str
+
+
+@pytest.fixture(scope="module")
+def launcher() -> Iterator[Launcher]:
+    with Launcher() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[list[Detected]]:
+    """What was measured, printed when all is over."""
+    found: list[Detected] = []
+    yield found
+    print("\n| fault | suspected after, s | judged after, s | verdict |\n|---|---|---|---|")
+    for one in found:
+        print(f"| {one.name} | {one.suspected_s:.1f} | {one.judged_s:.1f} | {one.kind} |")
+
+
+@pytest.mark.parametrize(("trainer", "fault", "rank"), STRUCK, ids=["-".join(map(str, each)) for each in STRUCK])
+def test_a_fault_is_suspected_and_judged_in_time(
+    launcher: Launcher, table: list[Detected], tmp_path: Path, trainer: str, fault: str, rank: int
+) -> None:
+    with Job(Plan(trainer, seed=rank), launcher) as job, Guard(job, tmp_path) as guard:
+        train(job, guard)
+        FAULTS[fault].strike(Victim(job.pids[rank], job.rank_folder(rank), random.Random(rank)))
+        table.append(detected(f"{trainer} {fault} {rank}", job, guard))
+
+
+@pytest.mark.parametrize("trainer", ["ddp", "pipeline"])
+def test_a_disk_that_is_full_at_a_checkpoint(
+    launcher: Launcher, table: list[Detected], tmp_path: Path, trainer: str
+) -> None:
+    with Job(Plan(trainer), launcher) as job, Guard(job, tmp_path) as guard:
+        train(job, guard)
+        (job.rank_folder(3) / "model.part").symlink_to("/dev/full")
+        table.append(detected(f"{trainer} full disk 3", job, guard))
+
+
+@pytest.mark.parametrize("trainer", ["ddp", "tensor"])
+def test_a_compilation_that_does_not_end(
+    launcher: Launcher, table: list[Detected], tmp_path: Path, trainer: str
+) -> None:
+    with Job(Plan(trainer), launcher) as job, Guard(job, tmp_path) as guard:
+        train(job, guard)
+        write_settings(job.rank_folder(2) / "settings.json", {"recompile_at": job.step + SOON})
+        table.append(detected(f"{trainer} runaway compile 2", job, guard))
+
+
+@pytest.mark.skipif(
+    shutil.which("ip") is None or os.geteuid() != 0, reason="needs root and `ip`: apt-get install iproute2"
+)
+@pytest.mark.parametrize("trainer", ["ddp", "fsdp", "combined"])
+def test_a_network_that_is_parted(launcher: Launcher, table: list[Detected], tmp_path: Path, trainer: str) -> None:
+    with Network() as network, Job(Plan(trainer), launcher, network=network) as job, Guard(job, tmp_path) as guard:
+        train(job, guard)
+        network.part()
+        table.append(detected(f"{trainer} parted network", job, guard))
+
+
+def train(job: Job, guard: Guard) -> None:
+    """Trains until the ranks have a rhythm; nobody is alarmed by that."""
+    job.train_for(TRAINED_S)
+    assert not guard.incidents()
+
+
+def detected(name: str, job: Job, guard: Guard) -> Detected:
+    """Waits for the first verdict, and holds its times against the promise."""
+    until = time.monotonic() + ONSET_S
+    while (found := guard.verdict()) is None:
+        stood = time.monotonic() - job.silent_s()
+        assert time.monotonic() < until, guard.incidents()
+        time.sleep(TICK_S)
+    suspected_s, judged_s = found.began - stood, found.changed - found.began
+    assert found.why.startswith("suspected: ")
+    assert suspected_s <= SUSPECTED_S
+    assert judged_s <= JUDGED_S
+    return Detected(name, suspected_s, judged_s, found.kind)

@@ -1,0 +1,122 @@
+"""From pulses to an incident that nobody asked for: looked at closer first, asked after once, and again while it is open."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from cast import Agent, Listener, Stage, stage, trainer
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.ranks import Rank
+from hangdog_models.suspicion import Doing, Sign
+from hangdog_models.verdict import Kind
+from hangdog_proto import pulses
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.jobs import LocalJob
+from hangdog_server.vigil import AGAIN_S, OVER_S, Vigil
+
+STUCK = Sign(Doing.STILL, 6.0, overdue=True, place="all_reduce")
+RUNNING = {"a": LocalJob("llama", (Rank(0), Rank(1))), "b": LocalJob("llama", (Rank(2), Rank(3)))}
+
+
+def said(*ranks: int, sign: Sign = STUCK) -> Mapping[str, Mapping[Rank, Sign]]:
+    return {"llama": {Rank(rank): sign for rank in ranks}}
+
+
+def test_only_all_machines_together_make_a_suspicion() -> None:
+    vigil = Vigil()
+    vigil.note("a", said(0, 1), 10.0)
+    assert vigil.doubted() == ("llama",)
+    assert vigil.suspicion("llama", RUNNING, 11.0) is None
+    vigil.note("b", said(2, 3), 11.0)
+    found = vigil.suspicion("llama", RUNNING, 12.0)
+    assert found is not None and found.seconds == 8.0  # the ages go on while nobody says anything new
+    vigil.note("b", {}, 13.0)
+    assert vigil.suspicion("llama", RUNNING, 13.0) is None
+
+
+def test_a_machine_that_is_gone_says_nothing_for_or_against() -> None:
+    vigil = Vigil()
+    vigil.note("a", said(0, 1), 10.0)
+    vigil.note("b", said(2, 3, sign=Sign(Doing.WORKING, 1.0)), 10.0)
+    assert vigil.suspicion("llama", RUNNING, 11.0) is None
+    vigil.forget("b")
+    assert vigil.suspicion("llama", {"a": RUNNING["a"]}, 11.0) is not None
+
+
+def test_one_standstill_is_asked_after_once_when_the_verdict_decides() -> None:
+    vigil = Vigil()
+    vigil.note("a", said(0, 1), 10.0)
+    here = {"a": RUNNING["a"]}
+    assert vigil.due("llama", vigil.suspicion("llama", here, 11.0), 11.0)
+    vigil.asked("llama", Kind.MACHINE, 16.0)
+    assert not vigil.due("llama", vigil.suspicion("llama", here, 4000.0), 4000.0)
+    vigil.note("a", {}, 4001.0)
+    assert not vigil.due("llama", None, 4001.0)
+    vigil.note("a", said(0, 1), 4002.0)  # moved for a moment: still the same matter
+    assert not vigil.due("llama", vigil.suspicion("llama", here, 4002.0), 4002.0)
+    assert not vigil.due("llama", None, 4002.0 + OVER_S)
+    assert vigil.due("llama", vigil.suspicion("llama", here, 5000.0), 5000.0)
+
+
+@pytest.mark.parametrize("verdict", [Kind.UNDETERMINED, Kind.NONE, None])
+def test_an_open_case_is_looked_into_again_and_less_and_less_often(verdict: Kind | None) -> None:
+    vigil = Vigil()
+    vigil.note("a", said(0, 1), 0.0)
+    asked, now = [], 0.0
+    while now < 100.0:
+        if vigil.due("llama", vigil.suspicion("llama", {"a": RUNNING["a"]}, now), now):
+            asked.append(now)
+            vigil.asked("llama", verdict, now)
+        now += 1.0
+    assert asked == [0.0, AGAIN_S, 3 * AGAIN_S, 7 * AGAIN_S]
+
+
+def test_pulses_survive_the_wire_and_nonsense_does_not() -> None:
+    assert pulses.unpack(pulses.pack(said(0, 7))) == said(0, 7)
+    assert pulses.unpack(pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[pb.Sign(rank=1, doing="dancing")])])) == {
+        "j": {Rank(1): Sign(Doing.WORKING, 0.0)}
+    }
+    for nonsense in (pb.Sign(rank=1 << 31), pb.Sign(seconds=float("nan")), pb.Sign(seconds=-1.0)):
+        nonsense.doing = "still"
+        with pytest.raises(UnreadableEvidence):
+            pulses.unpack(pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[nonsense])]))
+    with pytest.raises(UnreadableEvidence):
+        pulses.unpack(pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[pb.Sign()] * (pulses.RANKS + 1))]))
+
+
+async def heard(agent: Agent, body: Literal["capture", "doubt"]) -> pb.ToAgent:
+    async with asyncio.timeout(10):
+        while True:
+            message = await agent.next()
+            if message.HasField(body):
+                return message
+
+
+async def incident(on: Stage) -> str:
+    """Why the only incident there is was opened, once it is judged."""
+    async with asyncio.timeout(10):
+        while not (found := await on.store.latest("", 9)) or not found[0].kind:
+            await asyncio.sleep(0.02)
+    assert len(found) == 1
+    return found[0].why
+
+
+async def test_a_job_that_stands_still_is_asked_after_by_itself(tmp_path: Path) -> None:
+    listener = Listener()
+    async with stage(tmp_path / "s.db", listener) as on, on.agent("a") as a, on.agent("b") as b:
+        await a.hello(llama=[0, 1])
+        await b.hello(llama=[2, 3])
+        await on.knows("a", "b")
+        await a.say(pulse=pulses.pack(said(0, 1)))
+        doubt = (await heard(b, "doubt")).doubt  # the others are looked at closer before anybody is asked
+        assert doubt.job == "llama" and doubt.seconds > 0
+        assert not await on.store.latest("", 9)
+        await b.say(pulse=pulses.pack(said(2, 3)))
+        for agent, ranks in ((a, (0, 1)), (b, (2, 3))):
+            order = (await heard(agent, "capture")).capture
+            await agent.answer(order, *(trainer(rank) for rank in ranks))
+        assert (await incident(on)).startswith("suspected: ranks 0-3 stand still for")
+        assert listener.snapshot is not None and listener.snapshot.job.id == "llama"
