@@ -28,10 +28,10 @@ ONSET_S = 120.0
 SOON = 10
 #: How often steps and incidents are asked for. Seconds.
 TICK_S = 0.1
-#: Trainer, fault, the rank it strikes.
+#: Trainer, fault, the rank it strikes; their combination is the demo's job.
 STRUCK = tuple(
     (trainer, fault, (3 * number + 5 * len(trainer)) % 8)
-    for trainer in ("ddp", "fsdp", "tensor", "pipeline", "combined")
+    for trainer in ("ddp", "fsdp", "tensor", "pipeline")
     for number, fault in enumerate(FAULTS)
 )
 
