@@ -181,8 +181,9 @@ class Link:
             if signs or uneasy:
                 await session.outbox.put(pb.FromAgent(pulse=pulses.pack(signs)))
                 uneasy = bool(signs)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(news.wait(), max(0.05, sent_at + self._heartbeat_s - loop.time()))
+            with contextlib.suppress(TimeoutError):  # not wait_for, which may swallow that we are cancelled (bpo-37658)
+                async with asyncio.timeout(max(0.05, sent_at + self._heartbeat_s - loop.time())):
+                    await news.wait()
 
     async def _answer(self, session: "_Session", order: pb.CaptureOrder) -> None:
         """Everything there is to answer to an order, as it comes."""

@@ -1,0 +1,96 @@
+"""CPU and memory of an agent that has nothing to do, and where the CPU goes."""
+
+import statistics
+import time
+from collections.abc import Callable
+
+from hangdog_agent.capture.look import Tools
+from hangdog_agent.census import Census
+from hangdog_agent.discover import find
+from hangdog_agent.procfs import Proc
+from hangdog_agent.settings import CaptureSettings, VigilSettings
+from hangdog_agent.vigil.vigil import Vigil
+from hangdog_models.rules.ruleset import packaged
+from hangdog_models.stack import Missing, Reason
+from overhead.stage import MARK, cpu_s, memory_mib, met, rank_environ, stage
+
+#: The bounds: of one core, and in MiB.
+MOST_CPU, MOST_RSS = 0.005, 80
+#: Stand-ins: those of a machine with 8 GPUs.
+TRAINERS, WORKERS = 8, 8
+#: More processes that have nothing to do with training: none, and as many as a machine with 200 cores has kernel threads.
+#: These cannot be made, so the more expensive sleepers stand for them: kernel threads are listed, but never read again.
+STRANGERS = (0, 2000)
+#: Until the agent has read everybody's environment, knows all pulses, and new processes are no news any more. Seconds.
+SETTLE_S = 45.0
+#: CPU is read so often. Seconds.
+WINDOW_S = 10.0
+#: How often each part is measured by itself.
+TIMES = 20
+
+STAND_IN = """
+import ctypes, os, signal, sys, time
+for _ in range(int(sys.argv[1])):
+    if os.fork() == 0:
+        ctypes.CDLL(None).prctl(15, b"pt_data_worker")  # PR_SET_NAME
+        signal.pause()
+os.write(1, b"ready\\n")
+while True:
+    sum(range(20000))
+    time.sleep(0.05)
+"""
+#: Sleeping processes that have nothing to do with a job, as kernel threads have not.
+SLEEPERS = """
+import os, sys
+many = 'for i in $(seq "$1"); do sleep 3600 & done; echo ready; wait'
+os.execve("/bin/sh", ["sh", "-c", many, "sh", sys.argv[1]], {})
+"""
+
+
+def idle(windows: int) -> None:
+    """Prints a row for each number of strangers; CPU in shares of one core, over `windows` windows."""
+    print(
+        f"\nidle: {TRAINERS} trainers and {TRAINERS * WORKERS} loader workers (stand-ins),"
+        f" {windows} windows of {WINDOW_S:g} s; CPU of one core, own and of tools; CPU of one scan, find, pulse"
+    )
+    print("  processes     median      max    tools   RSS MiB   peak      a scan     find  a pulse   bounds")
+    for number in STRANGERS:
+        with stage() as here:
+            here.start("strangers", "-c", SLEEPERS, str(number), says="ready")
+            for rank in range(TRAINERS):
+                here.start(f"rank-{rank}", "-c", STAND_IN, str(WORKERS), says="ready", **rank_environ(rank, TRAINERS))
+            agent = here.agent()
+            time.sleep(SETTLE_S)
+            own, tools = [], []
+            for _ in range(windows):
+                before, began = cpu_s(agent.pid), time.monotonic()
+                time.sleep(WINDOW_S)
+                after, took = cpu_s(agent.pid), time.monotonic() - began
+                own.append((after[0] - before[0]) / took)
+                tools.append((after[1] - before[1]) / took)
+            median, rss, peak = statistics.median(own), memory_mib(agent.pid, "VmRSS"), memory_mib(agent.pid, "VmHWM")
+            scan, finding, pulse = parts()
+            print(
+                f"  {len(Proc().pids()):9}   {median:8.3%} {max(own):8.3%} {statistics.fmean(tools):8.3%}   {rss:7.1f}"
+                f" {peak:6.1f}   {1000 * scan:6.2f} ms {1000 * finding:5.2f} ms {1000 * pulse:5.2f} ms"
+                f"   {MOST_CPU:.1%} {met(median < MOST_CPU)}, {MOST_RSS} MiB {met(peak < MOST_RSS)}",
+                flush=True,
+            )
+
+
+def parts() -> tuple[float, float, float]:
+    """CPU seconds of one scan of the process table, of finding the members in it, and of one reading of all pulses."""
+    proc = Proc()
+    census = Census(proc, frozenset({MARK[0]}))
+    rows = census.take()
+    members = find(rows, MARK)
+    untouched = Tools(proc, Missing(Reason.TOOL_MISSING, "nobody is to be glanced at"), CaptureSettings())
+    vigil = Vigil(untouched, packaged(), VigilSettings())
+    return _cost(census.take), _cost(lambda: find(rows, MARK)), _cost(lambda: vigil.tick(members))
+
+
+def _cost(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    for _ in range(TIMES):
+        work()
+    return (time.process_time() - began) / TIMES

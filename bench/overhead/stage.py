@@ -1,0 +1,88 @@
+"""The processes of one measurement: started here, and gone when it ends."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hangdog.demo.conductor import FOREIGN
+from hangdog.demo.pipes import first_line
+from hangdog.demo.processes import Processes
+
+#: The live trainers lie among the tests.
+TESTS = Path(__file__).resolve().parents[2] / "tests"
+#: What the agent tells our processes from all others by.
+MARK = ("HANGDOG_BENCH_OVERHEAD", str(os.getpid()))
+#: Loading PyTorch, or whatever else a start takes. Seconds.
+START_S = 120.0
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class Stage:
+    """Starts processes, whose files lie in `folder`."""
+
+    def __init__(self, folder: Path, processes: Processes) -> None:
+        self.folder, self._processes = folder, processes
+        own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        self._environ = own | {"TMPDIR": str(folder), "PYTHONPATH": str(TESTS), MARK[0]: MARK[1]}
+
+    def start(self, name: str, *arguments: str, says: str = "", **environ: str) -> subprocess.Popen[bytes]:
+        """Starts Python with these arguments; waits for its first line where it is known what it begins with."""
+        process = self._processes.start(name, (sys.executable, "-P", *arguments), self._environ | environ)
+        if says and not first_line(process, START_S).startswith(says):
+            raise SystemExit(f"{name} did not start: {self.last_words(name)}")
+        return process
+
+    def last_words(self, name: str) -> str:
+        return self._processes.last_words(name)
+
+    def agent(self) -> subprocess.Popen[bytes]:
+        """A server and an agent as they are run in a cluster, once they are connected."""
+        store = str(self.folder / "hangdog.db")
+        server = self.start("server", "-m", "hangdog", "server", "--listen", "127.0.0.1:0", "--store", store)
+        address = first_line(server, START_S).removeprefix("listening on ").strip()
+        agent = self.start("agent", "-m", "hangdog_agent.main", "--server", address, "--match-env", "=".join(MARK))
+        until = time.monotonic() + START_S
+        while "connected to" not in self._processes.log("agent").read_text():
+            if time.monotonic() > until:
+                raise SystemExit(f"the agent did not connect: {self.last_words('agent')}")
+            time.sleep(0.1)
+        return agent
+
+
+@contextmanager
+def stage() -> Iterator[Stage]:
+    with tempfile.TemporaryDirectory(prefix="ho-") as folder, Processes(Path(folder)) as processes:
+        yield Stage(Path(folder), processes)
+
+
+def rank_environ(rank: int, world: int) -> dict[str, str]:
+    """What a launcher says to one of `world` ranks on this machine."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(world),
+        "HANGDOG_JOB": "overhead",
+        "HANGDOG_TOPOLOGY": f"dp={world}",
+    }
+
+
+def cpu_s(pid: int) -> tuple[float, float]:
+    """Seconds of CPU a process has used, and those of its children that have ended: of an agent, its tools."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    user, system, of_children, in_children = (int(field) / _TICKS_PER_S for field in fields[11:15])
+    return user + system, of_children + in_children
+
+
+def memory_mib(pid: int, name: str) -> float:
+    """A line of `/proc/PID/status`, in MiB: `VmRSS` is what it has in memory, `VmHWM` the most it ever had."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 1024
+
+
+def met(yes: bool) -> str:
+    return "met" if yes else "MISSED"
