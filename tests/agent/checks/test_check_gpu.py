@@ -308,19 +308,21 @@ def test_children_that_do_not_die_are_left_behind_up_to_a_number(
 
 
 def test_while_a_gpu_is_lost_nobody_holds_the_device(gpus: FakeGpus, watch: Watch) -> None:
+    others = targets.children().keys()  # multiprocessing keeps a child of its own, once a test has used it
     watched = watch(gpus)
-    assert len(targets.children()) == 1
+    assert len(targets.children().keys() - others) == 1
     gpus.say("1/all", "!15")
     assert watched.one().code == "GPU lost"
-    assert targets.children() == {}  # it may be reset now
+    assert targets.children().keys() <= others  # it may be reset now
     gpus.withdraw("1/all")
     assert watched.look() == ()  # it came back
-    assert len(targets.children()) == 1
+    assert len(targets.children().keys() - others) == 1
 
 
 def test_a_killed_child_is_started_again(gpus: FakeGpus, watch: Watch) -> None:
+    others = targets.children().keys()
     watched = watch(gpus)
-    (child,) = targets.children()
+    (child,) = targets.children().keys() - others
     os.kill(child, signal.SIGKILL)
     targets.until(lambda: targets.letter(child) in ("Z", ""))
     assert watched.one().code == "NVML not asked"
