@@ -106,11 +106,15 @@ class Link:
     async def _scan(self) -> None:
         """Sees again and again who runs here, whether the server is there or not."""
         while True:
-            self._members = await self._in(self._scanners, self._watch.see)
-            here = jobs(self._members)
-            if here != self._here:
-                self._here = here
-                self._tell()
+            try:
+                self._members = await self._in(self._scanners, self._watch.see)
+            except Exception:  # a bug met in one process must not make the agent blind from then on
+                log.exception("the process table could not be read")
+            else:
+                here = jobs(self._members)
+                if here != self._here:
+                    self._here = here
+                    self._tell()
             await asyncio.sleep(self._settings.scan_s)
 
     async def _feel(self) -> None:
@@ -118,10 +122,14 @@ class Link:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            signs = await self._in(self._feelers, lambda: self._vigil.tick(self._members))
-            if signs or self._signs:
-                self._signs = signs
+            try:
+                signs = await self._in(self._feelers, lambda: self._vigil.tick(self._members))
+            except Exception:  # likewise
+                log.exception("the pulses could not be felt")
+                signs = {}
+            if _said(signs) != _said(self._signs):
                 self._tell()
+            self._signs = signs
             await asyncio.sleep(max(0.0, began + self._vigil.beat_s - loop.time()))
 
     def _tell(self) -> None:
@@ -168,19 +176,20 @@ class Link:
                 self._vigil.ask(message.doubt.job, within(message.doubt.seconds, 0.0, _DOUBT_S))
 
     async def _report(self, session: "_Session") -> None:
-        """Presence on every change and as a heartbeat; a pulse while anything is suspicious, and once when it ceases."""
+        """Presence on every change and as a heartbeat, and so the pulse while anything is suspicious."""
         loop = asyncio.get_running_loop()
         sent: tuple[LocalJob, ...] | None = None
         sent_at = -math.inf
-        uneasy = False
+        told: object = {}
         while True:
             news, here, signs = self._news, self._here, self._signs
-            if here is not None and (here != sent or loop.time() - sent_at >= self._heartbeat_s):
+            due = loop.time() - sent_at >= self._heartbeat_s
+            if here is not None and (here != sent or due):
                 await session.outbox.put(pb.FromAgent(presence=_presence(here)))
                 sent, sent_at = here, loop.time()
-            if signs or uneasy:
+            if _said(signs) != told or (signs and due):  # the server counts the seconds on by itself
                 await session.outbox.put(pb.FromAgent(pulse=pulses.pack(signs)))
-                uneasy = bool(signs)
+                told = _said(signs)
             with contextlib.suppress(TimeoutError):  # not wait_for, which may swallow that we are cancelled (bpo-37658)
                 async with asyncio.timeout(max(0.05, sent_at + self._heartbeat_s - loop.time())):
                     await news.wait()
@@ -231,6 +240,11 @@ def backoff(failures: int, settings: LinkSettings, draw: Callable[[float, float]
 def within(value: float, least: float, most: float) -> float:
     """A number from the wire, brought between two bounds; one that is no number becomes the lower one."""
     return least if math.isnan(value) else min(max(value, least), most)
+
+
+def _said(signs: Signs) -> object:
+    """What signs say, apart from the seconds that pass."""
+    return {job: {rank: (sign.doing, sign.overdue) for rank, sign in shown.items()} for job, shown in signs.items()}
 
 
 def _presence(here: tuple[LocalJob, ...]) -> pb.Presence:

@@ -12,7 +12,7 @@ from hangdog_server.fleet import Doubt, Fleet
 from hangdog_server.incident import Request, steady
 from hangdog_server.vigil import Vigil
 
-#: Between two thoughts about it; what an agent says is thought about at once.
+#: Between two thoughts about all jobs: a small part of the seconds a rank is borne. Seconds.
 TICK_S = 1.0
 #: Agents look closer for so long, and are asked again before it is over. Seconds.
 DOUBT_S, ASKED_AGAIN_S = 15.0, 8.0
@@ -34,7 +34,10 @@ class Sentry:
         """Thinks about every job again and again."""
         try:
             while True:
-                self.think(steady())
+                try:
+                    self.think(steady())
+                except Exception:  # a bug met in one thought must not leave the cluster unwatched
+                    log.exception("the watch over the jobs missed a thought")
                 await asyncio.sleep(TICK_S)
         finally:
             for task in self._asking.values():

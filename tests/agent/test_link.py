@@ -318,3 +318,28 @@ async def test_what_the_checks_found_travels_with_the_last_look(server: Server, 
             looks = [(await line.hear("captured")).capture for _ in range(2)]
     assert not looks[0].findings
     assert found.unpack(looks[1].findings, "gpu-a17") == (lost,)
+
+
+async def test_a_bug_in_one_scan_or_pulse_does_not_make_it_blind(
+    server: Server, stoppable: Tools, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for kind, name in ((Watch, "see"), (Vigil, "tick")):
+        monkeypatch.setattr(kind, name, failing_once(getattr(kind, name)))
+    async with linked(server, stoppable):
+        line = await server.line()
+        with running(WAIT, environ=ENVIRON):
+            while not (await line.hear("presence")).jobs:
+                pass
+            assert [sign.rank async for sign in overdue(line)] == [3]
+    assert sum(record.exc_info is not None for record in caplog.records) == 2
+
+
+def failing_once(work: Callable[..., Any]) -> Callable[..., Any]:
+    left = iter((True,))
+
+    def played(*arguments: Any) -> Any:
+        if next(left, False):
+            raise ValueError("a bug")
+        return work(*arguments)
+
+    return played

@@ -161,3 +161,15 @@ def test_postures(stacks: list[str], moved: int, doing: Doing) -> None:
     shown = posture(glances)
     assert shown is not None and shown.doing is doing
     assert posture(glances[:2]) is None
+
+
+def test_after_an_alarm_that_was_none_one_stands_for_all_again() -> None:
+    machine = Machine()
+    machine.live(30, "lively")
+    machine.live(12, "pinned")
+    assert all(sign.overdue for sign in machine.signs().values())
+    machine.glanced.clear()
+    for second in range(600):  # always busy, here now and there then
+        machine.live(1, "pinned", {rank: (("user", "other")[(rank + second) % 2], 1) for rank in range(8)})
+    assert not any(sign.overdue for sign in machine.signs().values())
+    assert len(machine.glanced) < 600 / 15 * 8 / 2, "half of what it would take to go on glancing at everybody"

@@ -120,3 +120,22 @@ async def test_a_job_that_stands_still_is_asked_after_by_itself(tmp_path: Path) 
             await agent.answer(order, *(trainer(rank) for rank in ranks))
         assert (await incident(on)).startswith("suspected: ranks 0-3 stand still for")
         assert listener.snapshot is not None and listener.snapshot.job.id == "llama"
+
+
+async def test_a_bug_in_one_thought_does_not_end_the_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing, doubted = iter((True,)), Vigil.doubted
+
+    def played(self: Vigil) -> tuple[str, ...]:
+        if next(failing, False):
+            raise ValueError("a bug")
+        return doubted(self)
+
+    monkeypatch.setattr(Vigil, "doubted", played)
+    async with stage(tmp_path / "s.db") as on, on.agent("a") as a:
+        await a.hello(llama=[0, 1])
+        await on.knows("a")
+        await a.say(pulse=pulses.pack(said(0, 1)))
+        await heard(a, "capture")
+    assert any("missed a thought" in record.message for record in caplog.records)

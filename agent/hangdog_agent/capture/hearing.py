@@ -48,7 +48,7 @@ def _guarded_record(member: Member, tools: Tools) -> pb.Statement:
 def _guarded_ras(member: Member, tools: Tools) -> pb.Statement:
     try:
         return statement.pack(ras.report(member, tools))
-    except Exception as error:
+    except Exception as error:  # likewise
         log.exception("cannot ask NCCL RAS")
         return statement.pack(Statement(Kind.RAS, None, missing=_bug(error)))
 

@@ -4,7 +4,7 @@ A pulse alone is no reason to disturb anybody, and neither is a stack that stand
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hangdog_agent.settings import VigilSettings
@@ -87,14 +87,18 @@ class JobVigil:
                 if trainer.glances and trainer.glances[-1].standing.frames != glance.standing.frames:
                     self._learn(trainer)
                 trainer.glances.append(glance)
+        if self._alarmed:
+            shown = [posture(trainer.glances) for trainer in self._trainers.values()]
+            if all(one is not None and one.doing is Doing.WORKING for one in shown):
+                self._alarmed = False
+                self._explain(self._trainers.values())
+            return
         probe = self._trainers.get(self._probe) if self._probe is not None else None
-        shown = posture(probe.glances, _PROBE_APART_S) if probe is not None and not self._alarmed else None
-        if probe is not None and shown is not None:
-            self._alarmed = shown.doing is Doing.STILL
-            if not self._alarmed:  # busy, and it moves: its pulse has an innocent reason
-                probe.rhythm.explain(probe.glances[-1].at)
-                probe.glances.clear()
-                self._probe = None
+        doing = posture(probe.glances, _PROBE_APART_S) if probe is not None else None
+        if probe is not None and doing is not None:
+            self._alarmed = doing.doing is Doing.STILL
+            if not self._alarmed:
+                self._explain([probe])
 
     def signs(self, now: float) -> dict[Rank, Sign]:
         """What each trainer shows of a standstill; those that show none, or are not known yet, are absent."""
@@ -102,6 +106,13 @@ class JobVigil:
         return {
             self._trainers[key].rank: self._sign(self._trainers[key], one, now) for key, one in shown.items() if one
         }
+
+    def _explain(self, trainers: Iterable[_Trainer]) -> None:
+        """They are busy, and move: their pulses have an innocent reason."""
+        for trainer in trainers:
+            trainer.rhythm.explain(trainer.glances[-1].at)
+            trainer.glances.clear()
+        self._probe = None
 
     def _due(self, now: float) -> dict[Key, float]:
         """The trainers whose stretch makes wonder, with its length."""

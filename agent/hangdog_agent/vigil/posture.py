@@ -42,7 +42,7 @@ def posture(glances: Iterable[Glance], apart_s: float = APART_S) -> Posture | No
     still = _alike(glances, lambda standing: (standing.activity, standing.frames))
     if still[-1].at - still[0].at >= apart_s:
         return Posture(_of_still(still), still[0].at)
-    recent = [glance for glance in glances if glance.at >= glances[-1].at - RECENT_S] or glances[-1:]
+    recent = [glance for glance in glances if glance.at >= glances[-1].at - RECENT_S]
     recent = glances[-max(LEAST, len(recent)) :]
     if recent[-1].at - recent[0].at < apart_s:
         return None
