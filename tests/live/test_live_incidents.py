@@ -17,29 +17,13 @@ from live.plan import DUTIES, Plan
 
 #: An incident takes some 8 s with 8 ranks on two idle cores, one of 32 ranks some 40; this bounds a busy machine. Seconds.
 INCIDENT_S = 400.0
-#: Trainer, ranks, ranks on each machine, fault, the rank it strikes. The demo's own runs hold the combination with 8 ranks.
+#: Trainer, ranks, ranks on each machine, fault, the rank it strikes: with flight recorders, which the watched jobs of
+#: test_detection.py have not, and larger than those. They hold every fault on 8 ranks of each trainer.
 INCIDENTS = (
-    ("ddp", 8, 2, "dataloader", 6),
-    ("ddp", 8, 2, "sigstop", 3),
-    ("ddp", 8, 2, "lock", 0),
     ("ddp", 8, 2, "skip-collective", 5),
-    ("ddp", 8, 2, "checkpoint", 2),
-    ("ddp", 8, 2, "gc", 7),
     ("fsdp", 8, 2, "dataloader", 4),
-    ("fsdp", 8, 2, "sigstop", 1),
-    ("fsdp", 8, 2, "lock", 6),
-    ("fsdp", 8, 2, "skip-collective", 3),
-    ("fsdp", 8, 2, "checkpoint", 0),
-    ("fsdp", 8, 2, "gc", 5),
-    ("tensor", 8, 2, "dataloader", 2),
-    ("tensor", 8, 2, "sigstop", 7),
-    ("tensor", 8, 2, "skip-collective", 1),
     ("tensor", 8, 2, "checkpoint", 4),
-    ("pipeline", 8, 2, "dataloader", 0),
-    ("pipeline", 8, 2, "sigstop", 5),
     ("pipeline", 8, 2, "lock", 2),
-    ("pipeline", 8, 2, "skip-collective", 7),
-    ("pipeline", 8, 2, "checkpoint", 3),
     ("pipeline", 8, 2, "gc", 6),
     ("ddp", 16, 4, "dataloader", 9),
     ("pipeline", 16, 4, "lock", 5),

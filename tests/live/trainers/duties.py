@@ -61,18 +61,18 @@ class Duties(Loop):
     def between_steps(self, step: int, loss: float | None, settings: Settings) -> None:
         super().between_steps(step, loss, settings)
         assert isinstance(settings, DutySettings)
-        if step == settings.evaluate_at:
-            self.evaluate()
-        if step == settings.review_at:
-            self.review()
-        if step == settings.export_at:
-            self.export()
-        if step == settings.archive_at:
-            self.archive()
-        if step == settings.compile_at:
-            self.compile_layers("compile", "aot_eager")
-        if step == settings.recompile_at:
-            self.compile_layers("recompile", "inductor")
+        due = {
+            self.evaluate: settings.evaluate_at,
+            self.review: settings.review_at,
+            self.export: settings.export_at,
+            self.archive: settings.archive_at,
+            self.compile_all: settings.compile_at,
+            self.recompile: settings.recompile_at,
+        }
+        for duty, at in due.items():
+            if step == at:
+                duty()
+                self.memory.allow()  # what a duty has cached is no leak
 
     def save(self) -> None:
         """A disk that is full may be cleared by somebody: as many trainers do, tries again and again."""
@@ -130,6 +130,14 @@ class Duties(Loop):
             torch.save(tensor.clone(), content)
             path.with_suffix(f".{name}").write_bytes(content.getvalue())
 
+    def compile_all(self) -> None:
+        """All ranks compile."""
+        self.compile_layers("compile", "aot_eager")
+
+    def recompile(self) -> None:
+        """This rank compiles; the others wait for it."""
+        self.compile_layers("recompile", "inductor")
+
     def compile_layers(self, duty: str, backend: str) -> None:
         """Compiles layers as this rank comes to use them, each of another width.
 
@@ -142,7 +150,6 @@ class Duties(Loop):
             torch.compile(layer, backend=backend)(hidden)
             if last:
                 break
-        self.memory.allow()
 
     def held_out(self) -> Tensor:
         return torch.randint(SMALL.vocabulary, (ROWS, TOKENS + 1))
