@@ -1,5 +1,6 @@
 """Faults in watched live jobs: how soon the agents suspect, how soon there is a verdict; and that healthy jobs are let be."""
 
+import json
 import os
 import random
 import shutil
@@ -13,10 +14,12 @@ import pytest
 
 from hangdog.demo.faults import FAULTS, Victim
 from hangdog.demo.job.settings import write_settings
+from hangdog_models.verdict import Kind, Verdict, from_json
 from live.guard import Guard
 from live.job import Job, Launcher
 from live.network import Network
 from live.plan import Plan
+from live.stalled import Stalled
 
 #: What issue and README promise: from the last step to the suspicion, and from there to the verdict. Seconds.
 SUSPECTED_S, JUDGED_S = 15.0, 20.0
@@ -75,7 +78,21 @@ def test_a_fault_is_suspected_and_judged_in_time(
     with Job(Plan(trainer, seed=rank), launcher) as job, Guard(job, tmp_path) as guard:
         train(job, guard)
         FAULTS[fault].strike(Victim(job.pids[rank], job.rank_folder(rank), random.Random(rank)))
-        table.append(detected(f"{trainer} {fault} {rank}", job, guard))
+        verdict = detected(f"{trainer} {fault} {rank}", job, guard, table)
+    blamed(verdict, job, rank, FAULTS[fault].right)
+
+
+@pytest.mark.skipif(not os.access("/dev/fuse", os.R_OK | os.W_OK) or os.geteuid() != 0, reason="needs root and FUSE")
+@pytest.mark.parametrize("trainer", ["fsdp", "pipeline"])
+def test_a_share_whose_server_is_gone(launcher: Launcher, table: list[Detected], tmp_path: Path, trainer: str) -> None:
+    with Job(Plan(trainer), launcher) as job, Guard(job, tmp_path) as guard:
+        train(job, guard)
+        shards = job.rank_folder(5) / "shards"
+        with Stalled(shards) as stalled:
+            shards.rename(shards.with_suffix(".old"))
+            shards.symlink_to(stalled.folder)
+            verdict = detected(f"{trainer} stalled share 5", job, guard, table)
+    blamed(verdict, job, 5)
 
 
 @pytest.mark.parametrize("trainer", ["ddp", "pipeline"])
@@ -85,7 +102,8 @@ def test_a_disk_that_is_full_at_a_checkpoint(
     with Job(Plan(trainer), launcher) as job, Guard(job, tmp_path) as guard:
         train(job, guard)
         (job.rank_folder(3) / "model.part").symlink_to("/dev/full")
-        table.append(detected(f"{trainer} full disk 3", job, guard))
+        verdict = detected(f"{trainer} full disk 3", job, guard, table)
+    blamed(verdict, job, 3)
 
 
 @pytest.mark.parametrize("trainer", ["ddp", "tensor"])
@@ -95,7 +113,8 @@ def test_a_compilation_that_does_not_end(
     with Job(Plan(trainer), launcher) as job, Guard(job, tmp_path) as guard:
         train(job, guard)
         write_settings(job.rank_folder(2) / "settings.json", {"recompile_at": job.step + SOON})
-        table.append(detected(f"{trainer} runaway compile 2", job, guard))
+        verdict = detected(f"{trainer} runaway compile 2", job, guard, table)
+    blamed(verdict, job, 2)
 
 
 @pytest.mark.skipif(
@@ -106,7 +125,9 @@ def test_a_network_that_is_parted(launcher: Launcher, table: list[Detected], tmp
     with Network() as network, Job(Plan(trainer), launcher, network=network) as job, Guard(job, tmp_path) as guard:
         train(job, guard)
         network.part()
-        table.append(detected(f"{trainer} parted network", job, guard))
+        verdict = detected(f"{trainer} parted network", job, guard, table)
+    assert verdict.kind in (Kind.GROUP, Kind.UNDETERMINED)
+    assert verdict.kind is Kind.GROUP or not verdict.evict.machines
 
 
 def train(job: Job, guard: Guard) -> None:
@@ -115,7 +136,7 @@ def train(job: Job, guard: Guard) -> None:
     assert not guard.incidents()
 
 
-def detected(name: str, job: Job, guard: Guard) -> Detected:
+def detected(name: str, job: Job, guard: Guard, table: list[Detected]) -> Verdict:
     """Waits for the first verdict, and holds its times against the promise."""
     until = time.monotonic() + ONSET_S
     while (found := guard.verdict()) is None:
@@ -123,7 +144,19 @@ def detected(name: str, job: Job, guard: Guard) -> Detected:
         assert time.monotonic() < until, guard.incidents()
         time.sleep(TICK_S)
     suspected_s, judged_s = found.began - stood, found.changed - found.began
+    table.append(Detected(name, suspected_s, judged_s, found.kind))
     assert found.why.startswith("suspected: ")
     assert suspected_s <= SUSPECTED_S
     assert judged_s <= JUDGED_S
-    return Detected(name, suspected_s, judged_s, found.kind)
+    return from_json(json.loads(found.verdict))
+
+
+def blamed(verdict: Verdict, job: Job, rank: int, right: Kind = Kind.MACHINE) -> None:
+    """Holds a verdict against the truth: the machine of this rank, or software and nobody's machine."""
+    assert verdict.kind is right, verdict.because
+    machine = job.plan.machine(rank)
+    if right is Kind.MACHINE:
+        assert verdict.suspects[0].machines == (machine,), verdict.because
+        assert verdict.evict.machines in ((machine,), ())
+    else:
+        assert not verdict.evict.machines
