@@ -23,12 +23,16 @@ class Doing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What a rank does and for how long, in seconds; `overdue`: longer than it ever did at that place, by its own rhythm."""
+    """What a rank does and for how long, in seconds; `overdue`: longer than it ever did at that place, by its own rhythm.
+
+    `crowding` (1 or more) is how many threads want each core of its machine: work takes so many times longer there.
+    """
 
     doing: Doing
     seconds: float
     overdue: bool = False
     place: str = ""
+    crowding: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +80,12 @@ def suspect(signs: Mapping[Rank, Sign], going: Iterable[Rank], patience: Patienc
     if not overdue or early or any(True for _ in going):
         return None
     seconds = max(signs[rank].seconds for rank in overdue)
-    at_work = {sign.doing for sign in signs.values() if sign.doing is not Doing.STILL}
-    if any(seconds < patience.of(doing) for doing in at_work):
+    working = [sign for sign in signs.values() if sign.doing is not Doing.STILL]
+    if any(seconds < patience.of(sign.doing) * sign.crowding for sign in working):
         return None
     still = sorted(rank for rank, sign in signs.items() if sign.doing is Doing.STILL)
     words = [f"ranks {format_ranks(still)} stand still for {seconds:.0f} s"] if still else []
-    for doing in sorted(at_work):
+    for doing in sorted({sign.doing for sign in working}):
         ranks = sorted(rank for rank, sign in signs.items() if sign.doing is doing)
         words.append(f"{'ranks' if len(ranks) > 1 else 'rank'} {format_ranks(ranks)} {doing}")
     return Suspicion(seconds, "; ".join(words))

@@ -14,6 +14,8 @@ Signs = Mapping[str, Mapping[Rank, Sign]]
 RANKS = 4096
 #: Characters of a place: a function's name beside an operation's.
 PLACE = 200
+#: No machine is believed to be more crowded: a standstill must not be borne because somebody says so.
+CROWDING = 4.0
 #: No standstill is believed to be older; a year of seconds.
 LONGEST_S = 366 * 86400.0
 
@@ -37,7 +39,9 @@ def unpack(pulse: pb.Pulse) -> dict[str, dict[Rank, Sign]]:
 
 def _packed(rank: Rank, sign: Sign) -> pb.Sign:
     place = sign.place.encode("utf-8", "replace").decode("utf-8")[:PLACE]
-    return pb.Sign(rank=rank, doing=sign.doing, seconds=sign.seconds, overdue=sign.overdue, place=place)
+    return pb.Sign(
+        rank=rank, doing=sign.doing, seconds=sign.seconds, overdue=sign.overdue, place=place, crowding=sign.crowding
+    )
 
 
 def _sign(sign: pb.Sign) -> Sign:
@@ -47,4 +51,5 @@ def _sign(sign: pb.Sign) -> Sign:
         doing = Doing(sign.doing)
     except ValueError:
         doing = Doing.WORKING  # a newer agent's word: whatever it is, it is no standstill we know of
-    return Sign(doing, sign.seconds, sign.overdue, sign.place[:PLACE])
+    crowding = min(sign.crowding, CROWDING) if sign.crowding >= 1 else 1.0  # an older agent does not tell
+    return Sign(doing, sign.seconds, sign.overdue, sign.place[:PLACE], crowding)

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import Patience, Sign, Suspicion, suspect
@@ -69,7 +69,7 @@ class Vigil:
         """Whether a job stands still, by what the machines it runs on say; those not connected say nothing against it."""
         said = self._said.get(job, {})
         signs = {
-            rank: Sign(sign.doing, sign.seconds + now - one.at, sign.overdue, sign.place)
+            rank: replace(sign, seconds=sign.seconds + now - one.at)
             for one in said.values()
             for rank, sign in one.signs.items()
         }

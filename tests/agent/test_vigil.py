@@ -1,11 +1,14 @@
 """The watch over pulses and stacks: what makes wonder, what makes sure, and what is innocent."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
+from hangdog_agent.procfs import Proc
 from hangdog_agent.settings import VigilSettings
 from hangdog_agent.vigil.beat import Beat, Mode, mode
+from hangdog_agent.vigil.crowding import Crowding
 from hangdog_agent.vigil.job import JobVigil, Key
 from hangdog_agent.vigil.posture import Glance, posture
 from hangdog_models.diagnosis import activity
@@ -173,3 +176,19 @@ def test_after_an_alarm_that_was_none_one_stands_for_all_again() -> None:
         machine.live(1, "pinned", {rank: (("user", "other")[(rank + second) % 2], 1) for rank in range(8)})
     assert not any(sign.overdue for sign in machine.signs().values())
     assert len(machine.glanced) < 600 / 15 * 8 / 2, "half of what it would take to go on glancing at everybody"
+
+
+def test_crowded_cores_are_told_from_free_ones(tmp_path: Path) -> None:
+    loadavg = tmp_path / "loadavg"
+    crowding = Crowding(Proc(tmp_path), cores=2)
+    assert crowding.factor == 1.0
+    crowding.feel()  # no such file: not told
+    assert crowding.factor == 1.0
+    for line in ("0.1 0.2 0.3 1/120 77", "nonsense", "9.1 9.2 0.3 11/120 77"):
+        loadavg.write_text(line + "\n")
+        crowding.feel()
+    assert crowding.factor == 3.0  # 12 threads in two beats on 2 cores
+    loadavg.write_text("9 9 9 999/1200 77\n")
+    crowding.feel()
+    assert crowding.factor == 4.0
+    assert (Proc().runnable() or 0) >= 1  # we run

@@ -38,6 +38,16 @@ def test_who_works_while_all_wait_is_borne_for_a_while(doing: Doing) -> None:
     assert found.why.endswith(f"; rank 7 {doing}")
 
 
+def test_work_on_crowded_cores_is_borne_for_longer() -> None:
+    found = signs(PATIENCE.compiling_s * 2, Doing.COMPILING)
+    found[Rank(7)] = Sign(Doing.COMPILING, 20.0, crowding=2.5)
+    assert suspect(found, (), PATIENCE) is None
+    found[Rank(7)] = Sign(Doing.COMPILING, 20.0, crowding=1.9)
+    assert suspect(found, (), PATIENCE) is not None
+    still = {Rank(0): Sign(Doing.STILL, 6.0, overdue=True, crowding=4.0)}
+    assert suspect(still, (), PATIENCE) is not None  # who stands still wants no core
+
+
 def test_one_that_stands_for_a_moment_only_is_borne_too() -> None:
     found = signs(30.0)
     found[Rank(7)] = Sign(Doing.STILL, 3.0)

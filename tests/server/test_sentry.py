@@ -79,6 +79,9 @@ def test_pulses_survive_the_wire_and_nonsense_does_not() -> None:
     assert pulses.unpack(pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[pb.Sign(rank=1, doing="dancing")])])) == {
         "j": {Rank(1): Sign(Doing.WORKING, 0.0)}
     }
+    for told, taken in ((2.5, 2.5), (float("inf"), 4.0), (float("nan"), 1.0), (-3.0, 1.0), (0.0, 1.0)):
+        pulse = pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[pb.Sign(rank=1, doing="working", crowding=told)])])
+        assert pulses.unpack(pulse)["j"][Rank(1)].crowding == taken
     for nonsense in (pb.Sign(rank=1 << 31), pb.Sign(seconds=float("nan")), pb.Sign(seconds=-1.0)):
         nonsense.doing = "still"
         with pytest.raises(UnreadableEvidence):

@@ -100,11 +100,16 @@ class JobVigil:
             if not self._alarmed:
                 self._explain([probe])
 
-    def signs(self, now: float) -> dict[Rank, Sign]:
-        """What each trainer shows of a standstill; those that show none, or are not known yet, are absent."""
+    def signs(self, now: float, crowding: float = 1.0) -> dict[Rank, Sign]:
+        """What each trainer shows of a standstill; those that show none, or are not known yet, are absent.
+
+        `crowding` is that of this machine's cores, see `Sign`.
+        """
         shown = {key: posture(trainer.glances) for key, trainer in self._trainers.items()}
         return {
-            self._trainers[key].rank: self._sign(self._trainers[key], one, now) for key, one in shown.items() if one
+            self._trainers[key].rank: self._sign(self._trainers[key], one, now, crowding)
+            for key, one in shown.items()
+            if one
         }
 
     def _explain(self, trainers: Iterable[_Trainer]) -> None:
@@ -131,11 +136,11 @@ class JobVigil:
             self._learn(trainer)
             trainer.glances.clear()
 
-    def _sign(self, trainer: _Trainer, shown: Posture, now: float) -> Sign:
+    def _sign(self, trainer: _Trainer, shown: Posture, now: float, crowding: float) -> Sign:
         standing = trainer.glances[-1].standing
         place = " in ".join(word for word in (standing.operation or str(standing.activity), standing.label) if word)
         if shown.doing is not Doing.STILL:
-            return Sign(shown.doing, now - shown.since, place=place)
+            return Sign(shown.doing, now - shown.since, place=place, crowding=crowding)
         seconds = now - self._still_since(trainer, shown)
         patience = max(self._settings.patience_s, self._settings.factor * self._longest.get(standing.place, 0.0))
         if not trainer.rhythm.settled:

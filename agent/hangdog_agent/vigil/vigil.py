@@ -8,6 +8,7 @@ from hangdog_agent.capture.look import Tools, look
 from hangdog_agent.discover import Kind, Member
 from hangdog_agent.settings import VigilSettings
 from hangdog_agent.vigil.beat import Beat, feel
+from hangdog_agent.vigil.crowding import Crowding
 from hangdog_agent.vigil.job import JobVigil, Key
 from hangdog_agent.vigil.posture import Glance
 from hangdog_models.diagnosis import activity
@@ -26,6 +27,7 @@ class Vigil:
         self._settings = settings
         self._jobs: dict[str, JobVigil] = {}
         self._asked: dict[str, float] = {}
+        self._crowding = Crowding(tools.proc)
 
     @property
     def beat_s(self) -> float:
@@ -43,6 +45,7 @@ class Vigil:
             if member.kind is Kind.TRAINER:
                 trainers.setdefault(member.job, {})[member.process.key] = member
         self._jobs = {job: self._jobs.get(job) or JobVigil(self._settings) for job in trainers}
+        self._crowding.feel()
         signs: dict[str, dict[Rank, Sign]] = {}
         for job, watch in self._jobs.items():
             watch.feel(self._beats(trainers[job]))
@@ -51,7 +54,7 @@ class Vigil:
             wanted = watch.wants(time.monotonic())
             if wanted:
                 watch.take(self._glances([trainers[job][key] for key in wanted]))
-            if shown := watch.signs(time.monotonic()):
+            if shown := watch.signs(time.monotonic(), self._crowding.factor):
                 signs[job] = shown
         return signs
 

@@ -497,6 +497,7 @@ class Sign(google.protobuf.message.Message):
     SECONDS_FIELD_NUMBER: builtins.int
     OVERDUE_FIELD_NUMBER: builtins.int
     PLACE_FIELD_NUMBER: builtins.int
+    CROWDING_FIELD_NUMBER: builtins.int
     rank: builtins.int
     """Global rank."""
     doing: builtins.str
@@ -507,6 +508,8 @@ class Sign(google.protobuf.message.Message):
     """Longer than it ever did at that place."""
     place: builtins.str
     """Where, in words for people."""
+    crowding: builtins.float
+    """Threads that want each core of the machine, 1 or more; 0 when unknown."""
     def __init__(
         self,
         *,
@@ -515,8 +518,9 @@ class Sign(google.protobuf.message.Message):
         seconds: builtins.float = ...,
         overdue: builtins.bool = ...,
         place: builtins.str = ...,
+        crowding: builtins.float = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["doing", b"doing", "overdue", b"overdue", "place", b"place", "rank", b"rank", "seconds", b"seconds"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["crowding", b"crowding", "doing", b"doing", "overdue", b"overdue", "place", b"place", "rank", b"rank", "seconds", b"seconds"]) -> None: ...
 
 global___Sign = Sign
 

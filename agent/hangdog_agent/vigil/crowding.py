@@ -1,0 +1,33 @@
+"""How crowded this machine's cores are: work takes so much longer there, and no longer than that is strange."""
+
+import os
+from collections import deque
+
+from hangdog_agent.procfs import Proc
+
+#: Beats it is taken over: as long as the shortest patience with somebody at work.
+_BEATS = 8
+#: Nobody is borne for longer than this many times: where a fault itself makes the crowd, somebody must look at last.
+_MOST = 4.0
+
+
+class Crowding:
+    """The threads that want to run, per core, over the latest beats."""
+
+    def __init__(self, proc: Proc, cores: int | None = None) -> None:
+        self._proc = proc
+        self._cores = cores or os.cpu_count() or 1
+        self._runnable: deque[int] = deque(maxlen=_BEATS)
+
+    def feel(self) -> None:
+        """Takes the next beat; where the kernel does not tell, cores are taken to be free."""
+        runnable = self._proc.runnable()
+        if runnable is not None:
+            self._runnable.append(runnable)
+
+    @property
+    def factor(self) -> float:
+        """So many times longer than on free cores work takes: 1 to 4."""
+        if not self._runnable:
+            return 1.0
+        return min(_MOST, max(1.0, sum(self._runnable) / len(self._runnable) / self._cores))
