@@ -1,7 +1,11 @@
 """py-spy itself: found without PATH, and every way it may fail is a reason."""
 
 import importlib.metadata
+import os
+import shlex
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -37,6 +41,23 @@ def test_a_package_that_is_not_installed_or_holds_no_binary() -> None:
         assert isinstance(missing, Missing)
         assert missing.reason is Reason.TOOL_MISSING
         assert "pip install" in missing.words
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not Path("/proc/sys/vm/memfd_noexec").exists(), reason="needs root and Linux 6.3"
+)
+@pytest.mark.parametrize(("forbidden", "in_memory"), [(1, True), (2, False)])
+def test_it_runs_where_programs_in_memory_are_frowned_upon(forbidden: int, in_memory: bool) -> None:
+    """The setting is that of a process namespace, so this machine's own stays as it is."""
+    look = (
+        "from hangdog_agent.capture.pyspy import load; tool = load(); print(tool.executable is not None, tool.version)"
+    )
+    script = (
+        f"echo {forbidden} > /proc/sys/vm/memfd_noexec && exec {shlex.quote(sys.executable)} -c {shlex.quote(look)}"
+    )
+    made = ("unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", script)
+    said = subprocess.run(made, capture_output=True, text=True, timeout=30, check=True).stdout
+    assert said.split() == [str(in_memory), importlib.metadata.version("py-spy")]
 
 
 @pytest.mark.parametrize("blocking", [False, True])

@@ -193,7 +193,7 @@ def test_an_encrypted_file_is_told(tmp_path: Path) -> None:
         open_bundle(archive)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kind=st.sampled_from(KINDS), data=st.data())
 def test_a_damaged_archive_never_crashes(tmp_path: Path, kind: str, data: st.DataObject) -> None:
     damaged = bytearray(packed(tmp_path / kind, FILES).read_bytes())

@@ -122,7 +122,7 @@ def told(places: Sequence[Sequence[str] | str]) -> Look:
 
 @pytest.mark.parametrize("name", MODELS)
 @given(STORY)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_clusters_partition_the_ranks_and_hold_one_activity(name: str, places: list[Sequence[str] | str]) -> None:
     look = told(places)
     clusters = clustering(name)(look, SMALL)
@@ -135,7 +135,7 @@ def test_clusters_partition_the_ranks_and_hold_one_activity(name: str, places: l
 
 @pytest.mark.parametrize("name", NEAR)
 @given(STORY)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_rank_with_an_innermost_frame_of_its_own_is_never_among_another_activity(
     name: str, places: list[Sequence[str] | str]
 ) -> None:
@@ -153,7 +153,7 @@ def test_a_rank_with_an_innermost_frame_of_its_own_is_never_among_another_activi
 
 @pytest.mark.parametrize("name", NEAR)
 @given(STORY, st.permutations(range(8)))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_renaming_ranks_of_a_stage_renames_the_clusters(
     name: str, places: list[Sequence[str] | str], order: list[int]
 ) -> None:
@@ -167,7 +167,7 @@ def test_renaming_ranks_of_a_stage_renames_the_clusters(
 
 @pytest.mark.parametrize("name", NEAR)
 @given(STORY)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_exact_classes_are_never_torn_apart(name: str, places: list[Sequence[str] | str]) -> None:
     look = told(places)
     of = {rank: at for at, cluster in enumerate(clustering(name)(look, SMALL)) for rank in cluster.ranks}

@@ -95,7 +95,7 @@ def incidents(draw: st.DrawFn) -> Snapshot:
     )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(incidents())
 def test_there_is_always_a_verdict_and_it_keeps_the_contract(story: Snapshot) -> None:
     verdict = diagnose(story, CUBE)
@@ -107,7 +107,7 @@ def test_there_is_always_a_verdict_and_it_keeps_the_contract(story: Snapshot) ->
     assert to_json(from_json(to_json(verdict))) == to_json(verdict)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(incidents())
 def test_the_order_in_which_evidence_came_does_not_matter(story: Snapshot) -> None:
     turned = replace(

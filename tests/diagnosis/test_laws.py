@@ -19,7 +19,6 @@ from hangdog_models.verdict import Kind, Verdict, from_json, to_json
 from stories import STACKS, job, look, snapshot, trace
 
 #: Milliseconds each, where nothing else runs; a busy machine must not fail them.
-UNHURRIED = settings(deadline=None)
 CUBE = job(tp=2, dp=2, pp=2)
 NO_EVICTION = {Kind.SOFTWARE, Kind.DEPENDENCY, Kind.NONE, Kind.UNDETERMINED}
 
@@ -32,7 +31,6 @@ def told(places: list[str], kernel: list[str]) -> Snapshot:
     return snapshot(traces, traces)
 
 
-@UNHURRIED
 @given(placements, states, st.permutations(range(8)))
 def test_the_order_of_arrival_does_not_matter(places: list[str], kernel: list[str], order: list[int]) -> None:
     story = told(places, kernel)
@@ -40,7 +38,6 @@ def test_the_order_of_arrival_does_not_matter(places: list[str], kernel: list[st
     assert to_json(diagnose(replace(story, rounds=shuffled), CUBE)) == to_json(diagnose(story, CUBE))
 
 
-@UNHURRIED
 @given(placements, states)
 def test_renaming_machines_renames_the_answer(places: list[str], kernel: list[str]) -> None:
     renamed = Topology(8, CUBE.groups, {name.replace("node", "host"): ranks for name, ranks in CUBE.machines.items()})
@@ -50,7 +47,6 @@ def test_renaming_machines_renames_the_answer(places: list[str], kernel: list[st
     assert [m.replace("node", "host") for m in here.evict.machines] == list(there.evict.machines)
 
 
-@UNHURRIED
 @given(placements, states)
 def test_every_verdict_keeps_the_contract(places: list[str], kernel: list[str]) -> None:
     verdict = diagnose(told(places, kernel), CUBE)
@@ -62,7 +58,6 @@ def test_every_verdict_keeps_the_contract(places: list[str], kernel: list[str]) 
     assert to_json(from_json(to_json(verdict))) == to_json(verdict)
 
 
-@UNHURRIED
 @given(placements, states)
 def test_clusters_partition_the_captured_ranks(places: list[str], kernel: list[str]) -> None:
     verdict = diagnose(told(places, kernel), CUBE)
@@ -71,14 +66,12 @@ def test_clusters_partition_the_captured_ranks(places: list[str], kernel: list[s
     assert set(clustered) >= {rank for rank in range(8) if places[rank] in STACKS}
 
 
-@UNHURRIED
 @given(st.integers(0, 7), st.sampled_from(["loader", "user", "write"]))
 def test_renaming_ranks_renames_the_suspect(rank: int, culprit: str) -> None:
     traces = [trace(other, culprit if other == rank else "metrics") for other in range(8)]
     assert diagnose(snapshot(traces, traces), CUBE).suspects[0].ranks == (rank,)
 
 
-@UNHURRIED
 @given(placements, states)
 def test_roots_and_waiting_partition_the_look(places: list[str], kernel: list[str]) -> None:
     standing = Reader(packaged()).look(told(places, kernel).rounds[0].traces)
@@ -88,7 +81,6 @@ def test_roots_and_waiting_partition_the_look(places: list[str], kernel: list[st
         assert not set(hold.inside) & set(hold.awaited)
 
 
-@UNHURRIED
 @given(placements, placements)
 def test_a_look_that_repeats_shows_no_motion(places: list[str], others: list[str]) -> None:
     one = Reader(packaged()).look(told(places, [""] * 8).rounds[0].traces)
@@ -102,7 +94,7 @@ explanations = st.dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(explanations, st.floats(0.1, 0.99))
 def test_an_eviction_reaches_its_target_or_is_empty(odds: dict[frozenset[str], float], target: float) -> None:
     total = sum(odds.values()) + 0.05
@@ -133,7 +125,6 @@ OTHER_NAMES = ("zulu", "alpha", "mike", "alpha-2")
     ["", "", "R", "", "", "T", "", "R"],
     ["zulu", "mike", "alpha", "alpha-2"],
 )
-@UNHURRIED
 @given(placements, states, st.permutations(OTHER_NAMES))
 def test_a_machines_name_is_only_a_name(places: list[str], kernel: list[str], names: list[str]) -> None:
     new = dict(zip(CUBE.machines, names, strict=True))
@@ -147,7 +138,6 @@ def test_a_machines_name_is_only_a_name(places: list[str], kernel: list[str], na
     assert set(here["evict"]["machines"]) == set(there["evict"]["machines"])  # listed by name
 
 
-@UNHURRIED
 @given(placements, states, st.permutations(list(CUBE.machines)))
 def test_the_order_of_machines_does_not_matter(places: list[str], kernel: list[str], order: list[str]) -> None:
     turned = Topology(8, CUBE.groups, {name: CUBE.machines[name] for name in order})
@@ -177,7 +167,6 @@ CULPRITS = ("loader", "user", "write", "timed out", "exited")
 
 
 @example("metrics", {0: "user", 2: "user"}, False, False)  # 0 and 2 are one pipeline: so nobody lacks in the others
-@UNHURRIED
 @given(
     st.sampled_from(COMMON),
     st.dictionaries(st.integers(0, 7), st.sampled_from(CULPRITS), min_size=1, max_size=2),
@@ -201,7 +190,6 @@ def test_a_healthy_replica_more_adds_no_suspect(
     assert after <= before | set(culprits)  # the guilty may stand out more clearly; nobody innocent is drawn in
 
 
-@UNHURRIED
 @given(placements, states, st.lists(st.integers(0, 2), min_size=8, max_size=8))
 def test_it_does_not_matter_who_sent_which_part(places: list[str], kernel: list[str], sender: list[int]) -> None:
     whole = told(places, kernel)

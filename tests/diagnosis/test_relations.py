@@ -99,7 +99,7 @@ def test_ranks_without_a_label_are_passed_over() -> None:
 
 
 @given(st.integers(0, 127), st.permutations(range(8)), st.permutations(range(4)))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_permuting_ranks_inside_the_symmetry_permutes_the_answer(
     culprit: int, replicas: list[int], tensor: list[int]
 ) -> None:
@@ -114,7 +114,7 @@ def test_permuting_ranks_inside_the_symmetry_permutes_the_answer(
 
 
 @given(st.integers(0, 127), st.permutations(["gradients", "before", "after", "tensor", "culprit"]), st.randoms())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_renaming_labels_and_the_order_of_arrival_change_nothing(
     culprit: int, names: list[str], chance: Random
 ) -> None:
@@ -126,7 +126,7 @@ def test_renaming_labels_and_the_order_of_arrival_change_nothing(
 
 
 @given(st.integers(0, 3), st.integers(0, 3), st.integers(2, 8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_healthy_replica_more_adds_no_candidate_above_the_best(tensor: int, stage: int, replicas: int) -> None:
     def best(count: int) -> tuple[str, int]:
         topology = job(per_machine=4, tp=4, dp=count, pp=4)

@@ -225,7 +225,7 @@ def test_two_ranks_are_a_job() -> None:
     assert watched([look(at, 2, [1]) for at in range(5)], two).kind is Kind.NONE
 
 
-@settings(max_examples=60, deadline=None)  # milliseconds, where nothing else runs
+@settings(max_examples=60)  # milliseconds, where nothing else runs
 @given(st.lists(st.frozensets(st.integers(0, 63), max_size=64), min_size=1, max_size=7), st.permutations(range(64)))
 def test_the_order_of_ranks_does_not_matter(late: list[frozenset[int]], order: list[int]) -> None:
     small = job(per_machine=8, tp=8, pp=2, dp=4)

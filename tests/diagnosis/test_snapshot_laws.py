@@ -25,7 +25,6 @@ from stories import STACKS, trace
 from strategies import verdicts
 
 #: Milliseconds each, where nothing else runs; a busy machine must not fail them.
-UNHURRIED = settings(deadline=None)
 RANKS = st.integers(0, 3)
 TRACES = st.builds(
     trace, RANKS, st.sampled_from([*STACKS, "timed out", "exited"]), state=st.sampled_from(["", "S", "D"])
@@ -72,7 +71,6 @@ def parts(draw: st.DrawFn) -> Snapshot:
     )
 
 
-@UNHURRIED
 @given(st.lists(parts(), min_size=3, max_size=3))
 def test_merging_is_associative_and_its_order_does_not_matter(several: list[Snapshot]) -> None:
     whole = merged(several)
@@ -81,13 +79,11 @@ def test_merging_is_associative_and_its_order_does_not_matter(several: list[Snap
         assert merged([merged([a, b]), c]) == merged([a, merged([b, c])]) == whole
 
 
-@UNHURRIED
 @given(parts())
 def test_merging_what_is_merged_changes_nothing(one: Snapshot) -> None:
     assert merged([merged([one])]) == merged([one])
 
 
-@UNHURRIED
 @given(parts(), parts())
 def test_merging_loses_nobody(one: Snapshot, other: Snapshot) -> None:
     whole = merged([one, other])
@@ -113,20 +109,17 @@ def test_parts_of_two_jobs_are_refused() -> None:
         merged([])
 
 
-@UNHURRIED
 @given(verdicts())
 def test_a_verdict_reads_back_as_it_was_written(verdict: Verdict) -> None:
     written = json.loads(json.dumps(to_json(verdict)))
     assert to_json(from_json(written)) == written
 
 
-@UNHURRIED
 @given(st.sets(st.integers(0, 300)))
 def test_a_rank_set_reads_back_as_it_was_written(ranks: set[int]) -> None:
     assert parse_ranks(format_ranks(ranks)) == tuple(sorted(ranks))
 
 
-@UNHURRIED
 @given(st.lists(st.sets(st.integers(0, 60), min_size=1), min_size=1, max_size=4))
 def test_a_rank_set_is_written_in_one_way(sets: list[set[int]]) -> None:
     joined = ",".join(format_ranks(ranks) for ranks in sets)
@@ -141,7 +134,7 @@ def told(stacks: list[str], kernel: str) -> list[ProcessTrace]:
     return [trace(rank, stack, state=kernel, active=False, gil=False) for rank, stack in enumerate(stacks)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(STORIES, KERNEL)
 def test_a_written_bundle_reads_back_as_the_snapshot_it_was(stacks: list[str], kernel: str) -> None:
     traces = told(stacks, kernel)
@@ -152,7 +145,7 @@ def test_a_written_bundle_reads_back_as_the_snapshot_it_was(stacks: list[str], k
     assert merged([opened]).rounds == (Round(0, tuple(traces)),)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(STORIES, st.randoms(use_true_random=False))
 def test_the_order_of_files_does_not_matter(stacks: list[str], chance: Random) -> None:
     with tempfile.TemporaryDirectory() as name:

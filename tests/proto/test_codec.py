@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hangdog_models.errors import UnreadableEvidence
@@ -54,14 +54,12 @@ def trainer(rank: int, *threads: Thread) -> ProcessTrace:
     return ProcessTrace(Rank(rank), threads=threads)
 
 
-@settings(deadline=None)
 @given(st.lists(traces, max_size=5).map(tuple))
 def test_unpacking_gives_back_what_was_packed(looked: tuple[ProcessTrace, ...]) -> None:
     wire = pack(looked).SerializeToString()
     assert unpack(pb.Capture.FromString(wire)) == looked
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_whatever_bytes_arrive_only_our_error_comes_of_them(garbage: bytes) -> None:
     capture = pb.Capture()
@@ -73,7 +71,6 @@ def test_whatever_bytes_arrive_only_our_error_comes_of_them(garbage: bytes) -> N
         unpack(capture)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=4),
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), max_size=6),

@@ -179,6 +179,8 @@ def test_driver_errors_without_an_xid_are_read() -> None:
         ("mlx5_core 0000:18:00.0 ibp24s0: Link down", "link down", Bearing.SUSPECTS),
         ("mlx5_core 0000:18:00.0: mlx5_cmd_out_err:808:(pid 1): ACCESS_REG(0x805) op_mod(0x1) failed", "access refused", Bearing.TELLS_NOTHING),
         ("blk_update_request: I/O error, dev nvme0n1, sector 12345 op 0x0", "disk error", Bearing.SUSPECTS),
+        ("critical medium error, dev sda, sector 512 op 0x0:(READ)", "disk error", Bearing.SUSPECTS),
+        ("Buffer I/O error on dev sda1, logical block 64, async page read", "disk error", Bearing.SUSPECTS),
         ("nfs: server files.lan not responding, still trying", "NFS not responding", Bearing.SERVICE),
         ("Lustre: 17:0:(c.c:1:f()) x: Connection to fs-MDT0 (at 1.2.3.4@o2ib) was lost; in progress", "Lustre not responding", Bearing.SERVICE),
     ],

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cast import trainer
@@ -188,7 +188,6 @@ def test_a_rank_nobody_announced_is_taken_in() -> None:
     assert placement(begun)["b"] == (2, 3, 9)
 
 
-@settings(deadline=None)
 @given(st.permutations([(m, k) for m in "ab" for k in range(2)]), st.integers(0, 4))
 def test_the_snapshot_ignores_the_order_of_arrival_and_never_loses_a_rank(
     arrivals: list[tuple[str, int]], many: int

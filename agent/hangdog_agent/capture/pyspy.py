@@ -20,6 +20,8 @@ from hangdog_models.stack import Missing, Reason, Thread
 _ENVIRON = {"RUST_BACKTRACE": "0", "LC_ALL": "C"}
 #: Longest words kept of a failure; py-spy's causes need some 300 characters.
 _MOST_WORDS = 500
+#: MFD_EXEC of <linux/memfd.h>, which Python does not name.
+_MFD_EXEC = 0x0010
 #: `--version` answers in 5 ms.
 _VERSION_S = 5.0
 
@@ -116,7 +118,7 @@ def explain(outcome: Outcome) -> Missing:
 
 def _in_memory(path: Path) -> PySpy | None:
     with contextlib.suppress(OSError, AttributeError):
-        fd = os.memfd_create("py-spy", os.MFD_CLOEXEC)
+        fd = _memory_file()
         with path.open("rb") as source:
             while os.sendfile(fd, source.fileno(), None, 1 << 24):
                 pass
@@ -125,6 +127,13 @@ def _in_memory(path: Path) -> PySpy | None:
         os.close(fd)
         return PySpy(("py-spy",), f"/proc/self/fd/{again}", (again,))
     return None
+
+
+def _memory_file() -> int:
+    try:  # asked for by name it may be run under vm.memfd_noexec=1, too
+        return os.memfd_create("py-spy", os.MFD_CLOEXEC | _MFD_EXEC)
+    except OSError:  # Linux before 6.3 does not know the flag
+        return os.memfd_create("py-spy", os.MFD_CLOEXEC)
 
 
 def _words(text: str) -> str:

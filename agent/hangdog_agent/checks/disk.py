@@ -44,7 +44,11 @@ class Disks:
         self._probed: tuple[Result, ...] = ()
 
     def supported(self) -> str:
-        return "" if self._mounts() else "/proc/self/mountinfo cannot be read"
+        return (
+            ""
+            if self._mounts()
+            else "neither /proc/1/mountinfo nor /proc/self/mountinfo can be read, or they name no local disk"
+        )
 
     def look(self, moment: Moment) -> tuple[Result, ...]:
         found: list[Result] = []
@@ -64,9 +68,10 @@ class Disks:
 
     def _mounts(self) -> dict[str, tuple[str, str, bool]]:
         """Local file systems by device number: a folder, the device's path, whether the file system takes no writes."""
-        read = text(self._places.proc / "self/mountinfo")
         found: dict[str, tuple[str, str, bool]] = {}
-        for line in read.splitlines() if isinstance(read, str) else ():
+        # of the first process, the host's where we are in a container that sees it, else our own
+        reads = (text(self._places.proc / pid / "mountinfo") for pid in ("1", "self"))
+        for line in next((read for read in reads if isinstance(read, str)), "").splitlines():
             words = line.split()
             behind = words.index("-") if "-" in words else len(words)
             # The options behind the dash are the file system's, those before it one mount's: `-o bind,ro` is no fault.
