@@ -30,7 +30,7 @@ _RETRY_S = 30.0
 _MOST_BYTES = 1 << 20
 #: Arguments kept of a command line: what tells a program stands at its front.
 _MOST_ARGUMENTS = 64
-#: What has settled is read again once in so many passes, half a minute: it may have become another program by exec.
+#: What has settled is read again once in so many passes, a minute: it may have become another program by exec.
 TURNS = 16
 #: An exec usually comes early in a process's life, and whoever is younger is read in every pass.
 YOUNG_S = 30.0

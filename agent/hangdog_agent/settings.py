@@ -43,7 +43,7 @@ class LinkSettings:
     #: Largest bound: after a server's restart a whole cluster is back within half a minute, spread out.
     backoff_most_s: float = 30.0
     #: Between two looks at the process table; a scan of some hundred processes takes a few milliseconds.
-    scan_s: float = 2.0
+    scan_s: float = 4.0
     #: Heartbeat until the server's Welcome names another.
     heartbeat_s: float = 5.0
     #: Most looks one order may ask for, whatever a server says.

@@ -25,6 +25,8 @@ ASYNC_READ = 1
 ROOT = 1
 #: The kernel refuses to hand out requests into a smaller buffer.
 BUFFER = 1 << 17
+#: Ending is done at once. Seconds.
+END_S = 20.0
 #: Names and attributes may be remembered for so long; they never change. Seconds.
 VALID_S = 60
 Files = list[tuple[bytes, int]]
@@ -53,7 +55,7 @@ class Stalled:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.communicate()
+        self._process.communicate(timeout=END_S)
         self._place.cleanup()
 
 
