@@ -1,7 +1,8 @@
 """Answers one order to look: a message for each look, and what the libraries counted at the time of the last one.
 
 The counters are asked for while the last look is taken, so that both are of one moment. They travel with it when they are
-there by then; else it goes ahead, and they follow: stacks never wait for what a sick library may not tell.
+there by then; else it goes ahead, and they follow: stacks never wait for what a sick library may not tell. Light looks
+and native ones ask no library: the former must cost a job nothing, the latter come behind looks that asked.
 """
 
 import asyncio
@@ -48,12 +49,13 @@ class Answering:
                 await asyncio.sleep(max(0.0, begin - loop.time()))
                 begin = max(begin, loop.time()) + interval_s
                 final = number == rounds - 1
-                hearing = loop.run_in_executor(hearers, self._series.hear) if final else None
+                hears = final and not (self._order.light or self._order.native)
+                hearing = loop.run_in_executor(hearers, self._series.hear) if hears else None
                 look = await loop.run_in_executor(self._lookers, self._look)
                 if final:
                     look.findings.extend(found.pack(self._findings()))
                 if hearing is None or not look.traces:
-                    yield self._captured(number, look, last=not look.traces)
+                    yield self._captured(number, look, last=final or not look.traces)
                     if not look.traces:
                         return
                     continue
@@ -67,7 +69,9 @@ class Answering:
             hearers.shutdown(wait=False, cancel_futures=True)
 
     def _look(self) -> pb.Capture:
-        return fitting(self._series.look(), self._most)
+        if self._order.native:
+            return fitting(self._series.native(self._order.native), self._most)
+        return fitting(self._series.glance() if self._order.light else self._series.look(), self._most)
 
     def _closing(self, number: int, look: pb.Capture | None, heard: Sequence[pb.Statement]) -> list[pb.Captured]:
         """The last look, unless it went ahead, and what was heard with it and behind it.

@@ -77,6 +77,7 @@ class Link:
         self._news = asyncio.Event()
         self._heartbeat_s = settings.heartbeat_s
         self._most_bytes = 0
+        self._light_at = -math.inf
         self._welcomed = False
         self._lookers = ThreadPoolExecutor(1, "hangdog-order")
         self._scanners = ThreadPoolExecutor(1, "hangdog-scan")
@@ -196,8 +197,13 @@ class Link:
 
     async def _answer(self, session: "_Session", order: pb.CaptureOrder) -> None:
         """Everything there is to answer to an order, as it comes."""
-        rounds = min(max(order.rounds, 1), self._settings.rounds)
-        interval_s = within(order.interval_s, 0.0, self._settings.interval_s)
+        rounds = 1 if order.native else min(max(order.rounds, 1), self._settings.rounds)
+        least_s = self._settings.light_s if order.light else 0.0
+        interval_s = within(order.interval_s, least_s, max(least_s, self._settings.interval_s))
+        if order.light:  # however many orders there are
+            loop = asyncio.get_running_loop()
+            self._light_at = begin = max(self._light_at + least_s, loop.time())
+            await asyncio.sleep(begin - loop.time())
         series = Series(order.job, self._watch.see, self._tools, self._watch.known())
         answering = Answering(series, order, self._lookers, self._most_bytes, self._findings)
         async with contextlib.aclosing(answering.messages(rounds, interval_s)) as messages:

@@ -28,6 +28,12 @@ class CaptureSettings:
     workers: int | None = None
     #: Children looked at of one rank: data loader and compile workers number in the tens.
     children: int = 128
+    #: Trainers that one order may have read natively, one after the other; 0 turns it off. Each py-spy takes up to 335 MiB then.
+    native: int = 2
+    #: A native py-spy holds the trainer while it reads its libraries' symbols: 0.5 s as a rule with libtorch, 0.8 s at most.
+    native_s: float = 5.0
+    #: The same process is not held again so soon: of a standstill a second native stack tells nothing new.
+    native_again_s: float = 60.0
 
     def pool(self) -> int:
         """How many processes are read at the same time: twice the cores of this machine, at least 4, at most 32."""
@@ -50,6 +56,8 @@ class LinkSettings:
     rounds: int = 100
     #: Longest pause between two looks of one order, whatever a server says.
     interval_s: float = 60.0
+    #: Between two light looks, whatever servers ask for: a py-spy takes 40 ms of a core for each trainer.
+    light_s: float = 2.0
     #: Orders waiting or running at once; a server has one incident at a time for each job.
     orders: int = 16
     #: A dead rank of a job with no living rank here is remembered this long.

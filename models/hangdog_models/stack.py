@@ -66,13 +66,17 @@ class Reason(StrEnum):
     NOT_PYTHON = "not a Python process"
     TOOL_MISSING = "capture tool missing"
     TOOL_FAILED = "capture tool failed"
+    NOT_SAFE = "not safe to hold"
     NO_AGENT = "no agent answered"
     NO_EVIDENCE = "no evidence"
 
 
 #: Failures of a capture that say nothing new of the process.
 MERELY_FAILED = frozenset(
-    {Reason.TOOL_FAILED, Reason.TIMED_OUT, Reason.NO_EVIDENCE, Reason.NOT_PERMITTED, Reason.TOOL_MISSING}
+    {
+        Reason.TOOL_FAILED, Reason.TIMED_OUT, Reason.NO_EVIDENCE, Reason.NOT_PERMITTED, Reason.TOOL_MISSING,
+        Reason.NOT_SAFE,
+    }  # fmt: skip
 )
 
 

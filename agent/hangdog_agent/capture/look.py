@@ -7,11 +7,12 @@ all other threads stopped meanwhile; so whatever is stuck, stopped or traced is 
 import os
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hangdog_agent import redact
 from hangdog_agent.capture import condition
 from hangdog_agent.capture.condition import Condition
+from hangdog_agent.capture.held import Held
 from hangdog_agent.capture.pyspy import PySpy
 from hangdog_agent.discover import Process
 from hangdog_agent.procfs import Proc
@@ -31,6 +32,7 @@ class Tools:
     pyspy: PySpy | Missing
     settings: CaptureSettings
     stop: threading.Event | None = None
+    held: Held = field(default_factory=Held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,8 @@ def look(process: Process, tools: Tools, until: float, *, attach: bool = True) -
     """
     before = condition.read(tools.proc, process.pid)
     if before is None or before.stat.started != process.started:
-        return Seen(missing=_gone(process, before))
-    state = _state(process, before, tools.proc)
+        return Seen(missing=gone(process, before))
+    state = state_of(process, before, tools.proc)
     if before.stat.state in "ZX":
         return Seen(state=state, missing=condition.explain(before, before))
     if not process.python:
@@ -63,8 +65,8 @@ def look(process: Process, tools: Tools, until: float, *, attach: bool = True) -
     if after is None:
         return Seen(threads, state, Missing(Reason.EXITED, "ended while it was looked at"))
     if after.stat.started != process.started:
-        return Seen(missing=_gone(process, after))
-    state = _state(process, after, tools.proc)
+        return Seen(missing=gone(process, after))
+    state = state_of(process, after, tools.proc)
     hindered = condition.explain(before, after)
     if isinstance(read, Missing):
         return Seen((), state, _weigh(read, hindered))
@@ -109,7 +111,8 @@ def _weigh(failed: Missing, hindered: Missing | None) -> Missing:
     return Missing(hindered.reason, f"{hindered.words.removesuffix('; read without attaching')}; {failed.words}")
 
 
-def _gone(process: Process, now: Condition | None) -> Missing:
+def gone(process: Process, now: Condition | None) -> Missing:
+    """That a process has ended, by what has its pid now."""
     words = (
         f"process {process.pid} has ended"
         if now is None
@@ -118,7 +121,8 @@ def _gone(process: Process, now: Condition | None) -> Missing:
     return Missing(Reason.EXITED, words)
 
 
-def _state(process: Process, now: Condition, proc: Proc) -> ProcessState:
+def state_of(process: Process, now: Condition, proc: Proc) -> ProcessState:
+    """The kernel's view of a process, to be sent."""
     return ProcessState(
         pid=process.pid,
         state=now.stat.state,

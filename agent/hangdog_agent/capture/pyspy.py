@@ -55,12 +55,15 @@ class PySpy:
         settings: CaptureSettings,
         blocking: bool = False,
         stop: threading.Event | None = None,
+        native: bool = False,
     ) -> tuple[Thread, ...] | Missing:
         """The stacks of one process, or why there are none. Blocking stops the process while it is read.
 
+        `native` shows the frames of C and C++ too; py-spy can only do so blocking, and reads symbols meanwhile.
         Answers within `deadline_s` seconds; py-spy is then gone, and with it every hold it had on the process.
         """
-        arguments = (*self.command, "dump", "--json", *(() if blocking else ("--nonblocking",)), "--pid", str(pid))
+        how = ("--native",) if native else () if blocking else ("--nonblocking",)
+        arguments = (*self.command, "dump", "--json", *how, "--pid", str(pid))
         outcome = run(arguments, deadline_s, settings.stdout_bytes, self.fds, _ENVIRON, stop, self.executable)
         if outcome.status != 0:
             return explain(outcome)

@@ -2,10 +2,11 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from hangdog_agent.capture import native
 from hangdog_agent.capture.hearing import hear
 from hangdog_agent.capture.look import Seen, Tools, look
 from hangdog_agent.capture.roles import Key, Roles, kind
@@ -51,6 +52,24 @@ class Series:
         self._remember(sights, roles)
         return tuple(sorted(traces, key=lambda trace: (trace.rank, trace.role != TRAINER, trace.role)))
 
+    def glance(self) -> tuple[ProcessTrace, ...]:
+        """The same of the trainers alone, each tried once and never stopped: a job that goes on must not notice it."""
+        until = time.monotonic() + self._tools.settings.look_s
+        tools = replace(self._tools, settings=replace(self._tools.settings, retries=0))
+        trainers = [member for member in self._here() if member.kind is Kind.TRAINER]
+        sights = _at_once(trainers, tools, lambda member: look(member.process, tools, until, attach=False))
+        traces = [self._note_restart(member, _trace(member, TRAINER, seen)) for member, seen in sights]
+        traces += [trace for trace in self._departed(sights) if trace.role == TRAINER]
+        self._trainers |= {member.rank: member for member, _ in sights}
+        return tuple(sorted(traces, key=lambda trace: trace.rank))
+
+    def native(self, ranks: Collection[int]) -> tuple[ProcessTrace, ...]:
+        """The trainers of some ranks with their native frames, or why not; one after the other, at most `native` of them."""
+        most = max(1, self._tools.settings.native)
+        trainers = [member for member in self._here() if member.kind is Kind.TRAINER and member.rank in ranks][:most]
+        seen = [_guarded(member, lambda member: native.look(member.process, self._tools)) for member in trainers]
+        return tuple(_trace(member, TRAINER, one) for member, one in zip(trainers, seen, strict=True))
+
     def hear(self) -> tuple[pb.Statement, ...]:
         """What the libraries of the job's trainers here counted, or why they do not tell; see capture/hearing.py."""
         return hear([member for member in self._here() if member.kind is Kind.TRAINER], self._tools)
@@ -73,11 +92,7 @@ class Series:
     def _capture(self, members: Sequence[Member], until: float) -> list[Sight]:
         """All at once, trainers first; every single look is bounded, so that leaving the pool never waits for long."""
         ordered = sorted(members, key=lambda member: member.kind is not Kind.TRAINER)
-        if not ordered:
-            return []
-        with ThreadPoolExecutor(min(self._tools.settings.pool(), len(ordered)), "hangdog-look") as pool:
-            seen = list(pool.map(lambda member: _guarded(member, self._tools, until), ordered))
-        return list(zip(ordered, seen, strict=True))
+        return _at_once(ordered, self._tools, lambda member: look(member.process, self._tools, until))
 
     def _look_again(self, sights: list[Sight], until: float) -> list[Sight]:
         """A trainer ended between discovery and capture: whoever has its rank by now is looked at in its place."""
@@ -129,9 +144,17 @@ class Series:
         }
 
 
-def _guarded(member: Member, tools: Tools, until: float) -> Seen:
+def _at_once(members: Sequence[Member], tools: Tools, taken: Callable[[Member], Seen]) -> list[Sight]:
+    if not members:
+        return []
+    with ThreadPoolExecutor(min(tools.settings.pool(), len(members)), "hangdog-look") as pool:
+        seen = list(pool.map(lambda member: _guarded(member, taken), members))
+    return list(zip(members, seen, strict=True))
+
+
+def _guarded(member: Member, taken: Callable[[Member], Seen]) -> Seen:
     try:
-        return look(member.process, tools, until)
+        return taken(member)
     except Exception as error:  # a bug met in reading one process must not cost the evidence of all the others
         log.exception("cannot look at process %d of rank %d", member.process.pid, member.rank)
         return Seen(missing=Missing(Reason.TOOL_FAILED, f"the agent failed: {type(error).__name__}: {error}"))

@@ -101,13 +101,15 @@ def _sound(case: Case) -> Verdict | None:
         return None
     stuck = any(r in motion.still and case.look[r].activity is not Activity.COMPUTE for r in case.waits.roots)
     moved = motion.freed or (() if stuck and len(motion.stirring) < ALIVE else motion.stirring)
-    if not moved:
+    if not moved and not motion.moved_on:
         return None
-    because = f"{len(moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"
-    late = slow.find(case.looks, case.topology)
+    late = slow.find(case.looks, case.topology, rounds=max(slow.ROUNDS, len(case.looks)))
     likely = max((suspect.probability for suspect in late.suspects), default=1.0)
     if late.kind in (Kind.SLOW, Kind.DEPENDENCY) and likely >= LATE:
         return _late(case, late)
+    if not moved:
+        return None
+    because = f"{len(moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"
     return written(case, Kind.NONE, SOUND, (because,), (), Eviction())
 
 

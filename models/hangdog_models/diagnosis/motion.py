@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Round
-from hangdog_models.stack import TRAINER
+from hangdog_models.stack import TRAINER, Frame
 from hangdog_models.verdict import Activity
 
 Look = Mapping[Rank, Standing]
 
 _TOLD_BY_KERNEL = (Activity.STORAGE, Activity.DEVICE_SYNC, Activity.STOPPED, Activity.DEAD)
+#: What no frame tells: who came to be so between two looks has changed, whatever its frames.
+_TOLD_BY_KERNEL_ALONE = frozenset({Activity.STOPPED, Activity.DEAD})
 
 #: A collective that completes frees at least two ranks; one alone may be a torn non-blocking read of its stack.
 FREED_AT_LEAST = 2
@@ -95,9 +97,26 @@ def _kind(track: Sequence[Standing]) -> str:
     """What the standings of one rank show; nothing where it was seen once."""
     if len(track) < 2:
         return ""
-    if all(standing.frames == track[0].frames and standing.activity is track[0].activity for standing in track):
+    if all(alike(standing, track[0]) for standing in track):
         return "still"
     return "moving" if len(set(map(_digest, track))) == 1 else "travelling"
+
+
+def alike(one: Standing, other: Standing) -> bool:
+    """Whether a rank stood at one line, doing one thing, in two looks.
+
+    Where only one of them shows native frames, the Python frames above them decide, and what the native ones tell beyond
+    these is no motion: the other look did not ask.
+    """
+    if one.frames == other.frames:
+        return one.activity is other.activity
+    first, second = _python(one), _python(other)
+    deeper = (len(first) < len(one.frames)) != (len(second) < len(other.frames))
+    return deeper and bool(first) and first == second and not {one.activity, other.activity} & _TOLD_BY_KERNEL_ALONE
+
+
+def _python(standing: Standing) -> tuple[Frame, ...]:
+    return tuple(frame for frame in standing.frames if not frame.native)
 
 
 def _digest(standing: Standing) -> str:
@@ -115,7 +134,7 @@ def _progress(before: Look, after: Look) -> tuple[tuple[Rank, ...], tuple[Rank, 
         if now is None or not then.frames or not now.frames:
             continue
         seen += 1
-        if then is not now and then.frames != now.frames:
+        if then is not now and then.frames != now.frames and not alike(then, now):
             changed.append(rank)
             elsewhere += _digest(then) != _digest(now)
             if then.waits and then.place != now.place:

@@ -618,6 +618,8 @@ class CaptureOrder(google.protobuf.message.Message):
     JOB_FIELD_NUMBER: builtins.int
     ROUNDS_FIELD_NUMBER: builtins.int
     INTERVAL_S_FIELD_NUMBER: builtins.int
+    NATIVE_FIELD_NUMBER: builtins.int
+    LIGHT_FIELD_NUMBER: builtins.int
     order: builtins.str
     """Name of this order, echoed in the answers."""
     job: builtins.str
@@ -626,6 +628,14 @@ class CaptureOrder(google.protobuf.message.Message):
     """Looks to take."""
     interval_s: builtins.float
     """Seconds between looks."""
+    light: builtins.bool
+    """True: nobody is stopped whatever it costs the look, and no library is asked what it counted."""
+    @property
+    def native(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Ranks whose trainers are read with their native frames, which stops each for a moment; only these are looked at.
+        Empty: everybody is, Python frames only. An agent that knows nothing of this looks at everybody.
+        """
+
     def __init__(
         self,
         *,
@@ -633,8 +643,10 @@ class CaptureOrder(google.protobuf.message.Message):
         job: builtins.str = ...,
         rounds: builtins.int = ...,
         interval_s: builtins.float = ...,
+        native: collections.abc.Iterable[builtins.int] | None = ...,
+        light: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["interval_s", b"interval_s", "job", b"job", "order", b"order", "rounds", b"rounds"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["interval_s", b"interval_s", "job", b"job", "light", b"light", "native", b"native", "order", b"order", "rounds", b"rounds"]) -> None: ...
 
 global___CaptureOrder = CaptureOrder
 
@@ -730,6 +742,7 @@ class SnapshotRequest(google.protobuf.message.Message):
     INTERVAL_S_FIELD_NUMBER: builtins.int
     JOB_TOML_FIELD_NUMBER: builtins.int
     WHY_FIELD_NUMBER: builtins.int
+    LIGHT_FIELD_NUMBER: builtins.int
     job: builtins.str
     """Job to look at; may be empty when the server knows exactly one."""
     rounds: builtins.int
@@ -740,6 +753,8 @@ class SnapshotRequest(google.protobuf.message.Message):
     """Text of a job.toml that describes the job; empty to use what the agents know."""
     why: builtins.str
     """Why somebody asks; kept with the incident."""
+    light: builtins.bool
+    """True: light looks one after the other until they suffice, for a job that is slow rather than stuck."""
     def __init__(
         self,
         *,
@@ -748,8 +763,9 @@ class SnapshotRequest(google.protobuf.message.Message):
         interval_s: builtins.float = ...,
         job_toml: builtins.str = ...,
         why: builtins.str = ...,
+        light: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["interval_s", b"interval_s", "job", b"job", "job_toml", b"job_toml", "rounds", b"rounds", "why", b"why"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["interval_s", b"interval_s", "job", b"job", "job_toml", b"job_toml", "light", b"light", "rounds", b"rounds", "why", b"why"]) -> None: ...
 
 global___SnapshotRequest = SnapshotRequest
 

@@ -1,0 +1,93 @@
+"""Reads a trainer with its native frames, which holds it for half a second: only one that stands still, and that may be held.
+
+The server asks for it where it decides something. Whether it is safe is decided here, at the last moment.
+"""
+
+import time
+from collections.abc import Sequence
+
+from hangdog_agent.capture import condition
+from hangdog_agent.capture.look import Seen, Tools, gone, state_of
+from hangdog_agent.discover import Process
+from hangdog_models.stack import Missing, Reason, Thread
+
+#: Its stack must be the same so long apart: no line of a step that gets on takes longer and is met twice. Seconds.
+STANDS_S = 0.5
+
+
+def look(process: Process, tools: Tools) -> Seen:
+    """Its stacks with native frames; where it may not be held, or that failed, its Python stacks and the reason.
+
+    Takes at most the settings' `native_s`, two nonblocking deadlines, and a moment.
+    """
+    before = condition.read(tools.proc, process.pid)
+    if before is None or before.stat.started != process.started:
+        return Seen(missing=gone(process, before))
+    state = state_of(process, before, tools.proc)
+    spy, settings = tools.pyspy, tools.settings
+    if isinstance(spy, Missing):
+        return Seen(state=state, missing=spy)
+    hindered = _hindered(process, before, settings.native)
+    if hindered is not None:
+        return Seen(state=state, missing=hindered)
+    stands = _standing(process, tools)
+    if isinstance(stands, Missing):
+        return Seen(state=state, missing=stands)
+    now = condition.read(tools.proc, process.pid)  # it may have come to be otherwise meanwhile
+    if now is None or now.stat.started != process.started:
+        return Seen(missing=gone(process, now))
+    if (hindered := _hindered(process, now, settings.native)) is not None:
+        return Seen(stands, state, hindered)
+    ago = tools.held.take(process, time.monotonic(), settings.native_again_s)
+    if ago is not None:
+        return Seen(stands, state, _unsafe(f"was held {ago:.0f} s ago, and is not within {settings.native_again_s:g} s"))
+    read = spy.dump(process.pid, settings.native_s, settings, blocking=True, stop=tools.stop, native=True)
+    after = condition.read(tools.proc, process.pid)
+    if after is None or after.stat.started != process.started:
+        return Seen(missing=gone(process, after))
+    state = state_of(process, after, tools.proc)
+    return Seen(stands, state, read) if isinstance(read, Missing) else Seen(read, state)
+
+
+def _hindered(process: Process, now: condition.Condition, native: int) -> Missing | None:
+    """Why it may not be held at this moment."""
+    if not native:
+        return _unsafe("native stacks are turned off on this machine (native=0)")
+    if not process.python:
+        return Missing(Reason.NOT_PYTHON, f"runs {now.stat.comm}")
+    if len(now.pids) > 1:
+        return _unsafe("it lives in another pid namespace, where native stacks cannot be read from outside")
+    if now.stat.state in "ZX" or not now.may_be_stopped:
+        return condition.explain(now, now) or _unsafe(f"a thread is in state {''.join(sorted(set(now.states.values())))}")
+    return None
+
+
+def _standing(process: Process, tools: Tools) -> tuple[Thread, ...] | Missing:
+    """Its stacks, if its main thread stays where it is for a moment, without holding it."""
+    first = _glance(process, tools)
+    if isinstance(first, Missing):
+        return first
+    if tools.stop is not None:
+        tools.stop.wait(STANDS_S)
+    else:
+        time.sleep(STANDS_S)
+    second = _glance(process, tools)
+    if isinstance(second, Missing):
+        return second
+    if not _main(process, first) or _main(process, first) != _main(process, second):
+        return _unsafe("it gets on: its main thread moved while it was looked at")
+    return second
+
+
+def _glance(process: Process, tools: Tools) -> tuple[Thread, ...] | Missing:
+    settings = tools.settings
+    assert not isinstance(tools.pyspy, Missing)
+    return tools.pyspy.dump(process.pid, settings.nonblocking_s, settings, stop=tools.stop)
+
+
+def _main(process: Process, threads: Sequence[Thread]) -> object:
+    return next((thread.frames for thread in threads if thread.tid == process.pid), ())
+
+
+def _unsafe(words: str) -> Missing:
+    return Missing(Reason.NOT_SAFE, words)
