@@ -19,14 +19,23 @@ from hangdog_proto.codec import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsStub
 from hangdog_server.fleet import Fleet
-from hangdog_server.incident import Judge, Means
+from hangdog_server.incident import Means
 from hangdog_server.main import running
 from hangdog_server.settings import Settings
 from hangdog_server.store import Store
+from hangdog_server.triage import Judge
 
 #: Settings under which no deadline passes, however slow the machine that runs the tests.
 PATIENT = replace(
-    Settings(), rounds=1, interval_s=0.05, patience_s=60.0, rejoin_s=60.0, heartbeat_s=60.0, grace_s=0.1, hello_s=60.0
+    Settings(),
+    rounds=1,
+    interval_s=0.05,
+    patience_s=60.0,
+    rejoin_s=60.0,
+    heartbeat_s=60.0,
+    grace_s=0.1,
+    hello_s=60.0,
+    native_ranks=0,
 )
 #: Settings for tests that wait for a deadline to pass.
 QUICK = replace(PATIENT, patience_s=2.0, rejoin_s=0.2, hello_s=0.2)

@@ -74,9 +74,13 @@ class Reason(StrEnum):
 #: Failures of a capture that say nothing new of the process.
 MERELY_FAILED = frozenset(
     {
-        Reason.TOOL_FAILED, Reason.TIMED_OUT, Reason.NO_EVIDENCE, Reason.NOT_PERMITTED, Reason.TOOL_MISSING,
+        Reason.TOOL_FAILED,
+        Reason.TIMED_OUT,
+        Reason.NO_EVIDENCE,
+        Reason.NOT_PERMITTED,
+        Reason.TOOL_MISSING,
         Reason.NOT_SAFE,
-    }  # fmt: skip
+    }
 )
 
 

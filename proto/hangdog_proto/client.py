@@ -97,13 +97,22 @@ class Client:
         self._channel.close()
 
     def snapshot(
-        self, job: str = "", rounds: int = 0, interval_s: float = 0.0, job_toml: str = "", why: str = ""
+        self,
+        job: str = "",
+        rounds: int = 0,
+        interval_s: float = 0.0,
+        job_toml: str = "",
+        why: str = "",
+        light: bool = False,
     ) -> Generator[Step, None, None]:
         """Asks for an incident now and follows it; the last step holds the verdict. 0 and empty: the server's choice.
 
+        `light` asks for looks at a job that is slow, as few as suffice, which stop nobody.
         Close the generator, or leave it, to stop following; the incident goes on.
         """
-        request = pb.SnapshotRequest(job=job, rounds=rounds, interval_s=interval_s, job_toml=job_toml, why=why)
+        request = pb.SnapshotRequest(
+            job=job, rounds=rounds, interval_s=interval_s, job_toml=job_toml, why=why, light=light
+        )
         with self._errors():
             call = self._incidents.Snapshot(request)
             try:

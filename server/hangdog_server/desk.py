@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from hangdog_models.errors import ServerUnreachable, WrongUse
 from hangdog_models.snapshot import Job
+from hangdog_server.capturing import named, steady
 from hangdog_server.gather import Answer, Plan
-from hangdog_server.incident import Inquiry, Means, Request, Step, named, steady
+from hangdog_server.incident import Inquiry, Means, Request, Step
 from hangdog_server.jobs import describe
 from hangdog_server.settings import Settings
 from hangdog_server.store import State
@@ -42,8 +43,8 @@ class Desk:
     def answer(self, order: str, answer: Answer, packed: bytes) -> str:
         """Takes an agent's answer in; the reason why it is refused, empty when it is taken."""
         for inquiry in self._running.values():
-            if inquiry.name == order:
-                return inquiry.answer(answer, packed)
+            if inquiry.name == order.partition("/")[0]:  # an incident's later orders bear its name, and what they are
+                return inquiry.answer(order, answer, packed)
         return f"no incident waits for order {order[:40]!r}: it is over, or never was"
 
     def lost(self, machine: str) -> None:
@@ -95,7 +96,7 @@ class Desk:
             patience_s=self._settings.patience_s,
             rejoin_s=self._settings.rejoin_s,
         )
-        inquiry = Inquiry(plan, request, {**absent, **asked}, self._means)
+        inquiry = Inquiry(plan, request, {**absent, **asked}, self._means, self._settings)
         self._running[request.job] = inquiry
         task = asyncio.create_task(inquiry.lead(), name=f"incident {inquiry.name}")
         self._tasks.add(task)
@@ -108,7 +109,12 @@ class Desk:
 
     def _looks(self, request: Request) -> tuple[int, float]:
         settings = self._settings
-        rounds, interval_s = request.rounds or settings.rounds, request.interval_s or settings.interval_s
+        usual = (
+            (settings.light_rounds, settings.light_interval_s)
+            if request.light
+            else (settings.rounds, settings.interval_s)
+        )
+        rounds, interval_s = request.rounds or usual[0], request.interval_s or usual[1]
         if rounds > settings.max_rounds:
             raise WrongUse(f"{rounds} looks are too many", f"ask for {settings.max_rounds} at most")
         if not (math.isfinite(interval_s) and 0 < interval_s <= settings.max_interval_s):

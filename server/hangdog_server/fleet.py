@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_models.ranks import Rank
 from hangdog_server.jobs import LocalJob
 from hangdog_server.settings import Settings
 
@@ -19,12 +20,17 @@ LINE = 64
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What may be asked of an agent: to look at a job `rounds` times, `interval_s` apart. It is never code."""
+    """What may be asked of an agent: to look at a job `rounds` times, `interval_s` apart. It is never code.
+
+    `native`: only at these ranks, with their native frames. `light`: stopping nobody, asking no library.
+    """
 
     name: str
     job: str
     rounds: int
     interval_s: float
+    native: tuple[Rank, ...] = ()
+    light: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Pure: a moment (`now`, seconds on any steady clock) comes in as a value, and eve
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank, format_ranks
@@ -110,6 +110,14 @@ def rejoin(gathering: Gathering, machine: str) -> bool:
     """Notes that a machine has a new stream; True says that it must be asked again: what the old one was told is lost."""
     gathering.lost.pop(machine, None)
     return machine in gathering.plan.asked and machine not in gathering.done
+
+
+def further(gathering: Gathering, now: float) -> None:
+    """One look more is asked of everybody; patience begins anew."""
+    plan = gathering.plan = replace(gathering.plan, rounds=gathering.plan.rounds + 1)
+    gathering.began = now - (plan.rounds - 1) * plan.interval_s
+    gathering.done.clear()
+    gathering.looked.clear()
 
 
 def ready(gathering: Gathering, now: float) -> Snapshot | Waiting:

@@ -12,10 +12,11 @@ from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_proto import codec, found, pulses, statement, status
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsServicer, IncidentsServicer
+from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Connection, Doubt, Fleet, Order, Seen
 from hangdog_server.gather import Answer
-from hangdog_server.incident import Request, steady
+from hangdog_server.incident import Request
 from hangdog_server.jobs import LocalJob
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, Store
@@ -126,7 +127,9 @@ class Incidents(IncidentsServicer):
         try:
             if len(request.why) > WHY:
                 raise WrongUse(f"a reason of {len(request.why)} characters is too long", f"give {WHY} at most")
-            asked = Request(request.job, request.rounds, request.interval_s, request.job_toml, request.why)
+            asked = Request(
+                request.job, request.rounds, request.interval_s, request.job_toml, request.why, request.light
+            )
             async for step in self._desk.ask(asked):
                 yield pb.Progress(incident=step.incident, state=step.state, text=step.text, verdict_json=step.verdict)
         except HangdogError as error:
@@ -199,7 +202,10 @@ def _welcome(settings: Settings) -> pb.ToAgent:
 
 
 def _capture_order(order: Order) -> pb.ToAgent:
-    capture = pb.CaptureOrder(order=order.name, job=order.job, rounds=order.rounds, interval_s=order.interval_s)
+    capture = pb.CaptureOrder(
+        order=order.name, job=order.job, rounds=order.rounds, interval_s=order.interval_s,
+        native=order.native, light=order.light,
+    )  # fmt: skip
     return pb.ToAgent(capture=capture)
 
 

@@ -14,11 +14,12 @@ from hangdog_models.errors import ServerUnreachable, WrongUse
 from hangdog_proto.generated.hangdog_pb2_grpc import add_AgentsServicer_to_server, add_IncidentsServicer_to_server
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Fleet
-from hangdog_server.incident import Judge, Means
+from hangdog_server.incident import Means
 from hangdog_server.ingest import Agents, Incidents
 from hangdog_server.sentry import Sentry
 from hangdog_server.settings import Settings
 from hangdog_server.store import Store
+from hangdog_server.triage import Judge
 from hangdog_server.vigil import Vigil
 
 #: Hosts that only this machine reaches.

@@ -7,9 +7,10 @@ import logging
 
 from hangdog_models.errors import HangdogError
 from hangdog_models.verdict import Kind, from_json
+from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Doubt, Fleet
-from hangdog_server.incident import Request, steady
+from hangdog_server.incident import Request
 from hangdog_server.vigil import Vigil
 
 #: Between two thoughts about all jobs: a small part of the seconds a rank is borne. Seconds.

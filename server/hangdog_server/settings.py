@@ -12,6 +12,16 @@ class Settings:
     rounds: int = 3
     #: Between looks: longer than one training step of most jobs, short beside the 20 s a verdict may take.
     interval_s: float = 2.0
+    #: Light looks at a job that is slow, and the pause between them: ByteRobust (SOSP 2025) takes five, ten seconds apart.
+    light_rounds: int = 5
+    light_interval_s: float = 10.0
+    #: Light looks before the first judgement: two show no more than one step.
+    light_from: int = 3
+    #: Ranks read natively for one incident, and on one machine: each is stopped for half a second. 0: none.
+    native_ranks: int = 32
+    native_each: int = 2
+    #: Waited for native stacks: an agent reads two in 3 s as a rule, and a verdict is due 20 s after the suspicion.
+    native_s: float = 10.0
     #: Waited for an answer beyond the planned looks: py-spy gives up on a process after some 10 s, then /proc is read.
     patience_s: float = 20.0
     #: An agent that lost its stream has this long to come back before it counts as lost.

@@ -17,9 +17,9 @@ from hangdog_proto.client import Step
 from hangdog_proto.codec import unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.gather import Answer, Gathering, Plan, conclude, placement, take
-from hangdog_server.incident import triage
 from hangdog_server.jobs import LocalJob
 from hangdog_server.store import State
+from hangdog_server.triage import triage
 
 
 def texts(steps: list[Step]) -> list[str]:

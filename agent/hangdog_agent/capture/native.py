@@ -40,7 +40,9 @@ def look(process: Process, tools: Tools) -> Seen:
         return Seen(stands, state, hindered)
     ago = tools.held.take(process, time.monotonic(), settings.native_again_s)
     if ago is not None:
-        return Seen(stands, state, _unsafe(f"was held {ago:.0f} s ago, and is not within {settings.native_again_s:g} s"))
+        return Seen(
+            stands, state, _unsafe(f"was held {ago:.0f} s ago, and is not within {settings.native_again_s:g} s")
+        )
     read = spy.dump(process.pid, settings.native_s, settings, blocking=True, stop=tools.stop, native=True)
     after = condition.read(tools.proc, process.pid)
     if after is None or after.stat.started != process.started:
@@ -58,7 +60,9 @@ def _hindered(process: Process, now: condition.Condition, native: int) -> Missin
     if len(now.pids) > 1:
         return _unsafe("it lives in another pid namespace, where native stacks cannot be read from outside")
     if now.stat.state in "ZX" or not now.may_be_stopped:
-        return condition.explain(now, now) or _unsafe(f"a thread is in state {''.join(sorted(set(now.states.values())))}")
+        return condition.explain(now, now) or _unsafe(
+            f"a thread is in state {''.join(sorted(set(now.states.values())))}"
+        )
     return None
 
 

@@ -26,12 +26,17 @@ _MOST = (8 << 20) + 1
     metavar="job.toml",
     help="What the job looks like, where its environment (HANGDOG_TOPOLOGY) does not say.",
 )
-@click.option("--rounds", type=click.IntRange(1), help="Looks to take.  [default: the server's, 3]")
+@click.option("--light", is_flag=True, help="The job is slow, not stuck: look until it is seen for whom it waits.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    help="Looks to take; with --light at most.  [default: the server's, 3; with --light 5]",
+)
 @click.option(
     "--interval",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Pause between two looks.  [default: the server's, 3]",
+    help="Pause between two looks.  [default: the server's, 2; with --light 10]",
 )
 @click.option("--why", default="", help="A reason, kept with the incident.")
 @format_option
@@ -41,6 +46,7 @@ def command(
     ctx: click.Context,
     job: str,
     topology: Path | None,
+    light: bool,
     rounds: int | None,
     interval: float | None,
     why: str,
@@ -50,9 +56,11 @@ def command(
     """Capture a running job now, and judge it.
 
     Progress goes to stderr, the verdict to stdout. Exit status: 0 nothing is stuck, 1 a cause is named, 2 undetermined.
+
+    With --light no trainer is ever stopped, and looks end as soon as two judgements in a row are sure and agree.
     """
     job_toml = _job_toml(topology) if topology else ""
-    verdict = _asked(server, job, rounds or 0, interval or 0.0, job_toml, why)
+    verdict = _asked(server, job, rounds or 0, interval or 0.0, job_toml, why, light)
     if form == "json":
         click.echo(json.dumps(to_json(verdict), indent=2))
     else:
@@ -60,12 +68,12 @@ def command(
     ctx.exit(verdict.exit_code)
 
 
-def _asked(server: str, job: str, rounds: int, interval_s: float, job_toml: str, why: str) -> Verdict:
+def _asked(server: str, job: str, rounds: int, interval_s: float, job_toml: str, why: str, light: bool) -> Verdict:
     """The verdict, once it is there; what happens meanwhile goes to stderr."""
     incident = ""
     try:
         with Client(server) as client:
-            for step in client.snapshot(job, rounds, interval_s, job_toml, why):
+            for step in client.snapshot(job, rounds, interval_s, job_toml, why, light):
                 incident = step.incident
                 click.echo(printable(step.text), err=True)
                 if step.verdict is not None:

@@ -69,9 +69,9 @@ def standing(snapshot: Snapshot) -> dict[Rank, tuple[Frame, ...]]:
     for rank, trace in last.items():
         frames = _main(trace)
         earlier = before.get(rank)
-        if frames and trace.missing is None and earlier is not None and earlier.pid == trace.pid:
-            if _main(earlier) == frames:
-                found[rank] = frames
+        same = earlier is not None and earlier.pid == trace.pid and _main(earlier) == frames
+        if frames and same and trace.missing is None:
+            found[rank] = frames
     return found
 
 

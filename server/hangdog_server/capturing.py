@@ -1,0 +1,127 @@
+"""One gathering from its order to its snapshot: asks the machines, takes their answers in, keeps them, says how many there are."""
+
+import asyncio
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+
+from hangdog_models.ranks import Rank
+from hangdog_models.snapshot import Snapshot
+from hangdog_server import gather
+from hangdog_server.fleet import Fleet, Order
+from hangdog_server.gather import Answer, Gathering, Waiting
+from hangdog_server.store import RawCapture, Store
+
+#: Seconds between two lines about the same counting-up: 2,000 machines must not make 2,000 lines.
+PACE_S = 0.5
+#: Names one line holds before it says how many more there are.
+NAMED = 8
+
+
+@dataclass(slots=True)
+class Capturing:
+    """A gathering that is under way. `order` is what agents are asked now; each machine's `ranks` where only some are meant.
+
+    `kept_from`: its looks are kept under numbers from here on, behind those of the looks before.
+    """
+
+    order: Order
+    gathering: Gathering
+    fleet: Fleet
+    store: Store
+    incident: str
+    say: Callable[[str], None]
+    kept_from: int = 0
+    first: int = 0
+    _raw: list[RawCapture] = field(default_factory=list)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def ask(self) -> None:
+        """Asks every machine."""
+        for machine in self.gathering.plan.asked:
+            self._send(machine)
+
+    def again(self, now: float) -> None:
+        """Asks for one look more, by an order of its own: an agent that knows nothing of light orders ends by itself."""
+        self.first += 1
+        self.order = replace(self.order, name=f"{self.incident}/{self.first}")
+        gather.further(self.gathering, now)
+        self.ask()
+
+    def answer(self, order: str, answer: Answer, packed: bytes) -> str:
+        """Takes an agent's answer in; the reason why it is refused, empty when it is taken."""
+        if order != self.order.name:
+            return f"order {order[:40]!r} is over"
+        if self.order.light or self.order.native:
+            if answer.round:
+                return "what libraries counted was not asked for"
+            answer = replace(answer, round=self.first, last=True, more=False)
+        refused = gather.take(self.gathering, answer)
+        if not refused:
+            self._raw.append(RawCapture(answer.machine, self.kept_from + answer.round, packed))
+            self._wake.set()
+        return refused
+
+    def lost(self, machine: str) -> None:
+        """An agent's stream ended."""
+        gather.lose(self.gathering, machine, steady())
+        self._wake.set()
+
+    def joined(self, machine: str) -> None:
+        """An agent has a new stream: what it was asked on the old one is asked again."""
+        if gather.rejoin(self.gathering, machine):
+            self._send(machine)
+        self._wake.set()
+
+    async def gathered(self) -> Snapshot:
+        """Waits for the answers, keeping each and saying how many there are."""
+        gathering, said, said_at = self.gathering, "", steady()
+        while isinstance(state := gather.ready(gathering, steady()), Waiting):
+            await self._keep()
+            now = steady()
+            if state.because != said and now - said_at >= PACE_S:
+                self.say(state.because)
+                said, said_at = state.because, now
+            pause = min(state.until - now, PACE_S if state.because != said else math.inf)
+            try:
+                async with asyncio.timeout(max(pause, 0)):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+            self._wake.clear()
+        await self._keep()
+        return state
+
+    def summary(self) -> str:
+        """How many machines answered, and who did not."""
+        asked, done = self.gathering.plan.asked, self.gathering.done
+        silent = [machine for machine in asked if machine not in done]
+        rest = f", {named(silent)} did not" if silent else ""
+        return f"{len(done)} of {count(asked, 'machine')} answered{rest}"
+
+    def _send(self, machine: str) -> None:
+        ranks: tuple[Rank, ...] = self.gathering.plan.asked[machine] if self.order.native else ()
+        if not self.fleet.send(machine, replace(self.order, native=ranks)):
+            gather.lose(self.gathering, machine, steady())
+
+    async def _keep(self) -> None:
+        captures, self._raw = self._raw, []
+        if captures:
+            await self.store.keep(self.incident, captures)
+
+
+def steady() -> float:
+    """Now, on the event loop's clock."""
+    return asyncio.get_running_loop().time()
+
+
+def named(names: Collection[str]) -> str:
+    """Names in order, the last ones only counted when there are many."""
+    listed = sorted(names)
+    more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
+    return ", ".join(listed[:NAMED]) + more
+
+
+def count(things: Collection[object], noun: str) -> str:
+    """`3 machines`, `1 rank`."""
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"

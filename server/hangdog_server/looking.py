@@ -1,0 +1,160 @@
+"""Takes the looks of one incident and judges them: the ordinary ones and a closer one, or light ones until they suffice."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from hangdog_models.planning.deepen import deepen
+from hangdog_models.planning.enough import enough
+from hangdog_models.planning.native import deciding
+from hangdog_models.rules.ruleset import packaged
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.verdict import Verdict
+from hangdog_server import gather
+from hangdog_server.capturing import Capturing, count, steady
+from hangdog_server.fleet import Fleet, Order
+from hangdog_server.gather import FURTHER, Gathering, Plan
+from hangdog_server.jobs import LocalJob, Placement
+from hangdog_server.settings import Settings
+from hangdog_server.store import Store
+from hangdog_server.triage import Judge, prepared, triage
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What is looked at: who is asked, what they announced, how a person describes the job, and whether lightly."""
+
+    plan: Plan
+    announced: Mapping[str, LocalJob]
+    job_toml: str
+    light: bool
+
+
+class Looking:
+    """The looks of one incident. `capturing` is the gathering that is under way: answers go there."""
+
+    def __init__(
+        self, about: About, fleet: Fleet, store: Store, judge: Judge, settings: Settings, say: Callable[[str], None]
+    ) -> None:
+        self._about = about
+        self._fleet = fleet
+        self._store = store
+        self._judge = judge
+        self._settings = settings
+        self._say = say
+        plan = about.plan
+        rounds = 1 if about.light else plan.rounds  # light looks are ordered one by one, for nobody knows how many
+        order = Order(plan.order, plan.job.id, rounds, plan.interval_s, light=about.light)
+        self.capturing = self._capture(order, replace(plan, rounds=rounds))
+
+    def ask(self) -> None:
+        """Asks everybody for the first look, or looks; patience begins now."""
+        self.capturing.gathering.began = steady()
+        self.capturing.ask()
+
+    async def verdict(self) -> Verdict:
+        """What the looks show, once they are all taken."""
+        return await (self._lightly() if self._about.light else self._deeply())
+
+    async def _deeply(self) -> Verdict:
+        """All looks, and then a closer one at the ranks whose native stacks decide, where there are any."""
+        snapshot = await self._gathered()
+        self._judging(snapshot)
+        placed = gather.placement(self.capturing.gathering)
+        verdict = await self._judged(snapshot, placed)
+        asked = await self._decisive(snapshot, placed, verdict)
+        if not asked:
+            return verdict
+        try:
+            return await self._deeper(snapshot, placed, verdict, asked)
+        except Exception as error:  # there is a verdict: whatever goes wrong with a closer look must not cost it
+            log.exception("incident %s: no closer look", self._about.plan.order)
+            self._say(f"no closer look: {error}")
+            return verdict
+
+    async def _deeper(
+        self, snapshot: Snapshot, placed: Placement, verdict: Verdict, asked: Mapping[str, gather.Ranks]
+    ) -> Verdict:
+        """The verdict with the native stacks that came; without any the one before stands, with the reasons."""
+        ranks = tuple(rank for chosen in asked.values() for rank in chosen)
+        self._say(f"{verdict.kind} so far: native stacks of {count(ranks, 'rank')} may tell more")
+        closer = await self._closer(asked)
+        deeper = await asyncio.to_thread(deepen, snapshot, ranks, closer.rounds[0].traces, packaged())
+        self._say(f"{len(deeper.own)} of {count(ranks, 'native stack')} came")
+        if deeper.own:
+            return await self._judged(deeper.snapshot, placed)
+        why = deeper.snapshot.account.notes[len(snapshot.account.notes) :]
+        return replace(verdict, evidence=replace(verdict.evidence, notes=(*verdict.evidence.notes, *why)))
+
+    async def _decisive(self, snapshot: Snapshot, placed: Placement, verdict: Verdict) -> dict[str, gather.Ranks]:
+        """The ranks whose native stacks decide, by machine; only of machines that are still connected."""
+        settings = self._settings
+        if not settings.native_ranks:
+            return {}
+
+        def chosen() -> dict[str, gather.Ranks]:
+            layout = prepared(snapshot, self._about.job_toml, self._about.announced, placed)
+            of = {one.rank for one in deciding(*layout, verdict, settings.native_ranks, settings.native_each)}
+            return {machine: mine for machine, ranks in placed.items() if (mine := tuple(r for r in ranks if r in of))}
+
+        there = self._fleet.asked(self._about.plan.job.id)
+        return {machine: ranks for machine, ranks in (await asyncio.to_thread(chosen)).items() if machine in there}
+
+    async def _closer(self, asked: Mapping[str, gather.Ranks]) -> Snapshot:
+        """One look at a few ranks with their native frames; nobody is waited for longer than the settings say."""
+        settings, plan = self._settings, self._about.plan
+        closer = replace(
+            plan, order=f"{plan.order}/native", rounds=1, asked=asked, absent={},
+            patience_s=settings.native_s, counters_s=0.0,
+        )  # fmt: skip
+        order = Order(
+            closer.order, plan.job.id, 1, 0.0, native=tuple(rank for chosen in asked.values() for rank in chosen)
+        )
+        self.capturing = self._capture(order, closer, kept_from=plan.rounds + FURTHER)
+        self.capturing.ask()
+        return await self.capturing.gathered()
+
+    async def _lightly(self) -> Verdict:
+        """Light looks, one after the other, until they suffice or there were as many as were asked for."""
+        plan, settings = self._about.plan, self._settings
+        before: Verdict | None = None
+        begin = steady()
+        for number in range(plan.rounds):
+            if number:
+                begin = max(begin + plan.interval_s, steady())
+                await asyncio.sleep(begin - steady())
+                self.capturing.again(steady())
+            snapshot = await self.capturing.gathered()
+            came = self.capturing.summary()
+            self._say(f"light look {number + 1} of at most {plan.rounds}: {came}")
+            if number + 1 < min(settings.light_from, plan.rounds):
+                continue
+            if number + 1 == plan.rounds:
+                self._judging(snapshot)
+            verdict = await self._judged(snapshot, gather.placement(self.capturing.gathering))
+            if enough(before, verdict):
+                self._say(f"{number + 1} looks suffice: twice in a row {verdict.kind}")
+                return verdict
+            before = verdict
+        return verdict
+
+    async def _gathered(self) -> Snapshot:
+        snapshot = await self.capturing.gathered()
+        self._say(self.capturing.summary())
+        return snapshot
+
+    def _judging(self, snapshot: Snapshot) -> None:
+        ranks = {trace.rank for round_ in snapshot.rounds for trace in round_.traces}
+        self._say(f"judging {count(ranks, 'rank')}")
+
+    async def _judged(self, snapshot: Snapshot, placed: Placement) -> Verdict:
+        about = self._about
+        return await asyncio.to_thread(triage, snapshot, about.job_toml, about.announced, placed, self._judge)
+
+    def _capture(self, order: Order, plan: Plan, kept_from: int = 0) -> Capturing:
+        return Capturing(
+            order, Gathering(plan, steady()), self._fleet, self._store, self._about.plan.order, self._say, kept_from
+        )
