@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -71,14 +71,17 @@ def verdict(snapshot: Snapshot, topology: Topology, kind: Kind = Kind.UNDETERMIN
 
 @dataclass
 class Listener:
-    """A judge that keeps what it was given."""
+    """A judge that keeps what it was given, and what it said."""
 
+    judge: Judge = verdict
     snapshot: Snapshot | None = None
     topology: Topology | None = None
+    verdicts: list[Verdict] = field(default_factory=list)
 
     def __call__(self, snapshot: Snapshot, topology: Topology) -> Verdict:
         self.snapshot, self.topology = snapshot, topology
-        return verdict(snapshot, topology)
+        self.verdicts.append(self.judge(snapshot, topology))
+        return self.verdicts[-1]
 
 
 class Agent:
@@ -187,3 +190,24 @@ async def stage(path: Path, judge: Judge = verdict, settings: Settings = PATIENT
             yield Stage(address, store, settings)
     finally:
         store.close()
+
+
+def texts(steps: list[Step]) -> list[str]:
+    return [step.text for step in steps]
+
+
+def failed(steps: list[Step]) -> dict[str, str]:
+    """Why ranks are missing, by the verdict."""
+    assert steps[-1].verdict is not None
+    return dict(steps[-1].verdict.coverage.failed)
+
+
+@asynccontextmanager
+async def cluster(on: Stage, **machines: list[int]) -> AsyncIterator[list[Agent]]:
+    """Connected machines that run these ranks of the job llama."""
+    async with AsyncExitStack() as cast:
+        agents = [await cast.enter_async_context(on.agent(machine)) for machine in machines]
+        for agent in agents:
+            await agent.hello(llama=machines[agent.machine])
+        await on.knows(*machines)
+        yield agents

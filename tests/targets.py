@@ -55,6 +55,30 @@ else:
     thread.join()
 """
 
+#: Two calls that look alike in Python: one takes a lock it holds already, the other waits for a peer.
+EXCHANGE = """
+#include <poll.h>
+#include <pthread.h>
+static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+__attribute__((noinline)) void take_lock(void) { pthread_mutex_lock(&held); pthread_mutex_lock(&held); }
+__attribute__((noinline)) void receive(int fd) { struct pollfd one = {fd, POLLIN, 0}; poll(&one, 1, -1); }
+void exchange(int locked, int fd) { if (locked) take_lock(); else receive(fd); }
+"""
+#: Says "ready" and stays in that call, locked if its second argument is 1; ends when its input is closed.
+EXCHANGING = """
+import ctypes, os, socket, sys, threading
+library = ctypes.CDLL(sys.argv[1])
+ours, theirs = socket.socketpair()
+def step():
+    library.exchange(int(sys.argv[2]), ours.fileno())
+def end():
+    os.read(0, 1)
+    os._exit(0)
+threading.Thread(target=end, daemon=True).start()
+os.write(1, b"ready\\n")
+step()
+"""
+
 proc = Proc()
 
 
@@ -111,12 +135,17 @@ def end(process: subprocess.Popen[bytes], reap: bool = True) -> None:
 
 def holder(folder: Path) -> Path | None:
     """The library that puts its caller into uninterruptible sleep; None where no C compiler is."""
+    return compiled(folder, "hold", VFORK)
+
+
+def compiled(folder: Path, name: str, program: str) -> Path | None:
+    """A library made of a program in C; None where no C compiler is."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         return None
-    source, library = folder / "hold.c", folder / "hold.so"
-    source.write_text(VFORK)
-    subprocess.run([compiler, "-w", "-shared", "-fPIC", "-o", library, source], check=True)
+    source, library = folder / f"{name}.c", folder / f"{name}.so"
+    source.write_text(program)
+    subprocess.run([compiler, "-w", "-shared", "-fPIC", "-o", library, source, "-lpthread"], check=True)
     return library
 
 

@@ -2,45 +2,21 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import pytest
 
-from cast import NOON, PATIENT, QUICK, Agent, Listener, Stage, stage, trainer, verdict
+from cast import NOON, PATIENT, QUICK, Agent, Listener, cluster, failed, stage, texts, trainer, verdict
 from hangdog_models.snapshot import Job
 from hangdog_models.verdict import from_json
-from hangdog_proto.client import Step
 from hangdog_proto.codec import unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.gather import Answer, Gathering, Plan, conclude, placement, take
 from hangdog_server.jobs import LocalJob
 from hangdog_server.store import State
 from hangdog_server.triage import triage
-
-
-def texts(steps: list[Step]) -> list[str]:
-    return [step.text for step in steps]
-
-
-def failed(steps: list[Step]) -> dict[str, str]:
-    """Why ranks are missing, by the verdict."""
-    assert steps[-1].verdict is not None
-    return dict(steps[-1].verdict.coverage.failed)
-
-
-@asynccontextmanager
-async def cluster(on: Stage, **machines: list[int]) -> AsyncIterator[list[Agent]]:
-    """Connected machines that run these ranks of the job llama."""
-    async with AsyncExitStack() as cast:
-        agents = [await cast.enter_async_context(on.agent(machine)) for machine in machines]
-        for agent in agents:
-            await agent.hello(llama=machines[agent.machine])
-        await on.knows(*machines)
-        yield agents
 
 
 async def answer(agent: Agent, *ranks: int) -> None:

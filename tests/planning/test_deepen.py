@@ -1,0 +1,135 @@
+"""Native stacks join the looks before them where both show one standstill; they are no motion, and count for a whole place."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from hangdog_models.diagnosis import motion
+from hangdog_models.diagnosis.activity import Reader
+from hangdog_models.diagnosis.judge import diagnose, investigate
+from hangdog_models.planning.deepen import Deepened, deepen
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import packaged
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.stack import Frame, Missing, ProcessTrace, Reason
+from hangdog_models.verdict import Activity, Kind
+from stories import job, snapshot, trace
+
+CALL = ["<module> train.py", "step train.py", "exchange binding.py"]
+RULES = packaged()
+#: A machine each: at one Python line, a place no rule knows.
+EIGHT = job(per_machine=1, dp=8)
+LOCK = ("exchange", "take_lock", "pthread_mutex_lock", "0x7f8dee4a412b")
+RECV = ("exchange", "receive", "recv")
+
+
+def native(seen: ProcessTrace, calls: Iterable[str], **changes: object) -> ProcessTrace:
+    """The same process read with native frames, some of them above Python's."""
+    thread = seen.threads[0]
+    start = Frame("0x7f8dee44524a", "libc.so.6", 0, "/usr/lib/libc.so.6")
+    below = tuple(Frame(call, "call.so", 0, "/opt/call.so") for call in calls)
+    return replace(seen, threads=(replace(thread, frames=(start, *thread.frames, *below)),), **changes)  # type: ignore[arg-type]
+
+
+def still(rounds: int = 3, world: int = 8) -> Snapshot:
+    traces = [trace(rank, CALL, state="S") for rank in range(world)]
+    return snapshot(*[traces] * rounds)
+
+
+def deepened(seen: Snapshot, calls: Mapping[int, Iterable[str]], asked: Iterable[int] = ()) -> Deepened:
+    last = seen.rounds[-1].traces
+    return deepen(
+        seen, {*map(Rank, asked), *map(Rank, calls)}, [native(last[rank], calls[rank]) for rank in calls], RULES
+    )
+
+
+def looks(seen: Snapshot) -> list[motion.Look]:
+    reader = Reader(RULES)
+    return [reader.look(round_.traces) for round_ in seen.rounds]
+
+
+def test_the_one_in_a_lock_is_named_where_python_shows_all_alike() -> None:
+    before = diagnose(still(), EIGHT)
+    assert before.kind is Kind.UNDETERMINED and not before.suspects
+    deeper = deepened(still(), {rank: LOCK if rank == 5 else RECV for rank in range(8)})
+    after = diagnose(deeper.snapshot, EIGHT)
+    assert (after.kind, after.suspects[0].ranks, after.evict.machines) == (Kind.MACHINE, (5,), ("node-5",))
+    assert after.confidence > 0.8
+
+
+def test_a_native_look_is_no_motion() -> None:
+    deeper = deepened(still(), {rank: LOCK if rank == 5 else RECV for rank in range(8)}).snapshot
+    case = investigate(deeper, EIGHT)
+    assert case.look[Rank(5)].activity is Activity.LOCK
+    assert case.motion.still == set(range(8)) and not case.motion.moving and not case.motion.freed
+    assert not case.motion.stirring and not case.motion.moved_on
+
+
+def test_what_moves_in_c_moves_where_both_looks_show_it() -> None:
+    first = [native(trace(rank, CALL), RECV) for rank in range(8)]
+    second = [native(trace(rank, CALL), LOCK) for rank in range(8)]
+    assert motion.observe(looks(snapshot(first, second))).moving == set(range(8))
+
+
+def test_who_was_stopped_between_two_looks_has_changed_whatever_the_frames() -> None:
+    first = [trace(rank, CALL, state="S") for rank in range(8)]
+    second = [native(trace(rank, CALL, state="T"), RECV) for rank in range(8)]
+    assert not motion.observe(looks(snapshot(first, second))).still
+
+
+def test_those_nobody_read_count_as_the_most_that_were_read_at_their_place() -> None:
+    """Else the read ones would be in one place and the others, including one whose last look failed, in another."""
+    traces = [trace(rank, CALL, state="S") for rank in range(8)]
+    lost = [replace(one, threads=(), missing=Missing(Reason.TIMED_OUT, "")) if one.rank == 6 else one for one in traces]
+    deeper = deepened(snapshot(traces, lost), {0: RECV, 4: RECV, 7: RECV})
+    assert deeper.own == (0, 4, 7) and deeper.like == (1, 2, 3, 5, 6)
+    case = investigate(deeper.snapshot, EIGHT)
+    assert len({standing.place for standing in case.look.values()}) == 1
+    assert len(case.clusters) == 1 and case.motion.still == set(range(8)) - {6}
+    assert any("1-3,5-6 stand where these do" in note for note in deeper.snapshot.account.notes)
+
+
+def test_where_those_read_at_one_place_differ_and_not_all_were_none_counts() -> None:
+    seen = still()
+    deeper = deepened(seen, {0: RECV, 1: LOCK})
+    assert deeper.snapshot.rounds == seen.rounds and not deeper.own
+    assert "those read at their place differ" in deeper.snapshot.account.notes[-1]
+
+
+def test_an_odd_one_among_those_read_keeps_what_it_is() -> None:
+    deeper = deepened(still(), {0: RECV, 1: LOCK, 4: RECV})
+    look = looks(deeper.snapshot)[-1]
+    assert {rank for rank, standing in look.items() if standing.activity is Activity.LOCK} == {1}
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda one: None, "no answer in time"),
+        (lambda one: one, "its agent took Python frames only"),
+        (lambda one: replace(one, threads=(), missing=Missing(Reason.NOT_SAFE, "it gets on")), "not safe to hold: it gets on"),
+        (lambda one: native(one, RECV, pid=77), "another process by then"),
+        (lambda one: native(trace(one.rank, [*CALL, "next train.py"]), RECV), "it had moved on by then"),
+        (lambda one: native(trace(one.rank, CALL, shift=3), RECV), "it had moved on by then"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_left_out_with_its_reason(answer: object, why: str) -> None:
+    assert callable(answer)
+    seen = still()
+    came = answer(seen.rounds[-1].traces[3])
+    deeper = deepen(seen, [Rank(3)], [came] if came else [], RULES)
+    assert deeper.snapshot.rounds == seen.rounds and not deeper.own
+    assert deeper.snapshot.account.notes == (f"no native stack of ranks 3: {why}",)
+    assert diagnose(deeper.snapshot, EIGHT).suspects == diagnose(seen, EIGHT).suspects
+
+
+def test_threads_that_moved_keep_their_python_frames() -> None:
+    seen = still()
+    main = seen.rounds[-1].traces[0]
+    helper = replace(main.threads[0], name="helper", tid=9)
+    two = replace(main, threads=(*main.threads, helper))
+    other = replace(native(two, RECV), threads=(*native(main, RECV).threads, replace(helper, frames=helper.frames[:1])))
+    seen = snapshot([two], [two])
+    (deeper,) = deepen(seen, [Rank(0)], [other], RULES).snapshot.rounds[-1].traces
+    assert deeper.threads[0].frames[-1].function == "recv" and deeper.threads[1] == helper
