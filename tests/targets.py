@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from hangdog_agent.discover import Process
 from hangdog_agent.procfs import Proc
@@ -89,8 +90,12 @@ def running(
     environ: Mapping[str, str] | None = None,
     command: Sequence[str] = (),
     says: bytes = b"ready",
+    settles: bool = True,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A Python process that runs `program`, once it has said so and sleeps; killed and reaped afterwards, stopped or not."""
+    """A Python process that runs `program`, once it has said so and sleeps; killed and reaped afterwards, stopped or not.
+
+    One that does not settle is at work all the time.
+    """
     call = [*command, sys.executable, "-I", "-c", program, *arguments]
     with subprocess.Popen(
         call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **(environ or {})}
@@ -98,7 +103,8 @@ def running(
         try:
             assert process.stdout is not None
             assert process.stdout.readline().strip() == says
-            until(lambda: letter(process.pid) in ("S", "D"))  # it speaks a moment before it goes to sleep
+            if settles:
+                until(lambda: letter(process.pid) in ("S", "D"))  # it speaks a moment before it goes to sleep
             yield process
         finally:
             process.kill()
@@ -167,3 +173,27 @@ def until(reached: Callable[[], bool], within_s: float = 10.0) -> None:
             return
         pause.wait(0.01)
     raise AssertionError(f"not reached within {within_s:g} s")
+
+
+class Sampler:
+    """Sees the states that processes are in, as fast as it can look."""
+
+    def __init__(self, *processes: subprocess.Popen[bytes]) -> None:
+        self.seen: set[str] = set()
+        self.times = 0
+        self._pids = [process.pid for process in processes]
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._sample)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        while not self._over.is_set():
+            self.seen.update(map(letter, self._pids))
+            self.times += 1

@@ -33,11 +33,13 @@ class Capturing:
     say: Callable[[str], None]
     kept_from: int = 0
     first: int = 0
+    _over: bool = False
     _raw: list[RawCapture] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def ask(self) -> None:
         """Asks every machine."""
+        self._over = False
         for machine in self.gathering.plan.asked:
             self._send(machine)
 
@@ -50,7 +52,7 @@ class Capturing:
 
     def answer(self, order: str, answer: Answer, packed: bytes) -> str:
         """Takes an agent's answer in; the reason why it is refused, empty when it is taken."""
-        if order != self.order.name:
+        if order != self.order.name or self._over:
             return f"order {order[:40]!r} is over"
         if self.order.light or self.order.native:
             if answer.round:
@@ -69,7 +71,7 @@ class Capturing:
 
     def joined(self, machine: str) -> None:
         """An agent has a new stream: what it was asked on the old one is asked again."""
-        if gather.rejoin(self.gathering, machine):
+        if gather.rejoin(self.gathering, machine) and not self._over:
             self._send(machine)
         self._wake.set()
 
@@ -89,6 +91,7 @@ class Capturing:
             except TimeoutError:
                 continue
             self._wake.clear()
+        self._over = True  # an answer from now on would be of another moment
         await self._keep()
         return state
 

@@ -229,6 +229,8 @@ def _absence(gathering: Gathering, machine: str, number: int) -> Missing:
     if answer is not None:
         words = f"is not readable: {answer.unreadable}" if answer.unreadable else "does not speak of this rank"
         return Missing(Reason.NO_EVIDENCE, f"the answer of {machine} {words}")
+    if any(name == machine and round_ > number for name, round_ in gathering.answers):
+        return Missing(Reason.NO_AGENT, f"{machine} did not answer look {number}, but a later one")
     if machine in gathering.done:
         return Missing(Reason.NO_EVIDENCE, f"{machine} ended its answers before look {number}")
     answered = [round_ for name, round_ in gathering.answers if name == machine]

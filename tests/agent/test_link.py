@@ -143,6 +143,21 @@ async def test_it_says_who_it_is_and_what_is_here(server: Server, stoppable: Too
         assert list((await line.hear("presence")).jobs) == []
 
 
+async def test_light_looks_come_no_faster_than_the_settings_say(server: Server, stoppable: Tools) -> None:
+    loop = asyncio.get_running_loop()
+    with running(WAIT, environ=ENVIRON):
+        async with linked(server, stoppable, replace(QUICK, light_s=1.0)):
+            line = await server.line()
+            for name in "abc":  # at once, by whoever asks
+                line.outbox.put_nowait(pb.ToAgent(capture=pb.CaptureOrder(order=name, job="linked", light=True)))
+            answers, times = [], []
+            for _ in range(3):
+                answers.append(await line.hear("captured"))
+                times.append(loop.time())
+            assert [answer.order for answer in answers] == ["a", "b", "c"] and all(answer.last for answer in answers)
+            assert times[2] - times[0] > 1.2, "begun a second apart each, though a look takes a while"
+
+
 async def test_presence_is_a_heartbeat_too(stoppable: Tools) -> None:
     server = Server(heartbeat_s=0.1)
     await server.start()
