@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 
 from hangdog_agent.capture import pyspy
-from hangdog_agent.killable import run
 from hangdog_agent.settings import CaptureSettings
 from hangdog_models.stack import Missing
 from overhead.stage import stage
@@ -72,7 +71,7 @@ def pauses(captures: int) -> None:
 
 
 def ways() -> dict[str, Callable[[int], bool]]:
-    """The kinds of capture; each answers whether it worked. Native ones are not taken by the agent yet."""
+    """The kinds of capture; each answers whether it worked."""
     tool, settings = pyspy.load(), CaptureSettings()
     if isinstance(tool, Missing):
         raise SystemExit(str(tool))
@@ -83,8 +82,7 @@ def ways() -> dict[str, Callable[[int], bool]]:
         return True
 
     def native(pid: int) -> bool:
-        command = (*spy.command, "dump", "--json", "--native", "--pid", str(pid))
-        return run(command, NATIVE_S, settings.stdout_bytes, spy.fds, executable=spy.executable).status == 0
+        return not isinstance(spy.dump(pid, NATIVE_S, settings, blocking=True, native=True), Missing)
 
     return {
         "none": nothing,
