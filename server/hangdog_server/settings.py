@@ -21,7 +21,7 @@ class Settings:
     native_ranks: int = 32
     native_each: int = 2
     #: Waited for native stacks: an agent reads two in 3 s as a rule, and a verdict is due 20 s after the suspicion.
-    native_s: float = 10.0
+    native_s: float = 8.0
     #: Waited for an answer beyond the planned looks: py-spy gives up on a process after some 10 s, then /proc is read.
     patience_s: float = 20.0
     #: An agent that lost its stream has this long to come back before it counts as lost.

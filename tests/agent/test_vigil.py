@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from hangdog_agent.beat import Beat, Mode, mode
 from hangdog_agent.procfs import Proc
 from hangdog_agent.settings import VigilSettings
-from hangdog_agent.vigil.beat import Beat, Mode, mode
 from hangdog_agent.vigil.crowding import Crowding
 from hangdog_agent.vigil.job import JobVigil, Key
 from hangdog_agent.vigil.posture import Glance, posture

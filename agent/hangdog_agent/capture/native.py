@@ -6,12 +6,13 @@ The server asks for it where it decides something. Whether it is safe is decided
 import time
 from collections.abc import Sequence
 
+from hangdog_agent.beat import Mode, feel, mode
 from hangdog_agent.capture import condition
 from hangdog_agent.capture.look import Seen, Tools, gone, state_of
 from hangdog_agent.discover import Process
-from hangdog_models.stack import Missing, Reason, Thread
+from hangdog_models.stack import Frame, Missing, Reason, Thread
 
-#: Its stack must be the same so long apart: no line of a step that gets on takes longer and is met twice. Seconds.
+#: Its stack must be the same so long apart, and its pulse must have stopped meanwhile. Seconds.
 STANDS_S = 0.5
 
 
@@ -38,17 +39,21 @@ def look(process: Process, tools: Tools) -> Seen:
         return Seen(missing=gone(process, now))
     if (hindered := _hindered(process, now, settings.native)) is not None:
         return Seen(stands, state, hindered)
-    ago = tools.held.take(process, time.monotonic(), settings.native_again_s)
-    if ago is not None:
-        return Seen(
-            stands, state, _unsafe(f"was held {ago:.0f} s ago, and is not within {settings.native_again_s:g} s")
-        )
+    before_this = tools.held.take(process, time.monotonic(), settings.native_again_s)
+    if before_this is not None:
+        why = _unsafe(f"was held {before_this.ago_s:.0f} s ago, and is not within {settings.native_again_s:g} s")
+        python = tuple(frame for frame in _main(process, before_this.threads) if not frame.native)
+        # at the same lines still: what was read then says what a second hold would
+        return Seen(before_this.threads if python == _main(process, stands) else stands, state, why)
     read = spy.dump(process.pid, settings.native_s, settings, blocking=True, stop=tools.stop, native=True)
     after = condition.read(tools.proc, process.pid)
     if after is None or after.stat.started != process.started:
         return Seen(missing=gone(process, after))
     state = state_of(process, after, tools.proc)
-    return Seen(stands, state, read) if isinstance(read, Missing) else Seen(read, state)
+    if isinstance(read, Missing):
+        return Seen(stands, state, read)
+    tools.held.read(process, read)
+    return Seen(read, state)
 
 
 def _hindered(process: Process, now: condition.Condition, native: int) -> Missing | None:
@@ -68,13 +73,16 @@ def _hindered(process: Process, now: condition.Condition, native: int) -> Missin
 
 def _standing(process: Process, tools: Tools) -> tuple[Thread, ...] | Missing:
     """Its stacks, if its main thread stays where it is for a moment, without holding it."""
-    first = _glance(process, tools)
+    first, pulse = _glance(process, tools), feel(tools.proc, process.pid, time.monotonic())
     if isinstance(first, Missing):
         return first
     if tools.stop is not None:
         tools.stop.wait(STANDS_S)
     else:
         time.sleep(STANDS_S)
+    later = feel(tools.proc, process.pid, time.monotonic())
+    if pulse is not None and later is not None and mode(pulse, later) is Mode.LIVELY:
+        return _unsafe("it gets on: its main thread works and waits in turn")
     second = _glance(process, tools)
     if isinstance(second, Missing):
         return second
@@ -89,7 +97,7 @@ def _glance(process: Process, tools: Tools) -> tuple[Thread, ...] | Missing:
     return tools.pyspy.dump(process.pid, settings.nonblocking_s, settings, stop=tools.stop)
 
 
-def _main(process: Process, threads: Sequence[Thread]) -> object:
+def _main(process: Process, threads: Sequence[Thread]) -> tuple[Frame, ...]:
     return next((thread.frames for thread in threads if thread.tid == process.pid), ())
 
 

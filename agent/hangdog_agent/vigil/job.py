@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from hangdog_agent.beat import Beat
 from hangdog_agent.settings import VigilSettings
-from hangdog_agent.vigil.beat import Beat
 from hangdog_agent.vigil.posture import Glance, Posture, posture
 from hangdog_agent.vigil.rhythm import Rhythm
 from hangdog_models.ranks import Rank

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from hangdog_agent.vigil.beat import Beat, Mode, mode
+from hangdog_agent.beat import Beat, Mode, mode
 
 #: Stretches remembered: the rhythm of now counts, not that of the slow first steps.
 REMEMBERED = 16

@@ -4,10 +4,10 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from hangdog_agent.beat import Beat, feel
 from hangdog_agent.capture.look import Tools, look
 from hangdog_agent.discover import Kind, Member
 from hangdog_agent.settings import VigilSettings
-from hangdog_agent.vigil.beat import Beat, feel
 from hangdog_agent.vigil.crowding import Crowding
 from hangdog_agent.vigil.job import JobVigil, Key
 from hangdog_agent.vigil.posture import Glance
