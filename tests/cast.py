@@ -153,12 +153,14 @@ class Stage:
     def agent(self, machine: str) -> Agent:
         return Agent(self.address, machine)
 
-    async def snapshot(self, job: str = "", **asked: Any) -> list[Step]:
-        """Asks for a snapshot as the command line does; all its steps."""
+    async def snapshot(self, job: str = "", heard: list[Step] | None = None, **asked: Any) -> list[Step]:
+        """Asks for a snapshot as the command line does; all its steps, which `heard` gets as they come."""
+        steps = [] if heard is None else heard
 
         def ask() -> list[Step]:
             with Client(self.address) as client:
-                return list(client.snapshot(job, **asked))
+                steps.extend(client.snapshot(job, **asked))  # list.extend takes them one by one
+            return steps
 
         return await asyncio.to_thread(ask)
 

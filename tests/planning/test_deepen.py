@@ -82,10 +82,10 @@ def test_those_nobody_read_count_as_the_most_that_were_read_at_their_place() -> 
     """Else the read ones would be in one place and the others, including one whose last look failed, in another."""
     traces = [trace(rank, CALL, state="S") for rank in range(8)]
     lost = [replace(one, threads=(), missing=Missing(Reason.TIMED_OUT, "")) if one.rank == 6 else one for one in traces]
-    deeper = deepened(snapshot(traces, lost), {0: RECV, 4: RECV, 7: RECV})
+    deeper = deepened(snapshot(traces, lost), {0: LOCK, 4: LOCK, 7: LOCK})
     assert deeper.own == (0, 4, 7) and deeper.like == (1, 2, 3, 5, 6)
     case = investigate(deeper.snapshot, EIGHT)
-    assert len({standing.place for standing in case.look.values()}) == 1
+    assert {standing.activity for standing in case.look.values()} == {Activity.LOCK}
     assert len(case.clusters) == 1 and case.motion.still == set(range(8)) - {6}
     assert any("1-3,5-6 stand where these do" in note for note in deeper.snapshot.account.notes)
 

@@ -7,12 +7,17 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
 from cast import PATIENT, Agent, Listener, cluster, failed, stage, texts, trainer, verdict
+from hangdog.main import main
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Suspect, Verdict
+from hangdog_proto.client import Step
 from hangdog_proto.generated import hangdog_pb2 as pb
 from slow_job import training
 from targets import Sampler
@@ -77,6 +82,16 @@ async def test_people_say_how_many_at_most_and_how_far_apart(tmp_path: Path) -> 
     assert texts(steps)[-1] == "none" and "light look 2 of at most 2" in texts(steps)[-3]
 
 
+async def test_from_the_command_line(tmp_path: Path) -> None:
+    async with stage(tmp_path / "s.db", slow_from(2), LIGHT) as on, cluster(on, a=[0, 1], b=[2, 3]) as (a, b):
+        words = ["snapshot", "--light", "--rounds", "4", "--interval", "0.05", "--server", on.address]
+        asking = asyncio.create_task(asyncio.to_thread(CliRunner().invoke, main, words))
+        await asyncio.gather(answers(a, 0, 1, looks=4), answers(b, 2, 3, looks=4))
+        result = await asking
+    assert result.exit_code == 1 and "SLOW" in result.stdout.upper()
+    assert "light look 2 of at most 4: 2 of 2 machines answered" in result.stderr
+
+
 async def test_an_agent_that_knows_no_light_looks_says_more_than_it_was_asked_and_holds_nothing_up(
     tmp_path: Path,
 ) -> None:
@@ -111,6 +126,29 @@ async def test_a_machine_that_is_lost_and_comes_back_is_in_the_later_looks(tmp_p
         second[Rank(0)] is None
         and str(second[Rank(2)]) == "no agent answered: b did not answer look 1, but a later one"
     )
+
+
+async def test_an_answer_that_comes_when_the_look_is_over_is_of_another_moment(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    judge = slow_from(9)
+    settings = replace(LIGHT, light_rounds=2, patience_s=0.3, light_interval_s=1.0)
+
+    async def late(agent: Agent) -> None:
+        order = await agent.order()
+        while "light look 1 of" not in " ".join(step.text for step in heard):
+            await asyncio.sleep(0.01)
+        await agent.answer(order, trainer(2, "too_late"), last=True)
+        await answers(agent, 2, looks=1)
+
+    async with stage(tmp_path / "s.db", judge, settings) as on, cluster(on, a=[0], b=[2]) as (a, b):
+        heard: list[Step] = []
+        asking = asyncio.create_task(on.snapshot(light=True, heard=heard))
+        await asyncio.gather(answers(a, 0, looks=2), late(b))
+        await asking
+    assert "is over" in caplog.text and judge.snapshot is not None
+    first, second = ({trace.rank: trace for trace in round_.traces}[Rank(2)] for round_ in judge.snapshot.rounds)
+    assert first.missing is not None and not first.threads and second.threads
 
 
 async def last(agent: Agent) -> None:
