@@ -27,6 +27,9 @@ _STEP = "SLURM_STEP_ID"
 #: Where a job's name stands. `none` is what torchrun says when nobody named the run.
 _JOB_NAMES = ("HANGDOG_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 TOPOLOGY = "HANGDOG_TOPOLOGY"
+#: Where a trainer shows that it gets on: its log, which of its lines tell a step, and a file touched at each step. Read here
+#: only, and never sent.
+LOG, STEP_PATTERN, HEARTBEAT = "HANGDOG_LOG", "HANGDOG_STEP_PATTERN", "HANGDOG_HEARTBEAT"
 #: Where PyTorch's flight recorder and worker server, and NCCL's RAS, are to be asked; HOME and XDG_CACHE_HOME tell where
 #: the recorder writes when nothing else does. They are read here only, and never sent.
 _DOORS = (
@@ -36,10 +39,13 @@ _DOORS = (
 )
 #: All that is ever kept of an environment.
 ALLOWED = frozenset(name for pair in _PLACES for name in pair if name) | {
-    *(*_JOB_NAMES, *_DOORS, TOPOLOGY, "LOCAL_RANK", _STEP),
+    *(*_JOB_NAMES, *_DOORS, TOPOLOGY, LOG, STEP_PATTERN, HEARTBEAT, "LOCAL_RANK", _STEP),
 }
 #: A job's name and topology are printed and sent; longer ones are cut.
 _MOST_CHARACTERS = 200
+
+#: What stays the same for one process only: its pid, which is used again, and when it started.
+Key = tuple[int, int]
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?( \(deleted\))?")
 
@@ -69,8 +75,8 @@ class Process:
     cpu_ticks: int = 0
 
     @property
-    def key(self) -> tuple[int, int]:
-        """What stays the same for this process only: a pid alone is used again."""
+    def key(self) -> Key:
+        """What tells this process from all others."""
         return self.pid, self.started
 
 

@@ -27,6 +27,7 @@ from hangdog_agent.checks.standard import standard
 from hangdog_agent.procfs import Proc
 from hangdog_agent.settings import Settings, chosen
 from hangdog_agent.watch import Watch, jobs
+from hangdog_agent.witness.witnesses import Readings
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.stack import Missing
 
@@ -44,6 +45,9 @@ _EPILOG = """\
 what a job may announce in its environment:
   HANGDOG_JOB=NAME               its name; else TORCHELASTIC_RUN_ID, SLURM_JOB_ID, or `default`
   HANGDOG_TOPOLOGY=tp=2,dp=4     its parallel sizes, fastest-varying first
+  HANGDOG_HEARTBEAT=FILE         a file that each rank touches at every step
+  HANGDOG_LOG=FILE               a log other than stdout and stderr, whose step lines are followed
+  HANGDOG_STEP_PATTERN=REGEX     which of its lines tell a step, where they are not learned by themselves
 
 examples:
   hangdog-agent --server head-node:7411          keep a line to that server until SIGTERM
@@ -61,6 +65,7 @@ class _Agent:
     tools: Tools
     settings: Settings
     checks: Checks | None
+    power: Readings
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -136,11 +141,13 @@ def _assemble(options: argparse.Namespace) -> _Agent:
     census = Census(proc, frozenset([match[0]] if match else []), stop)
     watch = Watch(census, match, (os.getpid(),), settings.link.forget_s)
     checks: Checks | None = None
+    power: Readings = dict
     if match is None:  # of several agents on one host none knows whose machine it is
         folder = options.state or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
         places = Places(state=Path(folder) if folder else None)
-        checks, _ = standard(settings.checks, places, lambda: [member.process.pid for member in watch.known()])
-    return _Agent(options.machine, watch, Tools(proc, tool, settings.capture, stop), settings, checks)
+        checks, gpus = standard(settings.checks, places, lambda: [member.process.pid for member in watch.known()])
+        power = gpus.power
+    return _Agent(options.machine, watch, Tools(proc, tool, settings.capture, stop), settings, checks, power)
 
 
 def _once(agent: _Agent) -> None:
@@ -165,7 +172,7 @@ async def _serve(agent: _Agent, server: str) -> None:
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     identity = Identity(server, agent.machine, importlib.metadata.version("hangdog"))
-    vigil = Vigil(agent.tools, packaged(), agent.settings.vigil)
+    vigil = Vigil(agent.tools, packaged(), agent.settings.vigil, agent.power)
     parts = (identity, agent.watch, vigil, agent.tools, agent.settings.link)
     if agent.checks is None:
         await Link(*parts).keep(stop)

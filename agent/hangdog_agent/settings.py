@@ -81,6 +81,24 @@ class VigilSettings:
     #: Before a rank has a rhythm: ten thousand ranks take minutes to join each other.
     start_s: float = 300.0
 
+    #: Between two readings of the trainers' logs, 0.1 ms for eight of them; 0 reads none.
+    log_every_s: float = 1.0
+    #: Read of one log at a time, its newest: some tens of lines.
+    log_bytes: int = 8192
+    #: Between two looks at heartbeat files; 0 looks at none.
+    touch_every_s: float = 1.0
+    #: Between two questions to NCCL RAS, each of which goes once around all processes; 0 never asks.
+    ras_every_s: float = 30.0
+    #: Between two readings of the bytes moved: some drivers ask the card's firmware for each counter; 0 reads none.
+    traffic_every_s: float = 5.0
+    #: Bytes a second, and share of the usual rate, below which traffic is background noise: a fabric has managers and monitors.
+    traffic_least: int = 262144
+    traffic_share: float = 0.05
+    #: Share of its power limit below which a busy GPU spins in a wait: idle is a sixth, training two thirds. 0: not looked at.
+    spin_share: float = 0.25
+    #: A rank with a lively pulse whose standstill is not sure is borne for so long: it may evaluate, or compute at one place.
+    loop_s: float = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 def hear(trainers: Sequence[Member], tools: Tools) -> tuple[pb.Statement, ...]:
     """What the trainers' flight recorders and their NCCL RAS say, or why they do not, packed; by rank, RAS last."""
-    asks = _asks_ras(trainers)
+    asks = asks_ras(trainers)
     if not trainers:
         return ()
     with ThreadPoolExecutor(min(_AT_ONCE, len(trainers)) + 1, "hangdog-hear") as pool:
@@ -31,7 +31,8 @@ def hear(trainers: Sequence[Member], tools: Tools) -> tuple[pb.Statement, ...]:
         return (*heard, *([report.result()] if report is not None else []))
 
 
-def _asks_ras(trainers: Sequence[Member]) -> bool:
+def asks_ras(trainers: Sequence[Member]) -> bool:
+    """Whether the machine of these trainers of one job is among those that ask NCCL RAS."""
     world = max((member.world_size for member in trainers), default=0)
     apart = max(1, -(-world // _ASKERS))
     return any(member.rank % apart == 0 for member in trainers)

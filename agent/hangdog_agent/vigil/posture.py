@@ -34,8 +34,11 @@ class Posture:
     since: float
 
 
-def posture(glances: Iterable[Glance], apart_s: float = APART_S) -> Posture | None:
-    """What the latest glances, oldest first, show; None while they are too few or less than `apart_s` apart."""
+def posture(glances: Iterable[Glance], apart_s: float = APART_S, loops: int = LOOPS) -> Posture | None:
+    """What the latest glances, oldest first, show; None while they are too few or less than `apart_s` apart.
+
+    `loops` glances in a row at one place make a loop.
+    """
     glances = list(glances)
     if not glances:
         return None
@@ -48,18 +51,33 @@ def posture(glances: Iterable[Glance], apart_s: float = APART_S) -> Posture | No
         return None
     if any(glance.standing.activity is Activity.COMPILE for glance in recent):
         return Posture(Doing.COMPILING, recent[0].at)
-    place = _alike(glances, lambda standing: standing.signature.digest if standing.signature else standing.activity)
-    loops = len(place) >= LOOPS and place[-1].at - place[0].at >= apart_s
-    return Posture(Doing.LOOPING, place[0].at) if loops else Posture(Doing.WORKING, recent[0].at)
+    place = _alike(glances, _place)
+    looping = len(place) >= loops and place[-1].at - place[0].at >= apart_s
+    return Posture(Doing.LOOPING, place[0].at) if looping else Posture(Doing.WORKING, recent[0].at)
+
+
+def settled(glances: Iterable[Glance]) -> bool:
+    """Whether all of them are at one place, which may be a line or a loop."""
+    return len({_place(glance.standing) for glance in glances}) == 1
+
+
+def writes(glances: Sequence[Glance]) -> bool:
+    """Whether the latest is at a place of storage, and bytes have moved since the one before."""
+    if len(glances) < 2 or glances[-1].standing.activity not in _STORAGE:
+        return False
+    before, after = glances[-2].io_bytes, glances[-1].io_bytes
+    return before is not None and after is not None and after > before
 
 
 def _of_still(still: Sequence[Glance]) -> Doing:
     activity = still[-1].standing.activity
     if activity is Activity.COMPILE:  # waits for its compile workers
         return Doing.COMPILING
-    before, after = still[-2].io_bytes, still[-1].io_bytes
-    moved = before is not None and after is not None and after > before
-    return Doing.WRITING if activity in _STORAGE and moved else Doing.STILL
+    return Doing.WRITING if writes(still) else Doing.STILL
+
+
+def _place(standing: Standing) -> object:
+    return standing.signature.digest if standing.signature else standing.activity
 
 
 def _alike(glances: Sequence[Glance], key: Callable[[Standing], object]) -> Sequence[Glance]:

@@ -45,6 +45,11 @@ class Rhythm:
         return self._mode is Mode.SILENT
 
     @property
+    def pinned(self) -> bool:
+        """Whether it wanted to run all the time between its last two beats."""
+        return self._mode is Mode.PINNED
+
+    @property
     def since(self) -> float | None:
         """When the stretch began that lasts; None while it is lively."""
         return self._since

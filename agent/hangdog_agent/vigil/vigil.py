@@ -1,4 +1,4 @@
-"""Watches over all jobs of this machine, one tick after the other: pulses of all trainers, glances where they are wanted."""
+"""Watches over all jobs of this machine, one tick after the other: pulses and witnesses of all trainers, glances where wanted."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,8 @@ from hangdog_agent.settings import VigilSettings
 from hangdog_agent.vigil.crowding import Crowding
 from hangdog_agent.vigil.job import JobVigil, Key
 from hangdog_agent.vigil.posture import Glance
+from hangdog_agent.witness.witness import Witness
+from hangdog_agent.witness.witnesses import Readings, Witnesses
 from hangdog_models.diagnosis import activity
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet
@@ -21,7 +23,9 @@ from hangdog_models.suspicion import Sign
 class Vigil:
     """The watch over this machine. Only one thread may tick; `ask` may be called from any."""
 
-    def __init__(self, tools: Tools, rules: RuleSet, settings: VigilSettings) -> None:
+    def __init__(self, tools: Tools, rules: RuleSet, settings: VigilSettings, power: Readings = dict) -> None:
+        """`power` answers, without asking them, by GPU its power as a share of its limit and how busy it is, 0 to 1."""
+        self._witnesses = Witnesses(tools, settings, power)
         self._tools = tools
         self._rules = rules
         self._settings = settings
@@ -46,9 +50,11 @@ class Vigil:
                 trainers.setdefault(member.job, {})[member.process.key] = member
         self._jobs = {job: self._jobs.get(job) or JobVigil(self._settings) for job in trainers}
         self._crowding.feel()
+        heard = self._witnesses.hear(trainers)
         signs: dict[str, dict[Rank, Sign]] = {}
         for job, watch in self._jobs.items():
-            watch.feel(self._beats(trainers[job]))
+            watch.feel(self._beats(trainers[job], heard))
+            watch.hear(heard)
             if (until := self._asked.pop(job, None)) is not None:
                 watch.ask(until)
             wanted = watch.wants(time.monotonic())
@@ -58,11 +64,14 @@ class Vigil:
                 signs[job] = shown
         return signs
 
-    def _beats(self, trainers: Mapping[Key, Member]) -> dict[Key, tuple[Rank, Beat]]:
-        found: dict[Key, tuple[Rank, Beat]] = {}
+    def _beats(
+        self, trainers: Mapping[Key, Member], heard: Mapping[Key, Sequence[Witness]]
+    ) -> dict[Key, tuple[Rank, Beat | None]]:
+        """Of all that are to be watched: where the kernel counts no beats, those that have a witness."""
+        found: dict[Key, tuple[Rank, Beat | None]] = {}
         for key, member in trainers.items():
             beat = feel(self._tools.proc, member.process.pid, time.monotonic())
-            if beat is not None:
+            if beat is not None or (heard[key] and self._tools.proc.stat(member.process.pid) is not None):
                 found[key] = (member.rank, beat)
         return found
 

@@ -1,0 +1,118 @@
+"""What one witness says: its rhythm, its stalls, and what it proves; of lines, bytes and power."""
+
+import pytest
+
+from hangdog_agent.settings import VigilSettings
+from hangdog_agent.witness.flow import Meter, total
+from hangdog_agent.witness.power import Power
+from hangdog_agent.witness.witness import LEAST, Kind, Witness
+
+SETTINGS = VigilSettings()
+
+
+def seen(every: int, until: int, vouches: bool = True) -> Witness:
+    """One that is looked at every second from 0 on and advances every so many seconds."""
+    witness = Witness(Kind.HEARTBEAT, 3.0, vouches)
+    for second in range(until + 1):
+        witness.look(second > 0 and second % every == 0, float(second))
+    return witness
+
+
+def test_a_stall_is_longer_than_its_own_usual_intervals() -> None:
+    witness = seen(every=8, until=40)
+    for second in range(41, 50):
+        witness.look(False, float(second))
+        assert witness.stalled_since is None
+    witness.look(False, 50.0)
+    assert witness.stalled_since == 40.0
+    witness.look(True, 51.0)
+    assert witness.stalled_since is None
+
+
+def test_nothing_is_known_of_a_time_nobody_looked() -> None:
+    witness = seen(every=1, until=10)
+    assert witness.stalled_since is None  # whatever the time is now
+    witness.look(False, 13.0)
+    assert witness.stalled_since == 10.0
+
+
+def test_before_it_has_a_rhythm_it_neither_stalls_nor_speaks() -> None:
+    witness = seen(every=1, until=LEAST - 1)
+    assert not witness.speaks_against(0.0)
+    witness.look(False, 100.0)
+    assert witness.stalled_since is None
+
+
+def test_an_advance_speaks_only_of_the_time_between_two_looks() -> None:
+    witness = Witness(Kind.COLLECTIVES, 30.0, vouches=True)
+    for second in range(0, 300, 30):
+        witness.look(True, float(second))
+    assert witness.proof_at == 240.0
+    assert witness.speaks_against(240.0)
+    assert not witness.speaks_against(241.0)  # what it counted may have been before
+    assert not seen(every=1, until=20, vouches=False).speaks_against(0.0)
+
+
+def test_a_stall_that_was_explained_is_borne_next_time() -> None:
+    witness = seen(every=1, until=10)
+    witness.look(False, 30.0)
+    witness.explain(30.0)
+    assert witness.stalled_since is None
+    witness.look(False, 54.0)
+    assert witness.stalled_since is None
+    witness.look(False, 56.0)
+    assert witness.stalled_since == 30.0
+
+
+def test_bytes_below_the_noise_are_none() -> None:
+    meter = Meter(SETTINGS)
+    at = 0.0
+    for _ in range(20):
+        at += 5.0
+        meter.take(5_000_000_000, 5.0, at)
+    for _ in range(100):  # the noise is not learned while it stands still
+        at += 5.0
+        meter.take(5 * 20_000_000, 5.0, at)
+    assert meter.witness.stalled_since == 100.0
+    meter.take(5_000_000_000, 5.0, at + 5.0)
+    assert meter.witness.stalled_since is None
+
+
+def test_a_network_that_only_murmurs_is_no_witness() -> None:
+    meter = Meter(SETTINGS)
+    for number in range(100):
+        meter.take(100_000 if number < 50 else 0, 5.0, 5.0 * number)
+    assert meter.witness.stalled_since is None
+
+
+def test_interfaces_are_added_up() -> None:
+    table = (
+        "Inter-|   Receive                                                |  Transmit\n"
+        " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier\n"
+        "    lo: 1000 1 0 0 0 0 0 0 1000 1 0 0 0 0 0 0\n"
+        "  eth0:5000 1 0 0 0 0 0 0 300 1 0 0 0 0 0 0\n"
+    )
+    assert total(table) == 7300
+    assert total(2) is None  # ENOENT: the process is gone
+    assert total("eth0: strange\n") is None
+    assert total("") is None
+
+
+def test_gpus_that_spin_or_idle_have_stalled() -> None:
+    power = Power(SETTINGS)
+    assert power.look({"0000:1b:00": (0.1, 0.0)}, 0.0) == []  # nobody has computed yet
+    for second in range(1, 31):
+        (witness,) = power.look({"0000:1b:00": (0.8, 1.0), "0000:1c:00": (0.2, 1.0)}, float(second))
+    for second in range(31, 49):
+        power.look({"0000:1b:00": (0.2, 1.0), "0000:1c:00": (0.1, 0.0)}, float(second))
+        assert not witness.advancing
+        assert witness.stalled_since is None
+    power.look({}, 60.0)  # NVML does not answer
+    assert witness.stalled_since is None
+    power.look({"0000:1b:00": (0.2, 1.0)}, 61.0)
+    assert witness.stalled_since == 30.0
+
+
+@pytest.mark.parametrize("readings", [{}, {"0000:1b:00": (0.9, 1.0)}])
+def test_power_is_not_looked_at_where_it_is_turned_off(readings: dict[str, tuple[float, float]]) -> None:
+    assert Power(VigilSettings(spin_share=0.0)).look(readings, 1.0) == []
