@@ -99,7 +99,7 @@ class Job:
     """A running job of the launcher, which has one at a time; leaving the context ends it.
 
     `settings` are those of every rank, but one that has a rank in `doers` is that rank's alone. With `network` one half
-    of the machines lies on either side of it.
+    of the machines lies on either side of it. `files` are files of a rank's folder that it announces, by variable.
     """
 
     def __init__(
@@ -109,11 +109,13 @@ class Job:
         settings: Mapping[str, int] | None = None,
         doers: Mapping[str, int | None] | None = None,
         network: Network | None = None,
+        files: Mapping[str, str] | None = None,
     ) -> None:
         self.plan = plan
         #: The last step that all ranks have finished.
         self.step = 0
         self._network = network
+        self._files = files or {}
         self._launcher = launcher
         self._settings = settings or {}
         self._doers = {} if doers is None else doers
@@ -228,6 +230,7 @@ class Job:
             "HANGDOG_JOB": "live",
             "HANGDOG_TOPOLOGY": self.plan.topology,
             MACHINE: self.plan.machine(rank),
+            **{variable: str(self.rank_folder(rank) / name) for variable, name in self._files.items()},
             **(self._network.launch(2 * rank >= self.plan.world) if self._network else {}),
         }
 

@@ -17,7 +17,7 @@ import torch._inductor.compile_fx  # noqa: F401 - ranks that compile would each 
 from hangdog.demo.prctl import adopt_orphans, die_with
 from hangdog.demo.processes import DEATH_S, sweep
 from live.network import NETWORK, enter
-from live.trainers import combined, ddp, pipeline, sharded
+from live.trainers import combined, ddp, pipeline, polling, sharded
 
 TRAINERS: Mapping[str, Callable[[], None]] = {
     "ddp": ddp.main,
@@ -25,6 +25,7 @@ TRAINERS: Mapping[str, Callable[[], None]] = {
     "tensor": sharded.tensor,
     "pipeline": pipeline.main,
     "combined": combined.main,
+    "polling": polling.main,
 }
 
 

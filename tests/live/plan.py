@@ -11,9 +11,16 @@ SIZES: dict[tuple[str, int], dict[str, int]] = {
     ("combined", 32): {"tp": 2, "dp": 4, "pp": 4},
 }
 #: The one dimension of the trainers that know only one.
-DIMS = {"ddp": "dp", "fsdp": "dp", "tensor": "tp", "pipeline": "pp"}
+DIMS = {"ddp": "dp", "fsdp": "dp", "tensor": "tp", "pipeline": "pp", "polling": "dp"}
 #: What a bundle says of the framework.
-FRAMEWORKS = {"ddp": "ddp", "fsdp": "fsdp", "tensor": "other", "pipeline": "other", "combined": "fsdp"}
+FRAMEWORKS = {
+    "ddp": "ddp",
+    "fsdp": "fsdp",
+    "tensor": "other",
+    "pipeline": "other",
+    "combined": "fsdp",
+    "polling": "other",
+}
 
 
 #: What is harmless: each duty with the rank that alone has it in its settings (None: all have); `training` is no duty,

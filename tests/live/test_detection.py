@@ -45,6 +45,11 @@ pytestmark = [
 ]
 
 
+needs_network = pytest.mark.skipif(
+    shutil.which("ip") is None or os.geteuid() != 0, reason="needs root and `ip`: apt-get install iproute2"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Detected:
     """One fault: seconds from the last step to the suspicion, from there to the verdict, and the verdict."""
@@ -117,9 +122,7 @@ def test_a_compilation_that_does_not_end(
     blamed(verdict, job, 2, Kind.SLOW)  # it gets on, with something all others wait for
 
 
-@pytest.mark.skipif(
-    shutil.which("ip") is None or os.geteuid() != 0, reason="needs root and `ip`: apt-get install iproute2"
-)
+@needs_network
 @pytest.mark.parametrize("trainer", ["ddp", "fsdp", "combined"])
 def test_a_network_that_is_parted(launcher: Launcher, table: list[Detected], tmp_path: Path, trainer: str) -> None:
     with Network() as network, Job(Plan(trainer), launcher, network=network) as job, Guard(job, tmp_path) as guard:
@@ -128,6 +131,21 @@ def test_a_network_that_is_parted(launcher: Launcher, table: list[Detected], tmp
         verdict = detected(f"{trainer} parted network", job, guard, table)
     assert verdict.kind in (Kind.GROUP, Kind.UNDETERMINED)
     assert verdict.kind is Kind.GROUP or not verdict.evict.machines
+
+
+@needs_network
+@pytest.mark.parametrize("variable", ["HANGDOG_LOG", "HANGDOG_HEARTBEAT"])
+def test_ranks_that_wait_by_polling(launcher: Launcher, table: list[Detected], tmp_path: Path, variable: str) -> None:
+    """All their pulses stay lively: only the journal, as a log with step lines or as a file that is touched, tells of it."""
+    files = {variable: "journal.log"}
+    with (
+        Network() as network,
+        Job(Plan("polling"), launcher, network=network, files=files) as job,
+        Guard(job, tmp_path) as guard,
+    ):
+        train(job, guard)
+        network.part()
+        table.append(detected(f"polling parted network, {variable}", job, guard))
 
 
 def train(job: Job, guard: Guard) -> None:
