@@ -145,7 +145,7 @@ def test_ranks_that_wait_by_polling(launcher: Launcher, table: list[Detected], t
     ):
         train(job, guard)
         network.part()
-        table.append(detected(f"polling parted network, {variable}", job, guard))
+        detected(f"polling parted network, {variable}", job, guard, table)
 
 
 def train(job: Job, guard: Guard) -> None:
