@@ -436,6 +436,9 @@ class Presence(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     JOBS_FIELD_NUMBER: builtins.int
+    LEAVING_FIELD_NUMBER: builtins.int
+    leaving: builtins.bool
+    """True in the last words of an agent that is stopped in order: its silence from now on is no evidence."""
     @property
     def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LocalJob]:
         """Every job with a process on the machine; a job that is not named has ended there."""
@@ -444,8 +447,9 @@ class Presence(google.protobuf.message.Message):
         self,
         *,
         jobs: collections.abc.Iterable[global___LocalJob] | None = ...,
+        leaving: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["jobs", b"jobs"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["jobs", b"jobs", "leaving", b"leaving"]) -> None: ...
 
 global___Presence = Presence
 
@@ -569,6 +573,85 @@ class Pulse(google.protobuf.message.Message):
 global___Pulse = Pulse
 
 @typing.final
+class Spooled(google.protobuf.message.Message):
+    """One message of a look that the agent took by itself while no server was there, kept until a server has it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    STANDSTILL_FIELD_NUMBER: builtins.int
+    JOB_FIELD_NUMBER: builtins.int
+    BEGAN_S_FIELD_NUMBER: builtins.int
+    AGE_S_FIELD_NUMBER: builtins.int
+    CAPTURED_FIELD_NUMBER: builtins.int
+    ROUNDS_FIELD_NUMBER: builtins.int
+    INTERVAL_S_FIELD_NUMBER: builtins.int
+    WHY_FIELD_NUMBER: builtins.int
+    REFUSED_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Names this message among all of its machine's; echoed in the receipt."""
+    standstill: builtins.str
+    """Names the standstill it is about among all of its machine's."""
+    began_s: builtins.float
+    """Unix time by the machine's clock when the job came to stand still."""
+    age_s: builtins.float
+    """Seconds since then, filled in when it is sent: by a clock that nobody sets, unless the machine was restarted since."""
+    rounds: builtins.int
+    """Looks that were to be taken."""
+    interval_s: builtins.float
+    """Seconds between looks."""
+    why: builtins.str
+    """Why the agent thought that the job stands still, in words for people."""
+    refused: builtins.int
+    """Messages of this agent that found no room so far, filled in when it is sent."""
+    @property
+    def job(self) -> global___LocalJob:
+        """The job as it was then."""
+
+    @property
+    def captured(self) -> global___Captured:
+        """What was seen; the order it names is no server's."""
+
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        standstill: builtins.str = ...,
+        job: global___LocalJob | None = ...,
+        began_s: builtins.float = ...,
+        age_s: builtins.float = ...,
+        captured: global___Captured | None = ...,
+        rounds: builtins.int = ...,
+        interval_s: builtins.float = ...,
+        why: builtins.str = ...,
+        refused: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["captured", b"captured", "job", b"job"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["age_s", b"age_s", "began_s", b"began_s", "captured", b"captured", "id", b"id", "interval_s", b"interval_s", "job", b"job", "refused", b"refused", "rounds", b"rounds", "standstill", b"standstill", "why", b"why"]) -> None: ...
+
+global___Spooled = Spooled
+
+@typing.final
+class Health(google.protobuf.message.Message):
+    """What the checks of a machine have found and still holds; sent after Welcome and on change, an empty one too."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FINDINGS_FIELD_NUMBER: builtins.int
+    @property
+    def findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Finding]:
+        """As in Capture.findings."""
+
+    def __init__(
+        self,
+        *,
+        findings: collections.abc.Iterable[global___Finding] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["findings", b"findings"]) -> None: ...
+
+global___Health = Health
+
+@typing.final
 class FromAgent(google.protobuf.message.Message):
     """What an agent says."""
 
@@ -578,6 +661,8 @@ class FromAgent(google.protobuf.message.Message):
     PRESENCE_FIELD_NUMBER: builtins.int
     CAPTURED_FIELD_NUMBER: builtins.int
     PULSE_FIELD_NUMBER: builtins.int
+    SPOOLED_FIELD_NUMBER: builtins.int
+    HEALTH_FIELD_NUMBER: builtins.int
     @property
     def hello(self) -> global___Hello:
         """Who speaks; first, and once."""
@@ -594,6 +679,14 @@ class FromAgent(google.protobuf.message.Message):
     def pulse(self) -> global___Pulse:
         """What is suspicious."""
 
+    @property
+    def spooled(self) -> global___Spooled:
+        """What was seen while no server was there."""
+
+    @property
+    def health(self) -> global___Health:
+        """What the checks of the machine found."""
+
     def __init__(
         self,
         *,
@@ -601,10 +694,12 @@ class FromAgent(google.protobuf.message.Message):
         presence: global___Presence | None = ...,
         captured: global___Captured | None = ...,
         pulse: global___Pulse | None = ...,
+        spooled: global___Spooled | None = ...,
+        health: global___Health | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "hello", b"hello", "presence", b"presence", "pulse", b"pulse"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "hello", b"hello", "presence", b"presence", "pulse", b"pulse"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured", "pulse"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "health", b"health", "hello", b"hello", "presence", b"presence", "pulse", b"pulse", "spooled", b"spooled"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "health", b"health", "hello", b"hello", "presence", b"presence", "pulse", b"pulse", "spooled", b"spooled"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured", "pulse", "spooled", "health"] | None: ...
 
 global___FromAgent = FromAgent
 
@@ -695,6 +790,28 @@ class Welcome(google.protobuf.message.Message):
 global___Welcome = Welcome
 
 @typing.final
+class Receipt(google.protobuf.message.Message):
+    """Says that the server keeps a spooled message, so that the agent need not any longer."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    REFUSED_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """The message's id."""
+    refused: builtins.str
+    """Why it was not kept, and never will be; empty when it was."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        refused: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "refused", b"refused"]) -> None: ...
+
+global___Receipt = Receipt
+
+@typing.final
 class ToAgent(google.protobuf.message.Message):
     """What the server says to an agent."""
 
@@ -703,6 +820,7 @@ class ToAgent(google.protobuf.message.Message):
     WELCOME_FIELD_NUMBER: builtins.int
     CAPTURE_FIELD_NUMBER: builtins.int
     DOUBT_FIELD_NUMBER: builtins.int
+    RECEIPT_FIELD_NUMBER: builtins.int
     @property
     def welcome(self) -> global___Welcome:
         """First, and once."""
@@ -715,16 +833,21 @@ class ToAgent(google.protobuf.message.Message):
     def doubt(self) -> global___Doubt:
         """Look closer at a job's pulses."""
 
+    @property
+    def receipt(self) -> global___Receipt:
+        """A spooled message has arrived."""
+
     def __init__(
         self,
         *,
         welcome: global___Welcome | None = ...,
         capture: global___CaptureOrder | None = ...,
         doubt: global___Doubt | None = ...,
+        receipt: global___Receipt | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "welcome", b"welcome"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "welcome", b"welcome"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["welcome", "capture", "doubt"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "receipt", b"receipt", "welcome", b"welcome"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "receipt", b"receipt", "welcome", b"welcome"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["welcome", "capture", "doubt", "receipt"] | None: ...
 
 global___ToAgent = ToAgent
 
@@ -947,6 +1070,8 @@ class Machine(google.protobuf.message.Message):
     SILENT_S_FIELD_NUMBER: builtins.int
     JOBS_FIELD_NUMBER: builtins.int
     CONNECTED_FIELD_NUMBER: builtins.int
+    FINDINGS_FIELD_NUMBER: builtins.int
+    STOPPED_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name."""
     version: builtins.str
@@ -955,9 +1080,15 @@ class Machine(google.protobuf.message.Message):
     """Seconds since it last spoke."""
     connected: builtins.bool
     """True while the stream of its agent is open."""
+    stopped: builtins.bool
+    """True when its agent said goodbye: it was stopped in order, and is not lost."""
     @property
     def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LocalJob]:
         """Jobs on it."""
+
+    @property
+    def findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Finding]:
+        """What its checks found, by their agent's last word."""
 
     def __init__(
         self,
@@ -967,8 +1098,10 @@ class Machine(google.protobuf.message.Message):
         silent_s: builtins.float = ...,
         jobs: collections.abc.Iterable[global___LocalJob] | None = ...,
         connected: builtins.bool = ...,
+        findings: collections.abc.Iterable[global___Finding] | None = ...,
+        stopped: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["connected", b"connected", "jobs", b"jobs", "name", b"name", "silent_s", b"silent_s", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["connected", b"connected", "findings", b"findings", "jobs", b"jobs", "name", b"name", "silent_s", b"silent_s", "stopped", b"stopped", "version", b"version"]) -> None: ...
 
 global___Machine = Machine
 
