@@ -8,7 +8,7 @@ import contextlib
 import logging
 import math
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -16,13 +16,17 @@ from typing import Any, TypeVar, cast
 import grpc
 
 from hangdog_agent.answering import Answering, Found
+from hangdog_agent.away import DOUBT_S
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.series import Series
 from hangdog_agent.discover import Member
+from hangdog_agent.recording import Recording, Spooling, local
+from hangdog_agent.session import Call, Session, backoff, cancelled, why, within
 from hangdog_agent.settings import LinkSettings
 from hangdog_agent.vigil.vigil import Vigil
 from hangdog_agent.watch import LocalJob, Watch, jobs
-from hangdog_proto import pulses
+from hangdog_models.findings import Finding
+from hangdog_proto import found, pulses
 from hangdog_proto.client import CHANNEL_OPTIONS
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated import hangdog_pb2_grpc as rpc
@@ -34,13 +38,10 @@ log = logging.getLogger(__name__)
 _ENVELOPE = 256
 #: The longest a server may have us look closer without asking again. Seconds.
 _DOUBT_S = 60.0
-#: Messages waiting to be written; a stream that does not take them has broken.
-_OUTBOX = 64
 #: Reconnection is ours alone, with its jitter: the library must not keep a second clock behind our back.
 _OPTIONS = (*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
 
 T = TypeVar("T")
-Call = grpc.aio.StreamStreamCall[pb.FromAgent, pb.ToAgent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,11 @@ class Link:
         tools: Tools,
         settings: LinkSettings,
         findings: Found = tuple,
+        spooling: Spooling | None = None,
     ) -> None:
-        """`findings` says what the checks of this machine have found."""
+        """`findings` says what the checks of this machine have found; without `spooling` nothing is recorded alone."""
         self._findings = findings
+        self._recording = Recording(spooling, self._answering) if spooling else None
         self._identity = identity
         self._watch = watch
         self._vigil = vigil
@@ -74,6 +77,7 @@ class Link:
         self._here: tuple[LocalJob, ...] | None = None
         self._members: tuple[Member, ...] = ()
         self._signs: Signs = {}
+        self._found: object = None
         self._news = asyncio.Event()
         self._heartbeat_s = settings.heartbeat_s
         self._most_bytes = 0
@@ -87,20 +91,23 @@ class Link:
         """Connects, and connects again after every loss, until `stop` is set; then leaves no thread and no child behind."""
         failures = 0
         watching = [asyncio.create_task(self._scan()), asyncio.create_task(self._feel())]
+        if self._recording is not None:
+            watching.append(asyncio.create_task(self._recording.open()))
         try:
             while not stop.is_set():
-                self._welcomed = False
-                why = await self._session(stop)
-                failures = 0 if self._welcomed else failures + 1
+                because = await self._session(stop)
+                failures, self._welcomed = 0 if self._welcomed else failures + 1, False
                 pause = backoff(failures, self._settings, random.uniform)
                 if not stop.is_set():
-                    log.warning("no line to %s (%s), next try in %.1f s", self._identity.server, why, pause)
+                    log.warning("no line to %s (%s), next try in %.1f s", self._identity.server, because, pause)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), pause)
         finally:
             if self._tools.stop is not None:
                 self._tools.stop.set()
-            await _cancel(watching)
+            await cancelled(watching)
+            if self._recording is not None:
+                await self._recording.close()
             for pool in (self._lookers, self._scanners, self._feelers):
                 pool.shutdown(wait=True, cancel_futures=True)
 
@@ -123,14 +130,20 @@ class Link:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
+            closer: Sequence[str] = ()
             try:
                 signs = await self._in(self._feelers, lambda: self._vigil.tick(self._members))
+                if self._recording is not None:
+                    closer = self._recording.feel(self._welcomed, self._here or (), self._members, signs)
+                news = _said(signs) != _said(self._signs) or _named(self._findings()) != self._found
             except Exception:  # likewise
                 log.exception("the pulses could not be felt")
-                signs = {}
-            if _said(signs) != _said(self._signs):
-                self._tell()
+                signs, news = {}, True
             self._signs = signs
+            if news:
+                self._tell()
+            for job in closer:
+                self._vigil.ask(job, DOUBT_S)
             await asyncio.sleep(max(0.0, began + self._vigil.beat_s - loop.time()))
 
     def _tell(self) -> None:
@@ -143,24 +156,23 @@ class Link:
             call = cast(
                 "Callable[[], Call]", rpc.AgentsStub(channel).Connect
             )()  # the stubs know only the synchronous call
-            session = _Session(call)
+            session = Session(call)
             session.outbox.put_nowait(
                 pb.FromAgent(hello=pb.Hello(machine=self._identity.machine, version=self._identity.version))
             )
-            parts = (self._write(session), self._report(session), self._read(session), stop.wait())
+            parts = (session.write(), self._report(session), self._read(session), stop.wait())
             tasks = [asyncio.ensure_future(cast("Coroutine[Any, Any, object]", part)) for part in parts]
             try:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                if done == {tasks[3]} and self._welcomed:
+                    await cancelled([tasks[1], *session.orders, *session.beside])
+                    await session.part(map(local, self._here or ()), tasks[2])
             finally:
-                await _cancel([*tasks, *session.orders])
+                await cancelled([*tasks, *session.orders, *session.beside])
                 call.cancel()
-        return next((_why(error) for task in done if (error := task.exception()) is not None), "the server ended it")
+        return next((why(error) for task in done if (error := task.exception()) is not None), "the server ended it")
 
-    async def _write(self, session: "_Session") -> None:
-        while True:
-            await session.call.write(await session.outbox.get())
-
-    async def _read(self, session: "_Session") -> None:
+    async def _read(self, session: Session) -> None:
         async for message in session.call:
             body = message.WhichOneof("body")
             if body == "welcome":
@@ -169,33 +181,46 @@ class Link:
                 self._most_bytes = (
                     message.welcome.max_message_bytes - _ENVELOPE if message.welcome.max_message_bytes else 0
                 )
+                self._found = None  # it may not know yet what the checks found
                 self._tell()  # the next heartbeat may be due sooner than was thought
+                if self._recording is not None:
+                    session.begin(
+                        self._recording.deliver(session.outbox.put, message.welcome.max_message_bytes, session.busy)
+                    )
                 log.info("connected to %s as %s", self._identity.server, self._identity.machine)
             elif body == "capture":
                 session.start(self._answer(session, message.capture), self._settings.orders)
             elif body == "doubt":
                 self._vigil.ask(message.doubt.job, within(message.doubt.seconds, 0.0, _DOUBT_S))
+            elif body == "receipt" and self._recording is not None:
+                self._recording.received(message.receipt)
 
-    async def _report(self, session: "_Session") -> None:
+    async def _report(self, session: Session) -> None:
         """Presence on every change and as a heartbeat, and so the pulse while anything is suspicious."""
         loop = asyncio.get_running_loop()
         sent: tuple[LocalJob, ...] | None = None
         sent_at = -math.inf
-        told: object = {}
+        found_at, told = -math.inf, cast("object", {})
         while True:
             news, here, signs = self._news, self._here, self._signs
             due = loop.time() - sent_at >= self._heartbeat_s
             if here is not None and (here != sent or due):
-                await session.outbox.put(pb.FromAgent(presence=_presence(here)))
+                await session.outbox.put(pb.FromAgent(presence=pb.Presence(jobs=map(local, here))))
                 sent, sent_at = here, loop.time()
             if _said(signs) != told or (signs and due):  # the server counts the seconds on by itself
                 await session.outbox.put(pb.FromAgent(pulse=pulses.pack(signs)))
                 told = _said(signs)
+            findings, now = self._findings(), loop.time()
+            again = findings and now - found_at >= self._heartbeat_s
+            if self._welcomed and (again or _named(findings) != self._found):
+                found_at = now
+                await session.outbox.put(pb.FromAgent(health=pb.Health(findings=found.pack(findings))))
+                self._found = _named(findings)
             with contextlib.suppress(TimeoutError):  # not wait_for, which may swallow that we are cancelled (bpo-37658)
                 async with asyncio.timeout(max(0.05, sent_at + self._heartbeat_s - loop.time())):
                     await news.wait()
 
-    async def _answer(self, session: "_Session", order: pb.CaptureOrder) -> None:
+    async def _answer(self, session: Session, order: pb.CaptureOrder) -> None:
         """Everything there is to answer to an order, as it comes."""
         rounds = 1 if order.native else min(max(order.rounds, 1), self._settings.rounds)
         least_s = self._settings.light_s if order.light else 0.0
@@ -204,48 +229,17 @@ class Link:
             loop = asyncio.get_running_loop()
             self._light_at = begin = max(self._light_at + least_s, loop.time())
             await asyncio.sleep(begin - loop.time())
-        series = Series(order.job, self._watch.see, self._tools, self._watch.known())
-        answering = Answering(series, order, self._lookers, self._most_bytes, self._findings)
+        answering = self._answering(order, self._most_bytes)
         async with contextlib.aclosing(answering.messages(rounds, interval_s)) as messages:
             async for captured in messages:
                 await session.outbox.put(pb.FromAgent(captured=captured))
 
+    def _answering(self, order: pb.CaptureOrder, most: int) -> Answering:
+        series = Series(order.job, self._watch.see, self._tools, self._watch.known())
+        return Answering(series, order, self._lookers, most, self._findings)
+
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
-
-
-class _Session:
-    """One connection's call, what waits to be written, and the orders being answered."""
-
-    def __init__(self, call: Call) -> None:
-        self.call = call
-        self.outbox: asyncio.Queue[pb.FromAgent] = asyncio.Queue(_OUTBOX)
-        self.orders: set[asyncio.Task[None]] = set()
-
-    def start(self, answer: Coroutine[Any, Any, None], most: int) -> None:
-        if len(self.orders) >= most:
-            log.warning("an order was dropped: %d are being answered", most)
-            answer.close()
-            return
-        task = asyncio.ensure_future(answer)
-        self.orders.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self.orders.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("an order could not be answered", exc_info=error)
-
-
-def backoff(failures: int, settings: LinkSettings, draw: Callable[[float, float], float]) -> float:
-    """Seconds until the next try: evenly drawn below a bound that doubles with each failure in a row (full jitter)."""
-    bound = settings.backoff_first_s * 2.0 ** min(failures, 32)
-    return draw(0.0, min(settings.backoff_most_s, bound))
-
-
-def within(value: float, least: float, most: float) -> float:
-    """A number from the wire, brought between two bounds; one that is no number becomes the lower one."""
-    return least if math.isnan(value) else min(max(value, least), most)
 
 
 def _said(signs: Signs) -> object:
@@ -253,21 +247,6 @@ def _said(signs: Signs) -> object:
     return {job: {rank: (sign.doing, sign.overdue) for rank, sign in shown.items()} for job, shown in signs.items()}
 
 
-def _presence(here: tuple[LocalJob, ...]) -> pb.Presence:
-    return pb.Presence(
-        jobs=[
-            pb.LocalJob(job=job.name, ranks=job.ranks, world_size=job.world_size, topology=job.topology) for job in here
-        ]
-    )
-
-
-async def _cancel(tasks: list[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _why(error: BaseException) -> str:
-    if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name}: {error.details()}"
-    return f"{type(error).__name__}: {error}"
+def _named(findings: Sequence[Finding]) -> object:
+    """What findings say, apart from how often and when: that is told with the heartbeat."""
+    return {(finding.source, finding.code, finding.bearing, finding.device) for finding in findings}

@@ -66,6 +66,7 @@ class _Agent:
     settings: Settings
     checks: Checks | None
     power: Readings
+    places: Places
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -113,7 +114,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--state",
         metavar="FOLDER",
-        help="folder of its own, to remember over a restart what it has read (default: systemd's $STATE_DIRECTORY, else none)",
+        help="folder of its own, to remember over a restart what it has read and what no server has yet "
+        "(default: systemd's $STATE_DIRECTORY, else none)",
     )
     parser.add_argument("--once", action="store_true", help="print one look at all jobs here as JSON, and end")
     parser.add_argument(
@@ -140,14 +142,14 @@ def _assemble(options: argparse.Namespace) -> _Agent:
         logging.getLogger(__name__).warning("no stacks can be captured: %s", tool)
     census = Census(proc, frozenset([match[0]] if match else []), stop)
     watch = Watch(census, match, (os.getpid(),), settings.link.forget_s)
+    folder = options.state or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    places = Places(state=Path(folder) if folder else None)
     checks: Checks | None = None
     power: Readings = dict
     if match is None:  # of several agents on one host none knows whose machine it is
-        folder = options.state or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
-        places = Places(state=Path(folder) if folder else None)
         checks, gpus = standard(settings.checks, places, lambda: [member.process.pid for member in watch.known()])
         power = gpus.power
-    return _Agent(options.machine, watch, Tools(proc, tool, settings.capture, stop), settings, checks, power)
+    return _Agent(options.machine, watch, Tools(proc, tool, settings.capture, stop), settings, checks, power, places)
 
 
 def _once(agent: _Agent) -> None:
@@ -164,6 +166,8 @@ def _once(agent: _Agent) -> None:
 async def _serve(agent: _Agent, server: str) -> None:
     # imported here, for one look needs no gRPC, which is most of the agent's memory
     from hangdog_agent.link import Identity, Link
+    from hangdog_agent.recording import Spooling
+    from hangdog_agent.spool import Clocks
     from hangdog_agent.vigil.vigil import Vigil
     from hangdog_models.rules.ruleset import packaged
 
@@ -174,11 +178,14 @@ async def _serve(agent: _Agent, server: str) -> None:
     identity = Identity(server, agent.machine, importlib.metadata.version("hangdog"))
     vigil = Vigil(agent.tools, packaged(), agent.settings.vigil, agent.power)
     parts = (identity, agent.watch, vigil, agent.tools, agent.settings.link)
+    clock = time.time  # noqa: TID251 - the main module passes the clock down
+    clocks = Clocks(clock, lambda: time.clock_gettime(time.CLOCK_BOOTTIME), agent.places.boot())
+    spooling = Spooling(agent.places.state, agent.settings.spool, clocks)
     if agent.checks is None:
-        await Link(*parts).keep(stop)
+        await Link(*parts, spooling=spooling).keep(stop)
         return
-    with Keeper(agent.checks, agent.machine, time.time) as keeper:  # noqa: TID251 - the main module passes the clock down
-        await Link(*parts, keeper.findings).keep(stop)
+    with Keeper(agent.checks, agent.machine, clock) as keeper:
+        await Link(*parts, keeper.findings, spooling).keep(stop)
 
 
 if __name__ == "__main__":

@@ -101,12 +101,33 @@ class VigilSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SpoolSettings:
+    """What the agent does by itself while no server is there, and how much it keeps; times are in seconds, sizes in bytes."""
+
+    #: So long no server must have been there: one that is restarted is back sooner, and takes the looks itself.
+    away_s: float = 15.0
+    #: Looks at one standstill and the pause between their starts: as many as a server takes, which knows why.
+    away_rounds: int = 3
+    away_interval_s: float = 2.0
+    #: All that is kept. A look at 8 ranks is some 100 KiB, flight records of 8 ranks some MiB: that is tens of standstills.
+    spool_bytes: int = 32 << 20
+    #: Messages kept: one standstill is some ten of them.
+    spool_looks: int = 256
+    #: Between two messages to a server that is back, on average: thousands of agents come back with it.
+    spool_pause_s: float = 1.0
+    #: A server that has not said by then that it keeps a message is not asked again on this connection: it may be an old
+    #: one that knows no such message.
+    receipt_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All of them; their names are unique among all parts."""
 
     capture: CaptureSettings = CaptureSettings()
     link: LinkSettings = LinkSettings()
     vigil: VigilSettings = VigilSettings()
+    spool: SpoolSettings = SpoolSettings()
     checks: CheckSettings = field(default_factory=CheckSettings)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_agent.capture.pyspy import PySpy
-from hangdog_agent.settings import CaptureSettings, LinkSettings, Settings, VigilSettings, chosen
+from hangdog_agent.settings import CaptureSettings, LinkSettings, Settings, SpoolSettings, VigilSettings, chosen
 from targets import WAIT, running
 
 MARK = ("HANGDOG_TEST_MAIN", str(os.getpid()))
@@ -100,6 +100,6 @@ def test_every_setting_can_be_chosen() -> None:
 
 def test_every_setting_stands_in_the_docs_with_its_default() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "agent.md").read_text(encoding="utf-8")
-    for field in (*fields(CaptureSettings), *fields(LinkSettings), *fields(VigilSettings)):
+    for field in (*fields(CaptureSettings), *fields(LinkSettings), *fields(VigilSettings), *fields(SpoolSettings)):
         default = "by the cores" if field.default is None else str(field.default).removesuffix(".0")
         assert f"| `{field.name}` | {default} |" in page, field.name

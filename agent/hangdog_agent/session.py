@@ -1,0 +1,98 @@
+"""One connection of the agent to its server: what waits to be written, the orders being answered, and how it is parted."""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+import grpc
+
+from hangdog_agent.settings import LinkSettings
+from hangdog_proto.generated import hangdog_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+#: Messages waiting to be written; a stream that does not take them has broken.
+_OUTBOX = 64
+#: The server has so long to hear that we leave; the agent is to end at once. Seconds.
+_GOODBYE_S = 0.5
+
+Call = grpc.aio.StreamStreamCall[pb.FromAgent, pb.ToAgent]
+
+
+class Session:
+    """One connection's call, what waits to be written, and the orders being answered."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.outbox: asyncio.Queue[pb.FromAgent] = asyncio.Queue(_OUTBOX)
+        self.orders: set[asyncio.Task[None]] = set()
+        self.beside: set[asyncio.Task[None]] = set()
+
+    def busy(self) -> bool:
+        """Whether orders are being answered."""
+        return bool(self.orders)
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Does something beside the orders for as long as the connection lasts."""
+        task = asyncio.ensure_future(work)
+        self.beside.add(task)
+        task.add_done_callback(self._ended)
+
+    def start(self, answer: Coroutine[Any, Any, None], most: int) -> None:
+        """Answers an order, unless `most` are being answered."""
+        if len(self.orders) >= most:
+            log.warning("an order was dropped: %d are being answered", most)
+            answer.close()
+            return
+        task = asyncio.ensure_future(answer)
+        self.orders.add(task)
+        task.add_done_callback(self._ended)
+
+    async def write(self) -> None:
+        """Writes what waits, for as long as the connection lasts, or until the last words are written."""
+        while True:
+            message = await self.outbox.get()
+            await self.call.write(message)
+            if message.presence.leaving:
+                await self.call.done_writing()
+                return
+
+    async def part(self, jobs: Iterable[pb.LocalJob], reading: asyncio.Task[Any]) -> None:
+        """Says goodbye and waits a moment for the server to have heard it, which ends `reading`; what waits is dropped."""
+        while not self.outbox.empty():
+            self.outbox.get_nowait()
+        self.outbox.put_nowait(pb.FromAgent(presence=pb.Presence(jobs=jobs, leaving=True)))
+        await asyncio.wait((reading,), timeout=_GOODBYE_S)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.orders.discard(task)
+        self.beside.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("an order could not be answered, or what was recorded not be handed over", exc_info=error)
+
+
+def backoff(failures: int, settings: LinkSettings, draw: Callable[[float, float], float]) -> float:
+    """Seconds until the next try: evenly drawn below a bound that doubles with each failure in a row (full jitter)."""
+    bound = settings.backoff_first_s * 2.0 ** min(failures, 32)
+    return draw(0.0, min(settings.backoff_most_s, bound))
+
+
+def within(value: float, least: float, most: float) -> float:
+    """A number from the wire, brought between two bounds; one that is no number becomes the lower one."""
+    return least if math.isnan(value) else min(max(value, least), most)
+
+
+async def cancelled(tasks: list[asyncio.Task[Any]]) -> None:
+    """Cancels tasks and waits until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def why(error: BaseException) -> str:
+    """What an error says of why a connection ended."""
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    return f"{type(error).__name__}: {error}"
