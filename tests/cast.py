@@ -20,10 +20,10 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsStub
 from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
+from hangdog_server.judging import Judge
 from hangdog_server.main import running
 from hangdog_server.settings import Settings
 from hangdog_server.store import Store
-from hangdog_server.triage import Judge
 
 #: Settings under which no deadline passes, however slow the machine that runs the tests.
 PATIENT = replace(

@@ -40,6 +40,20 @@ CAPTURES = sa.Table(
     sa.Column("round", sa.Integer, primary_key=True),
     sa.Column("packed", sa.LargeBinary, nullable=False),
 )
+#: What agents recorded while no server was there, one row for each message that was acknowledged: its capture stands in
+#: `captures`, and none is ever taken twice. A hangdog that does not know this table leaves it alone.
+SPOOLED = sa.Table(
+    "spooled",
+    TABLES,
+    sa.Column("machine", sa.String, primary_key=True),
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("incident", sa.ForeignKey("incidents.id"), nullable=False, index=True),
+    sa.Column("job", sa.String, nullable=False, index=True),
+    sa.Column("standstill", sa.String, nullable=False),
+    sa.Column("began", sa.Float, nullable=False),
+    sa.Column("round", sa.Integer, nullable=False),
+    sa.Column("told", sa.JSON, nullable=False),
+)
 
 
 class Database:

@@ -5,11 +5,14 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank
+from hangdog_models.stack import Missing
 from hangdog_server.jobs import LocalJob
+from hangdog_server.partings import Parting, meaning
 from hangdog_server.settings import Settings
 
 #: Signs of life an agent may miss before another one may take its machine's name.
@@ -41,6 +44,14 @@ class Doubt:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Tells an agent that what it recorded is kept, or, with a reason, never will be."""
+
+    id: str
+    refused: str = ""
+
+
 @dataclass(slots=True, eq=False)
 class Connection:
     """One agent's stream: `line` holds what it is to be told; None in it ends the stream, `ended` says why if known."""
@@ -50,7 +61,9 @@ class Connection:
     peer: str
     heard: float
     jobs: Mapping[str, LocalJob] = field(default_factory=dict)
-    line: asyncio.Queue[Order | Doubt | None] = field(default_factory=lambda: asyncio.Queue(LINE))
+    findings: tuple[Finding, ...] = ()
+    leaving: bool = False
+    line: asyncio.Queue[Order | Doubt | Receipt | None] = field(default_factory=lambda: asyncio.Queue(LINE))
     ended: HangdogError | None = None
 
     def end(self, because: HangdogError | None) -> None:
@@ -70,6 +83,8 @@ class Seen:
     heard: float
     jobs: Mapping[str, LocalJob]
     connected: bool
+    findings: tuple[Finding, ...] = ()
+    stopped: bool = False
 
 
 class Fleet:
@@ -79,6 +94,7 @@ class Fleet:
         self._settings = settings
         self._connected: dict[str, Connection] = {}
         self._left: dict[str, Seen] = {}
+        self._partings: dict[str, Parting] = {}
 
     def connect(self, machine: str, version: str, peer: str, now: float) -> Connection:
         """Takes an agent in; raises WrongUse when another living one speaks for its machine, or there are too many.
@@ -100,6 +116,8 @@ class Fleet:
             raise WrongUse(f"{self._settings.max_machines} machines are connected, more are not taken")
         connection = Connection(machine, version, peer, now)
         self._connected[machine] = connection
+        if machine in self._partings:
+            self._partings[machine] = replace(self._partings[machine], back=True)
         return connection
 
     def announce(self, connection: Connection, jobs: Mapping[str, LocalJob], now: float) -> None:
@@ -116,13 +134,27 @@ class Fleet:
         del self._connected[machine]
         before = self._left.pop(machine, None)
         jobs = connection.jobs or (before.jobs if before else {})
+        findings = connection.findings or (before.findings if before else ())
         if jobs:
-            self._left[machine] = Seen(machine, connection.version, now, jobs, False)
+            self._left[machine] = Seen(machine, connection.version, now, jobs, False, findings, connection.leaving)
+        self._partings[machine] = Parting(machine, now, now - connection.heard, connection.leaving)
         self._forget(now)
         return True
 
-    def send(self, machine: str, order: Order | Doubt) -> bool:
-        """Lays an order or a doubt into a machine's line; False when it is not connected or reads nothing any more."""
+    def gone(self, machine: str, now: float) -> Missing:
+        """Why the ranks of a machine are missing whose agent is not connected, and whether that is evidence."""
+        others = (parting for name, parting in self._partings.items() if name != machine)
+        heartbeat_s, connected = self._settings.heartbeat_s, len(self._connected)
+        missing = meaning(self._partings.get(machine), others, connected, heartbeat_s, now)
+        return replace(missing, words=f"the agent of {machine} {missing.words}")
+
+    def findings(self, machine: str) -> tuple[Finding, ...]:
+        """What the checks of a machine found, by the last word of its agent."""
+        here = self._connected.get(machine) or self._left.get(machine)
+        return here.findings if here is not None else ()
+
+    def send(self, machine: str, order: Order | Doubt | Receipt) -> bool:
+        """Lays what an agent is to be told into a machine's line; False when it is not connected or reads nothing any more."""
         connection = self._connected.get(machine)
         if connection is None or connection.line.full():
             return False
@@ -137,6 +169,16 @@ class Fleet:
         """The connected machines the job runs on."""
         found = {name: c.jobs[job] for name, c in self._connected.items() if job in c.jobs}
         return dict(sorted(found.items()))
+
+    def awake(self, job: str, now: float) -> dict[str, LocalJob]:
+        """The connected machines the job runs on whose agents give signs of life: an open stream alone is none."""
+        return {machine: local for machine, local in self.asked(job).items() if not self.mute_s(machine, now)}
+
+    def mute_s(self, machine: str, now: float) -> float:
+        """For how long a connected machine has said nothing, when that is longer than its signs of life are apart; else 0."""
+        here = self._connected.get(machine)
+        silent = now - here.heard if here is not None else 0.0
+        return silent if silent > MISSED * self._settings.heartbeat_s else 0.0
 
     def absent(self, job: str, now: float) -> dict[str, LocalJob]:
         """The machines the job ran on when they were lost, as far as no connected machine has taken their ranks."""
@@ -157,7 +199,9 @@ class Fleet:
     def machines(self, now: float) -> tuple[Seen, ...]:
         """All machines by name, the lost ones too."""
         self._forget(now)
-        here = {c.machine: Seen(c.machine, c.version, c.heard, c.jobs, True) for c in self._connected.values()}
+        here = {
+            c.machine: Seen(c.machine, c.version, c.heard, c.jobs, True, c.findings) for c in self._connected.values()
+        }
         return tuple(seen for _, seen in sorted((self._left | here).items()))
 
     def end(self, because: HangdogError) -> None:
@@ -168,3 +212,5 @@ class Fleet:
     def _forget(self, now: float) -> None:
         for machine in [name for name, seen in self._left.items() if now - seen.heard > self._settings.forget_s]:
             del self._left[machine]
+        for machine in [name for name, parting in self._partings.items() if now - parting.at > self._settings.forget_s]:
+            del self._partings[machine]

@@ -7,7 +7,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_models.verdict import Verdict, to_json
@@ -15,10 +15,10 @@ from hangdog_server.capturing import count, named
 from hangdog_server.fleet import Fleet
 from hangdog_server.gather import Answer, Plan
 from hangdog_server.jobs import LocalJob
+from hangdog_server.judging import Judge
 from hangdog_server.looking import About, Looking
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, State, Store, StoreFailed
-from hangdog_server.triage import Judge
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class Inquiry:
     async def _through(self) -> None:
         means, plan = self._means, self._plan
         incident = Incident(self.name, plan.job.id, self.began, self._request.why)
-        await means.store.begin(incident, self._asked())
+        await means.store.begin(incident, self._looking.remembered())
         self._say(State.SUSPECTED, f"incident {self.name} of job {plan.job.id}")
         await means.store.move(self.name, State.CAPTURING, means.clock())
         self._looking.ask()
@@ -132,6 +132,7 @@ class Inquiry:
     async def _remember(self, verdict: Verdict) -> str:
         """Stores a verdict; a disk that fails now must not keep it from whoever waits for it, so it is only said."""
         try:
+            await self._means.store.remember(self.name, self._looking.remembered())
             await self._means.store.judged(self.name, verdict, self._means.clock())
         except StoreFailed as error:
             log.error("incident %s: verdict not stored: %s", self.name, error)
@@ -156,15 +157,3 @@ class Inquiry:
     def _tell(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
-
-    def _asked(self) -> dict[str, object]:
-        """All it takes, beside the captures, to judge the incident again, as JSON."""
-        plan = self._plan
-        return {
-            "light": self._request.light,
-            "rounds": plan.rounds,
-            "interval_s": plan.interval_s,
-            "job_toml": self._request.job_toml,
-            "asked": {machine: asdict(self._announced[machine]) for machine in plan.asked},
-            "absent": {machine: asdict(self._announced[machine]) for machine in plan.absent},
-        }

@@ -7,27 +7,19 @@ from typing import Any, NoReturn
 
 import grpc
 
-from hangdog_models.errors import HangdogError, ServerUnreachable, UnreadableEvidence, WrongUse
-from hangdog_models.ranks import MAX_RANK, Rank
-from hangdog_proto import codec, found, pulses, statement, status
+from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
+from hangdog_proto import found, pulses, status
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsServicer, IncidentsServicer
+from hangdog_server import heard
 from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
-from hangdog_server.fleet import Connection, Doubt, Fleet, Order, Seen
-from hangdog_server.gather import Answer
+from hangdog_server.fleet import Connection, Doubt, Fleet, Order, Receipt, Seen
 from hangdog_server.incident import Request
-from hangdog_server.jobs import LocalJob
+from hangdog_server.returns import Returns
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, Store
 from hangdog_server.vigil import Vigil
-
-#: Characters of a machine's or job's name: DNS allows 253, a Kubernetes name with its namespace stays below.
-NAME = 253
-#: Ranks one machine may announce of one job: 16 GPUs, or some hundred processes on CPU.
-RANKS = 4096
-#: Characters of a reason somebody gives for asking.
-WHY = 1000
 
 log = logging.getLogger(__name__)
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -36,10 +28,11 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class Agents(AgentsServicer):
     """The command channels of the agents."""
 
-    def __init__(self, fleet: Fleet, desk: Desk, vigil: Vigil, settings: Settings) -> None:
+    def __init__(self, fleet: Fleet, desk: Desk, vigil: Vigil, returns: Returns, settings: Settings) -> None:
         self._fleet = fleet
         self._desk = desk
         self._vigil = vigil
+        self._returns = returns
         self._settings = settings
 
     async def Connect(  # type: ignore[override]  # grpc.aio also takes a coroutine that reads and writes its context
@@ -56,7 +49,7 @@ class Agents(AgentsServicer):
     async def _converse(self, context: Context) -> None:
         hello = await self._hello(context)
         connection = self._fleet.connect(
-            _name(hello.machine, "machine"), hello.version[:NAME], context.peer(), steady()
+            heard.name(hello.machine, "machine"), hello.version[: heard.NAME], context.peer(), steady()
         )
         machine = connection.machine
         log.info("machine %s: agent %s at %s", machine, connection.version, connection.peer)
@@ -65,7 +58,7 @@ class Agents(AgentsServicer):
             await context.write(_welcome(self._settings))
             self._desk.joined(machine)
             while (order := await connection.line.get()) is not None:
-                await context.write(_doubt(order) if isinstance(order, Doubt) else _capture_order(order))
+                await context.write(_told(order))
         finally:
             listening.cancel()
             if self._fleet.disconnect(connection, steady()):
@@ -94,18 +87,25 @@ class Agents(AgentsServicer):
             while isinstance(message := await context.read(), pb.FromAgent):
                 connection.heard = steady()
                 if message.HasField("presence"):
-                    self._fleet.announce(connection, _jobs(message.presence, self._settings), steady())
+                    self._fleet.announce(connection, heard.local_jobs(message.presence, self._settings), steady())
+                    connection.leaving = message.presence.leaving
                 elif message.HasField("captured"):
                     await self._captured(connection.machine, message.captured)
                 elif message.HasField("pulse"):
                     self._vigil.note(connection.machine, pulses.unpack(message.pulse), steady())
+                elif message.HasField("health"):
+                    connection.findings = found.unpack(message.health.findings, connection.machine)
+                elif message.HasField("spooled"):
+                    receipt = await self._returns.take(connection.machine, message.spooled)
+                    if receipt is not None:
+                        self._fleet.send(connection.machine, receipt)
         except HangdogError as error:
             because = error
         finally:
             connection.end(because)
 
     async def _captured(self, machine: str, captured: pb.Captured) -> None:
-        answer, packed = await asyncio.to_thread(_answer, machine, captured)
+        answer, packed = await asyncio.to_thread(heard.answer, machine, captured)
         refused = self._desk.answer(captured.order, answer, packed)
         if refused:
             log.warning("machine %s: answer refused: %s", machine, refused)
@@ -125,8 +125,8 @@ class Incidents(IncidentsServicer):
     async def Snapshot(self, request: pb.SnapshotRequest, context: Context) -> AsyncIterator[pb.Progress]:
         """Starts or joins an incident and tells its steps."""
         try:
-            if len(request.why) > WHY:
-                raise WrongUse(f"a reason of {len(request.why)} characters is too long", f"give {WHY} at most")
+            if len(request.why) > heard.WHY:
+                raise WrongUse(f"a reason of {len(request.why)} characters is too long", f"give {heard.WHY} at most")
             asked = Request(
                 request.job, request.rounds, request.interval_s, request.job_toml, request.why, request.light
             )
@@ -164,53 +164,23 @@ async def _refuse(context: Context, error: HangdogError) -> NoReturn:
     await context.abort(code, words, metadata)
 
 
-def _answer(machine: str, captured: pb.Captured) -> tuple[Answer, bytes]:
-    """An agent's look, and the same as bytes to keep; one that cannot be read is still an answer."""
-    packed = captured.capture.SerializeToString()
-    told = statement.heard(captured.capture)
-    try:
-        traces, unreadable = codec.unpack(captured.capture), ""
-    except UnreadableEvidence as error:
-        traces, unreadable = (), str(error)
-    findings = found.unpack(captured.capture.findings, machine)
-    return Answer(machine, captured.round, traces, captured.last, unreadable, told, captured.more, findings), packed
-
-
-def _jobs(presence: pb.Presence, settings: Settings) -> dict[str, LocalJob]:
-    """The jobs a machine announces; raises WrongUse when they cannot be true."""
-    if len(presence.jobs) > settings.max_jobs:
-        raise WrongUse(f"{len(presence.jobs)} jobs on one machine; {settings.max_jobs} at most")
-    return {_name(local.job, "job"): _local(local) for local in presence.jobs}
-
-
-def _local(local: pb.LocalJob) -> LocalJob:
-    if len(local.ranks) > RANKS or any(rank > MAX_RANK for rank in local.ranks) or local.world_size > MAX_RANK + 1:
-        raise WrongUse(f"job {local.job} is announced with impossible ranks")
-    ranks = tuple(Rank(rank) for rank in sorted(set(local.ranks)))
-    return LocalJob(local.job, ranks, local.world_size or None, local.topology[:WHY])
-
-
-def _name(name: str, what: str) -> str:
-    if not name.strip() or len(name) > NAME or not name.isprintable():
-        raise WrongUse(f"{name[:NAME]!r} is no name of a {what}", f"names are printable and at most {NAME} characters")
-    return name
-
-
 def _welcome(settings: Settings) -> pb.ToAgent:
     welcome = pb.Welcome(heartbeat_s=settings.heartbeat_s, max_message_bytes=settings.max_message_bytes)
     return pb.ToAgent(welcome=welcome)
 
 
-def _capture_order(order: Order) -> pb.ToAgent:
-    capture = pb.CaptureOrder(
-        order=order.name, job=order.job, rounds=order.rounds, interval_s=order.interval_s,
-        native=order.native, light=order.light,
-    )  # fmt: skip
-    return pb.ToAgent(capture=capture)
-
-
-def _doubt(doubt: Doubt) -> pb.ToAgent:
-    return pb.ToAgent(doubt=pb.Doubt(job=doubt.job, seconds=doubt.seconds))
+def _told(what: Order | Doubt | Receipt) -> pb.ToAgent:
+    match what:
+        case Order():
+            order = pb.CaptureOrder(
+                order=what.name, job=what.job, rounds=what.rounds, interval_s=what.interval_s,
+                native=what.native, light=what.light,
+            )  # fmt: skip
+            return pb.ToAgent(capture=order)
+        case Doubt():
+            return pb.ToAgent(doubt=pb.Doubt(job=what.job, seconds=what.seconds))
+        case Receipt():
+            return pb.ToAgent(receipt=pb.Receipt(id=what.id, refused=what.refused))
 
 
 def _summary(incident: Incident) -> pb.IncidentSummary:
@@ -233,4 +203,12 @@ def _machine(seen: Seen, now: float) -> pb.Machine:
         for local in seen.jobs.values()
     ]
     silent = max(0.0, now - seen.heard)
-    return pb.Machine(name=seen.machine, version=seen.version, silent_s=silent, jobs=jobs, connected=seen.connected)
+    return pb.Machine(
+        name=seen.machine,
+        version=seen.version,
+        silent_s=silent,
+        jobs=jobs,
+        connected=seen.connected,
+        findings=found.pack(seen.findings),
+        stopped=seen.stopped,
+    )

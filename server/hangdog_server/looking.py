@@ -2,23 +2,25 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from hangdog_models.findings import Finding
 from hangdog_models.planning.deepen import deepen
 from hangdog_models.planning.enough import enough
 from hangdog_models.planning.native import deciding
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Snapshot
+from hangdog_models.stack import Missing, Reason
 from hangdog_models.verdict import Verdict
-from hangdog_server import gather
+from hangdog_server import gather, looks
 from hangdog_server.capturing import Capturing, count, steady
 from hangdog_server.fleet import Fleet, Order
 from hangdog_server.gather import FURTHER, Gathering, Plan
 from hangdog_server.jobs import LocalJob, Placement
+from hangdog_server.judging import Judge, prepared, remembered, triage
 from hangdog_server.settings import Settings
 from hangdog_server.store import Store
-from hangdog_server.triage import Judge, prepared, triage
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +47,8 @@ class Looking:
         self._judge = judge
         self._settings = settings
         self._say = say
+        self._gone: dict[str, Missing] = {}
+        self._findings: tuple[Finding, ...] = ()
         plan = about.plan
         rounds = 1 if about.light else plan.rounds  # light looks are ordered one by one, for nobody knows how many
         order = Order(plan.order, plan.job.id, rounds, plan.interval_s, light=about.light)
@@ -54,6 +58,11 @@ class Looking:
         """Asks everybody for the first look, or looks; patience begins now."""
         self.capturing.gathering.began = steady()
         self.capturing.ask()
+
+    def remembered(self) -> dict[str, object]:
+        """All it takes, beside the captures, to judge the incident again, as JSON."""
+        about = self._about
+        return remembered(about.plan, about.job_toml, about.announced, self._gone, self._findings, about.light)
 
     async def verdict(self) -> Verdict:
         """What the looks show, once they are all taken."""
@@ -127,7 +136,7 @@ class Looking:
                 begin = max(begin + plan.interval_s, steady())
                 await asyncio.sleep(begin - steady())
                 self.capturing.again(steady())
-            snapshot = await self.capturing.gathered()
+            snapshot = self._completed(await self.capturing.gathered())
             came = self.capturing.summary()
             self._say(f"light look {number + 1} of at most {plan.rounds}: {came}")
             if number + 1 < min(settings.light_from, plan.rounds):
@@ -144,7 +153,32 @@ class Looking:
     async def _gathered(self) -> Snapshot:
         snapshot = await self.capturing.gathered()
         self._say(self.capturing.summary())
-        return snapshot
+        return self._completed(snapshot)
+
+    def _completed(self, snapshot: Snapshot) -> Snapshot:
+        """With the reasons why machines are missing, and what was known of those that did not tell it with their last look."""
+        self._gone, self._findings = self._reasons(), tuple(self._told_before())
+        snapshot = looks.explained(snapshot, gather.owners(self.capturing.gathering), self._gone)
+        return replace(snapshot, findings=(*snapshot.findings, *self._findings))
+
+    def _reasons(self) -> dict[str, Missing]:
+        """Why those are missing who are not connected, or are and say nothing; of one lost meanwhile only what excuses it."""
+        gathering, fleet = self.capturing.gathering, self._fleet
+        absent = gathering.plan.absent
+        found = {machine: fleet.gone(machine, steady()) for machine in (*absent, *gathering.lost)}
+        found = {name: why for name, why in found.items() if name in absent or why.reason is not Reason.NO_AGENT}
+        for machine in gathering.plan.asked.keys() - gathering.done:
+            if silent := fleet.mute_s(machine, steady()):
+                words = f"the agent of {machine} is connected and has said nothing for {silent:.0f} s"
+                found[machine] = Missing(Reason.NO_AGENT, words)
+        return found
+
+    def _told_before(self) -> Iterator[Finding]:
+        """What the checks of the machines found that did not answer the last look, with which it comes."""
+        plan, answers = self.capturing.gathering.plan, self.capturing.gathering.answers
+        for machine in sorted({*plan.asked, *plan.absent}):
+            if (machine, plan.rounds - 1) not in answers:
+                yield from self._fleet.findings(machine)
 
     def _judging(self, snapshot: Snapshot) -> None:
         ranks = {trace.rank for round_ in snapshot.rounds for trace in round_.traces}

@@ -1,8 +1,10 @@
-"""What is told apart between the traces of one look, and between one look and the next; pure."""
+"""What is told apart between the traces of one look, and between one look and the next, and why ranks are not in it; pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from hangdog_models.ranks import Rank
+from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import TRAINER, Missing, ProcessTrace, Reason
 
 
@@ -27,3 +29,15 @@ def restarted(traces: list[ProcessTrace], pids: dict[Rank, int]) -> Iterator[Pro
             continue
         missing = Missing(Reason.RESTARTED, f"pid {before} in the look before, now {trace.pid}")
         yield ProcessTrace(trace.rank, trace.role, trace.pid, trace.threads, trace.state, missing)
+
+
+def explained(snapshot: Snapshot, owners: Mapping[Rank, str], gone: Mapping[str, Missing]) -> Snapshot:
+    """The snapshot with the reasons in `gone` for the ranks of those machines that are missing because no agent answered."""
+
+    def better(trace: ProcessTrace) -> ProcessTrace:
+        why = gone.get(owners.get(trace.rank, ""))
+        silent = trace.missing is not None and trace.missing.reason is Reason.NO_AGENT
+        return replace(trace, missing=why) if why is not None and silent else trace
+
+    rounds = (replace(round_, traces=tuple(map(better, round_.traces))) for round_ in snapshot.rounds)
+    return replace(snapshot, rounds=tuple(rounds))

@@ -16,10 +16,11 @@ from hangdog_server.desk import Desk
 from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
 from hangdog_server.ingest import Agents, Incidents
+from hangdog_server.judging import Judge
+from hangdog_server.returns import Returns
 from hangdog_server.sentry import Sentry
 from hangdog_server.settings import Settings
 from hangdog_server.store import Store
-from hangdog_server.triage import Judge
 from hangdog_server.vigil import Vigil
 
 #: Hosts that only this machine reaches.
@@ -53,9 +54,10 @@ async def running(listen: str, means: Means, settings: Settings) -> AsyncIterato
     """A server at the address given, from its first connection to its graceful end."""
     for name in await means.store.abandon(means.clock(), "the server ended before there was a verdict"):
         log.warning("incident %s was unfinished when the server ended: marked failed", name)
-    desk, vigil = Desk(means, settings), Vigil()
+    desk, vigil, returns = Desk(means, settings), Vigil(), Returns(means, settings)
+    await returns.resume()
     server = grpc.aio.server(options=_options(settings))
-    add_AgentsServicer_to_server(Agents(means.fleet, desk, vigil, settings), server)
+    add_AgentsServicer_to_server(Agents(means.fleet, desk, vigil, returns, settings), server)
     add_IncidentsServicer_to_server(Incidents(means.fleet, desk, means.store, settings), server)
     address = _bound(server, listen)
     await server.start()
@@ -69,6 +71,7 @@ async def running(listen: str, means: Means, settings: Settings) -> AsyncIterato
         await asyncio.gather(watch, return_exceptions=True)
         means.fleet.end(ServerUnreachable("the server was stopped"))
         await desk.close()
+        await returns.close()
         await server.stop(settings.grace_s)
 
 

@@ -50,7 +50,7 @@ class Sentry:
         for job in self._vigil.doubted():
             self._doubt(job, now)
         for job in self._fleet.jobs():
-            suspicion = self._vigil.suspicion(job, self._fleet.asked(job), now)
+            suspicion = self._vigil.suspicion(job, self._fleet.awake(job, now), now)
             if self._vigil.due(job, suspicion, now) and suspicion is not None and job not in self._asking:
                 log.warning("job %s seems to stand still: %s", job, suspicion.why)
                 task = asyncio.create_task(self._ask(job, f"suspected: {suspicion.why}"), name=f"asking after {job}")

@@ -30,6 +30,12 @@ class Settings:
     heartbeat_s: float = 5.0
     #: A machine that left is remembered this long as part of its job: people come to a hang hours late.
     forget_s: float = 6 * 3600.0
+    #: Looks that agents took while no server was there are judged once all came, or no other one came for so long: agents
+    #: come back within half a minute and hand over one look a second.
+    returned_s: float = 60.0
+    #: Standstills of one job that began so near to each other, as several machines saw them, are one: a job that is killed
+    #: by its own watchdog and started anew stands still again after ten minutes at the earliest.
+    near_s: float = 120.0
     #: Graceful end: running answers get this long.
     grace_s: float = 2.0
     #: Largest message; the capture of a machine's 16 ranks with native stacks is well below 1 MiB.

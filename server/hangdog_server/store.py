@@ -1,4 +1,4 @@
-"""Remembers incidents and their raw captures in SQLite; with `database` the only one that speaks SQL.
+"""Remembers incidents and their raw captures in SQLite; with `database` and `spooled` the only one that speaks SQL.
 
 One thread does all of it: SQLite has one writer at a time anyway, and the event loop never waits for a disk.
 """
@@ -31,6 +31,7 @@ class State(StrEnum):
 
     SUSPECTED = "suspected"
     CAPTURING = "capturing"
+    RECORDED = "recorded"
     JUDGED = "judged"
     FAILED = "failed"
 
@@ -80,42 +81,48 @@ class Store:
 
     async def begin(self, incident: Incident, asked: dict[str, Any]) -> None:
         """Remembers a new incident, and in `asked` (JSON) all that judging it again takes beside the captures."""
-        await self._do(_begin, incident, asked)
+        await self.do(_begin, incident, asked)
+
+    async def remember(self, name: str, asked: dict[str, Any]) -> None:
+        """Replaces what judging an incident again takes beside the captures: more is known at its end."""
+        await self.do(_remember, name, asked)
 
     async def move(self, name: str, state: State, at: float, note: str = "") -> None:
         """Notes that an incident reached a state."""
-        await self._do(_move, name, state, at, note)
+        await self.do(_move, name, state, at, note)
 
     async def judged(self, name: str, verdict: Verdict, at: float) -> None:
         """Keeps an incident's verdict and with it its last state."""
-        await self._do(_judged, name, verdict, at)
+        await self.do(_judged, name, verdict, at)
 
     async def keep(self, name: str, captures: Sequence[RawCapture]) -> None:
         """Keeps captures of an incident, all or none."""
-        await self._do(_keep, name, captures)
+        await self.do(_keep, name, captures)
 
     async def abandon(self, at: float, note: str) -> tuple[str, ...]:
         """Marks every unfinished incident failed, and names them: what no server works on must not look alive."""
-        return await self._do(_abandon, at, note)
+        return await self.do(_abandon, at, note)
 
     async def latest(self, job: str, limit: int) -> tuple[Incident, ...]:
         """The newest incidents first, without their verdict's text; of one job, or of all when `job` is empty."""
-        return await self._do(_latest, job, limit)
+        return await self.do(_latest, job, limit)
 
     async def find(self, prefix: str) -> Incident:
         """The one incident whose name begins so; raises WrongUse when there is none, or there are several."""
-        return await self._do(_find, prefix)
+        return await self.do(_find, prefix)
 
     async def recall(self, name: str) -> tuple[dict[str, Any], tuple[RawCapture, ...]]:
         """What was asked for an incident and the captures that came: enough to judge it again."""
-        return await self._do(_recall, name)
+        return await self.do(_recall, name)
 
-    async def _do(
+    async def do(
         self,
         step: Callable[Concatenate[sa.Connection, Given], Result],
         *given: Given.args,
         **named: Given.kwargs,
     ) -> Result:
+        """Takes a step in a transaction of its own, which is on the disk afterwards; raises StoreFailed."""
+
         def transact() -> Result:
             try:
                 with self._database.engine.begin() as connection:
@@ -143,6 +150,10 @@ def _begin(connection: sa.Connection, incident: Incident, asked: dict[str, Any])
             verdict="",
         )
     )
+
+
+def _remember(connection: sa.Connection, name: str, asked: dict[str, Any]) -> None:
+    connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == name).values(asked=asked))
 
 
 def _move(connection: sa.Connection, name: str, state: State, at: float, note: str) -> None:

@@ -15,8 +15,11 @@ from click.testing import CliRunner, Result
 
 from cast import Agent, Stage, stage, trainer
 from hangdog.main import main
+from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessTrace
+from hangdog_proto import found
+from hangdog_proto.generated import hangdog_pb2 as pb
 
 NOBODY = "127.0.0.1:1"
 
@@ -105,6 +108,21 @@ async def test_from_the_first_agent_to_the_list_of_incidents(tmp_path: Path) -> 
 
         machines = (await hangdog(on, "machines")).stdout
         assert "gpu-a" in machines and "llama (ranks 2-3)" in machines
+        assert [line.split()[-2] for line in machines.splitlines()[1:]] == ["-", "-"], "nothing was found"
+        codes = ("hot", "Xid 79", "hot", "Xid 94", "link down")
+        bearings = (Bearing.SLOWS, Bearing.CONVICTS, Bearing.SLOWS, Bearing.SUSPECTS, Bearing.SUSPECTS)
+        sick = [Finding("NVML", *said, what="GPU 1\x1b[2J") for said in zip(codes, bearings, strict=True)]
+        await b.say(health=pb.Health(findings=found.pack(sick)))
+        async with asyncio.timeout(10):
+            while "Xid 79, Xid 94, link down and 1 more" not in (machines := (await hangdog(on, "machines")).stdout):
+                pass
+        assert "\x1b" not in machines
+        _, sick_one = json.loads((await hangdog(on, "machines", "--format", "json")).stdout)["machines"]
+        assert [(each["code"], each["bearing"], each["device"]) for each in sick_one["findings"]][:2] == [
+            ("hot", "slows", None),
+            ("Xid 79", "convicts", None),
+        ]
+        assert sick_one["stopped"] is False
         status, log = await on.end(signal.SIGTERM)
         assert status == 0 and "stopping" in log
 

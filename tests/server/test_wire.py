@@ -10,13 +10,15 @@ import pytest
 
 from cast import NOON, PATIENT, QUICK, Agent, Listener, cluster, failed, stage, texts, trainer, verdict
 from hangdog_models.snapshot import Job
+from hangdog_models.stack import Missing, Reason
 from hangdog_models.verdict import from_json
 from hangdog_proto.codec import unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.gather import Answer, Gathering, Plan, conclude, placement, take
+from hangdog_server.gather import Answer, Gathering, Plan, conclude, owners, placement, take
 from hangdog_server.jobs import LocalJob
+from hangdog_server.judging import triage
+from hangdog_server.looks import explained
 from hangdog_server.store import State
-from hangdog_server.triage import triage
 
 
 async def answer(agent: Agent, *ranks: int) -> None:
@@ -53,7 +55,10 @@ async def test_what_is_stored_is_enough_to_judge_again(tmp_path: Path) -> None:
     for kept in captures:
         traces = unpack(pb.Capture.FromString(kept.packed))
         assert not take(again, Answer(kept.machine, kept.round, traces))
-    judged = triage(conclude(again), asked["job_toml"], announced, placement(again), verdict)
+    why = {machine: Missing(Reason(told["reason"]), told["words"]) for machine, told in asked["gone"].items()}
+    judged = triage(
+        explained(conclude(again), owners(again), why), asked["job_toml"], announced, placement(again), verdict
+    )
     assert judged == steps[-1].verdict
 
 
@@ -95,7 +100,7 @@ async def test_a_machine_lost_before_the_question_is_named_and_its_ranks_are_mis
         await on.until(lambda seen: not seen[1].connected)
         steps, _ = await asyncio.gather(on.snapshot(), answer(a, 0, 1))
         assert "asked 1 machine, b not connected" in texts(steps)
-        assert failed(steps)["3"] == "no agent answered: the agent of b is not connected"
+        assert failed(steps)["3"].startswith("no agent answered: the agent of b is not connected: its stream broke ")
 
 
 async def test_an_agent_that_says_goodbye_is_as_absent_as_one_that_broke(tmp_path: Path) -> None:

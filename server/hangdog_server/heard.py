@@ -1,0 +1,85 @@
+"""Turns what agents say into nouns, suspiciously: looks, jobs and what was recorded while no server was there."""
+
+import math
+
+from hangdog_models.errors import UnreadableEvidence, WrongUse
+from hangdog_models.ranks import MAX_RANK, Rank
+from hangdog_models.reading.printable import printable
+from hangdog_proto import codec, found, statement
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.gather import FURTHER, Answer
+from hangdog_server.jobs import LocalJob
+from hangdog_server.settings import Settings
+from hangdog_server.spooled import Kept
+
+#: Characters of a machine's or job's name: DNS allows 253, a Kubernetes name with its namespace stays below.
+NAME = 253
+#: Ranks one machine may announce of one job: 16 GPUs, or some hundred processes on CPU.
+RANKS = 4096
+#: Characters of a reason somebody gives for asking, and of a topology.
+WHY = 1000
+#: Characters of the ids that agents give to what they recorded.
+_ID = 100
+#: Nothing recorded is believed to be older; a year of seconds.
+_OLDEST_S = 366 * 86400.0
+
+
+def answer(machine: str, captured: pb.Captured) -> tuple[Answer, bytes]:
+    """An agent's look, and the same as bytes to keep; one that cannot be read is still an answer."""
+    packed = captured.capture.SerializeToString()
+    told = statement.heard(captured.capture)
+    try:
+        traces, unreadable = codec.unpack(captured.capture), ""
+    except UnreadableEvidence as error:
+        traces, unreadable = (), str(error)
+    findings = found.unpack(captured.capture.findings, machine)
+    return Answer(machine, captured.round, traces, captured.last, unreadable, told, captured.more, findings), packed
+
+
+def local_jobs(presence: pb.Presence, settings: Settings) -> dict[str, LocalJob]:
+    """The jobs a machine announces; raises WrongUse when they cannot be true."""
+    if len(presence.jobs) > settings.max_jobs:
+        raise WrongUse(f"{len(presence.jobs)} jobs on one machine; {settings.max_jobs} at most")
+    return {name(local.job, "job"): local_job(local) for local in presence.jobs}
+
+
+def local_job(local: pb.LocalJob) -> LocalJob:
+    """One job of a machine; raises WrongUse when it cannot be true."""
+    if len(local.ranks) > RANKS or any(rank > MAX_RANK for rank in local.ranks) or local.world_size > MAX_RANK + 1:
+        raise WrongUse(f"job {local.job} is announced with impossible ranks")
+    ranks = tuple(Rank(rank) for rank in sorted(set(local.ranks)))
+    return LocalJob(local.job, ranks, local.world_size or None, local.topology[:WHY])
+
+
+def name(said: str, what: str, most: int = NAME) -> str:
+    """A name as it may be printed and stored; raises WrongUse."""
+    if not said.strip() or len(said) > most or not said.isprintable():
+        raise WrongUse(f"{said[:most]!r} is no name of a {what}", f"names are printable and at most {most} characters")
+    return said
+
+
+def recorded(machine: str, spooled: pb.Spooled, settings: Settings, now: float) -> Kept:
+    """A look that an agent took by itself; `now` is Unix time. Raises WrongUse when it cannot be true."""
+    name(spooled.job.job, "job")
+    number, rounds = spooled.captured.round, spooled.rounds
+    if not 1 <= rounds <= settings.max_rounds or number >= rounds + FURTHER:
+        raise WrongUse(f"look {number} of {rounds} cannot be")
+    if not (math.isfinite(spooled.age_s) and 0 <= spooled.age_s <= _OLDEST_S):
+        raise WrongUse(f"a standstill {spooled.age_s:g} s ago cannot be")
+    if not (math.isfinite(spooled.interval_s) and 0 <= spooled.interval_s <= settings.max_interval_s):
+        raise WrongUse(f"looks {spooled.interval_s:g} s apart cannot be")
+    return Kept(
+        machine=machine,
+        id=name(spooled.id, "spooled look", _ID),
+        standstill=name(spooled.standstill, "standstill", _ID),
+        local=local_job(spooled.job),
+        began=now - spooled.age_s,
+        round=number,
+        last=spooled.captured.last,
+        more=spooled.captured.more,
+        rounds=rounds,
+        interval_s=spooled.interval_s,
+        why=printable(spooled.why, WHY),
+        refused=spooled.refused,
+        packed=spooled.captured.capture.SerializeToString(),
+    )

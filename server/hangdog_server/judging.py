@@ -1,0 +1,55 @@
+"""From what was gathered to a verdict, and what must be remembered so that it can be judged again."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, replace
+
+from hangdog_models.findings import Finding
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.stack import Missing
+from hangdog_models.topology import Topology, build
+from hangdog_models.verdict import Verdict
+from hangdog_server.gather import Plan
+from hangdog_server.jobs import LocalJob, Placement, describe
+
+Judge = Callable[[Snapshot, Topology], Verdict]
+
+
+def prepared(
+    snapshot: Snapshot, job_toml: str, announced: Mapping[str, LocalJob], placed: Placement
+) -> tuple[Snapshot, Topology]:
+    """The snapshot with its job described, in the layout that people declared or agents announced; misfits are noted."""
+    job, layout, odd = describe(snapshot.job.id, job_toml, announced, placed)
+    topology, unfit = build(layout, snapshot.highest_rank())
+    account = replace(snapshot.account, notes=(*snapshot.account.notes, *odd, *unfit))
+    return replace(snapshot, job=job, account=account), topology
+
+
+def triage(
+    snapshot: Snapshot, job_toml: str, announced: Mapping[str, LocalJob], placed: Placement, judge: Judge
+) -> Verdict:
+    """Judges what was gathered."""
+    return judge(*prepared(snapshot, job_toml, announced, placed))
+
+
+def remembered(
+    plan: Plan,
+    job_toml: str,
+    announced: Mapping[str, LocalJob],
+    gone: Mapping[str, Missing] | None = None,
+    findings: Iterable[Finding] = (),
+    light: bool = False,
+) -> dict[str, object]:
+    """All it takes, beside the captures, to judge an incident again, as JSON.
+
+    `gone` says why machines are missing, `findings` what was known of those that did not tell it with their last look.
+    """
+    return {
+        "light": light,
+        "rounds": plan.rounds,
+        "interval_s": plan.interval_s,
+        "job_toml": job_toml,
+        "asked": {machine: asdict(announced[machine]) for machine in plan.asked},
+        "absent": {machine: asdict(announced[machine]) for machine in plan.absent},
+        "gone": {machine: asdict(missing) for machine, missing in (gone or {}).items()},
+        "findings": [asdict(finding) for finding in findings],
+    }

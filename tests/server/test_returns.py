@@ -1,0 +1,202 @@
+"""What agents recorded while no server was there: kept before it is acknowledged, folded into one incident, judged once all came."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cast import NOON, PATIENT, Agent, Listener, Stage, stage, trainer
+from hangdog_models.findings import Bearing, Finding
+from hangdog_models.stack import Missing, Reason
+from hangdog_proto import found
+from hangdog_proto.codec import pack
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.spooled import Spooled
+from hangdog_server.store import Incident, State, StoreFailed
+
+#: One in which what did not come is not waited for.
+IMPATIENT = replace(PATIENT, returned_s=0.3)
+
+
+def look(*ranks: int, number: int = 0, rounds: int = 1, age_s: float = 100.0, **other: object) -> pb.Spooled:
+    """A look at ranks of a job of 4, the last one of its standstill unless more rounds are to come."""
+    captured = pb.Captured(round=number, last=number == rounds - 1, capture=pack([trainer(rank) for rank in ranks]))
+    job = pb.LocalJob(job="llama", ranks=ranks, world_size=4)
+    said: dict[str, object] = {"id": f"look-{number}-{age_s:g}", "standstill": f"s{age_s:g}", "why": "it stands"}
+    return pb.Spooled(job=job, captured=captured, rounds=rounds, age_s=age_s, interval_s=2.0, **{**said, **other})  # type: ignore[arg-type]
+
+
+async def handed_over(agent: Agent, *looks: pb.Spooled) -> list[str]:
+    """Why the server refused each look; empty where it keeps it."""
+    refused = []
+    for one in looks:
+        await agent.say(spooled=one)
+        async with asyncio.timeout(10):
+            while not (message := await agent.next()).HasField("receipt"):
+                pass
+        assert message.receipt.id == one.id
+        refused.append(message.receipt.refused)
+    return refused
+
+
+async def judged(on: Stage, count: int = 1) -> tuple[Incident, ...]:
+    """The incidents, newest first, once so many are judged and none is open."""
+    async with asyncio.timeout(10):
+        while True:
+            incidents = await on.store.latest("", 9)
+            if len(incidents) == count and all(one.state is State.JUDGED for one in incidents):
+                return incidents
+            await asyncio.sleep(0.02)
+
+
+async def test_looks_of_several_machines_are_one_incident_judged_when_all_came(tmp_path: Path) -> None:
+    listener = Listener()
+    async with stage(tmp_path / "s.db", listener) as on, on.agent("a") as a, on.agent("b") as b:
+        await a.hello()
+        await b.hello()
+        assert await handed_over(a, *(look(0, 1, number=number, rounds=2) for number in (0, 1))) == ["", ""]
+        (waiting,) = await on.store.latest("", 9)
+        assert (waiting.state, waiting.job, waiting.began) == (State.RECORDED, "llama", NOON - 100)
+        assert waiting.why == "recorded while no server was there: it stands"
+        assert listener.snapshot is None, "b has not come back yet"
+        assert await handed_over(b, *(look(2, 3, number=number, rounds=2, age_s=70.0) for number in (0, 1))) == ["", ""]
+        (incident,) = await judged(on)
+        snapshot = listener.snapshot
+        assert snapshot is not None and listener.topology is not None
+        assert [len(round_.traces) for round_ in snapshot.rounds] == [4, 4]
+        assert not [trace for round_ in snapshot.rounds for trace in round_.traces if trace.missing]
+        assert snapshot.interval_s == 2.0 and listener.topology.machines == {"a": (0, 1), "b": (2, 3)}
+        asked, captures = await on.store.recall(incident.id)
+        assert asked["rounds"] == 2 and set(asked["asked"]) == {"a", "b"} and len(captures) == 4
+
+
+async def test_what_is_sent_again_is_acknowledged_again_and_kept_once(tmp_path: Path) -> None:
+    async with stage(tmp_path / "s.db") as on:
+        async with on.agent("a") as a:
+            await a.hello()
+            assert await handed_over(a, look(0, 1), look(0, 1)) == ["", ""]
+        async with on.agent("b") as b:
+            await b.hello()
+            assert await handed_over(b, look(2, 3)) == [""], "an id is one machine's own"
+        (incident,) = await judged(on)
+        async with on.agent("a") as a:
+            await a.hello()
+            assert await handed_over(a, look(0, 1)) == [""]
+        assert len((await on.store.recall(incident.id))[1]) == 2
+        assert (await on.store.latest("", 9))[0].state is State.JUDGED, "nothing new came"
+
+
+async def test_machines_that_do_not_come_are_missing_with_a_reason(tmp_path: Path) -> None:
+    listener = Listener()
+    hot = Finding("NVML", "hot", Bearing.SLOWS, "GPU 1 is hot", "b")
+    async with stage(tmp_path / "s.db", listener, IMPATIENT) as on, on.agent("a") as a, on.agent("b") as b:
+        await a.hello(llama=[0, 1])
+        await b.hello(llama=[2, 3])
+        await b.say(health=pb.Health(findings=found.pack([hot])))
+        await on.until(lambda seen: any(machine.findings for machine in seen))
+        await handed_over(a, look(0, 1))
+        await judged(on)
+    assert listener.snapshot is not None
+    missing = {trace.rank: trace.missing for trace in listener.snapshot.rounds[0].traces if trace.missing}
+    words = Missing(Reason.NO_EVIDENCE, "b recorded nothing of it while no server was there")
+    assert missing == {2: words, 3: words}
+    assert listener.snapshot.findings == (hot,)
+
+
+async def test_a_late_look_has_its_incident_judged_anew(tmp_path: Path) -> None:
+    listener = Listener()
+    async with stage(tmp_path / "s.db", listener, IMPATIENT) as on, on.agent("a") as a, on.agent("b") as b:
+        await a.hello()
+        await handed_over(a, look(0, 1))
+        (first,) = await judged(on)
+        await b.hello()
+        assert await handed_over(b, look(2, 3, refused=7)) == [""]
+        (again,) = await judged(on)
+        assert again.id == first.id
+    assert listener.snapshot is not None and len(listener.snapshot.rounds[0].traces) == 4
+    assert "b had no room for 7 more of what it recorded" in listener.snapshot.account.notes
+
+
+async def test_standstills_far_apart_or_of_one_machine_are_incidents_of_their_own(tmp_path: Path) -> None:
+    async with stage(tmp_path / "s.db", settings=IMPATIENT) as on, on.agent("a") as a, on.agent("b") as b:
+        await a.hello()
+        await b.hello()
+        await handed_over(a, look(0, 1, age_s=2000.0), look(0, 1, age_s=1950.0), look(0, 1, age_s=300.0))
+        await handed_over(b, look(2, 3, age_s=1949.0), look(2, 3, age_s=310.0))
+        incidents = await judged(on, 3)
+        held = {one.began - NOON: len((await on.store.recall(one.id))[1]) for one in incidents}
+        assert held == {-2000.0: 1, -1950.0: 2, -300.0: 2}
+
+
+async def test_a_server_that_ends_before_it_judged_judges_when_it_starts_again(tmp_path: Path) -> None:
+    async with stage(tmp_path / "s.db") as on, on.agent("a") as a:
+        await a.hello()
+        await handed_over(a, look(0, 1))
+    listener = Listener()
+    async with stage(tmp_path / "s.db", listener) as on, on.agent("b") as b:
+        assert [one.state for one in await on.store.latest("", 9)] == [State.RECORDED], "not given up"
+        await b.hello()
+        await handed_over(b, look(2, 3))
+        await judged(on)
+    assert listener.snapshot is not None and len(listener.snapshot.rounds[0].traces) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"id": ""}, "is no name of a spooled look"),
+        ({"standstill": "x" * 101}, "is no name of a standstill"),
+        ({"age_s": float("nan")}, "cannot be"),
+        ({"age_s": -1.0}, "cannot be"),
+        ({"rounds": 0}, "look 0 of 0"),
+        ({"interval_s": 1e9}, "cannot be"),
+        ({"job": pb.LocalJob(job="")}, "is no name of a job"),
+        ({"job": pb.LocalJob(job="j", ranks=[1 << 30])}, "impossible ranks"),
+    ],
+)
+async def test_what_cannot_be_true_is_refused_and_not_asked_for_again(
+    tmp_path: Path, change: dict[str, object], words: str
+) -> None:
+    nonsense = look(0, 1)
+    nonsense.MergeFrom(pb.Spooled(**{key: value for key, value in change.items() if value}))  # type: ignore[arg-type]
+    for key, value in change.items():
+        if not value:
+            nonsense.ClearField(key)  # type: ignore[arg-type]
+    if isinstance(job := change.get("job"), pb.LocalJob):
+        nonsense.job.CopyFrom(job)
+    async with stage(tmp_path / "s.db") as on, on.agent("a") as a:
+        await a.hello()
+        (refused,) = await handed_over(a, nonsense)
+        assert words in refused
+        assert await on.store.latest("", 9) == ()
+
+
+async def test_a_look_that_cannot_be_read_is_kept_and_said(tmp_path: Path) -> None:
+    listener = Listener()
+    broken = look(0, 1)
+    broken.captured.capture.stacks[0].frames[0] = 9999
+    async with stage(tmp_path / "s.db", listener, IMPATIENT) as on, on.agent("a") as a:
+        await a.hello()
+        assert await handed_over(a, broken) == [""]
+        await judged(on)
+    assert listener.snapshot is not None
+    assert "frame 9999" in listener.snapshot.account.unreadable["a, look 0"]
+
+
+async def test_without_a_store_nothing_is_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = iter((True,))
+    fold = Spooled.fold
+
+    async def played(*given: object) -> object:
+        if next(failing, False):
+            raise StoreFailed("the store failed: disk full")
+        return await fold(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Spooled, "fold", played)
+    async with stage(tmp_path / "s.db") as on, on.agent("a") as a:
+        await a.hello()
+        await a.say(spooled=look(0, 1))
+        assert await handed_over(a, look(2, 3, number=1, rounds=2)) == [""], "the first look is not answered"
+        (incident,) = await on.store.latest("", 9)
+        assert [capture.round for capture in (await on.store.recall(incident.id))[1]] == [1]
