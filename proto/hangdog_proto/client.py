@@ -10,9 +10,10 @@ from typing import Self
 import grpc
 
 from hangdog_models.errors import OurFault
+from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Verdict, from_json
-from hangdog_proto import status
+from hangdog_proto import found, status
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsStub
 
@@ -71,13 +72,18 @@ class JobLine:
 
 @dataclass(frozen=True, slots=True)
 class MachineLine:
-    """A machine whose agent is, or lately was, connected; silent for `silent_s` seconds."""
+    """A machine whose agent is, or lately was, connected; silent for `silent_s` seconds; `stopped` when that was in order.
+
+    `findings` are what its checks found, by their agent's last word.
+    """
 
     name: str
     version: str
     connected: bool
     silent_s: float
     jobs: tuple[JobLine, ...]
+    findings: tuple[Finding, ...] = ()
+    stopped: bool = False
 
 
 class Client:
@@ -147,6 +153,8 @@ class Client:
                     JobLine(local.job, tuple(Rank(rank) for rank in local.ranks), local.world_size, local.topology)
                     for local in machine.jobs
                 ),
+                found.unpack(machine.findings, machine.name),
+                machine.stopped,
             )
             for machine in answer.machines
         )

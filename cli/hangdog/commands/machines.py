@@ -10,15 +10,22 @@ from rich.text import Text
 from hangdog.moments import ago
 from hangdog.options import format_option, server_option
 from hangdog.terminal import console_for, printable
+from hangdog_models.findings import Bearing
 from hangdog_models.ranks import format_ranks
 from hangdog_proto.client import Client, JobLine, MachineLine
+
+#: Findings of a machine that stand in its line; JSON has them all.
+NAMED = 3
 
 
 @click.command("machines")
 @format_option
 @server_option
 def command(form: str, server: str) -> None:
-    """List the machines whose agents report to the server, and the jobs on them; lost ones too, for some hours."""
+    """List the machines whose agents report to the server, the jobs on them and what their checks found.
+
+    Lost ones stay in the list for some hours.
+    """
     with Client(server) as client:
         machines = client.machines()
     if form == "json":
@@ -45,17 +52,37 @@ def _as_json(machine: MachineLine) -> dict[str, object]:
             }
             for job in machine.jobs
         ],
+        "stopped": machine.stopped,
+        "findings": [
+            {
+                "source": finding.source,
+                "code": finding.code,
+                "bearing": str(finding.bearing),
+                "what": finding.what,
+                "device": finding.device or None,
+                "times": finding.times,
+            }
+            for finding in machine.findings
+        ],
     }
 
 
 def _table(machines: tuple[MachineLine, ...]) -> Table:
-    table = Table("machine", "agent", "last heard", "jobs", "version", box=None, header_style="bold")
+    table = Table("machine", "agent", "last heard", "jobs", "findings", "version", box=None, header_style="bold")
     for machine in machines:
-        state = "connected" if machine.connected else "lost"
+        state = "connected" if machine.connected else "stopped" if machine.stopped else "lost"
         jobs = "; ".join(_job(job) for job in machine.jobs)
-        cells = (machine.name, state, f"{ago(machine.silent_s)} ago", jobs, machine.version)
+        cells = (machine.name, state, f"{ago(machine.silent_s)} ago", jobs, _findings(machine), machine.version)
         table.add_row(*(Text(printable(cell)) for cell in cells))
     return table
+
+
+def _findings(machine: MachineLine) -> str:
+    """The codes of what was found, the worst first; `-` where nothing was."""
+    order = list(Bearing)
+    codes = list(dict.fromkeys(f.code for f in sorted(machine.findings, key=lambda found: order.index(found.bearing))))
+    more = f" and {len(codes) - NAMED} more" if len(codes) > NAMED else ""
+    return ", ".join(codes[:NAMED]) + more or "-"
 
 
 def _job(job: JobLine) -> str:
