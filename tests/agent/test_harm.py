@@ -108,22 +108,31 @@ def agent(
 
 
 class Orders(rpc.AgentsServicer):
-    """A server that has every agent look at the job again and again."""
+    """A server that has every agent look at the job again and again, or at the native stacks of some ranks."""
+
+    def __init__(self, native: Sequence[int] = ()) -> None:
+        self._native = native
 
     def Connect(self, request_iterator: Any, context: Any) -> Iterator[pb.ToAgent]:
         yield pb.ToAgent(welcome=pb.Welcome(heartbeat_s=60.0))
         with contextlib.suppress(Exception):  # the agent is killed
             if any(message.HasField("presence") and message.presence.jobs for message in request_iterator):
-                yield pb.ToAgent(capture=pb.CaptureOrder(order="1", job="harm", rounds=100))
+                yield pb.ToAgent(capture=pb.CaptureOrder(order="1", job="harm", rounds=100, native=self._native))
             for _ in request_iterator:
                 pass
 
 
 @pytest.fixture
 def orders() -> Iterator[str]:
+    with ordering(Orders()) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def ordering(orders: Orders) -> Iterator[str]:
     with ThreadPoolExecutor(2) as pool:
         server = grpc.server(pool)
-        rpc.add_AgentsServicer_to_server(Orders(), server)
+        rpc.add_AgentsServicer_to_server(orders, server)
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         yield f"127.0.0.1:{port}"
@@ -186,6 +195,18 @@ def test_an_agent_killed_in_the_middle_of_a_capture_leaves_no_trace(
             if met == kills:
                 break
     assert met == kills
+
+
+def test_an_agent_killed_while_it_holds_a_trainer_for_its_native_stack_leaves_no_trace(tmp_path: Path) -> None:
+    tool = Tool(tmp_path, HONEST)
+    with ordering(Orders([0])) as address, running(CROWD, environ=environ(0)) as target:
+        mine = {*targets.children()}
+        with agent(tool, "--server", address, settings={"scan_s": 0.1}) as process:
+            targets.until(lambda: tracer(target.pid) != 0)
+            process.kill()
+        bury(mine)
+        assert not tracer(target.pid) and not states(target.pid) & set("TtZX")
+        assert "--native" in tool.calls()[-1][1]
 
 
 def meet(tool: Tool, held: Sequence[int], after_s: float) -> None:
