@@ -81,7 +81,7 @@ class VigilSettings:
     #: Before a rank has a rhythm: ten thousand ranks take minutes to join each other.
     start_s: float = 300.0
 
-    #: Between two readings of the trainers' logs, 0.1 ms for eight of them; 0 reads none.
+    #: Between two readings of the trainers' logs, a millisecond for eight of them; 0 reads none.
     log_every_s: float = 1.0
     #: Read of one log at a time, its newest: some tens of lines.
     log_bytes: int = 8192

@@ -120,14 +120,14 @@ _KMSG_IN = {
 
 
 def pulse(proc: Proc) -> Finding:
-    """Whether the kernel counts how threads run: without it nothing is suspected, and only who asks gets a capture."""
+    """Whether the kernel counts how threads run: without it only a job's own step lines or heartbeat tell a standstill."""
     name, me = "schedstat", os.getpid()
     counted = proc.schedstat(me, me)
     if counted is None:
-        what = "this kernel does not count how threads run: no standstill will be noticed"
+        what = "this kernel does not count how threads run: standstills are noticed by step lines and heartbeats only"
         return Finding(name, Health.WARN, what, "boot a kernel with CONFIG_SCHED_INFO=y (gVisor's has none)")
     if not any(counted):
-        what = "the kernel's counters of running threads stand at 0: no standstill will be noticed"
+        what = "the kernel's counters of running threads stand at 0: standstills are noticed by step lines and heartbeats only"
         fix = "sudo sysctl kernel.task_delayacct=1   # on the machine itself; or boot with `delayacct`"
         return Finding(name, Health.WARN, what, fix)
     return Finding(name, Health.OK, "the pulse of trainers can be felt")

@@ -105,6 +105,8 @@ def test_ranks_that_share_a_log_share_its_witness_and_it_is_read_once(tmp_path: 
         hearing = Hearing(one, two)
         grow(lambda i: append(path, f"step {i}\n"), hearing)
         assert hearing.of(one, Kind.LINES) is hearing.of(two, Kind.LINES)
+        wishes = hearing.logs._wishes(hearing.members, hearing.now + 1.0)
+        assert sorted(wish.most > 0 for (_, name), wish in wishes.items() if name == "1") == [False, True]
         assert hearing.of(one, Kind.LINES).speaks_against(0.0)
 
 

@@ -44,7 +44,7 @@ class Machine:
         flow: bool = True,
         power: bool | None = None,
         stack: str = "user",
-        moves: int = 0,
+        moves: float = 0,
     ) -> None:
         """Lets time pass; what advances meanwhile. `stack` moves so many lines every second; with 0 it stands still."""
         advancing = set(ALL) if steps is True else set(steps or ())
@@ -65,7 +65,7 @@ class Machine:
             self.vigil.hear({key: [*([self.logs[key]] if key in self.logs else []), *of_all] for key in beats})
             wanted = self.vigil.wants(self.now)
             self.glanced += wanted
-            shift = int(self.now) * moves
+            shift = int(self.now * moves)
             self.vigil.take(
                 {key: Glance(self.now, activity.read(trace(key[0], stack, shift=shift), RULES)) for key in wanted}
             )
@@ -81,16 +81,21 @@ class Machine:
         return suspect(signs, (Rank(rank) for rank in ALL if rank not in signs), Patience()) is not None
 
 
-@pytest.mark.parametrize("moves", [0, 1], ids=["at one line", "in a loop"])
+@pytest.mark.parametrize("moves", [0, 0.3, 1], ids=["at one line", "now and then at another", "in a loop"])
 @pytest.mark.parametrize("beats", [True, False], ids=["lively pulses", "no pulses"])
 def test_who_polls_is_suspected_in_time(moves: int, beats: bool) -> None:
     machine = Machine(beats=beats)
     machine.live(30)
     assert machine.glanced == []
-    machine.live(14, steps=False, flow=False, moves=moves)
+    machine.live(11, steps=False, flow=False, moves=moves)
     assert machine.overdue() == list(ALL)
     assert machine.suspected()
-    assert {sign.doing for sign in machine.signs().values()} == {Doing.LOOPING if moves else Doing.STILL}
+    assert moves == 0.3 or {sign.doing for sign in machine.signs().values()} == {
+        Doing.LOOPING if moves else Doing.STILL
+    }
+    for _ in range(8):
+        machine.live(1, steps=False, flow=False, moves=moves)
+        assert machine.suspected(), "and it stays so"
     machine.live(2)
     assert machine.signs() == {}
 
@@ -118,6 +123,17 @@ def test_a_stall_is_no_suspicion_where_stacks_move() -> None:
         machine.live(1, steps=False, stack=chance.choice(("user", "other", "item")), moves=1)
         assert not machine.overdue()
     assert 0 < len(machine.glanced) < 200
+
+
+def test_a_stall_that_was_explained_makes_wonder_again_only_after_longer() -> None:
+    machine = Machine(steps=[0])
+    machine.live(30)
+    for second in range(6):
+        machine.live(1, steps=False, stack=("user", "other")[second % 2])
+    glanced = len(machine.glanced)
+    assert glanced
+    machine.live(2, steps=False, stack="item")
+    assert len(machine.glanced) == glanced
 
 
 def test_while_steps_advance_nobody_stands_still() -> None:
@@ -173,6 +189,13 @@ def test_gpus_that_compute_make_a_stall_less_sure(computes: bool, seconds: int) 
     assert machine.suspected() is not computes
     machine.live(16, steps=False, flow=False, power=computes, stack="item")
     assert machine.suspected()
+
+
+def test_a_stall_that_is_not_sure_makes_nobody_else_overdue() -> None:
+    machine = Machine(steps=[0])
+    machine.live(30, power=True)
+    machine.live(30, steps=False, flow=False, power=True, stack="item")
+    assert len(machine.signs()) == 8 and not machine.overdue()
 
 
 def test_who_computes_in_a_loop_all_the_time_is_borne_unless_more_than_steps_has_stalled() -> None:
