@@ -18,8 +18,11 @@ from hangdog_models.reading.testimony import ras_report
 
 #: Where nobody listens, or no count is given, it is asked again so seldom: NCCL starts its RAS with the first communicator.
 _AGAIN_S = 120.0
-#: Reading a report may take this share of a core at most: that of sixteen thousand ranks takes a second.
+#: Reading a report may take this share of a core at most.
 _SHARE = 0.001
+#: A larger report, one of some thousand ranks, would take more memory to read than the agent may have; such a job is
+#: asked again after so long only, in seconds.
+_MOST_BYTES, _TOO_LARGE_S = 2 << 20, 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class _Count:
 
     launched: int | None
     cost_s: float = 0.0
+    large: bool = False
 
 
 @dataclass(slots=True)
@@ -66,7 +70,7 @@ class Collectives:
         one.errand = None
         counted = errand.result or _Count(None)
         if counted.launched is None:
-            one.due = now + max(_AGAIN_S, self._settings.ras_every_s)
+            one.due = now + max(_TOO_LARGE_S if counted.large else _AGAIN_S, self._settings.ras_every_s)
             return
         # A count that falls is of communicators that ended, or of processes that did not answer: it shows nothing.
         one.witness.look(one.last is not None and counted.launched > one.last, errand.ended)
@@ -77,6 +81,8 @@ class Collectives:
 def count(member: Member, tools: Tools) -> _Count:
     """Asks RAS where this trainer finds it; answers within ten seconds."""
     said = ras.report(member, tools)
+    if len(said.data) > _MOST_BYTES:
+        return _Count(None, large=True)
     began = time.thread_time()
     try:
         launched = _launched(ras_report(said.data)) if said.missing is None else 0

@@ -18,7 +18,7 @@ from hangdog_agent.census import Census
 from hangdog_agent.discover import Key, Member, find
 from hangdog_agent.discover import Kind as Sort
 from hangdog_agent.settings import CaptureSettings, VigilSettings
-from hangdog_agent.witness.collectives import Collectives
+from hangdog_agent.witness.collectives import Collectives, count
 from hangdog_agent.witness.logs import Logs
 from hangdog_agent.witness.witness import LEAST, Kind, Witness
 from hangdog_agent.witness.witnesses import Witnesses
@@ -215,6 +215,16 @@ def test_collectives_that_stop() -> None:
 
 def test_counts_of_a_part_are_none() -> None:
     assert asked([None]) == ([], 1)
+
+
+def test_a_report_too_large_to_be_read_here_is_not_read() -> None:
+    def status(self: Played, say: Say) -> None:
+        say(b" " * (3 << 20) + b'{"communicators": []}')
+
+    with served(status=status) as (port, _):
+        row = replace(targets.row(os.getpid()), environ={"NCCL_RAS_ADDR": f"localhost:{port}"})
+        counted = count(Member("job", Rank(0), Sort.TRAINER, row), TOOLS)
+    assert counted.large and counted.launched is None
 
 
 def test_a_job_without_ras_is_not_asked_again_soon() -> None:
