@@ -81,7 +81,8 @@ def suspect(signs: Mapping[Rank, Sign], going: Iterable[Rank], patience: Patienc
         return None
     seconds = max(signs[rank].seconds for rank in overdue)
     working = [sign for sign in signs.values() if sign.doing is not Doing.STILL]
-    if any(seconds < patience.of(sign.doing) * sign.crowding for sign in working):
+    # who is overdue in a loop waits there, and a wait takes no longer where cores are wanted
+    if any(seconds < patience.of(sign.doing) * (1.0 if sign.overdue else sign.crowding) for sign in working):
         return None
     still = sorted(rank for rank, sign in signs.items() if sign.doing is Doing.STILL)
     words = [f"ranks {format_ranks(still)} stand still for {seconds:.0f} s"] if still else []

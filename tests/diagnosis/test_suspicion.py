@@ -44,6 +44,8 @@ def test_work_on_crowded_cores_is_borne_for_longer() -> None:
     assert suspect(found, (), PATIENCE) is None
     found[Rank(7)] = Sign(Doing.COMPILING, 20.0, crowding=1.9)
     assert suspect(found, (), PATIENCE) is not None
+    found[Rank(7)] = Sign(Doing.LOOPING, 20.0, overdue=True, crowding=4.0)
+    assert suspect(found, (), PATIENCE) is not None  # nor does who waits in a loop
     still = {Rank(0): Sign(Doing.STILL, 6.0, overdue=True, crowding=4.0)}
     assert suspect(still, (), PATIENCE) is not None  # who stands still wants no core
 
