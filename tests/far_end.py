@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import grpc
 
@@ -49,6 +50,15 @@ class Server(rpc.AgentsServicer):
                 yield message
         finally:
             reader.cancel()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
 
     async def start(self) -> None:
         self._server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))

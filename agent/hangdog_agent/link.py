@@ -164,7 +164,7 @@ class Link:
             tasks = [asyncio.ensure_future(cast("Coroutine[Any, Any, object]", part)) for part in parts]
             try:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                if done == {tasks[3]} and self._welcomed:
+                if done == {tasks[3]} and session.spoke:
                     await cancelled([tasks[1], *session.orders, *session.beside])
                     await session.part(map(local, self._here or ()), tasks[2])
             finally:

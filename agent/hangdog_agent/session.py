@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 #: Messages waiting to be written; a stream that does not take them has broken.
 _OUTBOX = 64
 #: The server has so long to hear that we leave; the agent is to end at once. Seconds.
-_GOODBYE_S = 0.5
+_GOODBYE_S = 2.0
 
 Call = grpc.aio.StreamStreamCall[pb.FromAgent, pb.ToAgent]
 
@@ -26,6 +26,8 @@ class Session:
 
     def __init__(self, call: Call) -> None:
         self.call = call
+        #: Whether anything got through to the other end.
+        self.spoke = False
         self.outbox: asyncio.Queue[pb.FromAgent] = asyncio.Queue(_OUTBOX)
         self.orders: set[asyncio.Task[None]] = set()
         self.beside: set[asyncio.Task[None]] = set()
@@ -55,6 +57,7 @@ class Session:
         while True:
             message = await self.outbox.get()
             await self.call.write(message)
+            self.spoke = True
             if message.presence.leaving:
                 await self.call.done_writing()
                 return

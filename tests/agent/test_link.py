@@ -28,10 +28,8 @@ from targets import WAIT, running
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    server = Server()
-    await server.start()
-    yield server
-    await server.stop()
+    async with Server() as server:
+        yield server
 
 
 @pytest.fixture
@@ -141,14 +139,12 @@ async def test_a_hostile_order_is_brought_within_bounds(server: Server, stoppabl
 
 
 async def test_it_waits_for_a_server_that_is_not_there_yet(stoppable: Tools) -> None:
-    server = Server()
-    await server.start()
-    await server.stop()
-    async with linked(server, stoppable):
-        await asyncio.sleep(0.1)
-        await server.start()
-        await (await server.line()).hear("hello")
-    await server.stop()
+    async with Server() as server:
+        await server.stop()
+        async with linked(server, stoppable):
+            await asyncio.sleep(0.1)
+            await server.start()
+            await (await server.line()).hear("hello")
 
 
 @pytest.mark.parametrize("gracefully", [True, False])

@@ -35,13 +35,9 @@ def stoppable(tools: Tools) -> Tools:
 @contextlib.asynccontextmanager
 async def absent() -> AsyncIterator[Server]:
     """A server that has a port and does not run yet; whoever starts it need not stop it."""
-    server = Server()
-    await server.start()
-    await server.stop()
-    try:
-        yield server
-    finally:
+    async with Server() as server:
         await server.stop()
+        yield server
 
 
 def files(folder: Path) -> list[Path]:
@@ -169,23 +165,19 @@ async def test_without_a_folder_memory_has_to_do(stoppable: Tools, caplog: pytes
 
 
 async def test_a_server_that_is_there_takes_the_looks_itself(stoppable: Tools, tmp_path: Path) -> None:
-    server = Server()
-    await server.start()
-    async with linked(server, stoppable, alert=HASTY, spooling=Spooling(tmp_path, SETTINGS, CLOCKS)):
+    spooling = Spooling(tmp_path, SETTINGS, CLOCKS)
+    async with Server() as server, linked(server, stoppable, alert=HASTY, spooling=spooling):
         line = await server.line()
         with running(WAIT, environ=ENVIRON):
             while not any(sign.overdue for job in (await line.hear("pulse")).jobs for sign in job.signs):
                 pass
             await asyncio.sleep(1.0)
     assert not files(tmp_path)
-    await server.stop()
 
 
 async def test_what_the_checks_found_is_told_after_the_welcome_and_on_change(stoppable: Tools) -> None:
-    server = Server()
-    await server.start()
     standing = [LOST]
-    async with linked(server, stoppable, findings=standing):
+    async with Server() as server, linked(server, stoppable, findings=standing):
         line = await server.line()
         assert found.unpack((await line.hear("health")).findings, "gpu-a17") == (LOST,)
         standing.append(replace(LOST, code="Xid 79"))
@@ -195,14 +187,11 @@ async def test_what_the_checks_found_is_told_after_the_welcome_and_on_change(sto
         line.outbox.put_nowait(None)
         again = await server.line()
         assert not (await again.hear("health")).findings, "an empty one too: the server may remember another"
-    await server.stop()
 
 
 async def test_an_agent_that_is_stopped_says_goodbye(stoppable: Tools) -> None:
-    server = Server()
-    await server.start()
     with running(WAIT, environ=ENVIRON):
-        async with linked(server, stoppable) as stop:
+        async with Server() as server, linked(server, stoppable) as stop:
             line = await server.line()
             while not (presence := await line.hear("presence")).jobs:
                 pass
@@ -211,4 +200,3 @@ async def test_an_agent_that_is_stopped_says_goodbye(stoppable: Tools) -> None:
             while not (last := await line.hear("presence")).leaving:
                 pass
             assert [job.job for job in last.jobs] == ["linked"]
-    await server.stop()
