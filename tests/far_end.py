@@ -43,6 +43,7 @@ class Server(rpc.AgentsServicer):
     async def Connect(self, request_iterator: Any, context: Any) -> AsyncIterator[pb.ToAgent]:
         line = Line()
         reader = asyncio.ensure_future(line.listen(request_iterator))
+        reader.add_done_callback(lambda _: line.outbox.put_nowait(None))  # as a server does: who parts is let go
         self.lines.put_nowait(line)
         yield pb.ToAgent(welcome=pb.Welcome(heartbeat_s=self.heartbeat_s))
         try:
