@@ -17,6 +17,7 @@ from hangdog.demo.job.settings import write_settings
 from hangdog_models.verdict import Kind, Verdict, from_json
 from live.guard import Guard
 from live.job import Job, Launcher
+from live.lanes import further
 from live.network import Network
 from live.plan import Plan
 from live.stalled import Stalled
@@ -88,7 +89,7 @@ def test_a_fault_is_suspected_and_judged_in_time(
 
 
 @pytest.mark.skipif(not os.access("/dev/fuse", os.R_OK | os.W_OK) or os.geteuid() != 0, reason="needs root and FUSE")
-@pytest.mark.parametrize("trainer", ["fsdp", "pipeline"])
+@pytest.mark.parametrize("trainer", ["pipeline", further("fsdp")])
 def test_a_share_whose_server_is_gone(launcher: Launcher, table: list[Detected], tmp_path: Path, trainer: str) -> None:
     with Job(Plan(trainer), launcher) as job, Guard(job, tmp_path) as guard:
         train(job, guard)
@@ -100,7 +101,7 @@ def test_a_share_whose_server_is_gone(launcher: Launcher, table: list[Detected],
     blamed(verdict, job, 5)
 
 
-@pytest.mark.parametrize("trainer", ["ddp", "pipeline"])
+@pytest.mark.parametrize("trainer", ["pipeline", further("ddp")])
 def test_a_disk_that_is_full_at_a_checkpoint(
     launcher: Launcher, table: list[Detected], tmp_path: Path, trainer: str
 ) -> None:
@@ -111,7 +112,7 @@ def test_a_disk_that_is_full_at_a_checkpoint(
     blamed(verdict, job, 3)
 
 
-@pytest.mark.parametrize("trainer", ["ddp", "tensor"])
+@pytest.mark.parametrize("trainer", ["tensor", further("ddp")])
 def test_a_compilation_that_does_not_end(
     launcher: Launcher, table: list[Detected], tmp_path: Path, trainer: str
 ) -> None:
@@ -123,7 +124,7 @@ def test_a_compilation_that_does_not_end(
 
 
 @needs_network
-@pytest.mark.parametrize("trainer", ["ddp", "fsdp", "combined"])
+@pytest.mark.parametrize("trainer", ["ddp", "combined", further("fsdp")])
 def test_a_network_that_is_parted(launcher: Launcher, table: list[Detected], tmp_path: Path, trainer: str) -> None:
     with Network() as network, Job(Plan(trainer), launcher, network=network) as job, Guard(job, tmp_path) as guard:
         train(job, guard)
@@ -134,7 +135,7 @@ def test_a_network_that_is_parted(launcher: Launcher, table: list[Detected], tmp
 
 
 @needs_network
-@pytest.mark.parametrize("variable", ["HANGDOG_LOG", "HANGDOG_HEARTBEAT"])
+@pytest.mark.parametrize("variable", ["HANGDOG_LOG", further("HANGDOG_HEARTBEAT")])
 def test_ranks_that_wait_by_polling(launcher: Launcher, table: list[Detected], tmp_path: Path, variable: str) -> None:
     """All their pulses stay lively: only the journal, as a log with step lines or as a file that is touched, tells of it."""
     files = {variable: "journal.log"}

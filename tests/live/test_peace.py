@@ -10,6 +10,7 @@ import pytest
 from hangdog_server.store import Incident
 from live.guard import Guard
 from live.job import Job, Launcher
+from live.lanes import further
 from live.plan import DUTIES, Plan
 
 #: Each duty lasts so long; a compilation is one, however long it takes. Seconds.
@@ -33,7 +34,7 @@ def launcher() -> Iterator[Launcher]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("trainer", ["combined", "polling"])
+@pytest.mark.parametrize("trainer", ["combined", further("polling")])
 def test_a_healthy_job_alarms_nobody(launcher: Launcher, tmp_path: Path, trainer: str) -> None:
     assert watched(Plan(trainer), launcher, tmp_path, BRIEF_S) == []
 
