@@ -184,11 +184,16 @@ def test_crowded_cores_are_told_from_free_ones(tmp_path: Path) -> None:
     assert crowding.factor == 1.0
     crowding.feel()  # no such file: not told
     assert crowding.factor == 1.0
-    for line in ("0.1 0.2 0.3 1/120 77", "nonsense", "9.1 9.2 0.3 11/120 77"):
+    for line in ("9.1 9.2 0.3 14/120 77", "nonsense", "9.1 9.2 0.3 7/120 77"):
         loadavg.write_text(line + "\n")
         crowding.feel()
-    assert crowding.factor == 3.0  # 12 threads in two beats on 2 cores
+    assert crowding.factor == 2.5  # 7 threads at least on 2 cores, of which one a core is none too many
+    for threads, factor in ((999, 2.5), (4, 1.0)):
+        loadavg.write_text(f"9 9 9 {threads}/1200 77\n")
+        crowding.feel()
+        assert crowding.factor == factor
     loadavg.write_text("9 9 9 999/1200 77\n")
-    crowding.feel()
+    for _ in range(8):
+        crowding.feel()
     assert crowding.factor == 4.0
     assert (Proc().runnable() or 0) >= 1  # we run

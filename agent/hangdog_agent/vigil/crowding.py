@@ -27,7 +27,9 @@ class Crowding:
 
     @property
     def factor(self) -> float:
-        """So many times longer than on free cores work takes: 1 to 4."""
-        if not self._runnable:
-            return 1.0
-        return min(_MOST, max(1.0, sum(self._runnable) / len(self._runnable) / self._cores))
+        """So many times longer than on free cores work takes: 1 to 4.
+
+        The emptiest beat counts, and one thread a core is none too many: the work itself (a compilation's own processes)
+        and our glances at it fill as many, and must not excuse it.
+        """
+        return min(_MOST, max(1.0, min(self._runnable, default=0) / self._cores - 1.0))
