@@ -7,13 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hangdog_agent.watch import LocalJob
-from hangdog_models.suspicion import Patience, suspect
+from hangdog_models.suspicion import ASKED_AGAIN_S, OVER_S, Patience, suspect
 from hangdog_proto.pulses import Signs
 
-#: A job must have been without suspicion for so long before a new one counts as another standstill; as at a server. Seconds.
-OVER_S = 10.0
-#: A job with an overdue rank is looked at closer for so long, and anew before it is over; as a server asks it. Seconds.
-DOUBT_S, ASKED_AGAIN_S = 15.0, 8.0
 #: What has stood still since the agent's own start, but for so many seconds, may be what it recorded in its life before.
 _START_S = 30.0
 

@@ -16,7 +16,6 @@ from typing import Any, TypeVar, cast
 import grpc
 
 from hangdog_agent.answering import Answering, Found
-from hangdog_agent.away import DOUBT_S
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.series import Series
 from hangdog_agent.discover import Member
@@ -26,6 +25,7 @@ from hangdog_agent.settings import LinkSettings
 from hangdog_agent.vigil.vigil import Vigil
 from hangdog_agent.watch import LocalJob, Watch, jobs
 from hangdog_models.findings import Finding
+from hangdog_models.suspicion import DOUBT_S
 from hangdog_proto import found, pulses
 from hangdog_proto.client import CHANNEL_OPTIONS
 from hangdog_proto.generated import hangdog_pb2 as pb

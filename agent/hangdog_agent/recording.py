@@ -78,7 +78,7 @@ class Recording:
         self._tell()
 
     def feel(self, welcomed: bool, here: Sequence[LocalJob], members: Sequence[Member], signs: Signs) -> Sequence[str]:
-        """Starts what is to be recorded; the jobs to look at closer, for `away.DOUBT_S`."""
+        """Starts what is to be recorded; the jobs to look at closer, for `suspicion.DOUBT_S`."""
         if self._away is None or self._spool is None:
             return ()
         whose = _whose(members)

@@ -34,6 +34,8 @@ _UNFINISHED = re.compile(r"\d{8}-[0-9a-f]{16}\.look\.new")
 _FORM = "hangdog-look/1"
 #: Bytes of the line before the message: form, digest, boot id and a number.
 _MOST_HEAD = 256
+#: Errors that say nothing of the file itself: too many files are open, no memory, a disk or a server that fails for a while.
+_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EAGAIN, errno.ESTALE, errno.EINTR})
 #: Names read of the folder; its bounds are far below.
 _MOST_NAMES = 10_000
 #: An age is believed up to a year: beyond that a clock was wrong. Seconds.
@@ -89,11 +91,14 @@ class Spool:
         return True
 
     def read(self, name: str) -> pb.Spooled | None:
-        """A message with its age; None when it is gone or cannot be read, and then it is no longer kept."""
+        """A message with its age; None when it cannot be read: what never can be is given up, the rest stays for later."""
         try:
             content = self._memory.get(name) or self._content(name)
             return self._unpacked(name, content)
         except (OSError, ValueError, DecodeError) as error:
+            if isinstance(error, OSError) and error.errno in _PASSING:
+                log.warning("spooled look %s cannot be read now: %s", name, error)
+                return None
             log.warning("spooled look %s is given up: %s", name, error)
             self.drop(name)
             return None

@@ -10,6 +10,11 @@ from enum import StrEnum
 
 from hangdog_models.ranks import Rank, format_ranks
 
+#: A job must have been without suspicion for so long before a new one counts as another matter. Seconds.
+OVER_S = 10.0
+#: A job with an overdue rank is looked at closer for so long, and anew before that is over. Seconds.
+DOUBT_S, ASKED_AGAIN_S = 15.0, 8.0
+
 
 class Doing(StrEnum):
     """What a rank shows of itself over several seconds; one that shows no sign of a standstill is not named at all."""

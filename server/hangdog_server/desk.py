@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import secrets
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -10,13 +9,10 @@ from hangdog_models.errors import ServerUnreachable, WrongUse
 from hangdog_models.snapshot import Job
 from hangdog_server.capturing import named, steady
 from hangdog_server.gather import Answer, Plan
-from hangdog_server.incident import Inquiry, Means, Request, Step
+from hangdog_server.incident import Inquiry, Means, Request, Step, new_name
 from hangdog_server.jobs import describe
 from hangdog_server.settings import Settings
 from hangdog_server.store import State
-
-#: Bytes of randomness in an incident's name: 12 hexadecimal digits do not repeat within a million incidents.
-NAME_BYTES = 6
 
 
 class Desk:
@@ -87,7 +83,7 @@ class Desk:
         fleet = self._means.fleet
         asked, absent = fleet.asked(request.job), fleet.absent(request.job, steady())
         plan = Plan(
-            order=secrets.token_hex(NAME_BYTES),
+            order=new_name(),
             job=Job(request.job),
             rounds=rounds,
             interval_s=interval_s,

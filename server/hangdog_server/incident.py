@@ -6,6 +6,7 @@ Each state is in the store before its step begins. An incident lives on when who
 import asyncio
 import json
 import logging
+import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 
@@ -19,6 +20,9 @@ from hangdog_server.judging import Judge
 from hangdog_server.looking import About, Looking
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, State, Store, StoreFailed
+
+#: Bytes of randomness in an incident's name: 12 hexadecimal digits do not repeat within a million incidents.
+NAME_BYTES = 6
 
 log = logging.getLogger(__name__)
 
@@ -157,3 +161,8 @@ class Inquiry:
     def _tell(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
+
+
+def new_name() -> str:
+    """A name that no incident has."""
+    return secrets.token_hex(NAME_BYTES)

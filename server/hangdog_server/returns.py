@@ -6,7 +6,6 @@ when it starts again.
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -21,7 +20,7 @@ from hangdog_server import gather, heard, looks
 from hangdog_server.capturing import steady
 from hangdog_server.fleet import Receipt
 from hangdog_server.gather import Gathering, Plan
-from hangdog_server.incident import Means
+from hangdog_server.incident import Means, new_name
 from hangdog_server.jobs import LocalJob
 from hangdog_server.judging import Judge, remembered, triage
 from hangdog_server.settings import Settings
@@ -30,8 +29,6 @@ from hangdog_server.store import State, StoreFailed
 
 #: While looks keep coming, the first one is judged after so many times the patience at the latest.
 PATIENCES = 10
-#: Bytes of randomness in an incident's name, as of any other.
-NAME_BYTES = 6
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +81,7 @@ class Returns:
         """Keeps one message and says so; None when the store failed, so that the agent keeps it."""
         try:
             kept = await asyncio.to_thread(heard.recorded, machine, said, self._settings, self._means.clock())
-            name = secrets.token_hex(NAME_BYTES)
+            name = new_name()
             async with self._keeping:
                 folded = await self._spooled.fold(kept, name, self._settings.near_s, self._means.clock())
         except WrongUse as error:

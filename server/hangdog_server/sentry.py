@@ -6,6 +6,7 @@ import json
 import logging
 
 from hangdog_models.errors import HangdogError
+from hangdog_models.suspicion import ASKED_AGAIN_S, DOUBT_S
 from hangdog_models.verdict import Kind, from_json
 from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
@@ -15,8 +16,6 @@ from hangdog_server.vigil import Vigil
 
 #: Between two thoughts about all jobs: a small part of the seconds a rank is borne. Seconds.
 TICK_S = 1.0
-#: Agents look closer for so long, and are asked again before it is over. Seconds.
-DOUBT_S, ASKED_AGAIN_S = 15.0, 8.0
 
 log = logging.getLogger(__name__)
 

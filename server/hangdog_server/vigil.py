@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from hangdog_models.ranks import Rank
-from hangdog_models.suspicion import Patience, Sign, Suspicion, suspect
+from hangdog_models.suspicion import OVER_S, Patience, Sign, Suspicion, suspect
 from hangdog_models.verdict import Kind
 from hangdog_server.jobs import LocalJob
 
-#: A job must have been without suspicion for so long before a new one counts as another matter. Seconds.
-OVER_S = 10.0
 #: An open verdict is looked into again after so long, then after twice as long, and so on; and at most so rarely. Seconds.
 AGAIN_S, SELDOM_S = 10.0, 600.0
 #: Verdicts after which another look may say more.

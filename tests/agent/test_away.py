@@ -1,9 +1,9 @@
 """What the agent decides while no server is there: when it looks closer, and that it records each standstill once."""
 
-from hangdog_agent.away import ASKED_AGAIN_S, OVER_S, Away, Thought
+from hangdog_agent.away import Away, Thought
 from hangdog_agent.watch import LocalJob
 from hangdog_models.ranks import Rank
-from hangdog_models.suspicion import Doing, Sign
+from hangdog_models.suspicion import ASKED_AGAIN_S, OVER_S, Doing, Sign
 
 JOB = LocalJob("llama", (Rank(0), Rank(1)), 8, "tp=8")
 WHOSE = {"llama": "one"}

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -50,6 +51,18 @@ def test_it_outlives_the_agent_and_goes_on_counting(tmp_path: Path) -> None:
     assert spool.put(look(1), 7.0)
     assert rounds(spool) == rounds(Spool(tmp_path, SETTINGS, clocks())) == [0, 1]
     assert [path.stat().st_mode & 0o777 for path in tmp_path.glob("*.look")] == [0o600, 0o600]
+
+
+def test_a_passing_error_costs_no_look(tmp_path: Path) -> None:
+    Spool(tmp_path, SETTINGS, clocks()).put(look(0), 7.0)
+    spool = Spool(tmp_path, SETTINGS, clocks())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))  # no further file may be opened
+    try:
+        assert spool.read(spool.waiting()[0]) is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert rounds(spool) == [0]
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import pytest
 from cast import Agent, Listener, Stage, stage, trainer
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import Rank
-from hangdog_models.suspicion import Doing, Sign
+from hangdog_models.suspicion import OVER_S, Doing, Sign
 from hangdog_models.verdict import Kind
 from hangdog_proto import pulses
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.jobs import LocalJob
-from hangdog_server.vigil import AGAIN_S, OVER_S, Vigil
+from hangdog_server.vigil import AGAIN_S, Vigil
 
 STUCK = Sign(Doing.STILL, 6.0, overdue=True, place="all_reduce")
 RUNNING = {"a": LocalJob("llama", (Rank(0), Rank(1))), "b": LocalJob("llama", (Rank(2), Rank(3)))}
