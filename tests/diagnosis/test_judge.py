@@ -314,12 +314,18 @@ def test_a_verdict_of_machine_names_one_that_is_more_likely_than_not() -> None:
     assert verdict.kind is Kind.UNDETERMINED
 
 
-def test_ranks_complete_in_a_group_may_have_joined_it() -> None:
-    """Both tensor pairs of stage 0 stand at one line, stage 1 waits: stuck in their pairs, or waiting in some wider group."""
+def test_half_a_pipeline_may_wait_for_what_was_lost_as_well_as_for_code() -> None:
+    """Both pairs of stage 0 stand at one line, stage 1 waits: for what was not sent, or was and is lost, or the pairs are stuck."""
     verdict = diagnose(twice(look({"0-3": "metrics", "4-7": "stage"})), CUBE)
-    assert verdict.evict.machines == ()
-    assert verdict.confidence < 0.9
-    assert any(suspect.ranks == (0, 1) for suspect in verdict.suspects) or verdict.kind is Kind.SOFTWARE
+    assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
+    assert 0 < verdict.confidence <= 0.5
+    assert any("lost" in line for line in verdict.because)
+
+
+def test_the_order_of_operations_is_not_blamed_for_those_who_wait_for_others() -> None:
+    """A parted network: 4 and 5 had what they waited for and went on; 2 and 6, 3 and 7 wait for each other."""
+    verdict = diagnose(twice(look({"0-3,6-7": "stage", "4-5": "metrics"})), CUBE)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
 
 
 def test_a_layer_that_no_tool_saw_running_may_be_stopped() -> None:

@@ -94,6 +94,10 @@ class AnnouncingProc(Proc):
             return b"".join(f"{key}={value}\0".encode() for key, value in self._announced[pid].items())
         return super().raw(pid, name)
 
+    def tids(self, pid: int) -> tuple[int, ...]:
+        """None for who announced: a rank on a disk just then would else be read by a child, which knows nothing of that."""
+        return () if pid in self._announced else super().tids(pid)
+
 
 class Job:
     """A running job of the launcher, which has one at a time; leaving the context ends it.

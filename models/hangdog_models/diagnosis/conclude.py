@@ -176,7 +176,10 @@ def _because(
     leads = [(h, p) for h, p in weighed if h.kind is kind]
     lines: list[str] = []
     if kind is Kind.UNDETERMINED:
-        if suspects:
+        first, likely = max(weighed, key=lambda entry: entry[1])
+        if first.because and not first.units and not first.hold and likely > DECIDES / 2:
+            lines.append("the evidence does not decide; likeliest: " + first.because[0])
+        elif suspects:
             lines.append("the evidence does not decide; most suspicious: " + suspects[0].because[0])
         else:
             lines.append("no rank stands out: all that were seen wait for others")

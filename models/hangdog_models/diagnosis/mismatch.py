@@ -1,5 +1,7 @@
 """Explanations by the code: ranks in different operations wait for each other, or a few are in one that no other enters."""
 
+from dataclasses import replace
+
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.silence import silent_ranks
@@ -12,6 +14,9 @@ from hangdog_models.verdict import Activity, Kind
 
 #: A group that has joined and does not complete, while some rank stands outside of all collectives, is rarely the fault.
 EXPLAINED = 0.1
+#: Some wait neither for the odd ranks nor for anybody behind them: no order of operations does that, a message that was
+#: lost does. Those who had it went on, the others wait in pairs of their own.
+UNEXPLAINED = 0.02
 #: Odds that ranks alone in a collective are led there by the code, while another rank stands outside, for each rank that
 #: waits elsewhere and at most; at most so large a share of the ranks, among at least so many, else being alone is nothing.
 ODD_MOST = 60.0
@@ -59,6 +64,10 @@ def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> 
         factors.append(Factor("counters show two groups crossed" if crossed else f"so in {motion.rounds} looks", 120))
     elif alone:
         factors.append(Factor("few against many", 20 * (1 - 2 * len(odd) / len(waits.waiting))))
+    named = set(odd) if alone else {*odd, *other}
+    behind = waits.reached_from(named | waits.loose) | named | waits.loose
+    if not behind.issuperset(waits.waiting):
+        factors.append(Factor("some of those that wait do not wait for them", UNEXPLAINED))
     if joined:
         factors.append(Factor("other groups have joined and do not complete", EXPLAINED))
     if undirected and (crossed or still):
@@ -69,7 +78,13 @@ def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> 
         "no rank stands outside of a collective: nothing that a machine does explains this",
     )
     if not alone:
-        return [Hypothesis(Kind.SOFTWARE, tuple(factors), (), (), because)]
+        code = Hypothesis(Kind.SOFTWARE, tuple(factors), because=because)
+        if Wait.PEER not in (look[odd[0]].wait, look[other[0]].wait):
+            return [code]
+        # Who sends need not wait: what one half waits for may have been sent and lost. Frames look alike either way, and
+        # whose messages they were only the network knows.
+        lost = (f"{sides_of}: the code differs, or what was sent between them is lost",)
+        return [replace(code, because=lost), replace(code, kind=Kind.GROUP, because=lost)]
     units = tuple(topology.machine(rank) or f"rank {rank}" for rank in odd)
     return [Hypothesis(Kind.SOFTWARE, tuple(factors), tuple(odd), tuple(dict.fromkeys(units)), because)]
 
