@@ -12,9 +12,8 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.pieces import UINT32, text
 
-#: The largest number of a uint32 field.
-_UINT32 = (1 << 32) - 1
 #: The largest number of a uint64 field.
 _UINT64 = (1 << 64) - 1
 
@@ -37,32 +36,35 @@ class Bounds:
     text: int = 1 << 16
 
 
+BOUNDS = Bounds()
+
+
 def pack(traces: Iterable[ProcessTrace]) -> pb.Capture:
     """Writes traces as one message in which every distinct frame and every distinct stack stands once."""
     frames: dict[Frame, int] = {}
     stacks: dict[tuple[int, ...], int] = {}
     capture = pb.Capture()
     for trace in traces:
-        packed = capture.traces.add(rank=trace.rank, role=_text(trace.role), pid=_number(trace.pid or 0, _UINT32))
+        packed = capture.traces.add(rank=trace.rank, role=text(trace.role), pid=_number(trace.pid or 0, UINT32))
         for thread in trace.threads:
             indexes = tuple(frames.setdefault(frame, len(frames)) for frame in thread.frames)
             packed.threads.add(
-                name=_text(thread.name or ""),
+                name=text(thread.name or ""),
                 tid=_number(thread.tid, _UINT64),
                 stack=stacks.setdefault(indexes, len(stacks)),
-                active=_tri(thread.active),
-                gil=_tri(thread.gil),
+                active=tri(thread.active),
+                gil=tri(thread.gil),
             )
         if trace.state is not None:
             packed.state.CopyFrom(_packed_state(trace.state))
         if trace.missing is not None:
-            packed.missing.CopyFrom(pb.Missing(reason=str(trace.missing.reason), words=_text(trace.missing.words)))
+            packed.missing.CopyFrom(pb.Missing(reason=str(trace.missing.reason), words=text(trace.missing.words)))
     for frame in frames:
         capture.frames.add(
-            function=_text(frame.function),
-            file=_text(frame.file),
-            line=_number(frame.line, _UINT32),
-            module=_text(frame.module or ""),
+            function=text(frame.function),
+            file=text(frame.file),
+            line=_number(frame.line, UINT32),
+            module=text(frame.module or ""),
             native=frame.module == "",
         )
     for indexes in stacks:
@@ -70,7 +72,7 @@ def pack(traces: Iterable[ProcessTrace]) -> pb.Capture:
     return capture
 
 
-def unpack(capture: pb.Capture, bounds: Bounds = Bounds()) -> tuple[ProcessTrace, ...]:
+def unpack(capture: pb.Capture, bounds: Bounds = BOUNDS) -> tuple[ProcessTrace, ...]:
     """Reads what `pack` wrote; raises UnreadableEvidence on anything out of range, over `bounds` or unheard of.
 
     All counts and indexes are checked before the first noun is made. A stack shared by many threads is made once.
@@ -110,9 +112,9 @@ def _in_table(index: int, size: int, what: str) -> None:
 
 
 def _frame(frame: pb.Frame, bounds: Bounds) -> Frame:
-    module = _bounded(frame.module, bounds)
+    module = bounded(frame.module, bounds)
     native = bool(module) or frame.native
-    return Frame(_bounded(frame.function, bounds), _bounded(frame.file, bounds), frame.line, module if native else None)
+    return Frame(bounded(frame.function, bounds), bounded(frame.file, bounds), frame.line, module if native else None)
 
 
 def _trace(trace: pb.ProcessTrace, stacks: Sequence[tuple[Frame, ...]], bounds: Bounds) -> ProcessTrace:
@@ -122,17 +124,17 @@ def _trace(trace: pb.ProcessTrace, stacks: Sequence[tuple[Frame, ...]], bounds: 
         raise UnreadableEvidence(f"capture message holds a process of rank {trace.rank} without a role")
     return ProcessTrace(
         rank=Rank(trace.rank),
-        role=_bounded(trace.role, bounds),
+        role=bounded(trace.role, bounds),
         pid=trace.pid or None,
         threads=tuple(_thread(thread, stacks, bounds) for thread in trace.threads),
         state=_state(trace.state, bounds) if trace.HasField("state") else None,
-        missing=_missing(trace.missing, bounds) if trace.HasField("missing") else None,
+        missing=missing(trace.missing, bounds) if trace.HasField("missing") else None,
     )
 
 
 def _thread(thread: pb.Thread, stacks: Sequence[tuple[Frame, ...]], bounds: Bounds) -> Thread:
     return Thread(
-        name=_bounded(thread.name, bounds) or None,
+        name=bounded(thread.name, bounds) or None,
         tid=thread.tid,
         frames=stacks[thread.stack],
         active=_known(thread.active),
@@ -142,13 +144,13 @@ def _thread(thread: pb.Thread, stacks: Sequence[tuple[Frame, ...]], bounds: Boun
 
 def _packed_state(state: ProcessState) -> pb.ProcessState:
     return pb.ProcessState(
-        pid=_number(state.pid, _UINT32),
-        state=_text(state.state),
-        wchan=_text(state.wchan),
-        syscall=_text(state.syscall),
+        pid=_number(state.pid, UINT32),
+        state=text(state.state),
+        wchan=text(state.wchan),
+        syscall=text(state.syscall),
         cpu_s=-1.0 if state.cpu_s is None else state.cpu_s,
-        comm=_text(state.comm),
-        cmdline=_text(state.cmdline),
+        comm=text(state.comm),
+        cmdline=text(state.cmdline),
     )
 
 
@@ -157,23 +159,23 @@ def _state(state: pb.ProcessState, bounds: Bounds) -> ProcessState:
         raise UnreadableEvidence(f"capture message gives process {state.pid} {state.cpu_s} CPU seconds")
     return ProcessState(
         pid=state.pid,
-        state=_bounded(state.state, bounds),
-        wchan=_bounded(state.wchan, bounds),
-        syscall=_bounded(state.syscall, bounds),
+        state=bounded(state.state, bounds),
+        wchan=bounded(state.wchan, bounds),
+        syscall=bounded(state.syscall, bounds),
         cpu_s=None if state.cpu_s < 0 else state.cpu_s,
-        comm=_bounded(state.comm, bounds),
-        cmdline=_bounded(state.cmdline, bounds),
+        comm=bounded(state.comm, bounds),
+        cmdline=bounded(state.cmdline, bounds),
     )
 
 
-def _missing(missing: pb.Missing, bounds: Bounds) -> Missing:
+def missing(missing: pb.Missing, bounds: Bounds) -> Missing:
     try:
-        return Missing(Reason(missing.reason), _bounded(missing.words, bounds))
+        return Missing(Reason(missing.reason), bounded(missing.words, bounds))
     except ValueError:
         raise UnreadableEvidence(f"capture message gives {missing.reason[:80]!r} as a reason, which is none") from None
 
 
-def _tri(known: bool | None) -> pb.Tri.ValueType:
+def tri(known: bool | None) -> pb.Tri.ValueType:
     return pb.UNKNOWN if known is None else pb.YES if known else pb.NO
 
 
@@ -183,15 +185,10 @@ def _known(tri: int) -> bool | None:
     return None if tri == pb.UNKNOWN else tri == pb.YES
 
 
-def _bounded(text: str, bounds: Bounds) -> str:
+def bounded(text: str, bounds: Bounds) -> str:
     if len(text) > bounds.text:
         raise UnreadableEvidence(f"capture message holds a text of {len(text)} characters, the bound is {bounds.text}")
     return text
-
-
-def _text(text: str) -> str:
-    """Text the wire accepts: /proc may hold bytes that are no UTF-8, which Python carries as lone surrogates."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _number(number: int, highest: int) -> int:

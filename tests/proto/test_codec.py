@@ -11,41 +11,10 @@ from hypothesis import strategies as st
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
-from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
+from hangdog_models.stack import Frame, ProcessState, ProcessTrace, Thread
 from hangdog_proto.codec import Bounds, pack, unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
-
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-numbers = st.integers(0, (1 << 32) - 1)
-tri = st.sampled_from([None, True, False])
-frames = st.builds(Frame, texts, texts, numbers, st.none() | texts)
-threads = st.builds(
-    Thread,
-    st.none() | texts.filter(bool),
-    st.integers(0, (1 << 64) - 1),
-    st.lists(frames, max_size=6).map(tuple),
-    tri,
-    tri,
-)
-states = st.builds(
-    ProcessState,
-    pid=numbers,
-    state=st.sampled_from("RSDTtZX"),
-    wchan=texts,
-    syscall=texts,
-    cpu_s=st.none() | st.floats(0, 1e12),
-    comm=texts,
-    cmdline=texts,
-)
-traces = st.builds(
-    ProcessTrace,
-    rank=st.integers(0, MAX_RANK).map(Rank),
-    role=texts.filter(bool),
-    pid=st.none() | st.integers(1, (1 << 32) - 1),
-    threads=st.lists(threads, max_size=4).map(tuple),
-    state=st.none() | states,
-    missing=st.none() | st.builds(Missing, st.sampled_from(Reason), texts),
-)
+from traced import traces
 
 MAIN = Thread("MainThread", 7, (Frame("main", "train.py", 3), Frame("poll", "", 0, "libc.so.6")))
 

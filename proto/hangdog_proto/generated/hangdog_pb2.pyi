@@ -329,8 +329,157 @@ class Finding(google.protobuf.message.Message):
 global___Finding = Finding
 
 @typing.final
+class SharedThread(google.protobuf.message.Message):
+    """A thread as thousands of ranks share it: all but who runs it and whether it runs just now."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    FRAMES_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """As in Thread."""
+    frames: builtins.bytes
+    """Digests of its frames, 16 bytes each, outermost first."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        frames: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["frames", b"frames", "name", b"name"]) -> None: ...
+
+global___SharedThread = SharedThread
+
+@typing.final
+class Face(google.protobuf.message.Message):
+    """What the kernel says of a process as thousands of ranks share it: all of ProcessState but the numbers that are its own."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STATE_FIELD_NUMBER: builtins.int
+    WCHAN_FIELD_NUMBER: builtins.int
+    SYSCALL_FIELD_NUMBER: builtins.int
+    COMM_FIELD_NUMBER: builtins.int
+    CMDLINE_FIELD_NUMBER: builtins.int
+    state: builtins.str
+    """As in ProcessState."""
+    wchan: builtins.str
+    """As in ProcessState."""
+    syscall: builtins.str
+    """As in ProcessState."""
+    comm: builtins.str
+    """As in ProcessState."""
+    cmdline: builtins.str
+    """As in ProcessState."""
+    def __init__(
+        self,
+        *,
+        state: builtins.str = ...,
+        wchan: builtins.str = ...,
+        syscall: builtins.str = ...,
+        comm: builtins.str = ...,
+        cmdline: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cmdline", b"cmdline", "comm", b"comm", "state", b"state", "syscall", b"syscall", "wchan", b"wchan"]) -> None: ...
+
+global___Face = Face
+
+@typing.final
+class Piece(google.protobuf.message.Message):
+    """Something that is told once and from then on named by its digest (hangdog_proto.pieces): only what was asked for is sent."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FRAME_FIELD_NUMBER: builtins.int
+    THREAD_FIELD_NUMBER: builtins.int
+    FACE_FIELD_NUMBER: builtins.int
+    @property
+    def frame(self) -> global___Frame:
+        """A call."""
+
+    @property
+    def thread(self) -> global___SharedThread:
+        """A thread."""
+
+    @property
+    def face(self) -> global___Face:
+        """What the kernel says."""
+
+    def __init__(
+        self,
+        *,
+        frame: global___Frame | None = ...,
+        thread: global___SharedThread | None = ...,
+        face: global___Face | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "face", b"face", "frame", b"frame", "thread", b"thread"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "face", b"face", "frame", b"frame", "thread", b"thread"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["frame", "thread", "face"] | None: ...
+
+global___Piece = Piece
+
+@typing.final
+class Alike(google.protobuf.message.Message):
+    """Processes of a machine that look the same, one entry of every list for each."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    THREADS_FIELD_NUMBER: builtins.int
+    FACE_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
+    MISSING_FIELD_NUMBER: builtins.int
+    RANKS_FIELD_NUMBER: builtins.int
+    PIDS_FIELD_NUMBER: builtins.int
+    CPU_S_FIELD_NUMBER: builtins.int
+    TIDS_FIELD_NUMBER: builtins.int
+    threads: builtins.bytes
+    """17 bytes for each thread: the digest of its SharedThread, then a byte that holds active (bits 0-1) and gil (bits 2-3) as Tri."""
+    face: builtins.bytes
+    """Digest of the Face; empty when the kernel's view is unknown."""
+    role: builtins.str
+    """As in ProcessTrace."""
+    @property
+    def missing(self) -> global___Missing:
+        """As in ProcessTrace."""
+
+    @property
+    def ranks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """As in ProcessTrace."""
+
+    @property
+    def pids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """As in ProcessTrace."""
+
+    @property
+    def cpu_s(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+        """As in ProcessState; empty without a face."""
+
+    @property
+    def tids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Kernel thread ids of the first process, then of the second, ..., each less the pid; empty when not told."""
+
+    def __init__(
+        self,
+        *,
+        threads: builtins.bytes = ...,
+        face: builtins.bytes = ...,
+        role: builtins.str = ...,
+        missing: global___Missing | None = ...,
+        ranks: collections.abc.Iterable[builtins.int] | None = ...,
+        pids: collections.abc.Iterable[builtins.int] | None = ...,
+        cpu_s: collections.abc.Iterable[builtins.float] | None = ...,
+        tids: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["missing", b"missing"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["cpu_s", b"cpu_s", "face", b"face", "missing", b"missing", "pids", b"pids", "ranks", b"ranks", "role", b"role", "threads", b"threads", "tids", b"tids"]) -> None: ...
+
+global___Alike = Alike
+
+@typing.final
 class Capture(google.protobuf.message.Message):
-    """One look of one agent at one job: frames and stacks stand once and are referred to by index."""
+    """One look of one agent at one job: frames and stacks stand once and are referred to by index.
+    Messages that hold no traces are merged by putting their lists one behind the other, in whatever order and grouping.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -339,6 +488,7 @@ class Capture(google.protobuf.message.Message):
     TRACES_FIELD_NUMBER: builtins.int
     STATEMENTS_FIELD_NUMBER: builtins.int
     FINDINGS_FIELD_NUMBER: builtins.int
+    ALIKE_FIELD_NUMBER: builtins.int
     @property
     def frames(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Frame]:
         """Every distinct frame of this message."""
@@ -359,6 +509,10 @@ class Capture(google.protobuf.message.Message):
     def findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Finding]:
         """What the checks of the machine have found and still holds, at the time of the last look."""
 
+    @property
+    def alike(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Alike]:
+        """Processes by digests, instead of in `traces`: only to a server that says it knows them (Welcome.digests)."""
+
     def __init__(
         self,
         *,
@@ -367,8 +521,9 @@ class Capture(google.protobuf.message.Message):
         traces: collections.abc.Iterable[global___ProcessTrace] | None = ...,
         statements: collections.abc.Iterable[global___Statement] | None = ...,
         findings: collections.abc.Iterable[global___Finding] | None = ...,
+        alike: collections.abc.Iterable[global___Alike] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["findings", b"findings", "frames", b"frames", "stacks", b"stacks", "statements", b"statements", "traces", b"traces"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["alike", b"alike", "findings", b"findings", "frames", b"frames", "stacks", b"stacks", "statements", b"statements", "traces", b"traces"]) -> None: ...
 
 global___Capture = Capture
 
@@ -652,6 +807,30 @@ class Health(google.protobuf.message.Message):
 global___Health = Health
 
 @typing.final
+class Pieces(google.protobuf.message.Message):
+    """What the server asked for in a Need."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PIECES_FIELD_NUMBER: builtins.int
+    GONE_FIELD_NUMBER: builtins.int
+    gone: builtins.bytes
+    """Digests, 16 bytes each, of what the agent no longer has."""
+    @property
+    def pieces(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Piece]:
+        """The pieces; their digests are worked out anew by whoever reads them."""
+
+    def __init__(
+        self,
+        *,
+        pieces: collections.abc.Iterable[global___Piece] | None = ...,
+        gone: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["gone", b"gone", "pieces", b"pieces"]) -> None: ...
+
+global___Pieces = Pieces
+
+@typing.final
 class FromAgent(google.protobuf.message.Message):
     """What an agent says."""
 
@@ -663,6 +842,7 @@ class FromAgent(google.protobuf.message.Message):
     PULSE_FIELD_NUMBER: builtins.int
     SPOOLED_FIELD_NUMBER: builtins.int
     HEALTH_FIELD_NUMBER: builtins.int
+    PIECES_FIELD_NUMBER: builtins.int
     @property
     def hello(self) -> global___Hello:
         """Who speaks; first, and once."""
@@ -687,6 +867,10 @@ class FromAgent(google.protobuf.message.Message):
     def health(self) -> global___Health:
         """What the checks of the machine found."""
 
+    @property
+    def pieces(self) -> global___Pieces:
+        """What digests stand for."""
+
     def __init__(
         self,
         *,
@@ -696,10 +880,11 @@ class FromAgent(google.protobuf.message.Message):
         pulse: global___Pulse | None = ...,
         spooled: global___Spooled | None = ...,
         health: global___Health | None = ...,
+        pieces: global___Pieces | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "health", b"health", "hello", b"hello", "presence", b"presence", "pulse", b"pulse", "spooled", b"spooled"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "health", b"health", "hello", b"hello", "presence", b"presence", "pulse", b"pulse", "spooled", b"spooled"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured", "pulse", "spooled", "health"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "pulse", b"pulse", "spooled", b"spooled"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "pulse", b"pulse", "spooled", b"spooled"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured", "pulse", "spooled", "health", "pieces"] | None: ...
 
 global___FromAgent = FromAgent
 
@@ -775,19 +960,41 @@ class Welcome(google.protobuf.message.Message):
 
     HEARTBEAT_S_FIELD_NUMBER: builtins.int
     MAX_MESSAGE_BYTES_FIELD_NUMBER: builtins.int
+    DIGESTS_FIELD_NUMBER: builtins.int
     heartbeat_s: builtins.float
     """Seconds between two Presence messages the server expects."""
     max_message_bytes: builtins.int
     """Largest message the server takes, in bytes; 0 when it does not say. A larger one ends the stream."""
+    digests: builtins.bool
+    """True: captures may name pieces by their digests; the server asks for those it does not know."""
     def __init__(
         self,
         *,
         heartbeat_s: builtins.float = ...,
         max_message_bytes: builtins.int = ...,
+        digests: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["heartbeat_s", b"heartbeat_s", "max_message_bytes", b"max_message_bytes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["digests", b"digests", "heartbeat_s", b"heartbeat_s", "max_message_bytes", b"max_message_bytes"]) -> None: ...
 
 global___Welcome = Welcome
+
+@typing.final
+class Need(google.protobuf.message.Message):
+    """Asks an agent what digests stand for."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DIGESTS_FIELD_NUMBER: builtins.int
+    digests: builtins.bytes
+    """16 bytes for each."""
+    def __init__(
+        self,
+        *,
+        digests: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["digests", b"digests"]) -> None: ...
+
+global___Need = Need
 
 @typing.final
 class Receipt(google.protobuf.message.Message):
@@ -821,6 +1028,7 @@ class ToAgent(google.protobuf.message.Message):
     CAPTURE_FIELD_NUMBER: builtins.int
     DOUBT_FIELD_NUMBER: builtins.int
     RECEIPT_FIELD_NUMBER: builtins.int
+    NEED_FIELD_NUMBER: builtins.int
     @property
     def welcome(self) -> global___Welcome:
         """First, and once."""
@@ -837,6 +1045,10 @@ class ToAgent(google.protobuf.message.Message):
     def receipt(self) -> global___Receipt:
         """A spooled message has arrived."""
 
+    @property
+    def need(self) -> global___Need:
+        """What is not known yet."""
+
     def __init__(
         self,
         *,
@@ -844,10 +1056,11 @@ class ToAgent(google.protobuf.message.Message):
         capture: global___CaptureOrder | None = ...,
         doubt: global___Doubt | None = ...,
         receipt: global___Receipt | None = ...,
+        need: global___Need | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "receipt", b"receipt", "welcome", b"welcome"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "receipt", b"receipt", "welcome", b"welcome"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["welcome", "capture", "doubt", "receipt"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "need", b"need", "receipt", b"receipt", "welcome", b"welcome"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "need", b"need", "receipt", b"receipt", "welcome", b"welcome"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["welcome", "capture", "doubt", "receipt", "need"] | None: ...
 
 global___ToAgent = ToAgent
 

@@ -1,0 +1,193 @@
+"""Captures by digests: the agent packs processes that look the same together, the server unpacks them with its dictionary.
+
+`unpack(pack(traces))` gives the same traces back as codec.py does, in another order, and with `tids=False` without the ids of
+threads. What does not fit the short form goes in the long one, in the same message.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.ranks import MAX_RANK, Rank
+from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Thread
+from hangdog_proto import codec
+from hangdog_proto.dictionary import RECORD, Dictionary, Stacks
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.pieces import UINT32, Face, Noun, Shared, digest, packed, split, text
+
+#: Pieces and bytes an agent keeps for a server that may ask for them: of the looks of some minutes, where a machine's stacks
+#: have some two thousand.
+MOST_PIECES, MOST_BYTES = 1 << 16, 16 << 20
+#: An id less its pid fits the wire.
+_TID = 1 << 62
+
+
+class Packer:
+    """Packs the looks of one agent and keeps the pieces that they name."""
+
+    def __init__(self, most_pieces: int = MOST_PIECES, most_bytes: int = MOST_BYTES) -> None:
+        self._most = most_pieces, most_bytes
+        self._pieces: OrderedDict[bytes, bytes] = OrderedDict()
+        self._bytes = 0
+
+    def pack(self, traces: Iterable[ProcessTrace]) -> pb.Capture:
+        """Writes traces as one message that names what others may have told before."""
+        names: dict[Noun, bytes] = {}
+        groups: dict[tuple[bytes, bytes, str, Missing | None], _Group] = {}
+        long: list[ProcessTrace] = []
+        for trace in traces:
+            if not _fits(trace):
+                long.append(trace)
+                continue
+            threads = b"".join(self._record(thread, names) for thread in trace.threads)
+            face = self._name(_face(trace.state), names) if trace.state is not None else b""
+            groups.setdefault((threads, face, text(trace.role), trace.missing), _Group()).add(trace)
+        capture = codec.pack(long)
+        for (threads, face, role, missing), group in groups.items():
+            alike = capture.alike.add(
+                threads=threads,
+                face=face,
+                role=role,
+                ranks=group.ranks,
+                pids=group.pids,
+                cpu_s=group.cpu_s,
+                tids=group.tids,
+            )
+            if missing is not None:
+                alike.missing.CopyFrom(pb.Missing(reason=str(missing.reason), words=text(missing.words)))
+        return capture
+
+    def find(self, digests: bytes, most: int) -> Iterator[pb.Pieces]:
+        """What digests stand for, in messages of some `most` bytes (0: one message)."""
+        found, size = pb.Pieces(), 0
+        for name in split(digests):
+            piece = self._pieces.get(name)
+            if piece is None:
+                found.gone += name
+                continue
+            if most and size and size + len(piece) > most:
+                yield found
+                found, size = pb.Pieces(), 0
+            found.pieces.append(pb.Piece.FromString(piece))
+            size += len(piece) + 8
+        yield found
+
+    def _record(self, thread: Thread, names: dict[Noun, bytes]) -> bytes:
+        frames = b"".join(self._name(frame, names) for frame in thread.frames)
+        name = self._name(Shared(thread.name or "", frames), names)
+        return name + bytes((codec.tri(thread.active) | codec.tri(thread.gil) << 2,))
+
+    def _name(self, noun: Noun, names: dict[Noun, bytes]) -> bytes:
+        name = names.get(noun)
+        if name is None:
+            known = replace(noun, line=0) if isinstance(noun, Frame) and not 0 <= noun.line <= UINT32 else noun
+            name = names[noun] = digest(known)
+            if name not in self._pieces:
+                self._keep(name, packed(known).SerializeToString())
+            self._pieces.move_to_end(name)
+        return name
+
+    def _keep(self, name: bytes, piece: bytes) -> None:
+        self._pieces[name] = piece
+        self._bytes += len(piece)
+        while len(self._pieces) > self._most[0] or self._bytes > self._most[1]:
+            self._bytes -= len(self._pieces.popitem(last=False)[1])
+
+
+@dataclass(slots=True)
+class _Group:
+    """What the processes of one group have for themselves."""
+
+    ranks: list[int] = field(default_factory=list)
+    pids: list[int] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+    tids: list[int] = field(default_factory=list)
+
+    def add(self, trace: ProcessTrace) -> None:
+        pid = trace.pid or 0
+        self.ranks.append(trace.rank)
+        self.pids.append(pid)
+        if trace.state is not None:
+            self.cpu_s.append(-1.0 if trace.state.cpu_s is None else trace.state.cpu_s)
+        self.tids += (thread.tid - pid for thread in trace.threads)
+
+
+def unpack(
+    capture: pb.Capture, dictionary: Dictionary, bounds: codec.Bounds = codec.BOUNDS, tids: bool = True
+) -> tuple[ProcessTrace, ...]:
+    """Reads what a `Packer` wrote; raises UnreadableEvidence on anything out of range, over `bounds` or not told.
+
+    With `tids=False` processes that look the same share their threads, which then have no ids (0).
+    """
+    traces = codec.unpack(capture, bounds)
+    if not capture.alike:
+        return traces
+    found = list(traces)
+    walked, threads = 0, 0
+    for group in capture.alike:
+        size = len(group.ranks)
+        if len(found) + size > bounds.processes:
+            raise UnreadableEvidence(f"capture message holds more than {bounds.processes} processes")
+        if len(group.threads) % RECORD:
+            raise UnreadableEvidence("capture message holds a part of a thread")
+        stacks = dictionary.stacks(group.threads)
+        walked += stacks.frames * size
+        threads += len(stacks.threads) * size
+        if walked > bounds.frames or threads > bounds.threads:
+            raise UnreadableEvidence(f"capture message holds {threads} threads with {walked} frames, which is too many")
+        found += _traces(group, stacks, dictionary, bounds, tids)
+    return tuple(found)
+
+
+def _traces(
+    group: pb.Alike, stacks: Stacks, dictionary: Dictionary, bounds: codec.Bounds, tids: bool
+) -> Iterator[ProcessTrace]:
+    ranks, pids, cpu_s, ids = list(group.ranks), list(group.pids), list(group.cpu_s), list(group.tids)
+    each = len(stacks.threads)
+    face = dictionary.face(group.face) if group.face else None
+    if len(pids) != len(ranks) or len(cpu_s) != len(ranks) * bool(face) or len(ids) not in (0, len(ranks) * each):
+        raise UnreadableEvidence("capture message holds lists that do not go together")
+    if ranks and max(ranks) > MAX_RANK:
+        raise UnreadableEvidence(f"capture message speaks of rank {max(ranks)}, the highest we believe is {MAX_RANK}")
+    if not group.role:
+        raise UnreadableEvidence("capture message holds processes without a role")
+    if not all(map(math.isfinite, cpu_s)):
+        raise UnreadableEvidence("capture message gives CPU seconds that are no number")
+    role, missing = codec.bounded(group.role, bounds), _missing(group, bounds)
+    for at, (rank, pid) in enumerate(zip(ranks, pids, strict=True)):
+        own = ids[at * each : (at + 1) * each] if tids and ids else ()
+        threads = _own(stacks.threads, pid, own) if own else stacks.threads
+        state = _state(face, pid, cpu_s[at]) if face is not None else None
+        yield ProcessTrace(Rank(rank), role, pid or None, threads, state, missing)
+
+
+def _own(threads: Sequence[Thread], pid: int, ids: Sequence[int]) -> tuple[Thread, ...]:
+    return tuple(
+        Thread(thread.name, max(0, pid + own), thread.frames, thread.active, thread.gil)
+        for thread, own in zip(threads, ids, strict=True)
+    )
+
+
+def _state(face: Face, pid: int, cpu_s: float) -> ProcessState:
+    spent = None if cpu_s < 0 else cpu_s
+    return ProcessState(pid, face.state, face.wchan, face.syscall, spent, face.comm, face.cmdline)
+
+
+def _missing(group: pb.Alike, bounds: codec.Bounds) -> Missing | None:
+    return codec.missing(group.missing, bounds) if group.HasField("missing") else None
+
+
+def _face(state: ProcessState) -> Face:
+    return Face(text(state.state), text(state.wchan), text(state.syscall), text(state.comm), text(state.cmdline))
+
+
+def _fits(trace: ProcessTrace) -> bool:
+    """Whether the short form can tell all of it."""
+    pid, state = trace.pid or 0, trace.state
+    if not 0 <= pid <= UINT32 or not all(0 <= thread.tid < _TID for thread in trace.threads):
+        return False
+    return state is None or (
+        state.pid == pid and (state.cpu_s is None or (state.cpu_s >= 0 and math.isfinite(state.cpu_s)))
+    )
