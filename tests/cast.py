@@ -16,6 +16,7 @@ from hangdog_models.topology import Topology
 from hangdog_models.verdict import Coverage, Eviction, EvidenceReport, Kind, Verdict
 from hangdog_proto.client import Client, MachineLine, Step
 from hangdog_proto.codec import pack
+from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsStub
 from hangdog_server.fleet import Fleet
@@ -149,6 +150,7 @@ class Stage:
     address: str
     store: Store
     settings: Settings
+    dictionary: Dictionary
 
     def agent(self, machine: str) -> Agent:
         return Agent(self.address, machine)
@@ -189,7 +191,7 @@ async def stage(path: Path, judge: Judge = verdict, settings: Settings = PATIENT
     try:
         means = Means(Fleet(settings), store, judge, lambda: NOON)
         async with running("127.0.0.1:0", means, settings) as address:
-            yield Stage(address, store, settings)
+            yield Stage(address, store, settings, means.dictionary)
     finally:
         store.close()
 

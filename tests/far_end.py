@@ -34,8 +34,9 @@ PATIENCE_S = 15.0
 class Server(rpc.AgentsServicer):
     """A server that keeps what it hears, one queue for each connection, and says what the test tells it to."""
 
-    def __init__(self, heartbeat_s: float = 60.0) -> None:
+    def __init__(self, heartbeat_s: float = 60.0, digests: bool = False) -> None:
         self.heartbeat_s = heartbeat_s
+        self.digests = digests
         self.lines: asyncio.Queue[Line] = asyncio.Queue()
         self.port = 0
         self._server: grpc.aio.Server | None = None
@@ -45,7 +46,7 @@ class Server(rpc.AgentsServicer):
         reader = asyncio.ensure_future(line.listen(request_iterator))
         reader.add_done_callback(lambda _: line.outbox.put_nowait(None))  # as a server does: who parts is let go
         self.lines.put_nowait(line)
-        yield pb.ToAgent(welcome=pb.Welcome(heartbeat_s=self.heartbeat_s))
+        yield pb.ToAgent(welcome=pb.Welcome(heartbeat_s=self.heartbeat_s, digests=self.digests))
         try:
             while (message := await line.outbox.get()) is not None:
                 yield message

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from hangdog_agent.capture.hearing import parcels
 from hangdog_agent.capture.series import Series
-from hangdog_agent.fit import fitting
+from hangdog_agent.fit import Pack, fitting
 from hangdog_models.findings import Finding
-from hangdog_proto import found
+from hangdog_proto import codec, found
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 Found = Callable[[], Sequence[Finding]]
@@ -27,17 +27,24 @@ _MOST_ROUNDS = 1 << 31
 class Answering:
     """One order being answered: `most` bytes fit into a message (0: no bound), `lookers` is where looks are taken.
 
-    `findings` says what the checks of this machine have found.
+    `findings` says what the checks of this machine have found, `pack` writes a look.
     """
 
     def __init__(
-        self, series: Series, order: pb.CaptureOrder, lookers: ThreadPoolExecutor, most: int, findings: Found = tuple
+        self,
+        series: Series,
+        order: pb.CaptureOrder,
+        lookers: ThreadPoolExecutor,
+        most: int,
+        findings: Found = tuple,
+        pack: Pack = codec.pack,
     ) -> None:
         self._findings = findings
         self._series = series
         self._order = order
         self._lookers = lookers
         self._most = most
+        self._pack = pack
 
     async def messages(self, rounds: int, interval_s: float) -> AsyncGenerator[pb.Captured, None]:
         """All messages, the starts of the looks at least an interval apart; ends early when the job is not here."""
@@ -54,9 +61,10 @@ class Answering:
                 look = await loop.run_in_executor(self._lookers, self._look)
                 if final:
                     look.findings.extend(found.pack(self._findings()))
-                if hearing is None or not look.traces:
-                    yield self._captured(number, look, last=final or not look.traces)
-                    if not look.traces:
+                nobody = not (look.traces or look.alike)
+                if hearing is None or nobody:
+                    yield self._captured(number, look, last=final or nobody)
+                    if nobody:
                         return
                     continue
                 await asyncio.wait((hearing,), timeout=_MOMENT_S)
@@ -70,8 +78,10 @@ class Answering:
 
     def _look(self) -> pb.Capture:
         if self._order.native:
-            return fitting(self._series.native(self._order.native), self._most)
-        return fitting(self._series.glance() if self._order.light else self._series.look(), self._most)
+            traces = self._series.native(self._order.native)
+        else:
+            traces = self._series.glance() if self._order.light else self._series.look()
+        return fitting(traces, self._most, self._pack)
 
     def _closing(self, number: int, look: pb.Capture | None, heard: Sequence[pb.Statement]) -> list[pb.Captured]:
         """The last look, unless it went ahead, and what was heard with it and behind it.

@@ -1,14 +1,16 @@
 """Makes a look fit into one message: the largest stacks give way, one process at a time, and say so."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hangdog_models.stack import Missing, ProcessTrace, Reason
 from hangdog_proto.codec import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
 
+Pack = Callable[[Sequence[ProcessTrace]], pb.Capture]
 
-def fitting(traces: Sequence[ProcessTrace], most: int) -> pb.Capture:
+
+def fitting(traces: Sequence[ProcessTrace], most: int, pack: Pack = pack) -> pb.Capture:
     """The look as a message of at most `most` bytes (0: no bound); states and reasons always travel."""
     kept = list(traces)
     while True:

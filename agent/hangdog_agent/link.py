@@ -19,6 +19,7 @@ from hangdog_agent.answering import Answering, Found
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.series import Series
 from hangdog_agent.discover import Member
+from hangdog_agent.fit import Pack
 from hangdog_agent.recording import Recording, Spooling, local
 from hangdog_agent.session import Call, Session, backoff, cancelled, why, within
 from hangdog_agent.settings import LinkSettings
@@ -26,7 +27,8 @@ from hangdog_agent.vigil.vigil import Vigil
 from hangdog_agent.watch import LocalJob, Watch, jobs
 from hangdog_models.findings import Finding
 from hangdog_models.suspicion import DOUBT_S
-from hangdog_proto import found, pulses
+from hangdog_proto import codec, found, pulses
+from hangdog_proto.alike import Packer
 from hangdog_proto.client import CHANNEL_OPTIONS
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated import hangdog_pb2_grpc as rpc
@@ -83,6 +85,8 @@ class Link:
         self._most_bytes = 0
         self._light_at = -math.inf
         self._welcomed = False
+        self._packer = Packer()
+        self._pack: Pack = codec.pack
         self._lookers = ThreadPoolExecutor(1, "hangdog-order")
         self._scanners = ThreadPoolExecutor(1, "hangdog-scan")
         self._feelers = ThreadPoolExecutor(1, "hangdog-pulse")
@@ -181,6 +185,7 @@ class Link:
                 self._most_bytes = (
                     message.welcome.max_message_bytes - _ENVELOPE if message.welcome.max_message_bytes else 0
                 )
+                self._pack = self._packer.pack if message.welcome.digests else codec.pack
                 self._found = None  # it may not know yet what the checks found
                 self._tell()  # the next heartbeat may be due sooner than was thought
                 if self._recording is not None:
@@ -194,6 +199,9 @@ class Link:
                 self._vigil.ask(message.doubt.job, within(message.doubt.seconds, 0.0, _DOUBT_S))
             elif body == "receipt" and self._recording is not None:
                 self._recording.received(message.receipt)
+            elif body == "need":
+                for pieces in self._packer.find(message.need.digests, self._most_bytes):
+                    await session.outbox.put(pb.FromAgent(pieces=pieces))
 
     async def _report(self, session: Session) -> None:
         """Presence on every change and as a heartbeat, and so the pulse while anything is suspicious."""
@@ -229,14 +237,14 @@ class Link:
             loop = asyncio.get_running_loop()
             self._light_at = begin = max(self._light_at + least_s, loop.time())
             await asyncio.sleep(begin - loop.time())
-        answering = self._answering(order, self._most_bytes)
+        answering = self._answering(order, self._most_bytes, self._pack)
         async with contextlib.aclosing(answering.messages(rounds, interval_s)) as messages:
             async for captured in messages:
                 await session.outbox.put(pb.FromAgent(captured=captured))
 
-    def _answering(self, order: pb.CaptureOrder, most: int) -> Answering:
+    def _answering(self, order: pb.CaptureOrder, most: int, pack: Pack = codec.pack) -> Answering:
         series = Series(order.job, self._watch.see, self._tools, self._watch.known())
-        return Answering(series, order, self._lookers, most, self._findings)
+        return Answering(series, order, self._lookers, most, self._findings, pack)
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work)

@@ -27,7 +27,10 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """One thread; `frames` run from the outermost call to the innermost. `active` and `gil` are None when unknown."""
+    """One thread; `frames` run from the outermost call to the innermost. `active` and `gil` are None when unknown.
+
+    `tid` is the kernel's id of it; 0 when unknown, or not kept so that ranks that look the same may share their threads.
+    """
 
     name: str | None
     tid: int

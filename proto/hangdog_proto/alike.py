@@ -5,6 +5,7 @@ threads. What does not fit the short form goes in the long one, in the same mess
 """
 
 import math
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,12 +26,13 @@ _TID = 1 << 62
 
 
 class Packer:
-    """Packs the looks of one agent and keeps the pieces that they name."""
+    """Packs the looks of one agent and keeps the pieces that they name; looks and questions may come from several threads."""
 
     def __init__(self, most_pieces: int = MOST_PIECES, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_pieces, most_bytes
         self._pieces: OrderedDict[bytes, bytes] = OrderedDict()
         self._bytes = 0
+        self._lock = threading.Lock()
 
     def pack(self, traces: Iterable[ProcessTrace]) -> pb.Capture:
         """Writes traces as one message that names what others may have told before."""
@@ -41,8 +43,9 @@ class Packer:
             if not _fits(trace):
                 long.append(trace)
                 continue
-            threads = b"".join(self._record(thread, names) for thread in trace.threads)
-            face = self._name(_face(trace.state), names) if trace.state is not None else b""
+            with self._lock:
+                threads = b"".join(self._record(thread, names) for thread in trace.threads)
+                face = self._name(_face(trace.state), names) if trace.state is not None else b""
             groups.setdefault((threads, face, text(trace.role), trace.missing), _Group()).add(trace)
         capture = codec.pack(long)
         for (threads, face, role, missing), group in groups.items():
@@ -63,7 +66,8 @@ class Packer:
         """What digests stand for, in messages of some `most` bytes (0: one message)."""
         found, size = pb.Pieces(), 0
         for name in split(digests):
-            piece = self._pieces.get(name)
+            with self._lock:
+                piece = self._pieces.get(name)
             if piece is None:
                 found.gone += name
                 continue

@@ -4,7 +4,7 @@ Ranks in one place get one and the same tuple of threads, so whoever walks over 
 tuple, by its identity. Such threads carry no id of their own (`tid` is 0): these are told for each process apart.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from hangdog_models.errors import UnreadableEvidence
@@ -52,12 +52,15 @@ class Dictionary:
         self._made: dict[bytes, Stacks] = {}
         self._bytes = 0
 
-    def learn(self, pieces: Iterable[pb.Piece]) -> set[bytes]:
-        """Takes pieces in and answers their digests; raises UnreadableEvidence on one that is over a bound."""
+    def learn(self, pieces: Iterable[pb.Piece], wanted: Container[bytes] | None = None) -> set[bytes]:
+        """Takes pieces in, those that are `wanted` where that is given, and answers their digests.
+
+        Raises UnreadableEvidence on one that is over a bound.
+        """
         learned = set()
         for piece in pieces:
             noun = unpacked(piece)
-            if noun is not None:
+            if noun is not None and (wanted is None or digest(noun) in wanted):
                 learned.add(self._take(noun))
         return learned
 

@@ -1,19 +1,23 @@
 """One gathering from its order to its snapshot: asks the machines, takes their answers in, keeps them, says how many there are."""
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
+from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server import gather
+from hangdog_server.archive import Archive
 from hangdog_server.fleet import Fleet, Order
 from hangdog_server.gather import Answer, Gathering, Waiting
-from hangdog_server.store import RawCapture, Store
 
 #: Seconds between two lines about the same counting-up: 2,000 machines must not make 2,000 lines.
 PACE_S = 0.5
+#: Between two looks at who is missing, while answers come: each goes over all machines. Seconds.
+MOMENT_S = 0.1
 #: Names one line holds before it says how many more there are.
 NAMED = 8
 
@@ -28,13 +32,12 @@ class Capturing:
     order: Order
     gathering: Gathering
     fleet: Fleet
-    store: Store
+    archive: Archive
     incident: str
     say: Callable[[str], None]
     kept_from: int = 0
     first: int = 0
     _over: bool = False
-    _raw: list[RawCapture] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def ask(self) -> None:
@@ -50,7 +53,7 @@ class Capturing:
         gather.further(self.gathering, now)
         self.ask()
 
-    def answer(self, order: str, answer: Answer, packed: bytes) -> str:
+    def answer(self, order: str, answer: Answer, capture: pb.Capture) -> str:
         """Takes an agent's answer in; the reason why it is refused, empty when it is taken."""
         if order != self.order.name or self._over:
             return f"order {order[:40]!r} is over"
@@ -60,7 +63,7 @@ class Capturing:
             answer = replace(answer, round=self.first, last=True, more=False)
         refused = gather.take(self.gathering, answer)
         if not refused:
-            self._raw.append(RawCapture(answer.machine, self.kept_from + answer.round, packed))
+            self.archive.add(answer.machine, self.kept_from + answer.round, capture)
             self._wake.set()
         return refused
 
@@ -79,21 +82,31 @@ class Capturing:
         """Waits for the answers, keeping each and saying how many there are."""
         gathering, said, said_at = self.gathering, "", steady()
         while isinstance(state := gather.ready(gathering, steady()), Waiting):
-            await self._keep()
+            await self.archive.keep()
             now = steady()
             if state.because != said and now - said_at >= PACE_S:
                 self.say(state.because)
                 said, said_at = state.because, now
             pause = min(state.until - now, PACE_S if state.because != said else math.inf)
-            try:
-                async with asyncio.timeout(max(pause, 0)):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
-            self._wake.clear()
+            await self._rest(now, max(pause, 0.0))
         self._over = True  # an answer from now on would be of another moment
-        await self._keep()
+        await self.archive.keep()
         return state
+
+    async def _rest(self, began: float, pause: float) -> None:
+        """Returns when there is something to look at: all have answered, or somebody has and a moment has passed."""
+        plan, done = self.gathering.plan, self.gathering.done
+        try:
+            async with asyncio.timeout(pause):
+                await self._wake.wait()
+                while len(done) < len(plan.asked) and (left := began + MOMENT_S - steady()) > 0:
+                    self._wake.clear()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(left):
+                            await self._wake.wait()
+        except TimeoutError:
+            return
+        self._wake.clear()
 
     def summary(self) -> str:
         """How many machines answered, and who did not."""
@@ -106,11 +119,6 @@ class Capturing:
         ranks: tuple[Rank, ...] = self.gathering.plan.asked[machine] if self.order.native else ()
         if not self.fleet.send(machine, replace(self.order, native=ranks)):
             gather.lose(self.gathering, machine, steady())
-
-    async def _keep(self) -> None:
-        captures, self._raw = self._raw, []
-        if captures:
-            await self.store.keep(self.incident, captures)
 
 
 def steady() -> float:

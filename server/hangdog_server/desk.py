@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hangdog_models.errors import ServerUnreachable, WrongUse
 from hangdog_models.snapshot import Job
+from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.capturing import named, steady
 from hangdog_server.gather import Answer, Plan
 from hangdog_server.incident import Inquiry, Means, Request, Step, new_name
@@ -36,11 +37,11 @@ class Desk:
         async for step in inquiry.follow():
             yield step
 
-    def answer(self, order: str, answer: Answer, packed: bytes) -> str:
+    def answer(self, order: str, answer: Answer, capture: pb.Capture) -> str:
         """Takes an agent's answer in; the reason why it is refused, empty when it is taken."""
         for inquiry in self._running.values():
             if inquiry.name == order.partition("/")[0]:  # an incident's later orders bear its name, and what they are
-                return inquiry.answer(order, answer, packed)
+                return inquiry.answer(order, answer, capture)
         return f"no incident waits for order {order[:40]!r}: it is over, or never was"
 
     def lost(self, machine: str) -> None:

@@ -52,6 +52,16 @@ class Receipt:
     refused: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Asks an agent what digests stand for that a capture named, 16 bytes each."""
+
+    digests: bytes
+
+
+Told = Order | Doubt | Receipt | Need
+
+
 @dataclass(slots=True, eq=False)
 class Connection:
     """One agent's stream: `line` holds what it is to be told; None in it ends the stream, `ended` says why if known."""
@@ -63,7 +73,7 @@ class Connection:
     jobs: Mapping[str, LocalJob] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     leaving: bool = False
-    line: asyncio.Queue[Order | Doubt | Receipt | None] = field(default_factory=lambda: asyncio.Queue(LINE))
+    line: asyncio.Queue[Told | None] = field(default_factory=lambda: asyncio.Queue(LINE))
     ended: HangdogError | None = None
 
     def end(self, because: HangdogError | None) -> None:
@@ -153,7 +163,7 @@ class Fleet:
         here = self._connected.get(machine) or self._left.get(machine)
         return here.findings if here is not None else ()
 
-    def send(self, machine: str, order: Order | Doubt | Receipt) -> bool:
+    def send(self, machine: str, order: Told) -> bool:
         """Lays what an agent is to be told into a machine's line; False when it is not connected or reads nothing any more."""
         connection = self._connected.get(machine)
         if connection is None or connection.line.full():

@@ -5,6 +5,7 @@ Pure: a moment (`now`, seconds on any steady clock) comes in as a value, and eve
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank, format_ranks
@@ -14,6 +15,7 @@ from hangdog_models.stack import TRAINER, Missing, ProcessTrace, Reason
 from hangdog_server import looks
 
 Ranks = tuple[Rank, ...]
+_ORDER = attrgetter("rank", "role")
 #: Messages one machine may send behind its last look: what libraries counted there, cut to the size of a message.
 FURTHER = 64
 
@@ -184,8 +186,11 @@ def conclude(gathering: Gathering) -> Snapshot:
     numbers = sorted({number for _, number in gathering.answers}) or [0]
     rounds: list[Round] = []
     pids: dict[Rank, int] = {}
+    answered: dict[str, set[int]] = {}
+    for machine, number in gathering.answers:
+        answered.setdefault(machine, set()).add(number)
     for number in numbers:
-        traces = sorted(_look(gathering, owner, number), key=lambda trace: (trace.rank, trace.role))
+        traces = sorted(_look(gathering, owner, answered, number), key=_ORDER)
         rounds.append(Round(number, tuple(looks.restarted(traces, pids))))
     return Snapshot(
         job=plan.job,
@@ -207,21 +212,24 @@ def conclude(gathering: Gathering) -> Snapshot:
     )
 
 
-def _look(gathering: Gathering, owner: Mapping[Rank, str], number: int) -> Iterator[ProcessTrace]:
-    """The traces of one look, and a reason for each rank that is not in it."""
+def _look(
+    gathering: Gathering, owner: Mapping[Rank, str], answered: Mapping[str, set[int]], number: int
+) -> Iterator[ProcessTrace]:
+    """The traces of one look, and a reason for each rank that is not in it; `answered`: the looks of each machine."""
     seen: set[Rank] = set()
-    for (machine, round_), answer in gathering.answers.items():
-        if round_ == number:
+    for machine, numbers in answered.items():
+        if number in numbers:
+            answer = gathering.answers[machine, number]
             mine = looks.distinct(trace for trace in answer.traces if owner.get(trace.rank) == machine)
             seen.update(trace.rank for trace in mine if trace.role == TRAINER)
             yield from mine
     for rank, machine in owner.items():
         if rank not in seen:
-            yield ProcessTrace(rank, missing=_absence(gathering, machine, number))
+            yield ProcessTrace(rank, missing=_absence(gathering, machine, answered.get(machine, set()), number))
 
 
-def _absence(gathering: Gathering, machine: str, number: int) -> Missing:
-    """Why a machine's rank is not in a look."""
+def _absence(gathering: Gathering, machine: str, answered: set[int], number: int) -> Missing:
+    """Why a machine's rank is not in a look; `answered`: the looks of the machine."""
     plan = gathering.plan
     if machine not in plan.asked:
         return Missing(Reason.NO_AGENT, f"the agent of {machine} is not connected")
@@ -229,11 +237,10 @@ def _absence(gathering: Gathering, machine: str, number: int) -> Missing:
     if answer is not None:
         words = f"is not readable: {answer.unreadable}" if answer.unreadable else "does not speak of this rank"
         return Missing(Reason.NO_EVIDENCE, f"the answer of {machine} {words}")
-    if any(name == machine and round_ > number for name, round_ in gathering.answers):
+    if any(round_ > number for round_ in answered):
         return Missing(Reason.NO_AGENT, f"{machine} did not answer look {number}, but a later one")
     if machine in gathering.done:
         return Missing(Reason.NO_EVIDENCE, f"{machine} ended its answers before look {number}")
-    answered = [round_ for name, round_ in gathering.answers if name == machine]
     before = f" after look {max(answered)}" if answered else ""
     if machine in gathering.lost:
         return Missing(Reason.NO_AGENT, f"the agent of {machine} was lost while it captured{before}")

@@ -5,7 +5,8 @@ import math
 from hangdog_models.errors import UnreadableEvidence, WrongUse
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.printable import printable
-from hangdog_proto import codec, found, statement
+from hangdog_proto import alike, found, statement
+from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.gather import FURTHER, Answer
 from hangdog_server.jobs import LocalJob
@@ -24,16 +25,15 @@ _ID = 100
 _OLDEST_S = 366 * 86400.0
 
 
-def answer(machine: str, captured: pb.Captured) -> tuple[Answer, bytes]:
-    """An agent's look, and the same as bytes to keep; one that cannot be read is still an answer."""
-    packed = captured.capture.SerializeToString()
+def answer(machine: str, captured: pb.Captured, dictionary: Dictionary) -> Answer:
+    """An agent's look; one that cannot be read is still an answer."""
     told = statement.heard(captured.capture)
     try:
-        traces, unreadable = codec.unpack(captured.capture), ""
+        traces, unreadable = alike.unpack(captured.capture, dictionary, tids=False), ""
     except UnreadableEvidence as error:
         traces, unreadable = (), str(error)
     findings = found.unpack(captured.capture.findings, machine)
-    return Answer(machine, captured.round, traces, captured.last, unreadable, told, captured.more, findings), packed
+    return Answer(machine, captured.round, traces, captured.last, unreadable, told, captured.more, findings)
 
 
 def local_jobs(presence: pb.Presence, settings: Settings) -> dict[str, LocalJob]:

@@ -8,10 +8,13 @@ import json
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_models.verdict import Verdict, to_json
+from hangdog_proto.dictionary import Dictionary
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.archive import Archive
 from hangdog_server.capturing import count, named
 from hangdog_server.fleet import Fleet
 from hangdog_server.gather import Answer, Plan
@@ -57,6 +60,7 @@ class Means:
     store: Store
     judge: Judge
     clock: Callable[[], float]
+    dictionary: Dictionary = field(default_factory=Dictionary)
 
 
 class Inquiry:
@@ -72,7 +76,8 @@ class Inquiry:
         self._means = means
         self._plan = plan
         about = About(plan, announced, request.job_toml, request.light)
-        self._looking = Looking(about, means.fleet, means.store, means.judge, settings, self._progress)
+        archive = Archive(means.store, means.dictionary, plan.order)
+        self._looking = Looking(about, means.fleet, archive, means.judge, settings, self._progress)
         self._steps: list[Step] = []
         self._news = asyncio.Event()
         self._failure: HangdogError | None = None
@@ -91,9 +96,9 @@ class Inquiry:
         if self._failure is not None:
             raise self._failure
 
-    def answer(self, order: str, answer: Answer, packed: bytes) -> str:
+    def answer(self, order: str, answer: Answer, capture: pb.Capture) -> str:
         """Takes an agent's answer in; the reason why it is refused, empty when it is taken."""
-        return self._looking.capturing.answer(order, answer, packed)
+        return self._looking.capturing.answer(order, answer, capture)
 
     def lost(self, machine: str) -> None:
         """An agent's stream ended."""

@@ -9,12 +9,14 @@ import grpc
 
 from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
 from hangdog_proto import found, pulses, status
+from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsServicer, IncidentsServicer
 from hangdog_server import heard
+from hangdog_server.asking import Asking
 from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
-from hangdog_server.fleet import Connection, Doubt, Fleet, Order, Receipt, Seen
+from hangdog_server.fleet import Connection, Doubt, Fleet, Need, Order, Receipt, Seen, Told
 from hangdog_server.incident import Request
 from hangdog_server.returns import Returns
 from hangdog_server.settings import Settings
@@ -28,12 +30,16 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class Agents(AgentsServicer):
     """The command channels of the agents."""
 
-    def __init__(self, fleet: Fleet, desk: Desk, vigil: Vigil, returns: Returns, settings: Settings) -> None:
+    def __init__(
+        self, fleet: Fleet, desk: Desk, vigil: Vigil, returns: Returns, settings: Settings, dictionary: Dictionary
+    ) -> None:
         self._fleet = fleet
         self._desk = desk
         self._vigil = vigil
         self._returns = returns
         self._settings = settings
+        self._dictionary = dictionary
+        self.asking = Asking(dictionary, fleet.send, self._captured, settings)
 
     async def Connect(  # type: ignore[override]  # grpc.aio also takes a coroutine that reads and writes its context
         self, request_iterator: AsyncIterator[pb.FromAgent], context: Context
@@ -90,7 +96,9 @@ class Agents(AgentsServicer):
                     self._fleet.announce(connection, heard.local_jobs(message.presence, self._settings), steady())
                     connection.leaving = message.presence.leaving
                 elif message.HasField("captured"):
-                    await self._captured(connection.machine, message.captured)
+                    await self.asking.take(connection.machine, message.captured)
+                elif message.HasField("pieces"):
+                    self.asking.told(connection.machine, message.pieces)
                 elif message.HasField("pulse"):
                     self._vigil.note(connection.machine, pulses.unpack(message.pulse), steady())
                 elif message.HasField("health"):
@@ -105,8 +113,12 @@ class Agents(AgentsServicer):
             connection.end(because)
 
     async def _captured(self, machine: str, captured: pb.Captured) -> None:
-        answer, packed = await asyncio.to_thread(heard.answer, machine, captured)
-        refused = self._desk.answer(captured.order, answer, packed)
+        capture = captured.capture
+        if capture.traces or capture.statements:  # large ones; a look by digests is read faster than a thread is woken
+            answer = await asyncio.to_thread(heard.answer, machine, captured, self._dictionary)
+        else:
+            answer = heard.answer(machine, captured, self._dictionary)
+        refused = self._desk.answer(captured.order, answer, capture)
         if refused:
             log.warning("machine %s: answer refused: %s", machine, refused)
         elif answer.unreadable:
@@ -165,11 +177,11 @@ async def _refuse(context: Context, error: HangdogError) -> NoReturn:
 
 
 def _welcome(settings: Settings) -> pb.ToAgent:
-    welcome = pb.Welcome(heartbeat_s=settings.heartbeat_s, max_message_bytes=settings.max_message_bytes)
+    welcome = pb.Welcome(heartbeat_s=settings.heartbeat_s, max_message_bytes=settings.max_message_bytes, digests=True)
     return pb.ToAgent(welcome=welcome)
 
 
-def _told(what: Order | Doubt | Receipt) -> pb.ToAgent:
+def _told(what: Told) -> pb.ToAgent:
     match what:
         case Order():
             order = pb.CaptureOrder(
@@ -181,6 +193,8 @@ def _told(what: Order | Doubt | Receipt) -> pb.ToAgent:
             return pb.ToAgent(doubt=pb.Doubt(job=what.job, seconds=what.seconds))
         case Receipt():
             return pb.ToAgent(receipt=pb.Receipt(id=what.id, refused=what.refused))
+        case Need():
+            return pb.ToAgent(need=pb.Need(digests=what.digests))
 
 
 def _summary(incident: Incident) -> pb.IncidentSummary:

@@ -14,13 +14,13 @@ from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.verdict import Verdict
 from hangdog_server import gather, looks
+from hangdog_server.archive import Archive
 from hangdog_server.capturing import Capturing, count, steady
 from hangdog_server.fleet import Fleet, Order
 from hangdog_server.gather import FURTHER, Gathering, Plan
 from hangdog_server.jobs import LocalJob, Placement
 from hangdog_server.judging import Judge, prepared, remembered, triage
 from hangdog_server.settings import Settings
-from hangdog_server.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +39,11 @@ class Looking:
     """The looks of one incident. `capturing` is the gathering that is under way: answers go there."""
 
     def __init__(
-        self, about: About, fleet: Fleet, store: Store, judge: Judge, settings: Settings, say: Callable[[str], None]
+        self, about: About, fleet: Fleet, archive: Archive, judge: Judge, settings: Settings, say: Callable[[str], None]
     ) -> None:
         self._about = about
         self._fleet = fleet
-        self._store = store
+        self._archive = archive
         self._judge = judge
         self._settings = settings
         self._say = say
@@ -190,5 +190,5 @@ class Looking:
 
     def _capture(self, order: Order, plan: Plan, kept_from: int = 0) -> Capturing:
         return Capturing(
-            order, Gathering(plan, steady()), self._fleet, self._store, self._about.plan.order, self._say, kept_from
+            order, Gathering(plan, steady()), self._fleet, self._archive, self._about.plan.order, self._say, kept_from
         )

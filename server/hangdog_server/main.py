@@ -1,7 +1,9 @@
 """Runs the server until it is told to stop; the one place that reads the clock and wires the rooms of the server."""
 
 import asyncio
+import contextlib
 import logging
+import resource
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
@@ -23,6 +25,8 @@ from hangdog_server.settings import Settings
 from hangdog_server.store import Store
 from hangdog_server.vigil import Vigil
 
+#: Open files enough for most clusters; fewer are told.
+FILES = 4096
 #: Hosts that only this machine reaches.
 LOOPBACK = ("127.", "localhost:", "[::1]:")
 
@@ -37,6 +41,7 @@ async def serve(
 
     `announce` is given the address once agents can connect. Raises WrongUse when it cannot listen, or the store not open.
     """
+    _many_files()
     clock = time.time  # noqa: TID251  # this is the main module that passes the clock down
     store = Store(path)
     try:
@@ -57,18 +62,21 @@ async def running(listen: str, means: Means, settings: Settings) -> AsyncIterato
     desk, vigil, returns = Desk(means, settings), Vigil(), Returns(means, settings)
     await returns.resume()
     server = grpc.aio.server(options=_options(settings))
-    add_AgentsServicer_to_server(Agents(means.fleet, desk, vigil, returns, settings), server)
+    agents = Agents(means.fleet, desk, vigil, returns, settings, means.dictionary)
+    add_AgentsServicer_to_server(agents, server)
     add_IncidentsServicer_to_server(Incidents(means.fleet, desk, means.store, settings), server)
     address = _bound(server, listen)
     await server.start()
     if not address.startswith(LOOPBACK):
         log.warning("listening on %s: whoever reaches it may ask for captures and read verdicts", address)
     watch = asyncio.create_task(Sentry(vigil, means.fleet, desk).keep(), name="watch over the jobs")
+    asking = asyncio.create_task(agents.asking.keep(), name="asking what captures name")
     try:
         yield address
     finally:
-        watch.cancel()
-        await asyncio.gather(watch, return_exceptions=True)
+        for task in (watch, asking):
+            task.cancel()
+        await asyncio.gather(watch, asking, return_exceptions=True)
         means.fleet.end(ServerUnreachable("the server was stopped"))
         await desk.close()
         await returns.close()
@@ -88,6 +96,7 @@ def _options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 4000),  # agents and people ask likewise, every 10 s
         ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_ping_strikes", 0),  # a server short of CPU reads the pings of a minute at once: nobody's fault
     ]
 
 
@@ -103,6 +112,16 @@ def _bound(server: grpc.aio.Server, listen: str) -> str:
             f"cannot listen on {listen}", "is another server running there? choose another --listen"
         ) from error
     return f"{host}:{bound}"
+
+
+def _many_files() -> None:
+    """Every agent is an open file; the usual soft limit of 1,024 is for programs that still use select()."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < FILES:
+        log.warning("only %d files may be open: so many agents at most (ulimit -n, LimitNOFILE= of systemd)", soft)
 
 
 def _stopped() -> asyncio.Event:

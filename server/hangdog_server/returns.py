@@ -15,6 +15,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.verdict import Verdict
+from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server import gather, heard, looks
 from hangdog_server.capturing import steady
@@ -176,7 +177,7 @@ def _judged(
     for kept in held:
         capture = pb.Capture.FromString(kept.packed)
         captured = pb.Captured(round=kept.round, capture=capture, last=kept.last, more=kept.more)
-        answer, _ = heard.answer(kept.machine, captured)
+        answer = heard.answer(kept.machine, captured, Dictionary())
         gather.take(gathering, answer)
     gathering.done |= plan.asked.keys()
     snapshot = looks.explained(gather.conclude(gathering), gather.owners(gathering), why)

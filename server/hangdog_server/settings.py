@@ -30,6 +30,12 @@ class Settings:
     heartbeat_s: float = 5.0
     #: A machine that left is remembered this long as part of its job: people come to a hang hours late.
     forget_s: float = 6 * 3600.0
+    #: Asked what a digest in its look stands for, an agent answers within a round trip; after so long another one that
+    #: named it is asked.
+    ask_again_s: float = 2.0
+    #: A look waits so long for what its digests stand for, then it goes on without; well below `patience_s`, so that the
+    #: reason is that and not silence.
+    hold_s: float = 8.0
     #: Looks that agents took while no server was there are judged once all came, or no other one came for so long: agents
     #: come back within half a minute and hand over one look a second.
     returned_s: float = 60.0

@@ -20,8 +20,9 @@ from hangdog_agent.vigil.vigil import Vigil
 from hangdog_agent.watch import Watch
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.stack import Reason
-from hangdog_proto import found
+from hangdog_proto import alike, found
 from hangdog_proto.codec import unpack
+from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from targets import WAIT, running
 
@@ -88,6 +89,26 @@ async def test_an_order_is_answered_look_by_look(server: Server, stoppable: Tool
                 assert (trace.rank, trace.role, trace.pid, trace.missing) == (3, "trainer", target.pid, None)
                 assert any("stuck_here" in frame.function for thread in trace.threads for frame in thread.frames)
             assert loop.time() - ordered >= 0.6, "looks begin an interval apart"
+
+
+async def test_a_server_that_knows_digests_is_sent_them_and_told_what_it_asks_for(stoppable: Tools) -> None:
+    server = Server(digests=True)
+    async with server, linked(server, stoppable):
+        with running(WAIT, environ=ENVIRON):
+            line, dictionary = await server.line(), Dictionary()
+            await line.hear("presence")
+            line.order("digested", rounds=2)
+            first, second = await line.hear("captured"), await line.hear("captured")
+            assert not first.capture.traces and second.ByteSize() < 300
+            while lacking := dictionary.lacking(first.capture) | dictionary.lacking(second.capture):
+                line.outbox.put_nowait(pb.ToAgent(need=pb.Need(digests=b"".join(lacking) + bytes(16))))
+                pieces = await line.hear("pieces")
+                assert pieces.gone == bytes(16)
+                dictionary.learn(pieces.pieces)
+            for captured in (first, second):
+                (trace,) = alike.unpack(captured.capture, dictionary)
+                assert trace.rank == 3 and trace.threads[0].tid == trace.pid
+                assert "stuck_here" in [frame.function for frame in trace.threads[0].frames]
 
 
 async def test_an_order_for_a_job_that_is_not_here(server: Server, stoppable: Tools) -> None:

@@ -146,7 +146,7 @@ async def test_a_server_that_stops_says_so_and_remembers_that_it_had_not_finishe
     means = Means(Fleet(PATIENT), store, verdict, lambda: 0.0)
     async with AsyncExitStack() as cast:
         async with running("127.0.0.1:0", means, PATIENT) as address:
-            on = Stage(address, store, PATIENT)
+            on = Stage(address, store, PATIENT, means.dictionary)
             agent = await cast.enter_async_context(on.agent("a"))
             await agent.hello(llama=[0])
             await on.knows("a")

@@ -122,12 +122,17 @@ def gone(process: Process, now: Condition | None) -> Missing:
 
 
 def state_of(process: Process, now: Condition, proc: Proc) -> ProcessState:
-    """The kernel's view of a process, to be sent."""
+    """The kernel's view of a process, to be sent.
+
+    The arguments of a system call are kept of one that cannot be woken: they tell its file. Of all others they are
+    addresses, which no two processes share.
+    """
+    syscall = proc.syscall(process.pid)
     return ProcessState(
         pid=process.pid,
         state=now.stat.state,
         wchan=proc.wchan(process.pid),
-        syscall=proc.syscall(process.pid),
+        syscall=syscall if now.stat.state == "D" else syscall.partition(" ")[0],
         cpu_s=now.stat.cpu_ticks / _TICKS_PER_S,
         comm=now.stat.comm,
         cmdline=redact.command_line(process.arguments),

@@ -68,7 +68,10 @@ class Reader:
         self._rules = rules
         self._dims = dims
         self._frames: dict[tuple[Frame, ...], int] = {}
-        self._number: dict[int, int] = {}  # of a frames tuple by its identity: the snapshot keeps all of them alive
+        # by the identity of a frames tuple and of a threads tuple: the snapshot keeps all of them alive
+        self._number: dict[int, int] = {}
+        self._written: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self._threads: dict[tuple[object, ...], int] = {}
         self._standings: dict[tuple[object, ...], Standing] = {}
 
     def look(self, traces: Iterable[ProcessTrace]) -> dict[Rank, Standing]:
@@ -88,16 +91,25 @@ class Reader:
 
     def _key(self, trace: ProcessTrace) -> tuple[object, ...]:
         """Everything of a trace that `read` looks at: two traces with equal keys stand alike."""
-        threads: list[object] = []
-        for thread in trace.threads:
+        threads, tids = self._written.get(id(trace.threads)) or self._write(trace.threads)
+        main = tids.index(trace.pid) if trace.pid in tids else -1
+        state = trace.state
+        kernel = (state.state, state.wchan, state.syscall.partition(" ")[0]) if state else None
+        return threads, main, kernel, trace.missing
+
+    def _write(self, threads: tuple[Thread, ...]) -> tuple[int, tuple[int, ...]]:
+        """A number for all that is looked at of the threads but their ids, and these ids."""
+        key: list[object] = []
+        for thread in threads:
             number = self._number.get(id(thread.frames))
             if number is None:
                 number = self._frames.setdefault(thread.frames, len(self._frames))
                 self._number[id(thread.frames)] = number
-            threads += (number, thread.name, thread.active, thread.gil, thread.tid == trace.pid)
-        state = trace.state
-        kernel = (state.state, state.wchan, state.syscall.partition(" ")[0]) if state else None
-        return (*threads, kernel, trace.missing)
+            key += (number, thread.name, thread.active, thread.gil)
+        tids = tuple(thread.tid for thread in threads)
+        written = self._threads.setdefault(tuple(key), len(self._threads)), tids if any(tids) else ()
+        self._written[id(threads)] = written
+        return written
 
 
 def sites(look: Mapping[Rank, Standing]) -> list[tuple[Standing, list[Rank]]]:

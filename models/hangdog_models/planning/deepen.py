@@ -104,16 +104,21 @@ def _joined(last: ProcessTrace | None, native: ProcessTrace | None) -> ProcessTr
     if last is None or last.pid != native.pid:
         return "another process by then"
     main = main_thread(last)
-    found = {thread.tid: thread.frames for thread in native.threads}
-    if main is None or _python(found.get(main.tid, ())) != main.frames:
+    if main is None or not _same(main, native.threads):
         return "it had moved on by then"
-    threads = (_deeper(thread, found) for thread in last.threads)
+    threads = (_deeper(thread, native.threads) for thread in last.threads)
     return replace(last, threads=tuple(threads))
 
 
-def _deeper(thread: Thread, found: Mapping[int, tuple[Frame, ...]]) -> Thread:
-    frames = found.get(thread.tid, ())
-    return replace(thread, frames=frames) if frames and _python(frames) == thread.frames else thread
+def _same(thread: Thread, native: Iterable[Thread]) -> tuple[Frame, ...]:
+    """The frames of the same thread where it stands as it did: told by its id, or by its name where ids were not kept."""
+    mine = (one for one in native if (one.tid == thread.tid if thread.tid else one.name == thread.name))
+    return next((one.frames for one in mine if one.frames and _python(one.frames) == thread.frames), ())
+
+
+def _deeper(thread: Thread, native: Iterable[Thread]) -> Thread:
+    frames = _same(thread, native)
+    return replace(thread, frames=frames) if frames else thread
 
 
 def _typical(traces: Iterable[ProcessTrace], rules: RuleSet) -> tuple[Frame, ...] | None:

@@ -1,0 +1,180 @@
+"""What one server costs as the cluster grows: real server process, real protocol, played agents of 8 ranks each.
+
+    python bench/scale                         16, 128, 1,024 agents
+    python bench/scale 16384                   131,072 ranks: two minutes and some 5 GiB on 2 cores
+    python bench/scale 1024 --moving           a job that trains: every main thread is somewhere else in every look
+
+Two incidents each: the first one meets a server that knows no stack (cold), the second one that knows them (warm). `answer` is
+from the request to the stored verdict, of which the looks themselves last (rounds - 1) x interval; `server` is the CPU the
+server used meanwhile, `load` what the played agents used on the same cores. Agents make their messages before they are asked.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from hangdog_proto.client import Client
+from scale.stacks import PER_MACHINE
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+#: Agents of one process: more of them share one core anyway.
+EACH = 8192
+
+
+@dataclass
+class Row:
+    """One incident."""
+
+    agents: int
+    kind: str
+    answer_s: float
+    server_s: float
+    load_s: float
+    rss_mib: float
+    looks: int
+    look_bytes: float
+    pieces: int
+    piece_bytes: int
+    verdict: str
+
+
+class Process:
+    """The server, or a part of the agents."""
+
+    def __init__(self, log: Path, *command: str) -> None:
+        environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=environ
+            )
+
+    def line(self) -> str:
+        return cast("IO[str]", self._process.stdout).readline().strip()
+
+    def ask(self) -> dict[str, float]:
+        told = cast("IO[str]", self._process.stdin)
+        told.write("\n")
+        told.flush()
+        return cast("dict[str, float]", json.loads(self.line()))
+
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+    def peak_mib(self) -> float:
+        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+
+def measure(agents: int, options: argparse.Namespace) -> list[Row]:
+    """Both incidents of a cluster of so many agents."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        server = Process(
+            log,
+            sys.executable,
+            "-m",
+            "hangdog",
+            "server",
+            "--listen",
+            "127.0.0.1:0",
+            "--store",
+            f"{folder}/incidents.db",
+        )
+        said = server.line()
+        address = next(word for word in said.split() if word.startswith("127.0.0.1:")).rstrip(",.;")
+        parts = [
+            Process(
+                log,
+                sys.executable, "-m", "scale.agents", address, str(agents * PER_MACHINE), str(first),
+                str(min(EACH, agents - first)), str(options.seed), str(options.share), str(options.rounds),
+                str(int(options.moving)),
+            )
+            for first in range(0, agents, EACH)
+        ]  # fmt: skip
+        try:
+            for part in parts:
+                assert part.line() == "ready"
+            return [incident(agents, kind, server, parts, address, options) for kind in ("cold", "warm")]
+        finally:
+            for process in (*parts, server):
+                process.end()
+            if options.verbose:
+                print(log.read_text()[-4000:])
+
+
+def incident(
+    agents: int, kind: str, server: Process, parts: list[Process], address: str, options: argparse.Namespace
+) -> Row:
+    with Client(address) as client:
+        while sum(bool(line.jobs) for line in client.machines()) < agents:
+            time.sleep(0.5)
+    before, cpu_s = [part.ask() for part in parts], server.cpu_s()
+    began = time.monotonic()
+    with Client(address) as client:
+        steps = list(client.snapshot("big", rounds=options.rounds, interval_s=options.interval))
+    answer_s = time.monotonic() - began
+    after, spent = [part.ask() for part in parts], server.cpu_s() - cpu_s
+    grown = {key: sum(b[key] for b in after) - sum(a[key] for a in before) for key in after[0]}
+    if options.verbose:
+        print(*(f"  {step.text}" for step in steps), sep="\n")
+    verdict = steps[-1].verdict
+    return Row(
+        agents,
+        kind,
+        answer_s,
+        spent,
+        grown["cpu_s"],
+        server.peak_mib(),
+        int(grown["sent"]),
+        grown["sent_bytes"] / max(1, grown["sent"]),
+        int(grown["told"]),
+        int(grown["told_bytes"]),
+        f"{verdict.kind} {verdict.confidence:.2f}" if verdict else "none",
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="bench/scale", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("agents", nargs="*", type=int, default=[16, 128, 1024])
+    parser.add_argument("--rounds", type=int, default=3, help="looks of one incident")
+    parser.add_argument("--interval", type=float, default=2.0, help="seconds between two of them")
+    parser.add_argument("--moving", action="store_true", help="the job trains while it is looked at")
+    parser.add_argument("--share", type=int, default=1, help="agents that share one TCP connection")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--verbose", action="store_true", help="also what the server says meanwhile")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that whoever ends this ends its processes
+    print(
+        f"{'agents':>7} {'ranks':>7} {'':5} {'answer s':>9} {'server s':>9} {'load s':>7} {'us/rank':>8} {'RSS MiB':>8}"
+        f" {'looks':>6} {'B/look':>7} {'pieces':>7} {'KiB told':>9}  verdict"
+    )
+    for agents in options.agents:
+        for row in measure(agents, options):
+            ranks = row.agents * PER_MACHINE
+            print(
+                f"{row.agents:7} {ranks:7} {row.kind:5} {row.answer_s:9.1f} {row.server_s:9.2f} {row.load_s:7.1f}"
+                f" {row.server_s / ranks * 1e6:8.1f} {row.rss_mib:8.0f} {row.looks:6} {row.look_bytes:7.0f}"
+                f" {row.pieces:7} {row.piece_bytes / 1024:9.0f}  {row.verdict}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""What is kept of one incident's captures: each as it came, and beside them, once, the pieces that they name."""
+
+from collections.abc import Iterable
+
+from hangdog_proto.dictionary import Dictionary
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.store import RawCapture, Store
+
+#: The name under which pieces are kept among the captures; no machine has it.
+PIECES = ""
+
+
+class Archive:
+    """The captures of one incident on their way into the store."""
+
+    def __init__(self, store: Store, dictionary: Dictionary, incident: str) -> None:
+        self._store = store
+        self._dictionary = dictionary
+        self._incident = incident
+        self._waiting: list[RawCapture] = []
+        self._pieces: list[pb.Piece] = []
+        self._told: set[bytes] = set()
+        self._batches = 0
+
+    def add(self, machine: str, number: int, capture: pb.Capture) -> None:
+        """Takes a capture in; it is in the store after the next `keep`."""
+        self._waiting.append(RawCapture(machine, number, capture.SerializeToString()))
+        self._pieces += self._dictionary.pieces(capture, self._told)
+
+    async def keep(self) -> None:
+        """Keeps all that came since, all or none; raises StoreFailed."""
+        captures, self._waiting = self._waiting, []
+        pieces, self._pieces = self._pieces, []
+        if pieces:
+            captures.append(RawCapture(PIECES, self._batches, pb.Pieces(pieces=pieces).SerializeToString()))
+            self._batches += 1
+        if captures:
+            await self._store.keep(self._incident, captures)
+
+
+def opened(captures: Iterable[RawCapture]) -> tuple[Dictionary, tuple[RawCapture, ...]]:
+    """What an incident's captures name, and those captures."""
+    dictionary, kept = Dictionary(), []
+    for capture in captures:
+        if capture.machine == PIECES:
+            dictionary.learn(pb.Pieces.FromString(capture.packed).pieces)
+        else:
+            kept.append(capture)
+    return dictionary, tuple(kept)
