@@ -170,10 +170,13 @@ class JobVigil:
         if not waits and shown.doing is not Doing.STILL:
             return Sign(shown.doing, seconds, place=place, crowding=crowding)
         patience = max(self._settings.patience_s, self._settings.factor * self._longest.get(standing.place, 0.0))
-        # Nor is it sure that one line of Python is a standstill, where the pulse is lively: what it calls may compute.
+        if trainer.rhythm.pinned:  # it spins, or computes: then it takes longer where cores are wanted
+            patience *= crowding
+        # Nor is it sure that one line of Python is a standstill, where the pulse is lively: what it calls may compute, which
+        # takes longer on crowded cores.
         unsure = waits or (trainer.rhythm.since is None and (stalled or self._unsure))
         if unsure and not trainer.surely_stands:
-            patience = max(patience, self._settings.loop_s)
+            patience = max(patience, self._settings.loop_s * crowding)
         if not (trainer.is_known(self._settings.settle_s)):
             patience = max(patience, self._settings.start_s)
         return Sign(shown.doing, seconds, seconds >= patience, place, crowding)
