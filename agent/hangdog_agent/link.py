@@ -213,7 +213,10 @@ class Link:
             news, here, signs = self._news, self._here, self._signs
             due = loop.time() - sent_at >= self._heartbeat_s
             if here is not None and (here != sent or due):
-                await session.outbox.put(pb.FromAgent(presence=pb.Presence(jobs=map(local, here))))
+                news_of = pb.FromAgent(presence=pb.Presence(jobs=map(local, here)))
+                await session.outbox.put(
+                    news_of if here != sent else pb.FromAgent()
+                )  # to be heard is all a heartbeat is
                 sent, sent_at = here, loop.time()
             if _said(signs) != told or (signs and due):  # the server counts the seconds on by itself
                 await session.outbox.put(pb.FromAgent(pulse=pulses.pack(signs)))

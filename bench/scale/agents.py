@@ -55,9 +55,8 @@ class Agents:
                 await call.read()
                 ranks = range(at * PER_MACHINE, (at + 1) * PER_MACHINE)
                 local = pb.LocalJob(job="big", ranks=ranks, world_size=self._job.ranks, topology=self._job.topology)
-                self._presence = pb.FromAgent(presence=pb.Presence(jobs=[local]))
-                await call.write(self._presence)
-            self._tasks.append(asyncio.create_task(self._serve(at, call, self._presence)))
+                await call.write(pb.FromAgent(presence=pb.Presence(jobs=[local])))
+            self._tasks.append(asyncio.create_task(self._serve(at, call)))
 
         for index, _ in enumerate(self._machines):
             if index % self._share == 0:
@@ -65,9 +64,9 @@ class Agents:
         await asyncio.gather(*(one(at, channels[i // self._share]) for i, at in enumerate(self._machines)))
         self._channels = channels
 
-    async def _serve(self, at: int, call: Any, presence: pb.FromAgent) -> None:
+    async def _serve(self, at: int, call: Any) -> None:
         outbox: asyncio.Queue[pb.FromAgent] = asyncio.Queue()
-        beside = [asyncio.create_task(self._beat(outbox, presence)), asyncio.create_task(self._write(call, outbox))]
+        beside = [asyncio.create_task(self._beat(outbox)), asyncio.create_task(self._write(call, outbox))]
         try:
             while isinstance(message := await call.read(), pb.ToAgent):
                 if message.HasField("capture"):
@@ -86,10 +85,10 @@ class Agents:
         while True:
             await call.write(await outbox.get())
 
-    async def _beat(self, outbox: "asyncio.Queue[pb.FromAgent]", presence: pb.FromAgent) -> None:
+    async def _beat(self, outbox: "asyncio.Queue[pb.FromAgent]") -> None:
         while True:
             await asyncio.sleep(5.0)
-            outbox.put_nowait(presence)
+            outbox.put_nowait(pb.FromAgent())
 
     async def _answer(self, at: int, outbox: "asyncio.Queue[pb.FromAgent]", order: pb.CaptureOrder) -> None:
         if order.native:

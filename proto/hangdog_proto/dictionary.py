@@ -136,12 +136,16 @@ class Dictionary:
                 self._faces.setdefault(name, noun)
         return name
 
-    def _lacks(self, name: bytes) -> Iterator[bytes]:
+    def _lacks(self, name: bytes) -> tuple[bytes, ...]:
         shared = self._shared.get(name)
         if shared is None:
-            yield name
-        elif shared.frames not in self._stacks:
-            yield from (frame for frame in split(shared.frames) if frame not in self._frames)
+            return (name,)
+        if shared.frames in self._stacks:
+            return ()
+        lacking = tuple(frame for frame in split(shared.frames) if frame not in self._frames)
+        if not lacking:
+            self._stack(shared.frames)  # so that nobody goes over its frames again
+        return lacking
 
     def _thread(self, record: bytes) -> Thread:
         thread = self._threads.get(record)

@@ -5,6 +5,7 @@ The looks of one machine stay in their order: one that has to wait holds up thos
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -87,13 +88,15 @@ class Asking:
 
     async def keep(self) -> None:
         """Lets looks through and asks again, until cancelled."""
+        ticked = steady()
         while True:
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_TICK_S):
                     await self._news.wait()
-            except TimeoutError:
-                self._tick()
             self._news.clear()
+            if steady() - ticked >= _TICK_S:
+                self._tick()
+                ticked = steady()
             while self._ready:
                 await self._advance(self._ready.popleft())
                 await asyncio.sleep(0)  # a piece that all wait for frees thousands at once

@@ -16,8 +16,9 @@ from hangdog_server.gather import Answer, Gathering, Waiting
 
 #: Seconds between two lines about the same counting-up: 2,000 machines must not make 2,000 lines.
 PACE_S = 0.5
-#: Between two looks at who is missing, while answers come: each goes over all machines. Seconds.
-MOMENT_S = 0.1
+#: Between two looks at who is missing, while answers come: so long at least (seconds), and so many times as long as one
+#: takes, for it goes over all machines.
+MOMENT_S, SHARE = 0.1, 10.0
 #: Names one line holds before it says how many more there are.
 NAMED = 8
 
@@ -81,25 +82,29 @@ class Capturing:
     async def gathered(self) -> Snapshot:
         """Waits for the answers, keeping each and saying how many there are."""
         gathering, said, said_at = self.gathering, "", steady()
-        while isinstance(state := gather.ready(gathering, steady()), Waiting):
-            await self.archive.keep()
+        while True:
+            asked = steady()
+            state = gather.ready(gathering, asked)
+            if not isinstance(state, Waiting):
+                break
             now = steady()
+            await self.archive.keep()
             if state.because != said and now - said_at >= PACE_S:
                 self.say(state.because)
                 said, said_at = state.because, now
             pause = min(state.until - now, PACE_S if state.because != said else math.inf)
-            await self._rest(now, max(pause, 0.0))
+            await self._rest(steady(), max(pause, 0.0), max(MOMENT_S, SHARE * (now - asked)))
         self._over = True  # an answer from now on would be of another moment
         await self.archive.keep()
         return state
 
-    async def _rest(self, began: float, pause: float) -> None:
-        """Returns when there is something to look at: all have answered, or somebody has and a moment has passed."""
+    async def _rest(self, began: float, pause: float, moment: float) -> None:
+        """Returns when there is something to look at: all have answered, or somebody has and a `moment` has passed."""
         plan, done = self.gathering.plan, self.gathering.done
         try:
             async with asyncio.timeout(pause):
                 await self._wake.wait()
-                while len(done) < len(plan.asked) and (left := began + MOMENT_S - steady()) > 0:
+                while len(done) < len(plan.asked) and (left := began + moment - steady()) > 0:
                     self._wake.clear()
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(left):

@@ -17,6 +17,8 @@ from hangdog_server.settings import Settings
 
 #: Signs of life an agent may miss before another one may take its machine's name.
 MISSED = 2.5
+#: Between two times of dropping those who left too long ago: it goes over all of them. Seconds.
+FORGET_S = 10.0
 #: Orders that may lie in one agent's line; each is one incident, and an agent that reads none of 64 is gone.
 LINE = 64
 
@@ -105,6 +107,7 @@ class Fleet:
         self._connected: dict[str, Connection] = {}
         self._left: dict[str, Seen] = {}
         self._partings: dict[str, Parting] = {}
+        self._forgot = float("-inf")
 
     def connect(self, machine: str, version: str, peer: str, now: float) -> Connection:
         """Takes an agent in; raises WrongUse when another living one speaks for its machine, or there are too many.
@@ -220,6 +223,10 @@ class Fleet:
             connection.end(because)
 
     def _forget(self, now: float) -> None:
+        """Drops who left long ago; at most once in a while, for a whole cluster may leave at the same time."""
+        if now - self._forgot < FORGET_S:
+            return
+        self._forgot = now
         for machine in [name for name, seen in self._left.items() if now - seen.heard > self._settings.forget_s]:
             del self._left[machine]
         for machine in [name for name, parting in self._partings.items() if now - parting.at > self._settings.forget_s]:

@@ -69,11 +69,12 @@ class Waiting:
 
 @dataclass(slots=True)
 class Gathering:
-    """The state of one gathering; only the functions of this module change it."""
+    """The state of one gathering; only the functions of this module change it. `seen` counts the looks of each machine."""
 
     plan: Plan
     began: float
     answers: dict[tuple[str, int], Answer] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=dict)
     told: dict[str, dict[int, Told]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     lost: dict[str, float] = field(default_factory=dict)
@@ -95,6 +96,7 @@ def take(gathering: Gathering, answer: Answer) -> str:
         gathering.told.setdefault(answer.machine, {})[answer.round] = answer.told
     if answer.round < plan.rounds:
         gathering.answers[key] = answer
+        gathering.seen[answer.machine] = gathering.seen.get(answer.machine, 0) + 1
     if answer.last or (_looked(gathering, answer.machine) and not _awaited(gathering, answer.machine)):
         gathering.done.add(answer.machine)
     return ""
@@ -143,7 +145,7 @@ def ready(gathering: Gathering, now: float) -> Snapshot | Waiting:
 
 def _looked(gathering: Gathering, machine: str) -> bool:
     """Whether a machine has answered every look."""
-    return all((machine, number) in gathering.answers for number in range(gathering.plan.rounds))
+    return gathering.seen.get(machine, 0) >= gathering.plan.rounds
 
 
 def _awaited(gathering: Gathering, machine: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import targets
-from far_end import ALERT, ENVIRON, QUICK, Line, Server, linked, reached
+from far_end import ALERT, ENVIRON, PATIENCE_S, QUICK, Line, Server, linked, reached
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.pyspy import PySpy
 from hangdog_agent.session import backoff, within
@@ -65,13 +65,15 @@ async def test_light_looks_come_no_faster_than_the_settings_say(server: Server, 
             assert times[2] - times[0] > 1.2, "begun a second apart each, though a look takes a while"
 
 
-async def test_presence_is_a_heartbeat_too(stoppable: Tools) -> None:
+async def test_it_is_heard_of_again_and_again(stoppable: Tools) -> None:
     server = Server(heartbeat_s=0.1)
     await server.start()
     async with linked(server, stoppable):
         line = await server.line()
-        for _ in range(4):
-            await line.hear("presence")
+        await line.hear("presence")
+        for _ in range(3):
+            async with asyncio.timeout(PATIENCE_S):
+                assert (await line.heard.get()).WhichOneof("body") is None
     await server.stop()
 
 

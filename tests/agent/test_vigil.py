@@ -179,10 +179,10 @@ def test_after_an_alarm_that_was_none_one_stands_for_all_again() -> None:
 
 
 def test_who_runs_all_the_time_is_borne_for_longer_on_crowded_cores_and_who_sleeps_is_not() -> None:
-    for mode, overdue in (("silent", True), ("pinned", False)):
+    for how, overdue in (("silent", True), ("pinned", False)):
         machine = Machine()
         machine.live(30, "lively")
-        machine.live(14, mode)
+        machine.live(14, how)
         assert all(sign.overdue for sign in machine.signs().values())
         crowded = machine.vigil.signs(machine.now, crowding=3.0)
         assert crowded and all(sign.overdue is overdue for sign in crowded.values())

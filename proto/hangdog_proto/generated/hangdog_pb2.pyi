@@ -586,7 +586,7 @@ global___Hello = Hello
 
 @typing.final
 class Presence(google.protobuf.message.Message):
-    """The jobs on a machine now; sent after Hello, on change and as a heartbeat."""
+    """The jobs on a machine now; sent after Hello and on change."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
