@@ -23,6 +23,7 @@ from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
 from hangdog_server.judging import Judge
 from hangdog_server.main import running
+from hangdog_server.observing import Observers
 from hangdog_server.settings import Settings
 from hangdog_server.store import Store
 
@@ -185,12 +186,15 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(path: Path, judge: Judge = verdict, settings: Settings = PATIENT) -> AsyncIterator[Stage]:
-    """A server on a free port, upon the store at `path`."""
-    store = Store(path)
+async def stage(
+    path: Path, judge: Judge = verdict, settings: Settings = PATIENT, observers: Observers | None = None
+) -> AsyncIterator[Stage]:
+    """A server on a free port, upon the store at `path`, which `observers` watch."""
+    seen = observers or Observers(Fleet(settings))
+    store = Store(path, seen.telemetry)
     try:
-        means = Means(Fleet(settings), store, judge, lambda: NOON)
-        async with running("127.0.0.1:0", means, settings) as address:
+        means = Means(seen.fleet, store, judge, lambda: NOON, telemetry=seen.telemetry)
+        async with running("127.0.0.1:0", means, settings, seen.interceptors) as address:
             yield Stage(address, store, settings, means.dictionary)
     finally:
         store.close()

@@ -13,6 +13,7 @@ from hangdog_server import gather
 from hangdog_server.archive import Archive
 from hangdog_server.fleet import Fleet, Order
 from hangdog_server.gather import Answer, Gathering, Waiting
+from hangdog_server.refusals import Look, Refusal
 
 #: Seconds between two lines about the same counting-up: 2,000 machines must not make 2,000 lines.
 PACE_S = 0.5
@@ -57,7 +58,7 @@ class Capturing:
     def answer(self, order: str, answer: Answer, capture: pb.Capture) -> str:
         """Takes an agent's answer in; the reason why it is refused, empty when it is taken."""
         if order != self.order.name or self._over:
-            return f"order {order[:40]!r} is over"
+            return Refusal(Look.LATE, f"order {order[:40]!r} is over")
         if self.order.light or self.order.native:
             if answer.round:
                 return "what libraries counted was not asked for"

@@ -12,6 +12,7 @@ from hangdog_server.capturing import named, steady
 from hangdog_server.gather import Answer, Plan
 from hangdog_server.incident import Inquiry, Means, Request, Step, new_name
 from hangdog_server.jobs import describe
+from hangdog_server.refusals import Look, Refusal
 from hangdog_server.settings import Settings
 from hangdog_server.store import State
 
@@ -42,7 +43,7 @@ class Desk:
         for inquiry in self._running.values():
             if inquiry.name == order.partition("/")[0]:  # an incident's later orders bear its name, and what they are
                 return inquiry.answer(order, answer, capture)
-        return f"no incident waits for order {order[:40]!r}: it is over, or never was"
+        return Refusal(Look.LATE, f"no incident waits for order {order[:40]!r}: it is over, or never was")
 
     def lost(self, machine: str) -> None:
         """An agent's stream ended."""

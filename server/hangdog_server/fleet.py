@@ -7,12 +7,13 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_models.errors import HangdogError
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing
 from hangdog_server.jobs import LocalJob
 from hangdog_server.partings import Parting, meaning
+from hangdog_server.refusals import Door, TurnedAway
 from hangdog_server.settings import Settings
 
 #: Signs of life an agent may miss before another one may take its machine's name.
@@ -120,13 +121,14 @@ class Fleet:
         if first is not None:
             silent = now - first.heard
             if silent < MISSED * self._settings.heartbeat_s:
-                raise WrongUse(
+                raise TurnedAway(
+                    Door.TAKEN,
                     f"an agent at {first.peer} already speaks for {machine}, last heard {silent:.1f} s ago",
                     "end that agent, or give this one another --machine",
                 )
-            first.end(WrongUse(f"silent for {silent:.0f} s and replaced by the agent at {peer}"))
+            first.end(TurnedAway(Door.REPLACED, f"silent for {silent:.0f} s and replaced by the agent at {peer}"))
         elif len(self._connected) >= self._settings.max_machines:
-            raise WrongUse(f"{self._settings.max_machines} machines are connected, more are not taken")
+            raise TurnedAway(Door.FULL, f"{self._settings.max_machines} machines are connected, more are not taken")
         connection = Connection(machine, version, peer, now)
         self._connected[machine] = connection
         if machine in self._partings:
@@ -216,6 +218,15 @@ class Fleet:
             c.machine: Seen(c.machine, c.version, c.heard, c.jobs, True, c.findings) for c in self._connected.values()
         }
         return tuple(seen for _, seen in sorted((self._left | here).items()))
+
+    def standing(self, now: float) -> dict[str, int]:
+        """How many machines there are whose agents are connected, connected and silent, lost, or stopped in order."""
+        self._forget(now)
+        silent = sum(self.mute_s(machine, now) > 0 for machine in self._connected)
+        gone = [seen for name, seen in self._left.items() if name not in self._connected]
+        stopped = sum(seen.stopped for seen in gone)
+        connected = len(self._connected) - silent
+        return {"connected": connected, "silent": silent, "lost": len(gone) - stopped, "stopped": stopped}
 
     def end(self, because: HangdogError) -> None:
         """Ends every stream."""

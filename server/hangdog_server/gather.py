@@ -13,6 +13,7 @@ from hangdog_models.reading.testimony import Told, joined
 from hangdog_models.snapshot import Account, Job, Round, Snapshot
 from hangdog_models.stack import TRAINER, Missing, ProcessTrace, Reason
 from hangdog_server import looks
+from hangdog_server.refusals import Look, Refusal
 
 Ranks = tuple[Rank, ...]
 _ORDER = attrgetter("rank", "role")
@@ -85,13 +86,13 @@ def take(gathering: Gathering, answer: Answer) -> str:
     """Takes an answer in, or says why it is refused (empty: it was taken)."""
     plan, key = gathering.plan, (answer.machine, answer.round)
     if answer.machine not in plan.asked:
-        return f"{answer.machine} was not asked"
+        return Refusal(Look.UNASKED, f"{answer.machine} was not asked")
     if answer.round >= plan.rounds + FURTHER * (answer.told is not None):
-        return f"look {answer.round} was not asked for, only {plan.rounds}"
+        return Refusal(Look.UNASKED, f"look {answer.round} was not asked for, only {plan.rounds}")
     if key in gathering.answers or answer.round in gathering.told.get(answer.machine, ()):
-        return f"{answer.machine} answered look {answer.round} before"
+        return Refusal(Look.AGAIN, f"{answer.machine} answered look {answer.round} before")
     if answer.machine in gathering.done:
-        return f"{answer.machine} had given its last answer"
+        return Refusal(Look.LATE, f"{answer.machine} had given its last answer")
     if answer.told is not None:
         gathering.told.setdefault(answer.machine, {})[answer.round] = answer.told
     if answer.round < plan.rounds:

@@ -14,8 +14,9 @@ from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_models.verdict import Verdict, to_json
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.logs import about
 from hangdog_server.archive import Archive
-from hangdog_server.capturing import count, named
+from hangdog_server.capturing import count, named, steady
 from hangdog_server.fleet import Fleet
 from hangdog_server.gather import Answer, Plan
 from hangdog_server.jobs import LocalJob
@@ -23,6 +24,7 @@ from hangdog_server.judging import Judge
 from hangdog_server.looking import About, Looking
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, State, Store, StoreFailed
+from hangdog_server.telemetry import SILENT, Origin, Stage, Telemetry
 
 #: Bytes of randomness in an incident's name: 12 hexadecimal digits do not repeat within a million incidents.
 NAME_BYTES = 6
@@ -40,6 +42,11 @@ class Request:
     job_toml: str = ""
     why: str = ""
     light: bool = False
+    suspected: bool = False
+
+    def origin(self) -> Origin:
+        """Who wants it, as it is timed."""
+        return Origin.LIGHT if self.light else Origin.SUSPECTED if self.suspected else Origin.ASKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,7 @@ class Means:
     judge: Judge
     clock: Callable[[], float]
     dictionary: Dictionary = field(default_factory=Dictionary)
+    telemetry: Telemetry = SILENT
 
 
 class Inquiry:
@@ -75,9 +83,9 @@ class Inquiry:
         self._announced = announced
         self._means = means
         self._plan = plan
-        about = About(plan, announced, request.job_toml, request.light)
+        asked = About(plan, announced, request.job_toml, request.light)
         archive = Archive(means.store, means.dictionary, plan.order)
-        self._looking = Looking(about, means.fleet, archive, means.judge, settings, self._progress)
+        self._looking = Looking(asked, means.fleet, archive, means.judge, settings, self._progress, means.telemetry)
         self._steps: list[Step] = []
         self._news = asyncio.Event()
         self._failure: HangdogError | None = None
@@ -111,7 +119,9 @@ class Inquiry:
     async def lead(self) -> None:
         """Leads the incident to its end; whatever goes wrong is said and remembered, and ends here."""
         try:
-            await self._through()
+            job = self._plan.job.id
+            with self._means.telemetry.incident(self.name, job), about(incident=self.name, job=job):
+                await self._through()
         except HangdogError as error:
             await self._fail(error)
         except asyncio.CancelledError:
@@ -125,16 +135,21 @@ class Inquiry:
             self._tell()
 
     async def _through(self) -> None:
-        means, plan = self._means, self._plan
+        means, plan, began = self._means, self._plan, steady()
         incident = Incident(self.name, plan.job.id, self.began, self._request.why)
         await means.store.begin(incident, self._looking.remembered())
+        means.telemetry.count(State.SUSPECTED)
         self._say(State.SUSPECTED, f"incident {self.name} of job {plan.job.id}")
         await means.store.move(self.name, State.CAPTURING, means.clock())
-        self._looking.ask()
+        means.telemetry.count(State.CAPTURING)
+        with means.telemetry.stage(Stage.ASKING):
+            self._looking.ask()
         gone = f", {named(plan.absent)} not connected" if plan.absent else ""
         self._say(State.CAPTURING, f"asked {count(plan.asked, 'machine')}{gone}")
         verdict = await self._looking.verdict()
-        unstored = await self._remember(verdict)
+        with means.telemetry.stage(Stage.STORING):
+            unstored = await self._remember(verdict)
+        means.telemetry.lasted(self._request.origin(), steady() - began)
         self._say(State.JUDGED, f"{verdict.kind}{unstored}", json.dumps(to_json(verdict)))
         log.info("incident %s of job %s: %s", self.name, plan.job.id, verdict.kind)
 
@@ -143,6 +158,8 @@ class Inquiry:
         try:
             await self._means.store.remember(self.name, self._looking.remembered())
             await self._means.store.judged(self.name, verdict, self._means.clock())
+            self._means.telemetry.count(State.JUDGED)
+            self._means.telemetry.count(verdict.kind)
         except StoreFailed as error:
             log.error("incident %s: verdict not stored: %s", self.name, error)
             return f" (not stored: {error})"
@@ -150,6 +167,7 @@ class Inquiry:
 
     async def _fail(self, error: HangdogError) -> None:
         self._failure = error
+        self._means.telemetry.count(State.FAILED)
         try:
             await self._means.store.move(self.name, State.FAILED, self._means.clock(), str(error))
         except StoreFailed as worse:

@@ -12,15 +12,18 @@ from hangdog_proto import found, pulses, status
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsServicer, IncidentsServicer
-from hangdog_server import heard
+from hangdog_proto.logs import about
+from hangdog_server import heard, refusals
 from hangdog_server.asking import Asking
 from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Connection, Doubt, Fleet, Need, Order, Receipt, Seen, Told
 from hangdog_server.incident import Request
+from hangdog_server.refusals import Door, TurnedAway
 from hangdog_server.returns import Returns
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, Store
+from hangdog_server.telemetry import SILENT, Agent, Telemetry
 from hangdog_server.vigil import Vigil
 
 log = logging.getLogger(__name__)
@@ -31,8 +34,16 @@ class Agents(AgentsServicer):
     """The command channels of the agents."""
 
     def __init__(
-        self, fleet: Fleet, desk: Desk, vigil: Vigil, returns: Returns, settings: Settings, dictionary: Dictionary
+        self,
+        fleet: Fleet,
+        desk: Desk,
+        vigil: Vigil,
+        returns: Returns,
+        settings: Settings,
+        dictionary: Dictionary,
+        telemetry: Telemetry = SILENT,
     ) -> None:
+        self._telemetry = telemetry
         self._fleet = fleet
         self._desk = desk
         self._vigil = vigil
@@ -49,6 +60,8 @@ class Agents(AgentsServicer):
             await self._converse(context)
         except HangdogError as error:
             ours = isinstance(error, ServerUnreachable)  # we stop: not the agent's doing, and it happens to all of them
+            if isinstance(error, WrongUse):
+                self._telemetry.count(refusals.door(error))
             log.log(logging.DEBUG if ours else logging.WARNING, "agent at %s: %s", context.peer(), error)
             await _refuse(context, error)
 
@@ -57,8 +70,15 @@ class Agents(AgentsServicer):
         connection = self._fleet.connect(
             heard.name(hello.machine, "machine"), hello.version[: heard.NAME], context.peer(), steady()
         )
+        with about(machine=connection.machine):
+            await self._serve(connection, context)
+        if connection.ended is not None:
+            raise connection.ended
+
+    async def _serve(self, connection: Connection, context: Context) -> None:
         machine = connection.machine
         log.info("machine %s: agent %s at %s", machine, connection.version, connection.peer)
+        self._telemetry.count(Agent.CONNECTED)
         listening = asyncio.create_task(self._listen(connection, context), name=f"listening to {machine}")
         try:
             await context.write(_welcome(self._settings))
@@ -70,20 +90,19 @@ class Agents(AgentsServicer):
             if self._fleet.disconnect(connection, steady()):
                 self._desk.lost(machine)
                 self._vigil.forget(machine)
+            self._telemetry.count(Agent.STOPPED if connection.leaving else Agent.LOST)
             log.info("machine %s: agent at %s is gone", machine, connection.peer)
-        if connection.ended is not None:
-            raise connection.ended
 
     async def _hello(self, context: Context) -> pb.Hello:
         try:
             async with asyncio.timeout(self._settings.hello_s):
                 first = await context.read()
         except TimeoutError:
-            raise WrongUse(
-                f"an agent says Hello first; this one said nothing for {self._settings.hello_s:g} s"
+            raise TurnedAway(
+                Door.HELLO, f"an agent says Hello first; this one said nothing for {self._settings.hello_s:g} s"
             ) from None
         if not isinstance(first, pb.FromAgent) or not first.HasField("hello"):
-            raise WrongUse("an agent says Hello first")
+            raise TurnedAway(Door.HELLO, "an agent says Hello first")
         return first.hello
 
     async def _listen(self, connection: Connection, context: Context) -> None:
@@ -119,6 +138,7 @@ class Agents(AgentsServicer):
         else:
             answer = heard.answer(machine, captured, self._dictionary)
         refused = self._desk.answer(captured.order, answer, capture)
+        self._telemetry.count(refusals.look(refused, answer.unreadable))
         if refused:
             log.warning("machine %s: answer refused: %s", machine, refused)
         elif answer.unreadable:

@@ -21,6 +21,7 @@ from hangdog_server.gather import FURTHER, Gathering, Plan
 from hangdog_server.jobs import LocalJob, Placement
 from hangdog_server.judging import Judge, prepared, remembered, triage
 from hangdog_server.settings import Settings
+from hangdog_server.telemetry import SILENT, Asked, Stage, Telemetry
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,14 @@ class Looking:
     """The looks of one incident. `capturing` is the gathering that is under way: answers go there."""
 
     def __init__(
-        self, about: About, fleet: Fleet, archive: Archive, judge: Judge, settings: Settings, say: Callable[[str], None]
+        self,
+        about: About,
+        fleet: Fleet,
+        archive: Archive,
+        judge: Judge,
+        settings: Settings,
+        say: Callable[[str], None],
+        telemetry: Telemetry = SILENT,
     ) -> None:
         self._about = about
         self._fleet = fleet
@@ -47,6 +55,7 @@ class Looking:
         self._judge = judge
         self._settings = settings
         self._say = say
+        self._telemetry = telemetry
         self._gone: dict[str, Missing] = {}
         self._findings: tuple[Finding, ...] = ()
         plan = about.plan
@@ -58,6 +67,8 @@ class Looking:
         """Asks everybody for the first look, or looks; patience begins now."""
         self.capturing.gathering.began = steady()
         self.capturing.ask()
+        plan = self.capturing.gathering.plan
+        self._telemetry.count(Asked.LIGHT if self._about.light else Asked.FULL, plan.rounds * len(plan.asked))
 
     def remembered(self) -> dict[str, object]:
         """All it takes, beside the captures, to judge the incident again, as JSON."""
@@ -124,7 +135,8 @@ class Looking:
         )
         self.capturing = self._capture(order, closer, kept_from=plan.rounds + FURTHER)
         self.capturing.ask()
-        return await self.capturing.gathered()
+        self._telemetry.count(Asked.NATIVE, len(asked))
+        return await self._answers()
 
     async def _lightly(self) -> Verdict:
         """Light looks, one after the other, until they suffice or there were as many as were asked for."""
@@ -136,7 +148,8 @@ class Looking:
                 begin = max(begin + plan.interval_s, steady())
                 await asyncio.sleep(begin - steady())
                 self.capturing.again(steady())
-            snapshot = self._completed(await self.capturing.gathered())
+                self._telemetry.count(Asked.LIGHT, len(plan.asked))
+            snapshot = self._completed(await self._answers())
             came = self.capturing.summary()
             self._say(f"light look {number + 1} of at most {plan.rounds}: {came}")
             if number + 1 < min(settings.light_from, plan.rounds):
@@ -151,9 +164,13 @@ class Looking:
         return verdict
 
     async def _gathered(self) -> Snapshot:
-        snapshot = await self.capturing.gathered()
+        snapshot = await self._answers()
         self._say(self.capturing.summary())
         return self._completed(snapshot)
+
+    async def _answers(self) -> Snapshot:
+        with self._telemetry.stage(Stage.GATHERING):
+            return await self.capturing.gathered()
 
     def _completed(self, snapshot: Snapshot) -> Snapshot:
         """With the reasons why machines are missing, and what was known of those that did not tell it with their last look."""
@@ -186,7 +203,8 @@ class Looking:
 
     async def _judged(self, snapshot: Snapshot, placed: Placement) -> Verdict:
         about = self._about
-        return await asyncio.to_thread(triage, snapshot, about.job_toml, about.announced, placed, self._judge)
+        with self._telemetry.stage(Stage.JUDGING):
+            return await asyncio.to_thread(triage, snapshot, about.job_toml, about.announced, placed, self._judge)
 
     def _capture(self, order: Order, plan: Plan, kept_from: int = 0) -> Capturing:
         return Capturing(

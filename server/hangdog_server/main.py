@@ -19,6 +19,7 @@ from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
 from hangdog_server.ingest import Agents, Incidents
 from hangdog_server.judging import Judge
+from hangdog_server.observing import Interceptors, observing
 from hangdog_server.returns import Returns
 from hangdog_server.sentry import Sentry
 from hangdog_server.settings import Settings
@@ -35,41 +36,50 @@ _DEFAULTS = Settings()
 
 
 async def serve(
-    listen: str, path: Path, judge: Judge, announce: Callable[[str], None], settings: Settings = _DEFAULTS
+    listen: str,
+    path: Path,
+    judge: Judge,
+    announce: Callable[[str], None],
+    settings: Settings = _DEFAULTS,
+    metrics: str = "",
 ) -> None:
     """Serves on `listen` (`HOST:PORT`, port 0: any free one) upon the store at `path` until SIGTERM or SIGINT.
 
-    `announce` is given the address once agents can connect. Raises WrongUse when it cannot listen, or the store not open.
+    `announce` is given the address once agents can connect; metrics are served at `metrics` unless that is empty. Raises
+    WrongUse when it cannot listen, or the store not open.
     """
     _many_files()
     clock = time.time  # noqa: TID251  # this is the main module that passes the clock down
-    store = Store(path)
-    try:
-        async with running(listen, Means(Fleet(settings), store, judge, clock), settings) as address:
-            stop = _stopped()
-            announce(address)
-            await stop.wait()
-            log.info("stopping")
-    finally:
-        store.close()
+    fleet = Fleet(settings)
+    async with observing(metrics, fleet) as observers:
+        store = Store(path, observers.telemetry)
+        try:
+            means = Means(fleet, store, judge, clock, telemetry=observers.telemetry)
+            async with running(listen, means, settings, observers.interceptors) as address:
+                stop = _stopped()
+                announce(address)
+                await stop.wait()
+                log.info("stopping")
+        finally:
+            store.close()
 
 
 @asynccontextmanager
-async def running(listen: str, means: Means, settings: Settings) -> AsyncIterator[str]:
+async def running(listen: str, means: Means, settings: Settings, interceptors: Interceptors = ()) -> AsyncIterator[str]:
     """A server at the address given, from its first connection to its graceful end."""
     for name in await means.store.abandon(means.clock(), "the server ended before there was a verdict"):
         log.warning("incident %s was unfinished when the server ended: marked failed", name)
     desk, vigil, returns = Desk(means, settings), Vigil(), Returns(means, settings)
     await returns.resume()
-    server = grpc.aio.server(options=_options(settings))
-    agents = Agents(means.fleet, desk, vigil, returns, settings, means.dictionary)
+    server = grpc.aio.server(options=_options(settings), interceptors=interceptors)
+    agents = Agents(means.fleet, desk, vigil, returns, settings, means.dictionary, means.telemetry)
     add_AgentsServicer_to_server(agents, server)
     add_IncidentsServicer_to_server(Incidents(means.fleet, desk, means.store, settings), server)
     address = _bound(server, listen)
     await server.start()
     if not address.startswith(LOOPBACK):
         log.warning("listening on %s: whoever reaches it may ask for captures and read verdicts", address)
-    watch = asyncio.create_task(Sentry(vigil, means.fleet, desk).keep(), name="watch over the jobs")
+    watch = asyncio.create_task(Sentry(vigil, means.fleet, desk, means.telemetry).keep(), name="watch over the jobs")
     asking = asyncio.create_task(agents.asking.keep(), name="asking what captures name")
     try:
         yield address

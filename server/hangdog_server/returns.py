@@ -27,6 +27,7 @@ from hangdog_server.judging import Judge, remembered, triage
 from hangdog_server.settings import Settings
 from hangdog_server.spooled import Kept, Spooled
 from hangdog_server.store import State, StoreFailed
+from hangdog_server.telemetry import Recorded
 
 #: While looks keep coming, the first one is judged after so many times the patience at the latest.
 PATIENCES = 10
@@ -80,6 +81,7 @@ class Returns:
 
     async def take(self, machine: str, said: pb.Spooled) -> Receipt | None:
         """Keeps one message and says so; None when the store failed, so that the agent keeps it."""
+        count = self._means.telemetry.count
         try:
             kept = await asyncio.to_thread(heard.recorded, machine, said, self._settings, self._means.clock())
             name = new_name()
@@ -87,11 +89,15 @@ class Returns:
                 folded = await self._spooled.fold(kept, name, self._settings.near_s, self._means.clock())
         except WrongUse as error:
             log.warning("machine %s: a recorded look is refused: %s", machine, error)
+            count(Recorded.REFUSED)
             return Receipt(said.id, str(error))
         except StoreFailed as error:
             log.error("machine %s: a recorded look is not kept: %s", machine, error)
+            count(Recorded.FAILED)
             return None
+        count(Recorded.REFUSED if folded.refused else Recorded.AGAIN if folded.again else Recorded.KEPT)
         if folded.incident == name:
+            count(State.RECORDED)
             log.warning("incident %s of job %s: recorded by %s, %s", name, kept.local.job, machine, kept.why)
         if not folded.again and not folded.refused:
             self._note(folded.incident, kept)
@@ -126,6 +132,8 @@ class Returns:
             async with self._judging:
                 verdict = await self._verdict(name)
                 await self._means.store.judged(name, verdict, self._means.clock())
+                self._means.telemetry.count(State.JUDGED)
+                self._means.telemetry.count(verdict.kind)
         except HangdogError as error:
             await self._fail(name, str(error))
         except Exception as error:  # a bug of ours must not leave an incident that is judged at every start
@@ -159,6 +167,7 @@ class Returns:
         return await asyncio.to_thread(_judged, plan, held, why, findings, announced, self._means.judge)
 
     async def _fail(self, name: str, words: str) -> None:
+        self._means.telemetry.count(State.FAILED)
         try:
             await self._means.store.move(name, State.FAILED, self._means.clock(), words)
         except StoreFailed as worse:

@@ -12,6 +12,7 @@ from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Doubt, Fleet
 from hangdog_server.incident import Request
+from hangdog_server.telemetry import SILENT, Delay, Telemetry
 from hangdog_server.vigil import Vigil
 
 #: Between two thoughts about all jobs: a small part of the seconds a rank is borne. Seconds.
@@ -23,7 +24,8 @@ log = logging.getLogger(__name__)
 class Sentry:
     """The watch over all jobs; `keep` holds it until it is cancelled."""
 
-    def __init__(self, vigil: Vigil, fleet: Fleet, desk: Desk) -> None:
+    def __init__(self, vigil: Vigil, fleet: Fleet, desk: Desk, telemetry: Telemetry = SILENT) -> None:
+        self._telemetry = telemetry
         self._vigil = vigil
         self._fleet = fleet
         self._desk = desk
@@ -52,6 +54,7 @@ class Sentry:
             suspicion = self._vigil.suspicion(job, self._fleet.awake(job, now), now)
             if self._vigil.due(job, suspicion, now) and suspicion is not None and job not in self._asking:
                 log.warning("job %s seems to stand still: %s", job, suspicion.why)
+                self._telemetry.lasted(Delay.SUSPICION, suspicion.seconds)
                 task = asyncio.create_task(self._ask(job, f"suspected: {suspicion.why}"), name=f"asking after {job}")
                 self._asking[job] = task
 
@@ -66,7 +69,7 @@ class Sentry:
         kind: Kind | None = None
         try:
             with contextlib.suppress(HangdogError):  # the incident itself remembers why it failed
-                async for step in self._desk.ask(Request(job, why=why)):
+                async for step in self._desk.ask(Request(job, why=why, suspected=True)):
                     if step.verdict:
                         kind = from_json(json.loads(step.verdict)).kind
         finally:

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.verdict import Verdict, to_json
 from hangdog_server.database import CAPTURES, INCIDENTS, Database
+from hangdog_server.telemetry import SILENT, Telemetry
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -69,8 +70,9 @@ class RawCapture:
 class Store:
     """The incidents of one SQLite file, owned alone until `close`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, telemetry: Telemetry = SILENT) -> None:
         """Opens or makes the file; raises WrongUse, saying what to change, when that is not possible."""
+        self._telemetry = telemetry
         self._database = Database(path)
         self._thread = ThreadPoolExecutor(1, "store")
 
@@ -130,7 +132,8 @@ class Store:
             except sa.exc.DBAPIError as error:
                 raise StoreFailed(f"the store failed: {error.orig}", "check the disk that holds it") from error
 
-        return await asyncio.get_running_loop().run_in_executor(self._thread, transact)
+        with self._telemetry.stored(step.__name__.lstrip("_")):
+            return await asyncio.get_running_loop().run_in_executor(self._thread, transact)
 
 
 def _begin(connection: sa.Connection, incident: Incident, asked: dict[str, Any]) -> None:

@@ -1,15 +1,14 @@
 """`hangdog server` runs the server."""
 
 import asyncio
-import logging
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from hangdog_proto.client import DEFAULT_ADDRESS
+from hangdog_proto.logs import FORMS, configure
 
 
 def default_store() -> Path:
@@ -39,7 +38,19 @@ def default_store() -> Path:
     metavar="SECONDS",
     help="How long a machine's answer is waited for after its last look.  [default: 20]",
 )
-def command(listen: str, store: Path, patience: float | None) -> None:
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Serve Prometheus metrics at http://HOST:PORT/metrics, to whoever reaches it; port 0 takes a free one.  [default: nowhere]",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(FORMS),
+    default=FORMS[0],
+    show_default=True,
+    help="How the log is written: lines for people, or one JSON object a line.",
+)
+def command(listen: str, store: Path, patience: float | None, metrics: str | None, log_format: str) -> None:
     """Run the server: one for each cluster.
 
     Agents connect to it, people ask it. Once it can be reached it prints `listening on HOST:PORT`, then its log goes to
@@ -49,6 +60,8 @@ def command(listen: str, store: Path, patience: float | None) -> None:
     from hangdog_server.main import serve
     from hangdog_server.settings import Settings
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    configure(log_format, "%(asctime)s %(levelname)s %(message)s")
     settings = Settings() if patience is None else replace(Settings(), patience_s=patience)
-    asyncio.run(serve(listen, store, diagnose, lambda address: click.echo(f"listening on {address}"), settings))
+    asyncio.run(
+        serve(listen, store, diagnose, lambda address: click.echo(f"listening on {address}"), settings, metrics or "")
+    )

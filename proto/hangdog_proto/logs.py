@@ -1,0 +1,49 @@
+"""How agent and server write their logs: lines for people, or one JSON object a line for a log store."""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import TextIO
+
+#: The forms a log can have; the first one is the default.
+FORMS = ("text", "json")
+#: What records are about, beside their words: names of ours, set by `about`.
+_ABOUT: ContextVar[Mapping[str, str]] = ContextVar("about", default={})  # noqa: B039  # never changed, only replaced
+
+
+@contextmanager
+def about(**fields: str) -> Iterator[None]:
+    """Whatever this task logs meanwhile, and tasks and threads that it starts, is about these: `about(machine="gpu-7")`."""
+    token = _ABOUT.set({**_ABOUT.get(), **fields})
+    try:
+        yield
+    finally:
+        _ABOUT.reset(token)
+
+
+def configure(form: str, text: str, to: TextIO | None = None) -> None:
+    """Has all logs written to stderr (or `to`) in that form; `text` is the format of lines for people."""
+    handler = logging.StreamHandler(to or sys.stderr)
+    handler.setFormatter(Json() if form == "json" else logging.Formatter(text))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+
+
+class Json(logging.Formatter):
+    """One object a line: time (UTC), level, logger, message, what it is about, and an error's traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC)
+        told = {
+            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        told |= {name: value for name, value in _ABOUT.get().items() if name not in told}
+        if record.exc_info:
+            told["error"] = self.formatException(record.exc_info)
+        return json.dumps(told)

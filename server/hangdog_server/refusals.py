@@ -1,0 +1,58 @@
+"""Why the server does not take what an agent says: in words for people, and in one word for who counts."""
+
+from enum import StrEnum
+from typing import Self
+
+from hangdog_models.errors import WrongUse
+
+
+class Door(StrEnum):
+    """Why an agent is turned away, or put out."""
+
+    HELLO = "no_hello"
+    NAME = "bad_name"
+    TAKEN = "name_taken"
+    FULL = "too_many"
+    REPLACED = "replaced"
+    INVALID = "invalid"
+
+
+class Look(StrEnum):
+    """What becomes of an agent's answer to an order."""
+
+    TAKEN = "taken"
+    UNREADABLE = "unreadable"
+    LATE = "late"
+    UNASKED = "unasked"
+    AGAIN = "again"
+
+
+class TurnedAway(WrongUse):
+    """An agent's stream is not taken, or not any longer."""
+
+    def __init__(self, door: Door, what: str, hint: str = "") -> None:
+        super().__init__(what, hint)
+        self.door = door
+
+
+class Refusal(str):
+    """Words that say why an answer is refused; `look` says it in one."""
+
+    look: Look
+
+    def __new__(cls, look: Look, words: str) -> Self:
+        made = super().__new__(cls, words)
+        made.look = look
+        return made
+
+
+def door(error: WrongUse) -> Door:
+    """Why this error turned an agent away; whatever has no name of its own said what cannot be."""
+    return error.door if isinstance(error, TurnedAway) else Door.INVALID
+
+
+def look(refused: str, unreadable: str) -> Look:
+    """What became of an answer that was `refused` for this reason, or was `unreadable`; empty stands for neither."""
+    if refused:
+        return refused.look if isinstance(refused, Refusal) else Look.UNASKED
+    return Look.UNREADABLE if unreadable else Look.TAKEN
