@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from hangdog_agent.census import Census
 from hangdog_agent.link import Identity, Link
 from hangdog_agent.recording import Spooling
 from hangdog_agent.settings import LinkSettings, VigilSettings
+from hangdog_agent.tally import Tally
 from hangdog_agent.vigil.vigil import Vigil
 from hangdog_agent.watch import Watch
 from hangdog_models.findings import Finding
@@ -100,6 +102,14 @@ class Line:
         self.outbox.put_nowait(pb.ToAgent(capture=capture))
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A link that is being kept, and what ends it when it is set."""
+
+    link: Link
+    stop: asyncio.Event
+
+
 @contextlib.asynccontextmanager
 async def linked(
     server: Server,
@@ -108,16 +118,17 @@ async def linked(
     alert: VigilSettings = ALERT,
     findings: Sequence[Finding] = (),
     spooling: Spooling | None = None,
-) -> AsyncIterator[asyncio.Event]:
+    tally: Tally | None = None,
+) -> AsyncIterator[Kept]:
     """A link that is kept to the server, and has ended cleanly afterwards."""
     watch = Watch(Census(targets.proc, frozenset({MARK[0]})), MARK, (), forget_s=600.0)
     stop = asyncio.Event()
     identity = Identity(f"127.0.0.1:{server.port}", "gpu-a17", "1.2.3")
     vigil = Vigil(tools, packaged(), alert)
-    link = Link(identity, watch, vigil, tools, settings, lambda: findings, spooling)
+    link = Link(identity, watch, vigil, tools, settings, lambda: findings, spooling, tally)
     keeping = asyncio.ensure_future(link.keep(stop))
     try:
-        yield stop
+        yield Kept(link, stop)
     finally:
         stop.set()
         await asyncio.wait_for(keeping, PATIENCE_S)

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hangdog_agent.capture.hearing import parcels
 from hangdog_agent.capture.series import Series
 from hangdog_agent.fit import Pack, fitting
+from hangdog_agent.tally import Tally
 from hangdog_models.findings import Finding
 from hangdog_proto import codec, found
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -38,7 +39,9 @@ class Answering:
         most: int,
         findings: Found = tuple,
         pack: Pack = codec.pack,
+        tally: Tally | None = None,
     ) -> None:
+        self._tally = tally or Tally()
         self._findings = findings
         self._series = series
         self._order = order
@@ -81,6 +84,7 @@ class Answering:
             traces = self._series.native(self._order.native)
         else:
             traces = self._series.glance() if self._order.light else self._series.look()
+        self._tally.looked(traces)
         return fitting(traces, self._most, self._pack)
 
     def _closing(self, number: int, look: pb.Capture | None, heard: Sequence[pb.Statement]) -> list[pb.Captured]:

@@ -23,6 +23,7 @@ from hangdog_agent.fit import Pack
 from hangdog_agent.recording import Recording, Spooling, local
 from hangdog_agent.session import Call, Session, backoff, cancelled, why, within
 from hangdog_agent.settings import LinkSettings
+from hangdog_agent.tally import Event, Standing, Tally
 from hangdog_agent.vigil.vigil import Vigil
 from hangdog_agent.watch import LocalJob, Watch, jobs
 from hangdog_models.findings import Finding
@@ -67,8 +68,10 @@ class Link:
         settings: LinkSettings,
         findings: Found = tuple,
         spooling: Spooling | None = None,
+        tally: Tally | None = None,
     ) -> None:
         """`findings` says what the checks of this machine have found; without `spooling` nothing is recorded alone."""
+        self._tally = tally or Tally()
         self._findings = findings
         self._recording = Recording(spooling, self._answering) if spooling else None
         self._identity = identity
@@ -101,6 +104,8 @@ class Link:
             while not stop.is_set():
                 because = await self._session(stop)
                 failures, self._welcomed = 0 if self._welcomed else failures + 1, False
+                if failures:
+                    self._tally.count(Event.FAILURES)
                 pause = backoff(failures, self._settings, random.uniform)
                 if not stop.is_set():
                     log.warning("no line to %s (%s), next try in %.1f s", self._identity.server, because, pause)
@@ -114,6 +119,13 @@ class Link:
                 await self._recording.close()
             for pool in (self._lookers, self._scanners, self._feelers):
                 pool.shutdown(wait=True, cancel_futures=True)
+
+    def standing(self) -> Standing:
+        """How things stand with this agent; any thread may ask."""
+        here = self._here or ()
+        waiting = self._recording.waiting if self._recording is not None else 0
+        trainers = sum(len(job.ranks) for job in here)
+        return Standing(self._welcomed, len(here), trainers, tuple(self._findings()), waiting)
 
     async def _scan(self) -> None:
         """Sees again and again who runs here, whether the server is there or not."""
@@ -181,6 +193,7 @@ class Link:
             body = message.WhichOneof("body")
             if body == "welcome":
                 self._welcomed = True
+                self._tally.count(Event.CONNECTIONS)
                 self._heartbeat_s = within(message.welcome.heartbeat_s, 0.1, 300.0)
                 self._most_bytes = (
                     message.welcome.max_message_bytes - _ENVELOPE if message.welcome.max_message_bytes else 0
@@ -194,7 +207,8 @@ class Link:
                     )
                 log.info("connected to %s as %s", self._identity.server, self._identity.machine)
             elif body == "capture":
-                session.start(self._answer(session, message.capture), self._settings.orders)
+                taken = session.start(self._answer(session, message.capture), self._settings.orders)
+                self._tally.count(Event.ORDERS if taken else Event.DROPPED)
             elif body == "doubt":
                 self._vigil.ask(message.doubt.job, within(message.doubt.seconds, 0.0, _DOUBT_S))
             elif body == "receipt" and self._recording is not None:
@@ -247,7 +261,7 @@ class Link:
 
     def _answering(self, order: pb.CaptureOrder, most: int, pack: Pack = codec.pack) -> Answering:
         series = Series(order.job, self._watch.see, self._tools, self._watch.known())
-        return Answering(series, order, self._lookers, most, self._findings, pack)
+        return Answering(series, order, self._lookers, most, self._findings, pack, self._tally)
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work)

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import importlib.metadata
 import json
 import logging
@@ -26,10 +27,13 @@ from hangdog_agent.checks.places import Places
 from hangdog_agent.checks.standard import standard
 from hangdog_agent.procfs import Proc
 from hangdog_agent.settings import Settings, chosen
+from hangdog_agent.tally import Tally
+from hangdog_agent.textfile import Textfile
 from hangdog_agent.watch import Watch, jobs
 from hangdog_agent.witness.witnesses import Readings
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.stack import Missing
+from hangdog_proto.logs import FORMS, configure
 
 #: Where a server listens unless told otherwise; the agent's default must be the server's.
 DEFAULT_SERVER = "127.0.0.1:7411"
@@ -67,13 +71,14 @@ class _Agent:
     checks: Checks | None
     power: Readings
     places: Places
+    metrics: Path | None
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the agent until SIGTERM or SIGINT, or one look with `--once`; ends the process with its exit status."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s hangdog-agent: %(message)s", stream=sys.stderr)
     try:
         options = _parser().parse_args(arguments)
+        configure(options.log_format, "%(asctime)s hangdog-agent: %(message)s")
         agent = _assemble(options)
         if options.once:
             _once(agent)
@@ -117,6 +122,17 @@ def _parser() -> argparse.ArgumentParser:
         help="folder of its own, to remember over a restart what it has read and what no server has yet "
         "(default: systemd's $STATE_DIRECTORY, else none)",
     )
+    parser.add_argument(
+        "--metrics-file",
+        metavar="FILE.prom",
+        help="write the agent's own metrics there, for node_exporter's textfile collector (default: nowhere)",
+    )
+    parser.add_argument(
+        "--log-format",
+        choices=FORMS,
+        default=FORMS[0],
+        help="lines for people, or one JSON object a line (default: text)",
+    )
     parser.add_argument("--once", action="store_true", help="print one look at all jobs here as JSON, and end")
     parser.add_argument(
         "--set",
@@ -149,7 +165,9 @@ def _assemble(options: argparse.Namespace) -> _Agent:
     if match is None:  # of several agents on one host none knows whose machine it is
         checks, gpus = standard(settings.checks, places, lambda: [member.process.pid for member in watch.known()])
         power = gpus.power
-    return _Agent(options.machine, watch, Tools(proc, tool, settings.capture, stop), settings, checks, power, places)
+    metrics = Path(options.metrics_file) if options.metrics_file else None
+    tools = Tools(proc, tool, settings.capture, stop)
+    return _Agent(options.machine, watch, tools, settings, checks, power, places, metrics)
 
 
 def _once(agent: _Agent) -> None:
@@ -175,17 +193,20 @@ async def _serve(agent: _Agent, server: str) -> None:
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    identity = Identity(server, agent.machine, importlib.metadata.version("hangdog"))
+    version = importlib.metadata.version("hangdog")
+    identity, tally = Identity(server, agent.machine, version), Tally(version)
     vigil = Vigil(agent.tools, packaged(), agent.settings.vigil, agent.power)
     parts = (identity, agent.watch, vigil, agent.tools, agent.settings.link)
     clock = time.time  # noqa: TID251 - the main module passes the clock down
     clocks = Clocks(clock, lambda: time.clock_gettime(time.CLOCK_BOOTTIME), agent.places.boot())
     spooling = Spooling(agent.places.state, agent.settings.spool, clocks)
-    if agent.checks is None:
-        await Link(*parts, spooling=spooling).keep(stop)
-        return
-    with Keeper(agent.checks, agent.machine, clock) as keeper:
-        await Link(*parts, keeper.findings, spooling).keep(stop)
+    with contextlib.ExitStack() as stack:
+        keeper = stack.enter_context(Keeper(agent.checks, agent.machine, clock)) if agent.checks is not None else None
+        link = Link(*parts, keeper.findings if keeper else tuple, spooling, tally)
+        if agent.metrics is not None:
+            every_s = agent.settings.link.metrics_s
+            stack.enter_context(Textfile(agent.metrics, every_s, lambda: tally.text(link.standing())))
+        await link.keep(stop)
 
 
 if __name__ == "__main__":

@@ -124,6 +124,11 @@ class Recording:
         if self._receipt is not None and self._receipt[0] == receipt.id and not self._receipt[1].done():
             self._receipt[1].set_result(receipt.refused)
 
+    @property
+    def waiting(self) -> int:
+        """How many looks wait for a server."""
+        return len(self._spool.waiting()) if self._spool is not None else 0
+
     async def close(self) -> None:
         """Ends what is being recorded; what is kept on the disk stays."""
         for task in self._series:

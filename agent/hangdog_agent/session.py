@@ -42,15 +42,16 @@ class Session:
         self.beside.add(task)
         task.add_done_callback(self._ended)
 
-    def start(self, answer: Coroutine[Any, Any, None], most: int) -> None:
-        """Answers an order, unless `most` are being answered."""
+    def start(self, answer: Coroutine[Any, Any, None], most: int) -> bool:
+        """Answers an order, unless `most` are being answered; whether it does."""
         if len(self.orders) >= most:
             log.warning("an order was dropped: %d are being answered", most)
             answer.close()
-            return
+            return False
         task = asyncio.ensure_future(answer)
         self.orders.add(task)
         task.add_done_callback(self._ended)
+        return True
 
     async def write(self) -> None:
         """Writes what waits, for as long as the connection lasts, or until the last words are written."""

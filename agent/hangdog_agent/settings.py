@@ -62,6 +62,8 @@ class LinkSettings:
     orders: int = 16
     #: A dead rank of a job with no living rank here is remembered this long.
     forget_s: float = 600.0
+    #: Between two writings of the metrics file: as often as Prometheus usually asks node_exporter.
+    metrics_s: float = 15.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,12 +191,12 @@ async def test_what_the_checks_found_is_told_after_the_welcome_and_on_change(sto
 
 async def test_an_agent_that_is_stopped_says_goodbye(stoppable: Tools) -> None:
     with running(WAIT, environ=ENVIRON):
-        async with Server() as server, linked(server, stoppable) as stop:
+        async with Server() as server, linked(server, stoppable) as kept:
             line = await server.line()
             while not (presence := await line.hear("presence")).jobs:
                 pass
             assert not presence.leaving
-            stop.set()
+            kept.stop.set()
             while not (last := await line.hear("presence")).leaving:
                 pass
             assert [job.job for job in last.jobs] == ["linked"]
