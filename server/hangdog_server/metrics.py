@@ -1,11 +1,10 @@
 """Counts what the server tells of itself, in the form Prometheus scrapes; docs/metrics.md names every metric.
 
-Every child of every metric is made at the start: counting is one look into a dictionary, a series that never happened is
-there as 0, and there are never more series than at the start.
+Children are made at the start: counting is one look into a dictionary, what never happened is there as 0, so that its first
+time is seen as a change, and nobody outside can make a series.
 """
 
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -22,7 +21,7 @@ from hangdog_server.telemetry import Agent, Asked, Delay, Origin, Recorded, Stag
 
 #: What is counted, by whose member happened: the metric, its help and its one label.
 COUNTED: dict[type[StrEnum], tuple[str, str, str]] = {
-    Agent: ("hangdog_agent_connections", "Streams of agents that began or ended.", "event"),
+    Agent: ("hangdog_streams", "Streams of agents that began or ended.", "event"),
     Door: ("hangdog_agents_refused", "Agents turned away, or put out.", "reason"),
     Asked: ("hangdog_looks_asked", "Looks asked of machines: each look at each machine.", "kind"),
     Look: ("hangdog_looks_answered", "Answers of machines, each to one look.", "outcome"),
@@ -62,8 +61,8 @@ class Metrics:
         self._stages = {stage: stages.labels(stage.value) for stage in Stage}
         self._running = Gauge("hangdog_incidents_running", "Incidents that are being led.", registry=registry)
         self._steps = self._histogram("store", "How long a transaction waited and took.", STORE_S, "step")
-        self._failed = Counter("hangdog_store_failures", "Transactions that failed.", ["step"], registry=registry)
-        self._store: dict[str, tuple[Histogram, Counter]] = {}
+        self._failed = Counter("hangdog_store_failures", "Transactions that failed.", registry=registry)
+        self._store: dict[str, Histogram] = {}
         Info("hangdog_build", "The server's version.", registry=registry).info({"version": version})
         ProcessCollector(registry=registry)
 
@@ -93,21 +92,10 @@ class Metrics:
 
     @contextmanager
     def stored(self, step: str) -> Iterator[None]:
-        took, failures = self._step(step)
-        begun = time.perf_counter()
-        try:
+        if step not in self._store:  # there are as many as there are functions of ours
+            self._store[step] = self._steps.labels(step)
+        with self._store[step].time(), self._failed.count_exceptions():
             yield
-        except Exception:
-            failures.inc()
-            raise
-        finally:
-            took.observe(time.perf_counter() - begun)
-
-    def _step(self, step: str) -> tuple[Histogram, Counter]:
-        """A step is a function of ours, so that there are as many series as there are functions."""
-        if step not in self._store:
-            self._store[step] = self._steps.labels(step), self._failed.labels(step)
-        return self._store[step]
 
     def _histogram(self, name: str, what: str, buckets: Iterable[float], label: str = "origin") -> Histogram:
         labels = [label] if label else []
