@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the agent until SIGTERM or SIGINT, or one look with `--once`; ends the process with its exit status."""
     try:
         options = _parser().parse_args(arguments)
-        configure(options.log_format, "%(asctime)s hangdog-agent: %(message)s")
+        configure(options.log_format, "%(asctime)s hangdog-agent: %(message)s", machine=options.machine)
         agent = _assemble(options)
         if options.once:
             _once(agent)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import TextIO
 
 #: The forms a log can have; the first one is the default.
 FORMS = ("text", "json")
@@ -17,7 +16,7 @@ _ABOUT: ContextVar[Mapping[str, str]] = ContextVar("about", default={})  # noqa:
 
 @contextmanager
 def about(**fields: str) -> Iterator[None]:
-    """Whatever this task logs meanwhile, and tasks and threads that it starts, is about these: `about(machine="gpu-7")`."""
+    """Whatever this task logs meanwhile, and tasks and threads that it starts, is about these; "" for nothing any more."""
     token = _ABOUT.set({**_ABOUT.get(), **fields})
     try:
         yield
@@ -25,15 +24,19 @@ def about(**fields: str) -> Iterator[None]:
         _ABOUT.reset(token)
 
 
-def configure(form: str, text: str, to: TextIO | None = None) -> None:
-    """Has all logs written to stderr (or `to`) in that form; `text` is the format of lines for people."""
-    handler = logging.StreamHandler(to or sys.stderr)
-    handler.setFormatter(Json() if form == "json" else logging.Formatter(text))
+def configure(form: str, text: str, **always: str) -> None:
+    """Has all logs written to stderr in that form; `text` is the format of lines for people, `always` in every object."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Json(always) if form == "json" else logging.Formatter(text))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
 
 class Json(logging.Formatter):
     """One object a line: time (UTC), level, logger, message, what it is about, and an error's traceback."""
+
+    def __init__(self, always: Mapping[str, str]) -> None:
+        super().__init__()
+        self._always = always
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC)
@@ -43,7 +46,7 @@ class Json(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        told |= {name: value for name, value in _ABOUT.get().items() if name not in told}
+        told = {name: value for name, value in {**self._always, **_ABOUT.get()}.items() if value} | told
         if record.exc_info:
             told["error"] = self.formatException(record.exc_info)
         return json.dumps(told)

@@ -118,10 +118,13 @@ class Inquiry:
 
     async def lead(self) -> None:
         """Leads the incident to its end; whatever goes wrong is said and remembered, and ends here."""
+        job = self._plan.job.id
+        with self._means.telemetry.incident(self.name, job), about(incident=self.name, job=job):
+            await self._led()
+
+    async def _led(self) -> None:
         try:
-            job = self._plan.job.id
-            with self._means.telemetry.incident(self.name, job), about(incident=self.name, job=job):
-                await self._through()
+            await self._through()
         except HangdogError as error:
             await self._fail(error)
         except asyncio.CancelledError:

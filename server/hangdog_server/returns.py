@@ -17,6 +17,7 @@ from hangdog_models.stack import Missing, Reason
 from hangdog_models.verdict import Verdict
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.logs import about
 from hangdog_server import gather, heard, looks
 from hangdog_server.capturing import steady
 from hangdog_server.fleet import Receipt
@@ -112,7 +113,8 @@ class Returns:
     def _note(self, name: str, kept: Kept) -> None:
         if name not in self._cases:
             self._cases[name] = _Case(kept.local.job)
-            task = asyncio.create_task(self._lead(name, self._cases[name]), name=f"returned incident {name}")
+            with about(incident=name, job=kept.local.job, machine=""):  # the task takes it along, of many machines
+                task = asyncio.create_task(self._lead(name, self._cases[name]), name=f"returned incident {name}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         self._cases[name].note(kept)

@@ -8,6 +8,7 @@ import logging
 from hangdog_models.errors import HangdogError
 from hangdog_models.suspicion import ASKED_AGAIN_S, DOUBT_S
 from hangdog_models.verdict import Kind, from_json
+from hangdog_proto.logs import about
 from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Doubt, Fleet
@@ -53,7 +54,8 @@ class Sentry:
         for job in self._fleet.jobs():
             suspicion = self._vigil.suspicion(job, self._fleet.awake(job, now), now)
             if self._vigil.due(job, suspicion, now) and suspicion is not None and job not in self._asking:
-                log.warning("job %s seems to stand still: %s", job, suspicion.why)
+                with about(job=job):
+                    log.warning("job %s seems to stand still: %s", job, suspicion.why)
                 self._telemetry.lasted(Delay.SUSPICION, suspicion.seconds)
                 task = asyncio.create_task(self._ask(job, f"suspected: {suspicion.why}"), name=f"asking after {job}")
                 self._asking[job] = task
