@@ -6,6 +6,7 @@ The packages are imported here, where they are asked for, and nowhere else.
 import asyncio
 import importlib.metadata
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ import grpc
 from hangdog_server.fleet import Fleet
 from hangdog_server.telemetry import SILENT, Delay, Several, Telemetry
 
+#: OpenTelemetry's variables that name a collector of traces.
+COLLECTORS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 #: Between two looks at how late the event loop is. Seconds.
 _LOOP_S = 0.5
 
@@ -55,8 +58,24 @@ async def observing(metrics: str, fleet: Fleet) -> AsyncIterator[Observers]:
             metrics = await stack.enter_async_context(scraped(metrics, counts.text))
             log.info("metrics at http://%s/metrics", metrics)
             await stack.enter_async_context(_lag(counts))
+        if any(os.environ.get(name) for name in COLLECTORS):
+            traces = await _traces(stack)
+            heard += [traces] if traces is not None else []
         telemetry = heard[0] if len(heard) == 1 else Several(heard) if heard else SILENT
         yield Observers(fleet, telemetry, interceptors, metrics)
+
+
+async def _traces(stack: AsyncExitStack) -> Telemetry | None:
+    """Traces where their packages are; where not, that is said, and the server runs without."""
+    try:
+        from hangdog_server.traces import exported
+
+        return await stack.enter_async_context(exported(importlib.metadata.version("hangdog")))
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("opentelemetry"):
+            raise
+        log.warning("traces are not sent, %s is not installed: pip install 'hangdog[otel]'", error.name)
+        return None
 
 
 @asynccontextmanager
