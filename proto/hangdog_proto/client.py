@@ -28,6 +28,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.enable_http_proxy", 0),  # the server is inside the cluster; http_proxy points outside
     ("grpc.keepalive_time_ms", 10_000),  # a peer that lost its power says nothing: ask
     ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),  # of the library's own pings, behind which no other is sent: else a minute
     ("grpc.http2.max_pings_without_data", 0),  # also while nothing else is said
     ("grpc.min_reconnect_backoff_ms", 5_000),  # also the patience of one attempt to connect; gRPC's is 20 s
     ("grpc.max_receive_message_length", MAX_MESSAGE),

@@ -103,6 +103,9 @@ def _options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.max_concurrent_streams", settings.max_machines),
         ("grpc.keepalive_time_ms", int(settings.heartbeat_s * 2000)),  # an agent without power says nothing: ask
         ("grpc.keepalive_timeout_ms", int(settings.heartbeat_s * 1000)),
+        # while a ping of the library's own (it measures bandwidth) is under way no other is sent: that one, lost with the
+        # line, would otherwise be waited for a minute
+        ("grpc.http2.ping_timeout_ms", int(settings.heartbeat_s * 1000)),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 4000),  # agents and people ask likewise, every 10 s
         ("grpc.keepalive_permit_without_calls", 1),

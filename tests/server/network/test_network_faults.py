@@ -1,0 +1,182 @@
+"""Real agents and a real server over lines that break, stall, lose and crawl: the verdict names who is missing, on time."""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+import targets
+from cast import PATIENT, Stage, failed, stage
+from faulty import Line, Proxy, line
+from hangdog_agent.capture import pyspy
+from hangdog_agent.capture.look import Tools
+from hangdog_agent.census import Census
+from hangdog_agent.link import Identity, Link
+from hangdog_agent.settings import CaptureSettings, LinkSettings, VigilSettings
+from hangdog_agent.vigil.vigil import Vigil
+from hangdog_agent.watch import Watch
+from hangdog_models.rules.ruleset import packaged
+from hangdog_models.stack import Missing
+from hangdog_proto.client import Step
+
+pytestmark = pytest.mark.slow
+
+MARK = "HANGDOG_TEST_FAULTS"
+NAMES = ("a", "b", "c", "d")
+#: Two looks, so that a fault comes in the middle of a capture: behind the first and before the second one.
+SETTINGS = replace(PATIENT, rounds=2, interval_s=2.0, patience_s=6.0, rejoin_s=2.0, heartbeat_s=1.0, hello_s=10.0)
+#: What judging, storing and a busy machine may add to the time in which a verdict must be there. Seconds.
+SLACK_S = 2.0
+LINKED = LinkSettings(backoff_first_s=0.05, backoff_most_s=0.5, scan_s=0.2)
+#: One that never makes up its mind: nobody but the test asks.
+CALM = VigilSettings(doubt_s=1e6, patience_s=1e6, start_s=1e6)
+
+
+@dataclass
+class Cluster:
+    """A server, and machines with one rank each, every one on a line of its own."""
+
+    on: Stage
+    lines: dict[str, Proxy]
+
+    async def capture(self, fault: Callable[[], object] = lambda: None) -> list[Step]:
+        """A snapshot with a fault between its two looks; fails when it is late."""
+        heard: list[Step] = []
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        asking = asyncio.ensure_future(self.on.snapshot("llama", heard))
+        async with asyncio.timeout(SETTINGS.patience_s):
+            while len(await self.looked(heard)) < len(self.lines):
+                await asyncio.sleep(0.02)
+        fault()
+        await asking
+        allowed = (SETTINGS.rounds - 1) * SETTINGS.interval_s + SETTINGS.patience_s + SLACK_S
+        assert loop.time() - began <= allowed
+        return heard
+
+    async def looked(self, heard: Sequence[Step]) -> set[str]:
+        """The machines of which the store has a look."""
+        if not heard:
+            return set()
+        _, captures = await self.on.store.recall(heard[0].incident)
+        return {capture.machine for capture in captures}
+
+    async def whole(self) -> None:
+        """All machines are back, all of them are asked, and all answer both looks."""
+        await self.on.knows(*self.lines)
+        steps = await self.capture()
+        assert f"asked {len(self.lines)} machines" in [step.text for step in steps]
+        assert not failed(steps)
+
+    def turn(self, state: Line, *names: str) -> None:
+        for name in names:
+            self.lines[name].turn(state)
+
+
+@pytest.fixture(scope="module")
+def spy() -> pyspy.PySpy:
+    tool = pyspy.load()
+    assert not isinstance(tool, Missing), tool
+    return tool
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path, spy: pyspy.PySpy) -> AsyncIterator[Cluster]:
+    async with stage(tmp_path / "s.db", settings=SETTINGS) as on, AsyncExitStack() as stack:
+        lines = {name: await stack.enter_async_context(machine(on, name, rank, spy)) for rank, name in enumerate(NAMES)}
+        await on.knows(*NAMES)
+        yield Cluster(on, lines)
+
+
+@asynccontextmanager
+async def machine(on: Stage, name: str, rank: int, spy: pyspy.PySpy) -> AsyncIterator[Proxy]:
+    """A rank that waits, and the real agent that sees it and no other one."""
+    mark = (MARK, f"{os.getpid()}-{name}")
+    environ = dict([mark], RANK=str(rank), WORLD_SIZE=str(len(NAMES)), HANGDOG_JOB="llama")
+    tools = Tools(targets.proc, spy, CaptureSettings(), threading.Event())
+    watch = Watch(Census(targets.proc, frozenset({MARK})), mark, (), forget_s=600.0)
+    stop = asyncio.Event()
+    async with line(on.address) as proxy:
+        link = Link(Identity(proxy.address, name, "1"), watch, Vigil(tools, packaged(), CALM), tools, LINKED)
+        with targets.running(targets.WAIT, environ=environ):
+            keeping = asyncio.ensure_future(link.keep(stop))
+            try:
+                yield proxy
+            finally:
+                stop.set()
+                proxy.turn(Line.OPEN)
+                proxy.cut()
+                await asyncio.wait_for(keeping, 20)
+
+
+def reasons(steps: list[Step], *ranks: int) -> list[str]:
+    """Why these ranks are missing, and that no others are."""
+    missing = failed(steps)
+    assert missing.keys() == {str(rank) for rank in ranks}, missing
+    return [missing[str(rank)] for rank in ranks]
+
+
+async def test_a_connection_that_breaks_and_is_back_at_once_costs_nothing(cluster: Cluster) -> None:
+    steps = await cluster.capture(cluster.lines["b"].cut)
+    assert not failed(steps)
+
+
+async def test_a_connection_that_breaks_and_cannot_be_made_again(cluster: Cluster) -> None:
+    def fault() -> None:
+        cluster.turn(Line.REFUSED, "b")
+        cluster.lines["b"].cut()
+
+    (why,) = reasons(await cluster.capture(fault), 1)
+    assert why == "no agent answered: the agent of b was lost while it captured after look 0"
+    cluster.turn(Line.OPEN, "b")
+    await cluster.whole()
+
+
+async def test_a_long_line_is_only_slow(cluster: Cluster) -> None:
+    for proxy in cluster.lines.values():
+        proxy.delay_s = 0.3
+    await cluster.whole()
+
+
+async def test_a_half_open_connection(cluster: Cluster) -> None:
+    (why,) = reasons(await cluster.capture(lambda: cluster.turn(Line.SWALLOWED, "b")), 1)
+    assert why.startswith("no agent answered: the agent of b ") and ("after look 0" in why or "said nothing for" in why)
+    cluster.turn(Line.OPEN, "b")
+    await cluster.whole()
+
+
+async def test_a_line_of_a_few_bytes_a_second_is_missing_and_delays_nobody(cluster: Cluster) -> None:
+    def fault() -> None:
+        cluster.lines["b"].bytes_per_s = 30.0
+
+    (why,) = reasons(await cluster.capture(fault), 1)
+    assert "b fell silent after look 0" in why or "the agent of b" in why
+    cluster.lines["b"].bytes_per_s = float("inf")
+    await cluster.whole()
+
+
+async def test_lines_of_a_few_kilobytes_a_second_suffice(cluster: Cluster) -> None:
+    for proxy in cluster.lines.values():
+        proxy.bytes_per_s = 4000.0
+    await cluster.whole()
+
+
+async def test_half_of_the_machines_are_parted_in_the_middle_of_a_capture(cluster: Cluster) -> None:
+    missing = reasons(await cluster.capture(lambda: cluster.turn(Line.HELD, "c", "d")), 2, 3)
+    for name, why in zip("cd", missing, strict=True):
+        assert why.startswith(f"no agent answered: the agent of {name} "), why
+    cluster.turn(Line.OPEN, "c", "d")
+    await cluster.whole()
+
+
+async def test_a_parting_that_heals_before_patience_ends_costs_nothing(cluster: Cluster) -> None:
+    def fault() -> None:
+        cluster.turn(Line.HELD, "c", "d")
+        asyncio.get_running_loop().call_later(1.0, cluster.turn, Line.OPEN, "c", "d")
+
+    assert not failed(await cluster.capture(fault))
