@@ -12,7 +12,7 @@ NETWORK = "HANGDOG_LIVE_NETWORK"
 #: The interface on either side.
 INTERFACE = "hd0"
 SIDES = ("left", "right")
-_ADDRESS = {"left": "10.213.77.1", "right": "10.213.77.2"}
+ADDRESS = {"left": "10.213.77.1", "right": "10.213.77.2"}
 _CLONE_NEWNET = 0x40000000
 
 
@@ -32,7 +32,7 @@ class Network:
             side = self.side(name)
             _ip("-n", side, "link", "add", INTERFACE, "type", "veth", "peer", "name", name, "netns", switch)
             _ip("-n", switch, "link", "set", name, "master", "br0", "up")
-            _ip("-n", side, "addr", "add", f"{_ADDRESS[name]}/24", "dev", INTERFACE)
+            _ip("-n", side, "addr", "add", f"{ADDRESS[name]}/24", "dev", INTERFACE)
             for interface in ("lo", INTERFACE):
                 _ip("-n", side, "link", "set", interface, "up")
         return self
@@ -50,11 +50,15 @@ class Network:
     def launch(self, second_half: bool) -> dict[str, str]:
         """What a rank on the first or second side is started with."""
         side = SIDES[second_half]
-        return {NETWORK: self.side(side), "GLOO_SOCKET_IFNAME": INTERFACE, "MASTER_ADDR": _ADDRESS[SIDES[0]]}
+        return {NETWORK: self.side(side), "GLOO_SOCKET_IFNAME": INTERFACE, "MASTER_ADDR": ADDRESS[SIDES[0]]}
 
     def part(self) -> None:
         """From now on every packet between the two sides is lost, and neither of them is told."""
         _ip("-n", self.side("switch"), "link", "set", SIDES[1], "nomaster")
+
+    def join(self) -> None:
+        """From now on packets pass again."""
+        _ip("-n", self.side("switch"), "link", "set", SIDES[1], "master", "br0")
 
 
 def enter(namespace: str) -> None:
