@@ -222,7 +222,8 @@ class Fleet:
     def standing(self, now: float) -> dict[str, int]:
         """How many machines there are whose agents are connected, connected and silent, lost, or stopped in order."""
         self._forget(now)
-        silent = sum(self.mute_s(machine, now) > 0 for machine in self._connected)
+        since = now - MISSED * self._settings.heartbeat_s
+        silent = sum(connection.heard < since for connection in self._connected.values())
         gone = [seen for name, seen in self._left.items() if name not in self._connected]
         stopped = sum(seen.stopped for seen in gone)
         connected = len(self._connected) - silent

@@ -28,7 +28,7 @@ from hangdog_server.judging import Judge, remembered, triage
 from hangdog_server.settings import Settings
 from hangdog_server.spooled import Kept, Spooled
 from hangdog_server.store import State, StoreFailed
-from hangdog_server.telemetry import Recorded
+from hangdog_server.telemetry import Recorded, Stage
 
 #: While looks keep coming, the first one is judged after so many times the patience at the latest.
 PATIENCES = 10
@@ -130,12 +130,18 @@ class Returns:
             except TimeoutError:
                 break
         del self._cases[name]  # what comes from here on has it judged anew
+        with self._means.telemetry.incident(name, case.job):
+            await self._judge(name, case)
+
+    async def _judge(self, name: str, case: _Case) -> None:
+        telemetry = self._means.telemetry
         try:
             async with self._judging:
                 verdict = await self._verdict(name)
-                await self._means.store.judged(name, verdict, self._means.clock())
-                self._means.telemetry.count(State.JUDGED)
-                self._means.telemetry.count(verdict.kind)
+                with telemetry.stage(Stage.STORING):
+                    await self._means.store.judged(name, verdict, self._means.clock())
+                telemetry.count(State.JUDGED)
+                telemetry.count(verdict.kind)
         except HangdogError as error:
             await self._fail(name, str(error))
         except Exception as error:  # a bug of ours must not leave an incident that is judged at every start
@@ -166,7 +172,8 @@ class Returns:
         )
         announced = silent | told
         await self._means.store.remember(name, remembered(plan, "", announced, why, findings))
-        return await asyncio.to_thread(_judged, plan, held, why, findings, announced, self._means.judge)
+        with self._means.telemetry.stage(Stage.JUDGING):
+            return await asyncio.to_thread(_judged, plan, held, why, findings, announced, self._means.judge)
 
     async def _fail(self, name: str, words: str) -> None:
         self._means.telemetry.count(State.FAILED)

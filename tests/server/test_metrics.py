@@ -16,6 +16,7 @@ from hangdog_models.errors import WrongUse
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import Doing, Sign
 from hangdog_proto import pulses
+from hangdog_proto.codec import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.fleet import Fleet
 from hangdog_server.observing import observing
@@ -138,6 +139,25 @@ async def test_a_suspicion_is_timed_and_so_is_its_way_to_the_verdict(tmp_path: P
     assert now["suspicion_age_seconds_count"] == 1 and 12 <= now["suspicion_age_seconds_sum"] < 20
 
 
+async def test_what_was_recorded_alone_is_counted_and_so_is_its_incident(tmp_path: Path) -> None:
+    def look(name: str, rounds: int = 1) -> pb.Spooled:
+        captured = pb.Captured(last=True, capture=pack([trainer(0)]))
+        job = pb.LocalJob(job="llama", ranks=[0], world_size=1)
+        return pb.Spooled(id=name, standstill="s", job=job, captured=captured, rounds=rounds, why="it stands")
+
+    async with watched(tmp_path / "s.db") as (on, scraper), on.agent("a") as a:
+        await a.hello()
+        for said in (look("one"), look("one"), look("other"), look("one", rounds=0)):
+            await a.say(spooled=said)
+            while not (await a.next()).HasField("receipt"):
+                pass
+        now = await scraper.until('verdicts_total{kind="undetermined"}', 1)
+    outcomes = {"kept": 1, "again": 1, "refused": 2}
+    assert of(now, "looks_recorded_total") == {f'outcome="{name}"': times for name, times in outcomes.items()}
+    assert of(now, "incidents_total") == {'state="recorded"': 1, 'state="judged"': 1}
+    assert of(now, "stage_seconds_count") == {'stage="judging"': 1, 'stage="storing"': 1}
+
+
 async def test_a_store_that_fails_is_counted(tmp_path: Path) -> None:
     def burn(connection: sa.Connection) -> None:
         connection.execute(sa.text("SELECT nothing FROM nowhere"))
@@ -178,7 +198,8 @@ async def ask(address: str, request: bytes) -> bytes:
     writer.write(request)
     answer = b""
     with suppress(OSError):
-        answer = await reader.read()
+        async with asyncio.timeout(10):
+            answer = await reader.read()
     writer.close()
     return answer
 
@@ -206,6 +227,19 @@ async def test_nothing_but_two_pages_is_to_be_had(request_: bytes, answer: bytes
         assert (await ask(address, b"GET /healthz HTTP/1.1\r\n\r\n")).endswith(b"\r\n\r\nok\n"), (
             "others are not held up"
         )
+
+
+async def test_connections_that_say_nothing_are_few_and_short() -> None:
+    async with scraped("127.0.0.1:0", bytes, patience_s=0.5) as address:
+        host, _, port = address.rpartition(":")
+        idle = [await asyncio.open_connection(host, int(port)) for _ in range(16)]
+        assert await ask(address, b"GET /healthz HTTP/1.1\r\n\r\n") == b"", "there are as many as may be"
+        async with asyncio.timeout(10):
+            for reader, writer in idle:
+                with suppress(ConnectionError):
+                    assert await reader.read() == b""
+                writer.close()
+        assert b"200 OK" in await ask(address, b"GET /healthz HTTP/1.1\r\n\r\n")
 
 
 @pytest.mark.parametrize("listen", ["7412", "127.0.0.1:x", "127.0.0.1:99999", "203.0.113.1:0"])
