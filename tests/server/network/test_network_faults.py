@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 import targets
 from cast import PATIENT, Stage, failed, stage
@@ -23,13 +24,16 @@ from hangdog_agent.watch import Watch
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stack import Missing
 from hangdog_proto.client import Step
+from hangdog_server.counting import Counting
+from hangdog_server.fleet import Fleet
+from hangdog_server.observing import Observers
 
 pytestmark = pytest.mark.slow
 
 MARK = "HANGDOG_TEST_FAULTS"
 NAMES = ("a", "b", "c", "d")
 #: Two looks, so that a fault comes in the middle of a capture: behind the first and before the second one.
-SETTINGS = replace(PATIENT, rounds=2, interval_s=2.0, patience_s=6.0, rejoin_s=2.0, heartbeat_s=1.0, hello_s=10.0)
+SETTINGS = replace(PATIENT, rounds=2, interval_s=2.0, patience_s=6.0, rejoin_s=1.5, heartbeat_s=1.5, hello_s=10.0)
 #: What judging, storing and a busy machine may add to the time in which a verdict must be there. Seconds.
 SLACK_S = 2.0
 LINKED = LinkSettings(backoff_first_s=0.05, backoff_most_s=0.5, scan_s=0.2)
@@ -43,6 +47,14 @@ class Cluster:
 
     on: Stage
     lines: dict[str, Proxy]
+    registry: CollectorRegistry
+
+    async def sent(self, kind: str) -> None:
+        """Returns once the server has sent a message of this kind."""
+        async with asyncio.timeout(SETTINGS.patience_s):
+            labels = {"direction": "sent", "kind": kind}
+            while not self.registry.get_sample_value("hangdog_messages_total", labels):
+                await asyncio.sleep(0.01)
 
     async def capture(self, fault: Callable[[], object] = lambda: None) -> list[Step]:
         """A snapshot with a fault between its two looks; fails when it is late."""
@@ -87,10 +99,12 @@ def spy() -> pyspy.PySpy:
 
 @pytest.fixture
 async def cluster(tmp_path: Path, spy: pyspy.PySpy) -> AsyncIterator[Cluster]:
-    async with stage(tmp_path / "s.db", settings=SETTINGS) as on, AsyncExitStack() as stack:
+    registry = CollectorRegistry()
+    observers = Observers(Fleet(SETTINGS), interceptors=[Counting(registry)])
+    async with stage(tmp_path / "s.db", settings=SETTINGS, observers=observers) as on, AsyncExitStack() as stack:
         lines = {name: await stack.enter_async_context(machine(on, name, rank, spy)) for rank, name in enumerate(NAMES)}
         await on.knows(*NAMES)
-        yield Cluster(on, lines)
+        yield Cluster(on, lines, registry)
 
 
 @asynccontextmanager
@@ -172,6 +186,19 @@ async def test_half_of_the_machines_are_parted_in_the_middle_of_a_capture(cluste
         assert why.startswith(f"no agent answered: the agent of {name} "), why
     cluster.turn(Line.OPEN, "c", "d")
     await cluster.whole()
+
+
+async def test_who_was_asked_to_tell_for_all_is_lost_before_it_tells(cluster: Cluster) -> None:
+    """All ranks wait at one place, which the server has told by whose look comes first; then another one has to tell."""
+    for name, proxy in cluster.lines.items():
+        proxy.delay_s = 0.1 if name == "a" else 0.3
+    began = asyncio.get_running_loop().time()
+    asking = asyncio.ensure_future(cluster.on.snapshot("llama"))
+    await cluster.sent("need")
+    cluster.turn(Line.SWALLOWED, "a")
+    (why,) = reasons(await asking, 0)
+    assert why.startswith("no agent answered: the agent of a "), why
+    assert asyncio.get_running_loop().time() - began <= SETTINGS.interval_s + SETTINGS.patience_s + SLACK_S
 
 
 async def test_a_parting_that_heals_before_patience_ends_costs_nothing(cluster: Cluster) -> None:
