@@ -25,6 +25,10 @@ COMMANDS = {
     "show": "Show one incident and its verdict.",
     "machines": "List the machines whose agents report to the server.",
     "server": "Run the server: one for each cluster.",
+    "health": "Say whether the server serves.",
+    "token": "Make, list and end the tokens by which a server knows people.",
+    "audit": "Show who had the server do what.",
+    "certs": "Make and show the certificates that agents, server and people know each other by.",
     "agent": "Run the agent: one on each machine.",
     "doctor": "Say whether processes can be captured here, and what to change if not.",
     "demo": "Hang a real training job on this machine, and find the culprit.",
@@ -33,7 +37,9 @@ COMMANDS = {
 }
 
 #: Which extra brings a third-party module that the bare install does not have.
-EXTRAS = {"sqlalchemy": "server", "alembic": "server", "torch": "demo"}
+EXTRAS = {
+    "sqlalchemy": "server", "alembic": "server", "cryptography": "server", "grpc_health": "server", "torch": "demo",
+}  # fmt: skip
 
 #: What the operating system says when the machine, not hangdog, is at fault.
 EXHAUSTED = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}

@@ -16,6 +16,7 @@ from hangdog_models.verdict import Verdict, from_json
 from hangdog_proto import found, status
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsStub
+from hangdog_proto.reach import Reach, open_channel
 
 #: Where a server listens, and where it is looked for, unless told otherwise: this machine only.
 DEFAULT_ADDRESS = "127.0.0.1:7411"
@@ -87,11 +88,15 @@ class MachineLine:
 
 
 class Client:
-    """A channel to the server at `address` (`HOST:PORT`); every method raises HangdogError when it fails."""
+    """A channel to a server, given by its `HOST:PORT` alone or with all it takes to reach it.
 
-    def __init__(self, address: str = DEFAULT_ADDRESS) -> None:
-        self._address = address
-        self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+    Every method raises HangdogError when it fails; making it raises WrongUse where the way would not be safe.
+    """
+
+    def __init__(self, reach: Reach | str = DEFAULT_ADDRESS) -> None:
+        self._reach = Reach(reach) if isinstance(reach, str) else reach
+        self._token = self._reach.metadata()
+        self._channel = open_channel(self._reach, CHANNEL_OPTIONS)
         self._incidents = IncidentsStub(self._channel)
 
     def __enter__(self) -> Self:
@@ -120,7 +125,7 @@ class Client:
             job=job, rounds=rounds, interval_s=interval_s, job_toml=job_toml, why=why, light=light
         )
         with self._errors():
-            call = self._incidents.Snapshot(request)
+            call = self._incidents.Snapshot(request, metadata=self._token)
             try:
                 for progress in call:
                     yield Step(progress.incident, progress.state, progress.text, _verdict(progress.verdict_json))
@@ -130,19 +135,19 @@ class Client:
     def incidents(self, job: str = "", limit: int = 0) -> tuple[IncidentLine, ...]:
         """The latest incidents, newest first."""
         with self._errors():
-            answer = self._incidents.List(pb.ListRequest(job=job, limit=limit), timeout=ANSWER_S)
+            answer = self._incidents.List(pb.ListRequest(job=job, limit=limit), timeout=ANSWER_S, metadata=self._token)
         return tuple(_line(summary) for summary in answer.incidents)
 
     def incident(self, name: str) -> tuple[IncidentLine, Verdict | None]:
         """One incident, by its name or a prefix that only it has, and its verdict where there is one."""
         with self._errors():
-            answer = self._incidents.Get(pb.GetRequest(id=name), timeout=ANSWER_S)
+            answer = self._incidents.Get(pb.GetRequest(id=name), timeout=ANSWER_S, metadata=self._token)
         return _line(answer.summary), _verdict(answer.verdict_json)
 
     def machines(self) -> tuple[MachineLine, ...]:
         """The machines whose agents are, or lately were, connected, by name."""
         with self._errors():
-            answer = self._incidents.Machines(pb.MachinesRequest(), timeout=ANSWER_S)
+            answer = self._incidents.Machines(pb.MachinesRequest(), timeout=ANSWER_S, metadata=self._token)
         return tuple(
             MachineLine(
                 machine.name,
@@ -159,12 +164,21 @@ class Client:
             for machine in answer.machines
         )
 
+    def serving(self, service: str = "") -> bool:
+        """Whether the server says that it serves: all of it, or one service by its full name."""
+        # grpc.health.v1 by hand: one field each way, and agents' images need no package for it
+        ask = self._channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)
+        name = service.encode()
+        with self._errors():
+            said = ask(bytes((10, len(name))) + name if name else b"", timeout=ANSWER_S, metadata=self._token)
+        return bool(said == b"\x08\x01")
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
         except grpc.RpcError as error:
-            raise status.read(error, self._address) from error
+            raise status.read(error, self._reach.address, tls=self._reach.tls is not None) from error
 
 
 def _line(summary: pb.IncidentSummary) -> IncidentLine:

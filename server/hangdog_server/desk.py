@@ -44,6 +44,10 @@ class Desk:
                 return inquiry.answer(order, answer, capture)
         return f"no incident waits for order {order[:40]!r}: it is over, or never was"
 
+    def now(self) -> float:
+        """Unix seconds, by the clock of the server's main module."""
+        return self._means.clock()
+
     def lost(self, machine: str) -> None:
         """An agent's stream ended."""
         for inquiry in self._running.values():

@@ -6,32 +6,47 @@ from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
 import grpc
+from google.protobuf.message import DecodeError
 
-from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
+from hangdog_models.errors import HangdogError, NotAllowed, ServerUnreachable, WrongUse
 from hangdog_proto import found, pulses, status
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsServicer, IncidentsServicer
 from hangdog_server import heard
 from hangdog_server.asking import Asking
+from hangdog_server.audit import Audit, followed
 from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Connection, Doubt, Fleet, Need, Order, Receipt, Seen, Told
 from hangdog_server.incident import Request
+from hangdog_server.limits import Limits, Seldom
 from hangdog_server.returns import Returns
+from hangdog_server.roles import Gate, address
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, Store
+from hangdog_server.tls import Peer
 from hangdog_server.vigil import Vigil
 
 log = logging.getLogger(__name__)
 Context = grpc.aio.ServicerContext[Any, Any]
+#: The longest a timer is set for; no stream lasts a year. Seconds.
+_LONGEST_S = 366 * 86400.0
 
 
 class Agents(AgentsServicer):
     """The command channels of the agents."""
 
     def __init__(
-        self, fleet: Fleet, desk: Desk, vigil: Vigil, returns: Returns, settings: Settings, dictionary: Dictionary
+        self,
+        fleet: Fleet,
+        desk: Desk,
+        vigil: Vigil,
+        returns: Returns,
+        settings: Settings,
+        dictionary: Dictionary,
+        gate: Gate,
+        limits: Limits,
     ) -> None:
         self._fleet = fleet
         self._desk = desk
@@ -40,6 +55,9 @@ class Agents(AgentsServicer):
         self._settings = settings
         self._dictionary = dictionary
         self.asking = Asking(dictionary, fleet.send, self._captured, settings)
+        self._gate = gate
+        self._limits = limits
+        self._seldom = Seldom()
 
     async def Connect(  # type: ignore[override]  # grpc.aio also takes a coroutine that reads and writes its context
         self, request_iterator: AsyncIterator[pb.FromAgent], context: Context
@@ -49,15 +67,22 @@ class Agents(AgentsServicer):
             await self._converse(context)
         except HangdogError as error:
             ours = isinstance(error, ServerUnreachable)  # we stop: not the agent's doing, and it happens to all of them
-            log.log(logging.DEBUG if ours else logging.WARNING, "agent at %s: %s", context.peer(), error)
+            told = not ours and self._seldom.tell(address(context.peer()), str(error), steady())
+            log.log(logging.WARNING if told else logging.DEBUG, "agent at %s: %s", context.peer(), error)
             await _refuse(context, error)
 
     async def _converse(self, context: Context) -> None:
+        shown = self._gate.machines(context)
         hello = await self._hello(context)
-        connection = self._fleet.connect(
-            heard.name(hello.machine, "machine"), hello.version[: heard.NAME], context.peer(), steady()
-        )
-        machine = connection.machine
+        machine = heard.name(hello.machine, "machine")
+        if shown is not None and machine not in shown.machines:
+            raise NotAllowed(
+                f"an agent with the certificate of {shown.name} says that it speaks for machine {machine}",
+                "give it the --machine of its certificate, or the certificate of its machine",
+            )
+        self._limits.heard(machine, hello.ByteSize(), steady())
+        connection = self._fleet.connect(machine, hello.version[: heard.NAME], context.peer(), steady())
+        ending = self._certificate_ends(connection, shown)
         log.info("machine %s: agent %s at %s", machine, connection.version, connection.peer)
         listening = asyncio.create_task(self._listen(connection, context), name=f"listening to {machine}")
         try:
@@ -67,6 +92,8 @@ class Agents(AgentsServicer):
                 await context.write(_told(order))
         finally:
             listening.cancel()
+            if ending is not None:
+                ending.cancel()
             if self._fleet.disconnect(connection, steady()):
                 self._desk.lost(machine)
                 self._vigil.forget(machine)
@@ -74,14 +101,25 @@ class Agents(AgentsServicer):
         if connection.ended is not None:
             raise connection.ended
 
+    def _certificate_ends(self, connection: Connection, shown: Peer | None) -> asyncio.TimerHandle | None:
+        """Has a stream end with the certificate that opened it: the agent comes back with a renewed one, or not at all."""
+        if shown is None or shown.ends is None:
+            return None
+        ended = NotAllowed(f"the certificate of {shown.name} has ended", "renew it: docs/security.md")
+        left = min(max(shown.ends - self._desk.now(), 0.0), _LONGEST_S)
+        return asyncio.get_running_loop().call_later(left, connection.end, ended)
+
     async def _hello(self, context: Context) -> pb.Hello:
+        self._limits.greet()
         try:
             async with asyncio.timeout(self._settings.hello_s):
-                first = await context.read()
+                first = await _read(context)
         except TimeoutError:
             raise WrongUse(
                 f"an agent says Hello first; this one said nothing for {self._settings.hello_s:g} s"
             ) from None
+        finally:
+            self._limits.greeted()
         if not isinstance(first, pb.FromAgent) or not first.HasField("hello"):
             raise WrongUse("an agent says Hello first")
         return first.hello
@@ -90,8 +128,9 @@ class Agents(AgentsServicer):
         """Hears an agent out; when there is no more to hear, for whatever reason, its stream ends."""
         because: HangdogError | None = None
         try:
-            while isinstance(message := await context.read(), pb.FromAgent):
+            while isinstance(message := await _read(context), pb.FromAgent):
                 connection.heard = steady()
+                self._limits.heard(connection.machine, message.ByteSize(), connection.heard)
                 if message.HasField("presence"):
                     self._fleet.announce(connection, heard.local_jobs(message.presence, self._settings), steady())
                     connection.leaving = message.presence.leaving
@@ -104,13 +143,22 @@ class Agents(AgentsServicer):
                 elif message.HasField("health"):
                     connection.findings = found.unpack(message.health.findings, connection.machine)
                 elif message.HasField("spooled"):
-                    receipt = await self._returns.take(connection.machine, message.spooled)
-                    if receipt is not None:
-                        self._fleet.send(connection.machine, receipt)
+                    await self._recorded(connection.machine, message.spooled)
         except HangdogError as error:
             because = error
         finally:
             connection.end(because)
+
+    async def _recorded(self, machine: str, spooled: pb.Spooled) -> None:
+        if not self._limits.recorded(machine, spooled.ByteSize(), steady()):
+            if self._seldom.tell(machine, "recorded", steady()):
+                log.warning(
+                    "machine %s hands over more recorded looks than are kept in an hour: it keeps them", machine
+                )
+            return
+        receipt = await self._returns.take(machine, spooled)
+        if receipt is not None:
+            self._fleet.send(machine, receipt)
 
     async def _captured(self, machine: str, captured: pb.Captured) -> None:
         capture = captured.capture
@@ -128,11 +176,16 @@ class Agents(AgentsServicer):
 class Incidents(IncidentsServicer):
     """What people ask."""
 
-    def __init__(self, fleet: Fleet, desk: Desk, store: Store, settings: Settings) -> None:
+    def __init__(
+        self, fleet: Fleet, desk: Desk, store: Store, settings: Settings, gate: Gate, limits: Limits, audit: Audit
+    ) -> None:
         self._fleet = fleet
         self._desk = desk
         self._store = store
         self._settings = settings
+        self._gate = gate
+        self._limits = limits
+        self._audit = audit
 
     async def Snapshot(self, request: pb.SnapshotRequest, context: Context) -> AsyncIterator[pb.Progress]:
         """Starts or joins an incident and tells its steps."""
@@ -142,7 +195,10 @@ class Incidents(IncidentsServicer):
             asked = Request(
                 request.job, request.rounds, request.interval_s, request.job_toml, request.why, request.light
             )
-            async for step in self._desk.ask(asked):
+            person = self._gate.person(context)
+            self._limits.snapshot(person.name, steady())
+            steps = followed(self._desk.ask(asked), self._audit, person.deed("snapshot", request.job, request.why))
+            async for step in steps:
                 yield pb.Progress(incident=step.incident, state=step.state, text=step.text, verdict_json=step.verdict)
         except HangdogError as error:
             await _refuse(context, error)
@@ -169,6 +225,15 @@ class Incidents(IncidentsServicer):
         """The machines."""
         now = steady()
         return pb.MachineList(machines=[_machine(seen, now) for seen in self._fleet.machines(now)])
+
+
+async def _read(context: Context) -> object:
+    """What an agent says next; raises WrongUse when it is no message of ours."""
+    try:
+        said: object = await context.read()
+    except DecodeError:
+        raise WrongUse("what it says is no message of hangdog's", "is something else calling this port?") from None
+    return said
 
 
 async def _refuse(context: Context, error: HangdogError) -> NoReturn:
