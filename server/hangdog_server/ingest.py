@@ -168,7 +168,8 @@ class Agents(AgentsServicer):
             answer = heard.answer(machine, captured, self._dictionary)
         refused = self._desk.answer(captured.order, answer, capture)
         if refused:
-            log.warning("machine %s: answer refused: %s", machine, refused)
+            if self._seldom.tell(machine, refused, steady()):
+                log.warning("machine %s: answer refused: %s", machine, refused)
         elif answer.unreadable:
             log.warning("machine %s: look %d is not readable: %s", machine, answer.round, answer.unreadable)
 
