@@ -75,7 +75,10 @@ def init(folder: Path, names: Sequence[str], now: float, days: int = DAYS) -> tu
     )
     if (folder / "ca.pem").exists() or (folder / "ca.key").exists():
         raise _there(folder / "ca.pem")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise WrongUse(f"cannot write {folder}: {error.strerror}", "name another folder") from error
     _write(folder / "ca.key", _key(key), 0o600)
     _write(folder / "ca.pem", made.public_bytes(Encoding.PEM), 0o644)
     return (folder, server(folder, names, now, folder, days))
