@@ -22,7 +22,7 @@ from hangdog_server.fleet import Connection, Doubt, Fleet, Need, Order, Receipt,
 from hangdog_server.incident import Request
 from hangdog_server.limits import Limits, Seldom
 from hangdog_server.returns import Returns
-from hangdog_server.roles import Gate, address
+from hangdog_server.roles import Gate, Said, address
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, Store
 from hangdog_server.tls import Peer
@@ -73,14 +73,14 @@ class Agents(AgentsServicer):
 
     async def _converse(self, context: Context) -> None:
         shown = self._gate.machines(context)
-        hello = await self._hello(context)
+        hello, size = await self._hello(context)
         machine = heard.name(hello.machine, "machine")
         if shown is not None and machine not in shown.machines:
             raise NotAllowed(
                 f"an agent with the certificate of {shown.name} says that it speaks for machine {machine}",
                 "give it the --machine of its certificate, or the certificate of its machine",
             )
-        self._limits.heard(machine, hello.ByteSize(), steady())
+        self._limits.heard(machine, size, steady())
         connection = self._fleet.connect(machine, hello.version[: heard.NAME], context.peer(), steady())
         ending = self._certificate_ends(connection, shown)
         log.info("machine %s: agent %s at %s", machine, connection.version, connection.peer)
@@ -109,11 +109,11 @@ class Agents(AgentsServicer):
         left = min(max(shown.ends - self._desk.now(), 0.0), _LONGEST_S)
         return asyncio.get_running_loop().call_later(left, connection.end, ended)
 
-    async def _hello(self, context: Context) -> pb.Hello:
+    async def _hello(self, context: Context) -> tuple[pb.Hello, int]:
         self._limits.greet()
         try:
             async with asyncio.timeout(self._settings.hello_s):
-                first = await _read(context)
+                first, size = await _read(context)
         except TimeoutError:
             raise WrongUse(
                 f"an agent says Hello first; this one said nothing for {self._settings.hello_s:g} s"
@@ -122,15 +122,18 @@ class Agents(AgentsServicer):
             self._limits.greeted()
         if not isinstance(first, pb.FromAgent) or not first.HasField("hello"):
             raise WrongUse("an agent says Hello first")
-        return first.hello
+        return first.hello, size
 
     async def _listen(self, connection: Connection, context: Context) -> None:
         """Hears an agent out; when there is no more to hear, for whatever reason, its stream ends."""
         because: HangdogError | None = None
         try:
-            while isinstance(message := await _read(context), pb.FromAgent):
+            while True:
+                message, size = await _read(context)
+                if not isinstance(message, pb.FromAgent):
+                    break
                 connection.heard = steady()
-                self._limits.heard(connection.machine, message.ByteSize(), connection.heard)
+                self._limits.heard(connection.machine, size, connection.heard)
                 if message.HasField("presence"):
                     self._fleet.announce(connection, heard.local_jobs(message.presence, self._settings), steady())
                     connection.leaving = message.presence.leaving
@@ -143,14 +146,14 @@ class Agents(AgentsServicer):
                 elif message.HasField("health"):
                     connection.findings = found.unpack(message.health.findings, connection.machine)
                 elif message.HasField("spooled"):
-                    await self._recorded(connection.machine, message.spooled)
+                    await self._recorded(connection.machine, message.spooled, size)
         except HangdogError as error:
             because = error
         finally:
             connection.end(because)
 
-    async def _recorded(self, machine: str, spooled: pb.Spooled) -> None:
-        if not self._limits.recorded(machine, spooled.ByteSize(), steady()):
+    async def _recorded(self, machine: str, spooled: pb.Spooled, size: int) -> None:
+        if not self._limits.recorded(machine, size, steady()):
             if self._seldom.tell(machine, "recorded", steady()):
                 log.warning(
                     "machine %s hands over more recorded looks than are kept in an hour: it keeps them", machine
@@ -228,13 +231,13 @@ class Incidents(IncidentsServicer):
         return pb.MachineList(machines=[_machine(seen, now) for seen in self._fleet.machines(now)])
 
 
-async def _read(context: Context) -> object:
-    """What an agent says next; raises WrongUse when it is no message of ours."""
+async def _read(context: Context) -> tuple[object, int]:
+    """What an agent says next, and its bytes; raises WrongUse when it is no message of ours."""
     try:
         said: object = await context.read()
     except DecodeError:
         raise WrongUse("what it says is no message of hangdog's", "is something else calling this port?") from None
-    return said
+    return (said.message, said.size) if isinstance(said, Said) else (None, 0)
 
 
 async def _refuse(context: Context, error: HangdogError) -> NoReturn:

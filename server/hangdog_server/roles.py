@@ -63,6 +63,14 @@ class Person:
         return Deed(what, self.name, self.role.word, self.by, self.peer, job, why)
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message of a stream and its bytes on the wire: to ask the message itself costs more than to have read it."""
+
+    message: object
+    size: int
+
+
 class Gate(Interceptor):
     """Stands before every request. `open_` lets whoever reaches the server do everything, until there are tokens.
 
@@ -214,10 +222,16 @@ def _stream(behaviour: Callable[[Any, Context], Awaitable[None]], like: Handler 
     """A handler that reads and writes its stream itself: on the wire a single message is a stream of one."""
     made = grpc.stream_stream_rpc_method_handler(
         cast(Any, behaviour),
-        request_deserializer=like.request_deserializer if like else None,
+        request_deserializer=_reading(like) if like else None,
         response_serializer=like.response_serializer if like else None,
     )
     return made
+
+
+def _reading(handler: Handler) -> Callable[[bytes], Any]:
+    """How a handler's messages are read: a single one as it is, those of a stream with their size."""
+    read = cast(Any, handler.request_deserializer)
+    return (lambda data: Said(read(data), len(data))) if handler.request_streaming else read
 
 
 async def _answered(handler: Handler, request: Any, context: Context) -> None:

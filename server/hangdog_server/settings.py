@@ -70,11 +70,11 @@ class Settings:
     #: Bytes that one agent may have kept of what it recorded by itself: a spool is 32 MiB, a disk is not endless.
     recorded_bytes_per_h: int = 256 << 20
     #: Snapshots one person asks for: each stops every trainer of a job for a moment. A script that watches asks once.
-    snapshots_per_min: int = 20
+    snapshots_per_min: int = 60
     #: Streams on one connection over TLS, where each machine has its own: 100 is what HTTP/2 wants at the least.
     max_streams: int = 128
     #: Streams whose agents have not said who they are: all of a large cluster come back within half a minute.
-    max_greeting: int = 2048
+    max_greeting: int = 16384
     #: A connection on which nothing is asked is closed: an agent's always has its stream, a person's lasts no longer.
     idle_s: float = 300.0
     #: Bytes of a request's metadata: a token is 50, a proxy's headers some KiB.
