@@ -9,6 +9,8 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from hangdog_models.errors import HangdogError, NotAllowed, ServerUnreachable, WrongUse
+from hangdog_models.ranks import Rank
+from hangdog_models.suspicion import Sign
 from hangdog_proto import found, pulses, status
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -142,7 +144,7 @@ class Agents(AgentsServicer):
                 elif message.HasField("pieces"):
                     self.asking.told(connection.machine, message.pieces)
                 elif message.HasField("pulse"):
-                    self._vigil.note(connection.machine, pulses.unpack(message.pulse), steady())
+                    self._vigil.note(connection.machine, self._own(connection, message.pulse), steady())
                 elif message.HasField("health"):
                     connection.findings = found.unpack(message.health.findings, connection.machine)
                 elif message.HasField("spooled"):
@@ -151,6 +153,17 @@ class Agents(AgentsServicer):
             because = error
         finally:
             connection.end(because)
+
+    def _own(self, connection: Connection, pulse: pb.Pulse) -> dict[str, dict[Rank, Sign]]:
+        """What a pulse says of ranks that its machine announced: nobody has other machines' ranks suspected."""
+        said, own = pulses.unpack(pulse), {}
+        for job, signs in said.items():
+            local = connection.jobs.get(job)
+            ranks = frozenset(local.ranks) if local is not None else frozenset[Rank]()
+            own[job] = {rank: sign for rank, sign in signs.items() if rank in ranks}
+        if own != said and self._seldom.tell(connection.machine, "foreign ranks", steady()):
+            log.warning("machine %s speaks of ranks that it did not announce: not heard", connection.machine)
+        return {job: signs for job, signs in own.items() if signs}
 
     async def _recorded(self, machine: str, spooled: pb.Spooled, size: int) -> None:
         if not self._limits.recorded(machine, size, steady()):

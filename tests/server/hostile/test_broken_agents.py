@@ -2,9 +2,12 @@
 
 import asyncio
 import math
+import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import grpc
@@ -13,6 +16,9 @@ import pytest
 from cast import Agent, Listener, Stage, stage, trainer
 from cast import cluster as crowd
 from guarded import STRICT, Cluster, beside, guarded, refusal
+from hangdog_models.ranks import Rank
+from hangdog_models.suspicion import Doing, Sign
+from hangdog_proto import pulses
 from hangdog_proto.codec import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.reach import Reach, open_aio_channel
@@ -228,6 +234,53 @@ async def test_a_foreign_job_that_is_announced_is_not_silently_joined(tmp_path: 
         await asking
     assert listener.snapshot is not None
     assert any("both report rank 1" in note for note in listener.snapshot.account.notes)
+
+
+async def test_nobody_has_the_ranks_of_others_suspected(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """One that says that all of a foreign job stands still has nobody look closer, and no incident opened."""
+    still = Sign(Doing.STILL, 1000.0, True, "all_reduce", 1.0)
+    async with guarded(cluster) as on, on.agent("good", cluster.machine("good")) as good:
+        await good.hello(llama=[0, 1])
+        async with on.agent("bad", cluster.machine("bad")) as bad:
+            await bad.hello(qwen=[5])
+            await on.knows("good", "bad")
+            await bad.say(pulse=pulses.pack({"llama": {Rank(0): still, Rank(1): still}}))
+            await bad.say(pulse=pulses.pack({"qwen": {Rank(5): still}}))
+            order = await bad.next()
+            assert order.doubt.job == "qwen", "its own ranks it may speak of"
+            await bad.order()
+        await good.announce()
+        assert told(caplog, "machine bad speaks of ranks that it did not announce") == 1
+        assert {line.job for line in await on.store.latest("", 10)} == {"qwen"}
+
+
+async def test_a_connection_over_tls_holds_so_many_streams(cluster: Cluster) -> None:
+    """As the server's first words in HTTP/2 say: SETTINGS_MAX_CONCURRENT_STREAMS."""
+    async with guarded(cluster, replace(STRICT, max_streams=7)) as on:
+        said = await asyncio.to_thread(settings_frame, on.address, cluster.machine("bad"))
+        assert said[3] == 7
+
+
+def settings_frame(address: str, shown: Path) -> dict[int, int]:
+    """What a server says of itself when HTTP/2 begins."""
+    context = ssl.create_default_context(cafile=shown / "ca.pem")
+    context.load_cert_chain(shown / "cert.pem", shown / "key.pem")
+    context.set_alpn_protocols(["h2"])
+    port = int(address.rpartition(":")[2])
+    with (
+        socket.create_connection(("127.0.0.1", port), 10) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as tls,
+    ):
+        tls.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+        frame = b""
+        while len(frame) < 9 or len(frame) < 9 + int.from_bytes(frame[:3], "big"):
+            frame += tls.recv(65536)
+    assert frame[3] == 4, "a SETTINGS frame"
+    body = frame[9 : 9 + int.from_bytes(frame[:3], "big")]
+    return {
+        int.from_bytes(body[at : at + 2], "big"): int.from_bytes(body[at + 2 : at + 6], "big")
+        for at in range(0, len(body), 6)
+    }
 
 
 async def test_agents_beside_a_crowd_of_broken_ones_are_served(cluster: Cluster) -> None:
