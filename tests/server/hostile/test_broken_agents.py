@@ -79,7 +79,7 @@ async def test_a_request_that_never_comes_or_is_garbage_holds_nothing(cluster: C
                 grpc.StatusCode.PERMISSION_DENIED,
                 "the server asks for a token, and none was shown",
             ), "at once, and before it has asked"
-        async with raw(on, cluster, LIST, token) as call:
+        async with raw(on, cluster, LIST, token) as call, asyncio.timeout(STRICT.hello_s + 10):
             assert (await ended(call))[1] == "no request came within 1 s"
         async with raw(on, cluster, LIST, token) as call:
             assert (await ended(call, b"\xff\xff"))[1] == "this is no request of hangdog's"
