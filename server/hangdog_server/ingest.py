@@ -140,7 +140,10 @@ class Agents(AgentsServicer):
                     self._fleet.announce(connection, heard.local_jobs(message.presence, self._settings), steady())
                     connection.leaving = message.presence.leaving
                 elif message.HasField("captured"):
-                    await self.asking.take(connection.machine, message.captured)
+                    if refused := self._desk.unawaited(message.captured.order):  # before it costs anything
+                        self._refused(connection.machine, refused)
+                    else:
+                        await self.asking.take(connection.machine, message.captured)
                 elif message.HasField("pieces"):
                     self.asking.told(connection.machine, message.pieces)
                 elif message.HasField("pulse"):
@@ -176,6 +179,10 @@ class Agents(AgentsServicer):
         if receipt is not None:
             self._fleet.send(machine, receipt)
 
+    def _refused(self, machine: str, why: str) -> None:
+        if self._seldom.tell(machine, why, steady()):
+            log.warning("machine %s: answer refused: %s", machine, why)
+
     async def _captured(self, machine: str, captured: pb.Captured) -> None:
         capture = captured.capture
         if capture.traces or capture.statements:  # large ones; a look by digests is read faster than a thread is woken
@@ -184,8 +191,7 @@ class Agents(AgentsServicer):
             answer = heard.answer(machine, captured, self._dictionary)
         refused = self._desk.answer(captured.order, answer, capture)
         if refused:
-            if self._seldom.tell(machine, refused, steady()):
-                log.warning("machine %s: answer refused: %s", machine, refused)
+            self._refused(machine, refused)
         elif answer.unreadable:
             log.warning("machine %s: look %d is not readable: %s", machine, answer.round, answer.unreadable)
 

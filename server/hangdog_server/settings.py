@@ -65,7 +65,7 @@ class Settings:
     burst_messages: int = 1000
     messages_per_s: int = 50
     #: Bytes of one agent likewise: a machine's looks are some 100 KiB, its flight records some MiB.
-    burst_bytes: int = 128 << 20
+    burst_bytes: int = 64 << 20
     bytes_per_s: int = 4 << 20
     #: Bytes that one agent may have kept of what it recorded by itself: a spool is 32 MiB, a disk is not endless.
     recorded_bytes_per_h: int = 256 << 20

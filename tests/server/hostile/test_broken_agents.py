@@ -210,6 +210,20 @@ async def test_an_answer_that_is_repeated_or_of_a_foreign_order_changes_nothing(
     assert told(caplog, "no incident waits for order") == 1
 
 
+async def test_what_nobody_waits_for_is_not_kept_while_it_names_things_that_nobody_told(cluster: Cluster) -> None:
+    """Else whoever names a million things would have them all asked for, and remembered meanwhile."""
+    nobodys = pb.Capture(alike=[pb.Alike(threads=bytes(range(200)) * 500)])
+    async with guarded(cluster) as on, beside(on, tls=cluster.machine("good")) as served:
+        async with on.agent("bad", cluster.machine("bad")) as bad:
+            await bad.hello(bad=[0])
+            await on.knows("bad")
+            await bad.say(captured=pb.Captured(order="0123456789ab", capture=nobodys))
+            asking = asyncio.create_task(on.snapshot("bad"))
+            assert (await bad.next()).HasField("capture"), "an order, and no question before it"
+            asking.cancel()
+        await served()
+
+
 async def test_nobody_takes_ranks_from_the_machine_that_announced_them(tmp_path: Any) -> None:
     """`a` comes first by name, and says that it saw the ranks of `b`, too."""
     listener = Listener()
