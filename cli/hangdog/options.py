@@ -63,17 +63,24 @@ def _token(file: Path | None) -> str:
     """The token of whoever asks, empty when they have none; raises WrongUse."""
     if file is None:
         if told := os.environ.get("HANGDOG_TOKEN", "").strip():
-            return told
+            return _plausible(told, "HANGDOG_TOKEN")
         named = os.environ.get("HANGDOG_TOKEN_FILE", "")
         if not named:
             return ""
         file = Path(named)
     try:
         with file.open(encoding="ascii") as opened:
-            return opened.read(_TOKEN).strip()
+            return _plausible(opened.read(_TOKEN).strip(), str(file))
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text of a token"
         raise WrongUse(f"cannot read the token in {file}: {why}", "it is what `hangdog token new` printed") from error
+
+
+def _plausible(token: str, where: str) -> str:
+    """The token, unless a request could not even carry it; raises WrongUse, which does not show it."""
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise WrongUse(f"what {where} holds is no token", "it is what `hangdog token new` printed, and nothing else")
+    return token
 
 
 def format_option(command: Command) -> Command:

@@ -183,6 +183,9 @@ def test_a_token_may_lie_in_a_file(tmp_path: Path) -> None:
     assert "cannot read the token in" in missing.stderr
     (tmp_path / "token").write_bytes(b"\xff\xfe")
     assert "no text of a token" in run("machines", "--token-file", tmp_path / "token", status=64).stderr
+    for wrong in ("hangdog_a\nb", "tök", "two words"):
+        told = run("machines", status=64, HANGDOG_TOKEN=wrong)
+        assert "what HANGDOG_TOKEN holds is no token" in told.stderr and wrong not in told.stderr
     named = run("machines", "--server", "127.0.0.1:1", status=64, HANGDOG_TOKEN_FILE=str(tmp_path / "none"))
     assert "cannot read the token" in named.stderr
 
