@@ -95,7 +95,6 @@ class Client:
 
     def __init__(self, reach: Reach | str = DEFAULT_ADDRESS) -> None:
         self._reach = Reach(reach) if isinstance(reach, str) else reach
-        self._token = self._reach.metadata()
         self._channel = open_channel(self._reach, CHANNEL_OPTIONS)
         self._incidents = IncidentsStub(self._channel)
 
@@ -125,7 +124,7 @@ class Client:
             job=job, rounds=rounds, interval_s=interval_s, job_toml=job_toml, why=why, light=light
         )
         with self._errors():
-            call = self._incidents.Snapshot(request, metadata=self._token)
+            call = self._incidents.Snapshot(request)
             try:
                 for progress in call:
                     yield Step(progress.incident, progress.state, progress.text, _verdict(progress.verdict_json))
@@ -135,19 +134,19 @@ class Client:
     def incidents(self, job: str = "", limit: int = 0) -> tuple[IncidentLine, ...]:
         """The latest incidents, newest first."""
         with self._errors():
-            answer = self._incidents.List(pb.ListRequest(job=job, limit=limit), timeout=ANSWER_S, metadata=self._token)
+            answer = self._incidents.List(pb.ListRequest(job=job, limit=limit), timeout=ANSWER_S)
         return tuple(_line(summary) for summary in answer.incidents)
 
     def incident(self, name: str) -> tuple[IncidentLine, Verdict | None]:
         """One incident, by its name or a prefix that only it has, and its verdict where there is one."""
         with self._errors():
-            answer = self._incidents.Get(pb.GetRequest(id=name), timeout=ANSWER_S, metadata=self._token)
+            answer = self._incidents.Get(pb.GetRequest(id=name), timeout=ANSWER_S)
         return _line(answer.summary), _verdict(answer.verdict_json)
 
     def machines(self) -> tuple[MachineLine, ...]:
         """The machines whose agents are, or lately were, connected, by name."""
         with self._errors():
-            answer = self._incidents.Machines(pb.MachinesRequest(), timeout=ANSWER_S, metadata=self._token)
+            answer = self._incidents.Machines(pb.MachinesRequest(), timeout=ANSWER_S)
         return tuple(
             MachineLine(
                 machine.name,
@@ -170,7 +169,7 @@ class Client:
         ask = self._channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)
         name = service.encode()
         with self._errors():
-            said = ask(bytes((10, len(name))) + name if name else b"", timeout=ANSWER_S, metadata=self._token)
+            said = ask(bytes((10, len(name))) + name if name else b"", timeout=ANSWER_S)
         return bool(said == b"\x08\x01")
 
     @contextmanager

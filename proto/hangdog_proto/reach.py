@@ -3,6 +3,7 @@
 import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -48,11 +49,13 @@ def require_privacy(reach: Reach) -> None:
 
 
 def open_channel(reach: Reach, options: Options) -> grpc.Channel:
-    """A channel for a program without an event loop; raises WrongUse."""
+    """A channel for a program without an event loop, on which every request carries the token; raises WrongUse."""
     require_privacy(reach)
     if reach.tls is None:
-        return grpc.insecure_channel(reach.address, options=options)
-    return grpc.secure_channel(reach.address, pems.channel_credentials(reach.tls), options=options)
+        channel = grpc.insecure_channel(reach.address, options=options)
+    else:
+        channel = grpc.secure_channel(reach.address, pems.channel_credentials(reach.tls), options=options)
+    return grpc.intercept_channel(channel, _Saying(reach.metadata())) if reach.token else channel
 
 
 def open_aio_channel(reach: Reach, options: Options) -> grpc.aio.Channel:
@@ -61,3 +64,37 @@ def open_aio_channel(reach: Reach, options: Options) -> grpc.aio.Channel:
     if reach.tls is None:
         return grpc.aio.insecure_channel(reach.address, options=options)
     return grpc.aio.secure_channel(reach.address, pems.channel_credentials(reach.tls), options=options)
+
+
+class _Details(NamedTuple):
+    """What an interceptor hands on of a request: gRPC has no such type that one could make."""
+
+    method: str
+    timeout: float | None
+    metadata: Any
+    credentials: Any
+    wait_for_ready: Any
+    compression: Any
+
+
+class _Saying(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[type-arg]
+    """Adds the same metadata to every request: no method of a client can forget it. (Generic in the stubs alone.)"""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+
+    def _said(self, details: Any) -> Any:
+        return _Details(
+            details.method,
+            details.timeout,
+            (*(details.metadata or ()), *self._metadata),
+            details.credentials,
+            details.wait_for_ready,
+            details.compression,
+        )
+
+    def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        return continuation(self._said(client_call_details), request)
+
+    def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        return continuation(self._said(client_call_details), request)
