@@ -26,5 +26,6 @@ RUN pip install --no-cache-dir "$(echo /wheels/*.whl)[server]" \
 USER hangdog
 VOLUME /var/lib/hangdog
 EXPOSE 7411
-# The server asks nobody who they are: publish the port to the cluster's own network only.
+# `hangdog certs init` makes its certificate: docker run -v $PWD/hangdog-ca/server:/etc/hangdog/tls:ro ... (docs/security.md)
+ENV HANGDOG_TLS=/etc/hangdog/tls
 ENTRYPOINT ["hangdog", "server", "--listen", "0.0.0.0:7411", "--store", "/var/lib/hangdog/incidents.db"]

@@ -19,6 +19,8 @@ from hangdog_proto.codec import pack
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsStub
+from hangdog_proto.reach import Reach, open_aio_channel
+from hangdog_server.door import LOCAL, Door
 from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
 from hangdog_server.judging import Judge
@@ -89,9 +91,9 @@ class Listener:
 class Agent:
     """One machine's agent as the test plays it; leave its `with` block and its stream breaks."""
 
-    def __init__(self, address: str, machine: str) -> None:
+    def __init__(self, address: str, machine: str, tls: Path | None = None) -> None:
         self.machine = machine
-        self._channel = grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
+        self._channel = open_aio_channel(Reach(address, tls), (("grpc.use_local_subchannel_pool", 1),))
         self._call: Any = None
 
     async def __aenter__(self) -> Self:
@@ -152,16 +154,21 @@ class Stage:
     store: Store
     settings: Settings
     dictionary: Dictionary
+    reach: Reach | None = None
 
-    def agent(self, machine: str) -> Agent:
-        return Agent(self.address, machine)
+    def agent(self, machine: str, tls: Path | None = None) -> Agent:
+        return Agent(self.address, machine, tls)
+
+    def client(self) -> Client:
+        """A person's, who may do everything."""
+        return Client(self.reach or self.address)
 
     async def snapshot(self, job: str = "", heard: list[Step] | None = None, **asked: Any) -> list[Step]:
         """Asks for a snapshot as the command line does; all its steps, which `heard` gets as they come."""
         steps = [] if heard is None else heard
 
         def ask() -> list[Step]:
-            with Client(self.address) as client:
+            with self.client() as client:
                 steps.extend(client.snapshot(job, **asked))  # list.extend takes them one by one
             return steps
 
@@ -169,7 +176,7 @@ class Stage:
 
     async def machines(self) -> tuple[MachineLine, ...]:
         def ask() -> tuple[MachineLine, ...]:
-            with Client(self.address) as client:
+            with self.client() as client:
                 return client.machines()
 
         return await asyncio.to_thread(ask)
@@ -187,14 +194,19 @@ class Stage:
 
 @asynccontextmanager
 async def stage(
-    path: Path, judge: Judge = verdict, settings: Settings = PATIENT, observers: Observers | None = None
+    path: Path,
+    judge: Judge = verdict,
+    settings: Settings = PATIENT,
+    door: Door = LOCAL,
+    clock: Callable[[], float] = lambda: NOON,
+    observers: Observers | None = None,
 ) -> AsyncIterator[Stage]:
     """A server on a free port, upon the store at `path`, which `observers` watch."""
     seen = observers or Observers(Fleet(settings))
     store = Store(path, seen.telemetry)
     try:
-        means = Means(seen.fleet, store, judge, lambda: NOON, telemetry=seen.telemetry)
-        async with running("127.0.0.1:0", means, settings, seen.interceptors) as address:
+        means = Means(seen.fleet, store, judge, clock, telemetry=seen.telemetry)
+        async with running("127.0.0.1:0", means, settings, door, seen.interceptors) as address:
             yield Stage(address, store, settings, means.dictionary)
     finally:
         store.close()

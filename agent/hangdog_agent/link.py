@@ -11,9 +11,8 @@ import random
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar, cast
-
-import grpc
 
 from hangdog_agent.answering import Answering, Found
 from hangdog_agent.capture.look import Tools
@@ -26,6 +25,7 @@ from hangdog_agent.settings import LinkSettings
 from hangdog_agent.tally import Event, Standing, Tally
 from hangdog_agent.vigil.vigil import Vigil
 from hangdog_agent.watch import LocalJob, Watch, jobs
+from hangdog_models.errors import WrongUse
 from hangdog_models.findings import Finding
 from hangdog_models.suspicion import DOUBT_S
 from hangdog_proto import codec, found, pulses
@@ -34,6 +34,7 @@ from hangdog_proto.client import CHANNEL_OPTIONS
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated import hangdog_pb2_grpc as rpc
 from hangdog_proto.pulses import Signs
+from hangdog_proto.reach import Reach, open_aio_channel
 
 log = logging.getLogger(__name__)
 
@@ -49,11 +50,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who calls whom: `server` is HOST:PORT, `machine` the name the agent speaks for."""
+    """Who calls whom: `server` is HOST:PORT, `machine` the name the agent speaks for.
+
+    `tls` is the folder with this machine's certificate, `insecure` lets plain text cross a network.
+    """
 
     server: str
     machine: str
     version: str
+    tls: Path | None = None
+    insecure: bool = False
+
+    def reach(self) -> Reach:
+        """The way to the server."""
+        return Reach(self.server, self.tls, insecure=self.insecure)
 
 
 class Link:
@@ -168,7 +178,11 @@ class Link:
 
     async def _session(self, stop: asyncio.Event) -> str:
         """One connection, from Hello until it breaks or `stop` is set; says why it ended."""
-        async with grpc.aio.insecure_channel(self._identity.server, options=_OPTIONS) as channel:
+        try:  # the certificate is read for each connection: a renewed one counts without a restart
+            opened = open_aio_channel(self._identity.reach(), _OPTIONS)
+        except WrongUse as wrong:  # while it is being renewed, say
+            return str(wrong)
+        async with opened as channel:
             call = cast(
                 "Callable[[], Call]", rpc.AgentsStub(channel).Connect
             )()  # the stubs know only the synchronous call

@@ -54,9 +54,9 @@ what a job may announce in its environment:
   HANGDOG_STEP_PATTERN=REGEX     which of its lines tell a step, where they are not learned by themselves
 
 examples:
-  hangdog-agent --server head-node:7411          keep a line to that server until SIGTERM
-  hangdog-agent --once | less                    one look at everything here, as JSON, and no server
-  hangdog doctor                                 whether capture works here, and what to change if not
+  hangdog-agent --server head-node:7411 --tls DIR   keep a line to that server until SIGTERM
+  hangdog-agent --once | less                       one look at everything here, as JSON, and no server
+  hangdog doctor                                    whether capture works here, and what to change if not
 
 Needs the right to read other processes: root, or the trainers' user with CAP_SYS_PTRACE.
 """
@@ -72,6 +72,8 @@ class _Agent:
     power: Readings
     places: Places
     metrics: Path | None
+    tls: Path | None
+    insecure: bool
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -110,6 +112,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--machine", metavar="NAME", default=socket.gethostname(), help="name to speak for (default: this host's)"
+    )
+    parser.add_argument(
+        "--tls",
+        metavar="DIR",
+        default=os.environ.get("HANGDOG_TLS") or None,
+        help="folder with this machine's certificate, from `hangdog certs machine` (default: $HANGDOG_TLS); without "
+        "one only a server on this machine is spoken to",
+    )
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="speak plain text to any server, and believe whoever answers: only where the network itself is trusted",
     )
     parser.add_argument(
         "--match-env",
@@ -166,8 +180,19 @@ def _assemble(options: argparse.Namespace) -> _Agent:
         checks, gpus = standard(settings.checks, places, lambda: [member.process.pid for member in watch.known()])
         power = gpus.power
     metrics = Path(options.metrics_file) if options.metrics_file else None
-    tools = Tools(proc, tool, settings.capture, stop)
-    return _Agent(options.machine, watch, tools, settings, checks, power, places, metrics)
+    tools, tls = Tools(proc, tool, settings.capture, stop), None if options.insecure else options.tls
+    return _Agent(
+        options.machine,
+        watch,
+        tools,
+        settings,
+        checks,
+        power,
+        places,
+        metrics,
+        Path(tls) if tls else None,
+        options.insecure,
+    )
 
 
 def _once(agent: _Agent) -> None:
@@ -188,13 +213,18 @@ async def _serve(agent: _Agent, server: str) -> None:
     from hangdog_agent.spool import Clocks
     from hangdog_agent.vigil.vigil import Vigil
     from hangdog_models.rules.ruleset import packaged
+    from hangdog_proto import pems
+    from hangdog_proto.reach import require_privacy
 
+    identity = Identity(server, agent.machine, importlib.metadata.version("hangdog"), agent.tls, agent.insecure)
+    require_privacy(identity.reach())
+    if agent.tls is not None:
+        pems.read(agent.tls)  # what is wrong from the start is said at once
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    version = importlib.metadata.version("hangdog")
-    identity, tally = Identity(server, agent.machine, version), Tally(version)
+    tally = Tally(identity.version)
     vigil = Vigil(agent.tools, packaged(), agent.settings.vigil, agent.power)
     parts = (identity, agent.watch, vigil, agent.tools, agent.settings.link)
     clock = time.time  # noqa: TID251 - the main module passes the clock down

@@ -1,26 +1,86 @@
 """Options that several sub-commands share."""
 
+import functools
+import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import click
 
+from hangdog_models.errors import WrongUse
 from hangdog_proto.client import DEFAULT_ADDRESS
+from hangdog_proto.reach import Reach
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+#: Characters of a file that a token is looked for in.
+_TOKEN = 1000
 
 
 def server_option(command: Command) -> Command:
-    """`--server HOST:PORT`, else HANGDOG_SERVER, else this machine; given as `server`."""
-    return click.option(
-        "--server",
-        envvar="HANGDOG_SERVER",
-        default=DEFAULT_ADDRESS,
-        show_default=True,
-        show_envvar=True,
-        metavar="HOST:PORT",
-        help="Where the server listens.",
-    )(command)
+    """The way to the server, of several options; given as `server`, which a Client is made of."""
+
+    @functools.wraps(command)
+    def reaching(
+        *args: Any, server: str, tls: Path | None, token_file: Path | None, insecure: bool, **others: Any
+    ) -> Any:
+        way = Reach(server, None if insecure else tls, _token(token_file), insecure)
+        return command(*args, server=way, **others)
+
+    for option in (
+        click.option(
+            "--insecure", is_flag=True, help="Speak plain text to any server: only where the network itself is trusted."
+        ),
+        click.option(
+            "--token-file",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="Holds the token that says who you are.  [default: HANGDOG_TOKEN, else HANGDOG_TOKEN_FILE]",
+        ),
+        click.option(
+            "--tls",
+            envvar="HANGDOG_TLS",
+            show_envvar=True,
+            type=click.Path(file_okay=False, path_type=Path),
+            metavar="DIR",
+            help="Certificates for the way to the server, from `hangdog certs client`.",
+        ),
+        click.option(
+            "--server",
+            envvar="HANGDOG_SERVER",
+            default=DEFAULT_ADDRESS,
+            show_default=True,
+            show_envvar=True,
+            metavar="HOST:PORT",
+            help="Where the server listens.",
+        ),
+    ):
+        reaching = option(reaching)
+    return cast(Command, reaching)
+
+
+def _token(file: Path | None) -> str:
+    """The token of whoever asks, empty when they have none; raises WrongUse."""
+    if file is None:
+        if told := os.environ.get("HANGDOG_TOKEN", "").strip():
+            return _plausible(told, "HANGDOG_TOKEN")
+        named = os.environ.get("HANGDOG_TOKEN_FILE", "")
+        if not named:
+            return ""
+        file = Path(named)
+    try:
+        with file.open(encoding="ascii") as opened:
+            return _plausible(opened.read(_TOKEN).strip(), str(file))
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text of a token"
+        raise WrongUse(f"cannot read the token in {file}: {why}", "it is what `hangdog token new` printed") from error
+
+
+def _plausible(token: str, where: str) -> str:
+    """The token, unless a request could not even carry it; raises WrongUse, which does not show it."""
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise WrongUse(f"what {where} holds is no token", "it is what `hangdog token new` printed, and nothing else")
+    return token
 
 
 def format_option(command: Command) -> Command:

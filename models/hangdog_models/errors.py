@@ -5,7 +5,8 @@ HangdogError
 ├── UnreadableBundle    65  a bundle holds no evidence we can read
 ├── UnreadableEvidence  65  one file is not what it claims to be; the rest of the bundle is still used
 ├── ServerUnreachable   69  no server answers at the address given
-└── OurFault            70  a bug of hangdog's own
+├── OurFault            70  a bug of hangdog's own
+└── NotAllowed          77  the server does not know who asks, or does not let them
 """
 
 
@@ -39,3 +40,9 @@ class ServerUnreachable(HangdogError):
 
 class OurFault(HangdogError):
     exit_code = 70
+
+
+class NotAllowed(HangdogError):
+    """Who asks showed no token or certificate that counts, or one that allows less than was asked."""
+
+    exit_code = 77

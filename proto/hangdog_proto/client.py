@@ -16,6 +16,7 @@ from hangdog_models.verdict import Verdict, from_json
 from hangdog_proto import found, status
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsStub
+from hangdog_proto.reach import Reach, open_channel
 
 #: Where a server listens, and where it is looked for, unless told otherwise: this machine only.
 DEFAULT_ADDRESS = "127.0.0.1:7411"
@@ -88,11 +89,14 @@ class MachineLine:
 
 
 class Client:
-    """A channel to the server at `address` (`HOST:PORT`); every method raises HangdogError when it fails."""
+    """A channel to a server, given by its `HOST:PORT` alone or with all it takes to reach it.
 
-    def __init__(self, address: str = DEFAULT_ADDRESS) -> None:
-        self._address = address
-        self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+    Every method raises HangdogError when it fails; making it raises WrongUse where the way would not be safe.
+    """
+
+    def __init__(self, reach: Reach | str = DEFAULT_ADDRESS) -> None:
+        self._reach = Reach(reach) if isinstance(reach, str) else reach
+        self._channel = open_channel(self._reach, CHANNEL_OPTIONS)
         self._incidents = IncidentsStub(self._channel)
 
     def __enter__(self) -> Self:
@@ -160,12 +164,21 @@ class Client:
             for machine in answer.machines
         )
 
+    def serving(self, service: str = "") -> bool:
+        """Whether the server says that it serves: all of it, or one service by its full name."""
+        # grpc.health.v1 by hand: one field each way, and agents' images need no package for it
+        ask = self._channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)
+        name = service.encode()
+        with self._errors():
+            said = ask(bytes((10, len(name))) + name if name else b"", timeout=ANSWER_S)
+        return bool(said == b"\x08\x01")
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
         except grpc.RpcError as error:
-            raise status.read(error, self._address) from error
+            raise status.read(error, self._reach.address, tls=self._reach.tls is not None) from error
 
 
 def _line(summary: pb.IncidentSummary) -> IncidentLine:

@@ -40,10 +40,20 @@ class Desk:
 
     def answer(self, order: str, answer: Answer, capture: pb.Capture) -> str:
         """Takes an agent's answer in; the reason why it is refused, empty when it is taken."""
-        for inquiry in self._running.values():
-            if inquiry.name == order.partition("/")[0]:  # an incident's later orders bear its name, and what they are
-                return inquiry.answer(order, answer, capture)
-        return Refusal(Look.LATE, f"no incident waits for order {order[:40]!r}: it is over, or never was")
+        inquiry = self._asked_by(order)
+        return inquiry.answer(order, answer, capture) if inquiry is not None else _nobody(order)
+
+    def unawaited(self, order: str) -> str:
+        """Why an answer to this order need not even be read; empty when somebody waits for it."""
+        return "" if self._asked_by(order) is not None else _nobody(order)
+
+    def _asked_by(self, order: str) -> Inquiry | None:
+        name = order.partition("/")[0]  # an incident's later orders bear its name, and what they are
+        return next((inquiry for inquiry in self._running.values() if inquiry.name == name), None)
+
+    def now(self) -> float:
+        """Unix seconds, by the clock of the server's main module."""
+        return self._means.clock()
 
     def lost(self, machine: str) -> None:
         """An agent's stream ended."""
@@ -118,3 +128,7 @@ class Desk:
         if not (math.isfinite(interval_s) and 0 < interval_s <= settings.max_interval_s):
             raise WrongUse(f"{interval_s:g} s is no pause between looks", f"give up to {settings.max_interval_s:g} s")
         return rounds, interval_s
+
+
+def _nobody(order: str) -> str:
+    return Refusal(Look.LATE, f"no incident waits for order {order[:40]!r}: it is over, or never was")

@@ -13,7 +13,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing
 from hangdog_server.jobs import LocalJob
 from hangdog_server.partings import Parting, meaning
-from hangdog_server.refusals import Door, TurnedAway
+from hangdog_server.refusals import Denial, TurnedAway
 from hangdog_server.settings import Settings
 
 #: Signs of life an agent may miss before another one may take its machine's name.
@@ -122,13 +122,13 @@ class Fleet:
             silent = now - first.heard
             if silent < MISSED * self._settings.heartbeat_s:
                 raise TurnedAway(
-                    Door.TAKEN,
+                    Denial.TAKEN,
                     f"an agent at {first.peer} already speaks for {machine}, last heard {silent:.1f} s ago",
                     "end that agent, or give this one another --machine",
                 )
-            first.end(TurnedAway(Door.REPLACED, f"silent for {silent:.0f} s and replaced by the agent at {peer}"))
+            first.end(TurnedAway(Denial.REPLACED, f"silent for {silent:.0f} s and replaced by the agent at {peer}"))
         elif len(self._connected) >= self._settings.max_machines:
-            raise TurnedAway(Door.FULL, f"{self._settings.max_machines} machines are connected, more are not taken")
+            raise TurnedAway(Denial.FULL, f"{self._settings.max_machines} machines are connected, more are not taken")
         connection = Connection(machine, version, peer, now)
         self._connected[machine] = connection
         if machine in self._partings:

@@ -155,9 +155,11 @@ def _awaited(gathering: Gathering, machine: str) -> bool:
 
 
 def owners(gathering: Gathering) -> dict[Rank, str]:
-    """The machine of each rank: the one that captured it, else that announced it, else that spoke of it, else the gone one.
+    """The machine of each rank: of those that announced it one that captured it, else any of them; else the one that
+    captured it, else that spoke of it, else the gone one.
 
-    Where two machines claim a rank the first by name has it, whichever answered first.
+    So nobody takes a rank from another machine by merely answering for it. Where two machines' claims are alike the first
+    by name has it, whichever answered first.
     """
     plan = gathering.plan
     captured: dict[str, set[Rank]] = {}
@@ -166,8 +168,9 @@ def owners(gathering: Gathering) -> dict[Rank, str]:
         seen = {trace.rank for trace in answer.traces if trace.threads or trace.missing is None}
         captured.setdefault(answer.machine, set()).update(seen)
         named.setdefault(answer.machine, set()).update(trace.rank for trace in answer.traces)
+    kept = {machine: seen.intersection(plan.asked.get(machine, ())) for machine, seen in captured.items()}
     found: dict[Rank, str] = {}
-    for claims in (captured, plan.asked, named, plan.absent):
+    for claims in (kept, plan.asked, captured, named, plan.absent):
         for machine in sorted(claims):
             for rank in claims[machine]:
                 found.setdefault(rank, machine)

@@ -10,7 +10,7 @@ from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.gather import FURTHER, Answer
 from hangdog_server.jobs import LocalJob
-from hangdog_server.refusals import Door, TurnedAway
+from hangdog_server.refusals import Denial, TurnedAway
 from hangdog_server.settings import Settings
 from hangdog_server.spooled import Kept
 
@@ -56,7 +56,7 @@ def name(said: str, what: str, most: int = NAME) -> str:
     """A name as it may be printed and stored; raises WrongUse."""
     if not said.strip() or len(said) > most or not said.isprintable():
         words = f"{said[:most]!r} is no name of a {what}"
-        raise TurnedAway(Door.NAME, words, f"names are printable and at most {most} characters")
+        raise TurnedAway(Denial.NAME, words, f"names are printable and at most {most} characters")
     return said
 
 

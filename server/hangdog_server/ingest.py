@@ -6,8 +6,11 @@ from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
 import grpc
+from google.protobuf.message import DecodeError
 
-from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
+from hangdog_models.errors import HangdogError, NotAllowed, ServerUnreachable, WrongUse
+from hangdog_models.ranks import Rank
+from hangdog_models.suspicion import Sign
 from hangdog_proto import found, pulses, status
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -15,19 +18,25 @@ from hangdog_proto.generated.hangdog_pb2_grpc import AgentsServicer, IncidentsSe
 from hangdog_proto.logs import about
 from hangdog_server import heard, refusals
 from hangdog_server.asking import Asking
+from hangdog_server.audit import Audit, followed
 from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Connection, Doubt, Fleet, Need, Order, Receipt, Seen, Told
 from hangdog_server.incident import Request
-from hangdog_server.refusals import Door, TurnedAway
+from hangdog_server.limits import Limits, Seldom
+from hangdog_server.refusals import Denial, TurnedAway
 from hangdog_server.returns import Returns
+from hangdog_server.roles import Gate, Said, address
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, Store
 from hangdog_server.telemetry import SILENT, Agent, Telemetry
+from hangdog_server.tls import Peer
 from hangdog_server.vigil import Vigil
 
 log = logging.getLogger(__name__)
 Context = grpc.aio.ServicerContext[Any, Any]
+#: The longest a timer is set for; no stream lasts a year. Seconds.
+_LONGEST_S = 366 * 86400.0
 
 
 class Agents(AgentsServicer):
@@ -41,6 +50,8 @@ class Agents(AgentsServicer):
         returns: Returns,
         settings: Settings,
         dictionary: Dictionary,
+        gate: Gate,
+        limits: Limits,
         telemetry: Telemetry = SILENT,
     ) -> None:
         self._telemetry = telemetry
@@ -51,6 +62,9 @@ class Agents(AgentsServicer):
         self._settings = settings
         self._dictionary = dictionary
         self.asking = Asking(dictionary, fleet.send, self._captured, settings)
+        self._gate = gate
+        self._limits = limits
+        self._seldom = Seldom()
 
     async def Connect(  # type: ignore[override]  # grpc.aio also takes a coroutine that reads and writes its context
         self, request_iterator: AsyncIterator[pb.FromAgent], context: Context
@@ -60,18 +74,30 @@ class Agents(AgentsServicer):
             await self._converse(context)
         except HangdogError as error:
             ours = isinstance(error, ServerUnreachable)  # we stop: not the agent's doing, and it happens to all of them
-            if isinstance(error, WrongUse):
-                self._telemetry.count(refusals.door(error))
-            log.log(logging.DEBUG if ours else logging.WARNING, "agent at %s: %s", context.peer(), error)
+            if isinstance(error, WrongUse | NotAllowed):
+                self._telemetry.count(refusals.denial(error))
+            told = not ours and self._seldom.tell(address(context.peer()), str(error), steady())
+            log.log(logging.WARNING if told else logging.DEBUG, "agent at %s: %s", context.peer(), error)
             await _refuse(context, error)
 
     async def _converse(self, context: Context) -> None:
-        hello = await self._hello(context)
-        connection = self._fleet.connect(
-            heard.name(hello.machine, "machine"), hello.version[: heard.NAME], context.peer(), steady()
-        )
-        with about(machine=connection.machine):
-            await self._serve(connection, context)
+        shown = self._gate.machines(context)
+        hello, size = await self._hello(context)
+        machine = heard.name(hello.machine, "machine")
+        if shown is not None and machine not in shown.machines:
+            raise NotAllowed(
+                f"an agent with the certificate of {shown.name} says that it speaks for machine {machine}",
+                "give it the --machine of its certificate, or the certificate of its machine",
+            )
+        self._limits.heard(machine, size, steady())
+        connection = self._fleet.connect(machine, hello.version[: heard.NAME], context.peer(), steady())
+        ending = self._certificate_ends(connection, shown)
+        try:
+            with about(machine=machine):
+                await self._serve(connection, context)
+        finally:
+            if ending is not None:
+                ending.cancel()
         if connection.ended is not None:
             raise connection.ended
 
@@ -93,43 +119,86 @@ class Agents(AgentsServicer):
             self._telemetry.count(Agent.STOPPED if connection.leaving else Agent.LOST)
             log.info("machine %s: agent at %s is gone", machine, connection.peer)
 
-    async def _hello(self, context: Context) -> pb.Hello:
+    def _certificate_ends(self, connection: Connection, shown: Peer | None) -> asyncio.TimerHandle | None:
+        """Has a stream end with the certificate that opened it: the agent comes back with a renewed one, or not at all."""
+        if shown is None or shown.ends is None:
+            return None
+        ended = NotAllowed(f"the certificate of {shown.name} has ended", "renew it: docs/security.md")
+        left = min(max(shown.ends - self._desk.now(), 0.0), _LONGEST_S)
+        return asyncio.get_running_loop().call_later(left, connection.end, ended)
+
+    async def _hello(self, context: Context) -> tuple[pb.Hello, int]:
+        self._limits.greet()
         try:
             async with asyncio.timeout(self._settings.hello_s):
-                first = await context.read()
+                first, size = await _read(context)
         except TimeoutError:
             raise TurnedAway(
-                Door.HELLO, f"an agent says Hello first; this one said nothing for {self._settings.hello_s:g} s"
+                Denial.HELLO, f"an agent says Hello first; this one said nothing for {self._settings.hello_s:g} s"
             ) from None
+        finally:
+            self._limits.greeted()
         if not isinstance(first, pb.FromAgent) or not first.HasField("hello"):
-            raise TurnedAway(Door.HELLO, "an agent says Hello first")
-        return first.hello
+            raise TurnedAway(Denial.HELLO, "an agent says Hello first")
+        return first.hello, size
 
     async def _listen(self, connection: Connection, context: Context) -> None:
         """Hears an agent out; when there is no more to hear, for whatever reason, its stream ends."""
         because: HangdogError | None = None
         try:
-            while isinstance(message := await context.read(), pb.FromAgent):
+            while True:
+                message, size = await _read(context)
+                if not isinstance(message, pb.FromAgent):
+                    break
                 connection.heard = steady()
+                self._limits.heard(connection.machine, size, connection.heard)
                 if message.HasField("presence"):
                     self._fleet.announce(connection, heard.local_jobs(message.presence, self._settings), steady())
                     connection.leaving = message.presence.leaving
                 elif message.HasField("captured"):
-                    await self.asking.take(connection.machine, message.captured)
+                    if refused := self._desk.unawaited(message.captured.order):  # before it costs anything
+                        self._telemetry.count(refusals.look(refused, ""))
+                        self._refused(connection.machine, refused)
+                    else:
+                        await self.asking.take(connection.machine, message.captured)
                 elif message.HasField("pieces"):
                     self.asking.told(connection.machine, message.pieces)
                 elif message.HasField("pulse"):
-                    self._vigil.note(connection.machine, pulses.unpack(message.pulse), steady())
+                    self._vigil.note(connection.machine, self._own(connection, message.pulse), steady())
                 elif message.HasField("health"):
                     connection.findings = found.unpack(message.health.findings, connection.machine)
                 elif message.HasField("spooled"):
-                    receipt = await self._returns.take(connection.machine, message.spooled)
-                    if receipt is not None:
-                        self._fleet.send(connection.machine, receipt)
+                    await self._recorded(connection.machine, message.spooled, size)
         except HangdogError as error:
             because = error
         finally:
             connection.end(because)
+
+    def _own(self, connection: Connection, pulse: pb.Pulse) -> dict[str, dict[Rank, Sign]]:
+        """What a pulse says of ranks that its machine announced: nobody has other machines' ranks suspected."""
+        said, own = pulses.unpack(pulse), {}
+        for job, signs in said.items():
+            local = connection.jobs.get(job)
+            ranks = frozenset(local.ranks) if local is not None else frozenset[Rank]()
+            own[job] = {rank: sign for rank, sign in signs.items() if rank in ranks}
+        if own != said and self._seldom.tell(connection.machine, "foreign ranks", steady()):
+            log.warning("machine %s speaks of ranks that it did not announce: not heard", connection.machine)
+        return {job: signs for job, signs in own.items() if signs}
+
+    async def _recorded(self, machine: str, spooled: pb.Spooled, size: int) -> None:
+        if not self._limits.recorded(machine, size, steady()):
+            if self._seldom.tell(machine, "recorded", steady()):
+                log.warning(
+                    "machine %s hands over more recorded looks than are kept in an hour: it keeps them", machine
+                )
+            return
+        receipt = await self._returns.take(machine, spooled)
+        if receipt is not None:
+            self._fleet.send(machine, receipt)
+
+    def _refused(self, machine: str, why: str) -> None:
+        if self._seldom.tell(machine, why, steady()):
+            log.warning("machine %s: answer refused: %s", machine, why)
 
     async def _captured(self, machine: str, captured: pb.Captured) -> None:
         capture = captured.capture
@@ -140,7 +209,7 @@ class Agents(AgentsServicer):
         refused = self._desk.answer(captured.order, answer, capture)
         self._telemetry.count(refusals.look(refused, answer.unreadable))
         if refused:
-            log.warning("machine %s: answer refused: %s", machine, refused)
+            self._refused(machine, refused)
         elif answer.unreadable:
             log.warning("machine %s: look %d is not readable: %s", machine, answer.round, answer.unreadable)
 
@@ -148,11 +217,16 @@ class Agents(AgentsServicer):
 class Incidents(IncidentsServicer):
     """What people ask."""
 
-    def __init__(self, fleet: Fleet, desk: Desk, store: Store, settings: Settings) -> None:
+    def __init__(
+        self, fleet: Fleet, desk: Desk, store: Store, settings: Settings, gate: Gate, limits: Limits, audit: Audit
+    ) -> None:
         self._fleet = fleet
         self._desk = desk
         self._store = store
         self._settings = settings
+        self._gate = gate
+        self._limits = limits
+        self._audit = audit
 
     async def Snapshot(self, request: pb.SnapshotRequest, context: Context) -> AsyncIterator[pb.Progress]:
         """Starts or joins an incident and tells its steps."""
@@ -162,7 +236,10 @@ class Incidents(IncidentsServicer):
             asked = Request(
                 request.job, request.rounds, request.interval_s, request.job_toml, request.why, request.light
             )
-            async for step in self._desk.ask(asked):
+            person = self._gate.person(context)
+            self._limits.snapshot(person.name, steady())
+            steps = followed(self._desk.ask(asked), self._audit, person.deed("snapshot", request.job, request.why))
+            async for step in steps:
                 yield pb.Progress(incident=step.incident, state=step.state, text=step.text, verdict_json=step.verdict)
         except HangdogError as error:
             await _refuse(context, error)
@@ -189,6 +266,15 @@ class Incidents(IncidentsServicer):
         """The machines."""
         now = steady()
         return pb.MachineList(machines=[_machine(seen, now) for seen in self._fleet.machines(now)])
+
+
+async def _read(context: Context) -> tuple[object, int]:
+    """What an agent says next, and its bytes; raises WrongUse when it is no message of ours."""
+    try:
+        said: object = await context.read()
+    except DecodeError:
+        raise WrongUse("what it says is no message of hangdog's", "is something else calling this port?") from None
+    return (said.message, said.size) if isinstance(said, Said) else (None, 0)
 
 
 async def _refuse(context: Context, error: HangdogError) -> NoReturn:

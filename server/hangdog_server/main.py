@@ -11,14 +11,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from hangdog_models.errors import ServerUnreachable, WrongUse
+from hangdog_models.errors import ServerUnreachable
 from hangdog_proto.generated.hangdog_pb2_grpc import add_AgentsServicer_to_server, add_IncidentsServicer_to_server
+from hangdog_server.audit import Audit
 from hangdog_server.desk import Desk
+from hangdog_server.door import LOCAL, Door, Opened
 from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
 from hangdog_server.ingest import Agents, Incidents
 from hangdog_server.judging import Judge
+from hangdog_server.limits import Limits
 from hangdog_server.observing import Interceptors, observing
 from hangdog_server.returns import Returns
 from hangdog_server.sentry import Sentry
@@ -28,8 +32,8 @@ from hangdog_server.vigil import Vigil
 
 #: Open files enough for most clusters; fewer are told.
 FILES = 4096
-#: Hosts that only this machine reaches.
-LOOPBACK = ("127.", "localhost:", "[::1]:")
+#: What is asked of by name whether it serves, beside the whole (grpc.health.v1).
+SERVICES = ("", "hangdog.v1.Agents", "hangdog.v1.Incidents")
 
 log = logging.getLogger(__name__)
 _DEFAULTS = Settings()
@@ -41,12 +45,13 @@ async def serve(
     judge: Judge,
     announce: Callable[[str], None],
     settings: Settings = _DEFAULTS,
+    door: Door = LOCAL,
     metrics: str = "",
 ) -> None:
     """Serves on `listen` (`HOST:PORT`, port 0: any free one) upon the store at `path` until SIGTERM or SIGINT.
 
     `announce` is given the address once agents can connect; metrics are served at `metrics` unless that is empty. Raises
-    WrongUse when it cannot listen, or the store not open.
+    WrongUse when it cannot listen, or may not, or the store cannot be opened.
     """
     _many_files()
     clock = time.time  # noqa: TID251  # this is the main module that passes the clock down
@@ -55,7 +60,7 @@ async def serve(
         store = Store(path, observers.telemetry)
         try:
             means = Means(fleet, store, judge, clock, telemetry=observers.telemetry)
-            async with running(listen, means, settings, observers.interceptors) as address:
+            async with running(listen, means, settings, door, observers.interceptors) as address:
                 stop = _stopped()
                 announce(address)
                 await stop.wait()
@@ -65,25 +70,35 @@ async def serve(
 
 
 @asynccontextmanager
-async def running(listen: str, means: Means, settings: Settings, interceptors: Interceptors = ()) -> AsyncIterator[str]:
+async def running(
+    listen: str, means: Means, settings: Settings, door: Door = LOCAL, interceptors: Interceptors = ()
+) -> AsyncIterator[str]:
     """A server at the address given, from its first connection to its graceful end."""
+    opened = Opened(listen, door, settings, means.clock)
+    audit, limits = Audit(door.audit, means.clock), Limits(settings)
     for name in await means.store.abandon(means.clock(), "the server ended before there was a verdict"):
         log.warning("incident %s was unfinished when the server ended: marked failed", name)
     desk, vigil, returns = Desk(means, settings), Vigil(), Returns(means, settings)
     await returns.resume()
-    server = grpc.aio.server(options=_options(settings), interceptors=interceptors)
-    agents = Agents(means.fleet, desk, vigil, returns, settings, means.dictionary, means.telemetry)
+    server = grpc.aio.server(options=_options(settings) + opened.options(), interceptors=[opened.gate, *interceptors])
+    agents = Agents(means.fleet, desk, vigil, returns, settings, means.dictionary, opened.gate, limits, means.telemetry)
     add_AgentsServicer_to_server(agents, server)
-    add_IncidentsServicer_to_server(Incidents(means.fleet, desk, means.store, settings), server)
-    address = _bound(server, listen)
+    add_IncidentsServicer_to_server(
+        Incidents(means.fleet, desk, means.store, settings, opened.gate, limits, audit), server
+    )
+    state = health.aio.HealthServicer()  # type: ignore[attr-defined]  # it has no type information of it
+    health_pb2_grpc.add_HealthServicer_to_server(state, server)
+    address = opened.bind(server)
     await server.start()
-    if not address.startswith(LOOPBACK):
-        log.warning("listening on %s: whoever reaches it may ask for captures and read verdicts", address)
-    watch = asyncio.create_task(Sentry(vigil, means.fleet, desk, means.telemetry).keep(), name="watch over the jobs")
+    for service in SERVICES:
+        await state.set(service, health_pb2.HealthCheckResponse.SERVING)
+    sentry = Sentry(vigil, means.fleet, desk, audit, means.telemetry)
+    watch = asyncio.create_task(sentry.keep(), name="watch over the jobs")
     asking = asyncio.create_task(agents.asking.keep(), name="asking what captures name")
     try:
         yield address
     finally:
+        await state.enter_graceful_shutdown()  # first of all: whoever balances over servers sends nobody else here
         for task in (watch, asking):
             task.cancel()
         await asyncio.gather(watch, asking, return_exceptions=True)
@@ -100,7 +115,6 @@ def _options(settings: Settings) -> list[tuple[str, int]]:
             0,
         ),  # gRPC's default lets two servers listen on one port, and each hear half of the agents
         ("grpc.max_receive_message_length", settings.max_message_bytes),
-        ("grpc.max_concurrent_streams", settings.max_machines),
         ("grpc.keepalive_time_ms", int(settings.heartbeat_s * 2000)),  # an agent without power says nothing: ask
         ("grpc.keepalive_timeout_ms", int(settings.heartbeat_s * 1000)),
         # while a ping of the library's own (it measures bandwidth) is under way no other is sent: that one, lost with the
@@ -111,20 +125,6 @@ def _options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_ping_strikes", 0),  # a server short of CPU reads the pings of a minute at once: nobody's fault
     ]
-
-
-def _bound(server: grpc.aio.Server, listen: str) -> str:
-    """Binds the server; gives the address with the port it really has."""
-    host, colon, port = listen.rpartition(":")
-    if not colon or not host or not port.isdecimal():
-        raise WrongUse(f"{listen!r} is no address to listen on", "write HOST:PORT, as in 127.0.0.1:7411")
-    try:
-        bound = server.add_insecure_port(listen)
-    except RuntimeError as error:  # grpc's way to say that the address is taken, or none of this machine's
-        raise WrongUse(
-            f"cannot listen on {listen}", "is another server running there? choose another --listen"
-        ) from error
-    return f"{host}:{bound}"
 
 
 def _many_files() -> None:

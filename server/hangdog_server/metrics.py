@@ -15,14 +15,14 @@ from prometheus_client.registry import Collector
 
 from hangdog_models.verdict import Kind
 from hangdog_server.fleet import Fleet
-from hangdog_server.refusals import Door, Look
+from hangdog_server.refusals import Denial, Look
 from hangdog_server.store import State
 from hangdog_server.telemetry import Agent, Asked, Delay, Origin, Recorded, Stage
 
 #: What is counted, by whose member happened: the metric, its help and its one label.
 COUNTED: dict[type[StrEnum], tuple[str, str, str]] = {
     Agent: ("hangdog_streams", "Streams of agents that began or ended.", "event"),
-    Door: ("hangdog_agents_refused", "Agents turned away, or put out.", "reason"),
+    Denial: ("hangdog_agents_refused", "Agents turned away, or put out.", "reason"),
     Asked: ("hangdog_looks_asked", "Looks asked of machines: each look at each machine.", "kind"),
     Look: ("hangdog_looks_answered", "Answers of machines, each to one look.", "outcome"),
     Recorded: ("hangdog_looks_recorded", "Looks agents took while no server was there, handed over.", "outcome"),

@@ -3,10 +3,10 @@
 from enum import StrEnum
 from typing import Self
 
-from hangdog_models.errors import WrongUse
+from hangdog_models.errors import NotAllowed, WrongUse
 
 
-class Door(StrEnum):
+class Denial(StrEnum):
     """Why an agent is turned away, or put out."""
 
     HELLO = "no_hello"
@@ -14,6 +14,7 @@ class Door(StrEnum):
     TAKEN = "name_taken"
     FULL = "too_many"
     REPLACED = "replaced"
+    STRANGER = "not_allowed"
     INVALID = "invalid"
 
 
@@ -30,9 +31,9 @@ class Look(StrEnum):
 class TurnedAway(WrongUse):
     """An agent's stream is not taken, or not any longer."""
 
-    def __init__(self, door: Door, what: str, hint: str = "") -> None:
+    def __init__(self, denial: Denial, what: str, hint: str = "") -> None:
         super().__init__(what, hint)
-        self.door = door
+        self.denial = denial
 
 
 class Refusal(str):
@@ -46,9 +47,11 @@ class Refusal(str):
         return made
 
 
-def door(error: WrongUse) -> Door:
+def denial(error: WrongUse | NotAllowed) -> Denial:
     """Why this error turned an agent away; whatever has no name of its own said what cannot be."""
-    return error.door if isinstance(error, TurnedAway) else Door.INVALID
+    if isinstance(error, NotAllowed):
+        return Denial.STRANGER
+    return error.denial if isinstance(error, TurnedAway) else Denial.INVALID
 
 
 def look(refused: str, unreadable: str) -> Look:

@@ -9,6 +9,7 @@ from hangdog_models.errors import HangdogError
 from hangdog_models.suspicion import ASKED_AGAIN_S, DOUBT_S
 from hangdog_models.verdict import Kind, from_json
 from hangdog_proto.logs import about
+from hangdog_server.audit import Audit, Deed, followed
 from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Doubt, Fleet
@@ -25,11 +26,12 @@ log = logging.getLogger(__name__)
 class Sentry:
     """The watch over all jobs; `keep` holds it until it is cancelled."""
 
-    def __init__(self, vigil: Vigil, fleet: Fleet, desk: Desk, telemetry: Telemetry = SILENT) -> None:
+    def __init__(self, vigil: Vigil, fleet: Fleet, desk: Desk, audit: Audit, telemetry: Telemetry = SILENT) -> None:
         self._telemetry = telemetry
         self._vigil = vigil
         self._fleet = fleet
         self._desk = desk
+        self._audit = audit
         self._asked: dict[tuple[str, str], float] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
 
@@ -71,7 +73,9 @@ class Sentry:
         kind: Kind | None = None
         try:
             with contextlib.suppress(HangdogError):  # the incident itself remembers why it failed
-                async for step in self._desk.ask(Request(job, why=why, suspected=True)):
+                deed = Deed("snapshot", "hangdog", "", "suspicion", "", job, why)
+                request = Request(job, why=why, suspected=True)
+                async for step in followed(self._desk.ask(request), self._audit, deed):
                     if step.verdict:
                         kind = from_json(json.loads(step.verdict)).kind
         finally:

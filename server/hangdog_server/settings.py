@@ -60,3 +60,22 @@ class Settings:
     max_listed: int = 1000
     #: A silent stream has this long to say who it is.
     hello_s: float = 10.0
+    #: Messages of one agent, at once and then a second: it says one or two a second while something is wrong, and some
+    #: hundred at once when it answers an order with all that libraries counted.
+    burst_messages: int = 1000
+    messages_per_s: int = 50
+    #: Bytes of one agent likewise: a machine's looks are some 100 KiB, its flight records some MiB.
+    burst_bytes: int = 64 << 20
+    bytes_per_s: int = 4 << 20
+    #: Bytes that one agent may have kept of what it recorded by itself: a spool is 32 MiB, a disk is not endless.
+    recorded_bytes_per_h: int = 256 << 20
+    #: Snapshots one person asks for: each stops every trainer of a job for a moment. A script that watches asks once.
+    snapshots_per_min: int = 60
+    #: Streams on one connection over TLS, where each machine has its own: 100 is what HTTP/2 wants at the least.
+    max_streams: int = 128
+    #: Streams whose agents have not said who they are: all of a large cluster come back within half a minute.
+    max_greeting: int = 16384
+    #: A connection on which nothing is asked is closed: an agent's always has its stream, a person's lasts no longer.
+    idle_s: float = 300.0
+    #: Bytes of a request's metadata: a token is 50, a proxy's headers some KiB.
+    max_metadata_bytes: int = 16 << 10

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from hangdog.commands.server import command as server_command
+from hangdog.main import COMMANDS
 from hangdog_agent import main as agent_main
 from hangdog_agent.rights import CAPABILITIES, SYSLOG, Place, grant
 from hangdog_models.errors import HangdogError
@@ -150,6 +151,34 @@ def test_the_store_lies_where_the_image_s_server_writes() -> None:
     (volume,) = (each for each in spec["template"]["spec"]["volumes"] if each["name"] == "store")
     claim = manifest("server.yaml", "PersistentVolumeClaim")["metadata"]["name"]
     assert volume["persistentVolumeClaim"]["claimName"] == claim
+
+
+def test_each_finds_its_certificate_where_it_is_mounted() -> None:
+    """The machine's own, read-only, never one secret for all; the server's where its image looks for it."""
+    for name, spec in pods():
+        for container in (*spec.get("initContainers", ()), *spec["containers"]):
+            if not container["image"].startswith("hangdog-"):
+                continue
+            told = {variable["name"]: variable.get("value") for variable in container.get("env", ())}
+            image = re.search(r"^ENV HANGDOG_TLS=(\S+)$", (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+            assert image is not None
+            place = image[1] if name == "server.yaml" else told["HANGDOG_TLS"]
+            (mount,) = (each for each in container["volumeMounts"] if each["mountPath"] == place)
+            assert mount["readOnly"] is True, name
+            (volume,) = (each for each in spec["volumes"] if each["name"] == mount["name"])
+            if name == "server.yaml":
+                assert volume["secret"]["defaultMode"] == 0o440
+            else:
+                assert volume["hostPath"] == {"path": place, "type": "Directory"}, name
+
+
+def test_probes_ask_a_server_that_speaks_tls() -> None:
+    """Kubernetes' own gRPC probes know none."""
+    (container,) = manifest("server.yaml", "Deployment")["spec"]["template"]["spec"]["containers"]
+    for probe in ("readinessProbe", "livenessProbe"):
+        program, command = container[probe]["exec"]["command"]
+        assert program == "hangdog" and command in COMMANDS
+        assert container[probe]["timeoutSeconds"] < container[probe]["periodSeconds"]
 
 
 def test_containers_hold_the_capabilities_that_doctor_names_and_no_others() -> None:

@@ -197,7 +197,12 @@ async def test_a_server_that_has_nothing_to_tell(tmp_path: Path) -> None:
     [
         (["--store", "/proc/hangdog/s.db"], "cannot open the store /proc/hangdog/s.db: No such file or directory"),
         (["--listen", "7411"], "'7411' is no address to listen on"),
-        (["--listen", "192.0.2.1:7411"], "cannot listen on 192.0.2.1:7411"),
+        (["--listen", "192.0.2.1:7411", "--insecure"], "cannot listen on 192.0.2.1:7411"),
+        (["--listen", "0.0.0.0:0"], "without TLS, whoever reaches 0.0.0.0:0 could read verdicts"),
+        (["--listen", "[::]:0"], "without TLS, whoever reaches [::]:0"),
+        (["--listen", "127.0.0.1.example.org:0"], "without TLS"),
+        (["--people", "127.0.0.1:0"], "--people is an address with TLS, and there is no --tls"),
+        (["--tls", "/nowhere"], "cannot read /nowhere/ca.pem"),
     ],
 )
 def test_a_server_that_cannot_start_says_why(tmp_path: Path, options: list[str], words: str) -> None:

@@ -164,7 +164,8 @@ def test_of_two_machines_that_claim_a_rank_the_same_one_is_believed_whoever_answ
     order: tuple[int, int],
 ) -> None:
     answers = (Answer("a", 0, (trainer(0), trainer(1), trainer(2, "old"))), FROM_B)
-    begun = gathering(PLAN, *(answers[index] for index in order))
+    both = replace(PLAN, asked={"a": (*A, Rank(2)), "b": B})
+    begun = gathering(both, *(answers[index] for index in order))
     snapshot = done(begun, 100.0)
     assert [trace.threads[0].frames[1].function for trace in snapshot.rounds[0].traces] == [
         "step",
@@ -174,6 +175,16 @@ def test_of_two_machines_that_claim_a_rank_the_same_one_is_believed_whoever_answ
     ]
     assert snapshot.account.notes == ("b and a both report rank 2: a is believed",)
     assert placement(begun) == {"a": (0, 1, 2), "b": (3,)}
+
+
+def test_a_machine_takes_no_rank_that_another_one_announced() -> None:
+    """Neither where that one captured it too, nor where it did not."""
+    lies = Answer("a", 0, (trainer(0), trainer(1), trainer(2, "lies"), trainer(3, "lies")))
+    begun = gathering(PLAN, lies, Answer("b", 0, (trainer(2),)))
+    snapshot = done(begun, 100.0)
+    assert placement(begun) == {"a": (0, 1), "b": (2, 3)}
+    assert [bool(trace.missing) for trace in snapshot.rounds[0].traces] == [False, False, False, True]
+    assert snapshot.account.notes == ("a and b both report rank 2-3: b is believed",)
 
 
 def test_a_machine_that_captured_a_rank_is_believed_before_one_that_only_announced_it() -> None:

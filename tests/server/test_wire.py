@@ -119,6 +119,9 @@ async def test_duplicate_late_and_foreign_answers_change_nothing(
         await a.answer(order, trainer(0))
         await a.answer(order, trainer(0, "forged"))
         await a.answer(pb.CaptureOrder(order="other"), trainer(0, "foreign"))
+        await on.until(
+            lambda _: sum("refused" in message for message in caplog.messages) == 2
+        )  # before all have answered
         await answer(b, 1)
         steps = await asking
         await a.answer(order, trainer(0, "late"))

@@ -12,6 +12,7 @@ from hangdog.options import format_option, server_option
 from hangdog.report import percent
 from hangdog.terminal import console_for, printable
 from hangdog_proto.client import Client, IncidentLine
+from hangdog_proto.reach import Reach
 
 
 @click.command("incidents")
@@ -19,7 +20,7 @@ from hangdog_proto.client import Client, IncidentLine
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
 @format_option
 @server_option
-def command(job: str, limit: int, form: str, server: str) -> None:
+def command(job: str, limit: int, form: str, server: Reach) -> None:
     """List the incidents the server remembers, the newest first."""
     with Client(server) as client:
         incidents = client.incidents(job, limit)

@@ -13,6 +13,7 @@ from hangdog.terminal import console_for, printable
 from hangdog_models.findings import Bearing
 from hangdog_models.ranks import format_ranks
 from hangdog_proto.client import Client, JobLine, MachineLine
+from hangdog_proto.reach import Reach
 
 #: Findings of a machine that stand in its line; JSON has them all.
 NAMED = 3
@@ -21,7 +22,7 @@ NAMED = 3
 @click.command("machines")
 @format_option
 @server_option
-def command(form: str, server: str) -> None:
+def command(form: str, server: Reach) -> None:
     """List the machines whose agents report to the server, the jobs on them and what their checks found.
 
     Lost ones stay in the list for some hours.

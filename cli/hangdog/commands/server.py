@@ -10,11 +10,19 @@ import click
 from hangdog_proto.client import DEFAULT_ADDRESS
 from hangdog_proto.logs import FORMS, configure
 
+#: What lies beside a store: people's tokens, and the record of what they had done.
+TOKENS, AUDIT = "tokens.json", "audit.jsonl"
+
 
 def default_store() -> Path:
     """Where the XDG specification wants what a program remembers."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "hangdog" / "incidents.db"
+
+
+def beside(store: Path, name: str) -> Path:
+    """A file that belongs to a store."""
+    return store.parent / name
 
 
 @click.command("server")
@@ -23,7 +31,38 @@ def default_store() -> Path:
     default=DEFAULT_ADDRESS,
     show_default=True,
     metavar="HOST:PORT",
-    help="Address for agents and people; port 0 takes a free one. Nobody is asked who they are: keep it off open networks.",
+    help="Address for agents and people; port 0 takes a free one. Only this machine's, unless there is TLS.",
+)
+@click.option(
+    "--tls",
+    envvar="HANGDOG_TLS",
+    show_envvar=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="The server's certificate, from `hangdog certs init`; who connects must show one of the same authority.",
+)
+@click.option(
+    "--people",
+    metavar="HOST:PORT",
+    default="",
+    help="A second address, with TLS, for people who have a token and no certificate.",
+)
+@click.option(
+    "--insecure", is_flag=True, help="Let everybody in on any address, in plain text, whoever they say they are."
+)
+@click.option(
+    "--tokens",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="People's tokens, from `hangdog token new`.  [default: tokens.json beside the store]",
+)
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="NAME|ADDRESS",
+    help="Believe the x-hangdog-user and x-hangdog-role of the proxy with this certificate, as in 'client portal', or "
+    "this address.",
 )
 @click.option(
     "--store",
@@ -50,18 +89,35 @@ def default_store() -> Path:
     show_default=True,
     help="How the log is written: lines for people, or one JSON object a line.",
 )
-def command(listen: str, store: Path, patience: float | None, metrics: str | None, log_format: str) -> None:
+def command(
+    listen: str,
+    tls: Path | None,
+    people: str,
+    insecure: bool,
+    tokens: Path | None,
+    proxies: tuple[str, ...],
+    store: Path,
+    patience: float | None,
+    metrics: str | None,
+    log_format: str,
+) -> None:
     """Run the server: one for each cluster.
 
     Agents connect to it, people ask it. Once it can be reached it prints `listening on HOST:PORT`, then its log goes to
     stderr until SIGTERM or Ctrl-C ends it.
     """
     from hangdog_models.diagnosis.judge import diagnose  # here: the server's packages come with an extra
+    from hangdog_server.door import Door
     from hangdog_server.main import serve
     from hangdog_server.settings import Settings
 
     configure(log_format, "%(asctime)s %(levelname)s %(message)s")
     settings = Settings() if patience is None else replace(Settings(), patience_s=patience)
-    asyncio.run(
-        serve(listen, store, diagnose, lambda address: click.echo(f"listening on {address}"), settings, metrics or "")
+    door = Door(
+        None if insecure else tls, people, insecure, tokens or beside(store, TOKENS), proxies, beside(store, AUDIT)
     )
+
+    def announce(address: str) -> None:
+        click.echo(f"listening on {address}")
+
+    asyncio.run(serve(listen, store, diagnose, announce, settings, door, metrics or ""))

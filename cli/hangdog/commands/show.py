@@ -12,6 +12,7 @@ from hangdog.report import print_verdict
 from hangdog.terminal import console_for, printable
 from hangdog_models.verdict import to_json
 from hangdog_proto.client import Client, IncidentLine
+from hangdog_proto.reach import Reach
 
 #: Exit status for an incident without a verdict: as little is decided as by `undetermined`.
 UNDECIDED = 2
@@ -22,7 +23,7 @@ UNDECIDED = 2
 @format_option
 @server_option
 @click.pass_context
-def command(ctx: click.Context, incident: str, form: str, server: str) -> None:
+def command(ctx: click.Context, incident: str, form: str, server: Reach) -> None:
     """Show the incident ID (its beginning is enough) and its verdict.
 
     As JSON it is the verdict itself, or the incident's line of the list while there is none. Exit status: 0 nothing was

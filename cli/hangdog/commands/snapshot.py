@@ -13,6 +13,7 @@ from hangdog_models.errors import OurFault, UnreadableEvidence, WrongUse
 from hangdog_models.reading.job import read_job
 from hangdog_models.verdict import Verdict, to_json
 from hangdog_proto.client import Client
+from hangdog_proto.reach import Reach
 
 #: Bytes of a job.toml: what the reader takes, and one more, so that it sees when there is more.
 _MOST = (8 << 20) + 1
@@ -51,7 +52,7 @@ def command(
     interval: float | None,
     why: str,
     form: str,
-    server: str,
+    server: Reach,
 ) -> None:
     """Capture a running job now, and judge it.
 
@@ -68,7 +69,7 @@ def command(
     ctx.exit(verdict.exit_code)
 
 
-def _asked(server: str, job: str, rounds: int, interval_s: float, job_toml: str, why: str, light: bool) -> Verdict:
+def _asked(server: Reach, job: str, rounds: int, interval_s: float, job_toml: str, why: str, light: bool) -> Verdict:
     """The verdict, once it is there; what happens meanwhile goes to stderr."""
     incident = ""
     try:

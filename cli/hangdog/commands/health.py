@@ -1,0 +1,21 @@
+"""`hangdog health` says whether a server serves."""
+
+import click
+
+from hangdog.options import server_option
+from hangdog_models.errors import ServerUnreachable
+from hangdog_proto.client import Client
+from hangdog_proto.reach import Reach
+
+
+@click.command("health")
+@server_option
+def command(server: Reach) -> None:
+    """Say whether the server serves: exit status 0 it does, 69 it does not.
+
+    Asks by gRPC's own health check, as probes and load balancers do. A certificate is enough, or a token.
+    """
+    with Client(server) as client:
+        if not client.serving():
+            raise ServerUnreachable(f"the server at {server.address} is being stopped", "ask again in a few seconds")
+    click.echo("serving")

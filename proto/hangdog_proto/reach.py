@@ -1,0 +1,100 @@
+"""How a server is reached: its address, the certificates on the way to it, and the token that says who asks."""
+
+import ipaddress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+
+from hangdog_models.errors import WrongUse
+from hangdog_proto import pems
+
+Options = tuple[tuple[str, int], ...]
+Metadata = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """`address` is HOST:PORT; `tls` a folder with certificates, None for plain text; `insecure` takes plain text anywhere."""
+
+    address: str
+    tls: Path | None = None
+    token: str = field(default="", repr=False)
+    insecure: bool = False
+
+    def metadata(self) -> Metadata:
+        """What is sent along with each request."""
+        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches `HOST:PORT`; of names, only `localhost` is believed."""
+    host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def require_privacy(reach: Reach) -> None:
+    """Raises WrongUse where stacks and tokens would cross a network in plain text though nobody said that they may."""
+    if reach.tls is None and not reach.insecure and not is_loopback(reach.address):
+        raise WrongUse(
+            f"{reach.address} is not this machine, and without TLS whoever is on the way reads along and answers",
+            "give --tls DIR (HANGDOG_TLS), a folder from `hangdog certs`; or --insecure where the network is trusted",
+        )
+
+
+def open_channel(reach: Reach, options: Options) -> grpc.Channel:
+    """A channel for a program without an event loop, on which every request carries the token; raises WrongUse."""
+    require_privacy(reach)
+    if reach.tls is None:
+        channel = grpc.insecure_channel(reach.address, options=options)
+    else:
+        channel = grpc.secure_channel(reach.address, pems.channel_credentials(reach.tls), options=options)
+    return grpc.intercept_channel(channel, _Saying(reach.metadata())) if reach.token else channel
+
+
+def open_aio_channel(reach: Reach, options: Options) -> grpc.aio.Channel:
+    """A channel on the running event loop; raises WrongUse."""
+    require_privacy(reach)
+    if reach.tls is None:
+        return grpc.aio.insecure_channel(reach.address, options=options)
+    return grpc.aio.secure_channel(reach.address, pems.channel_credentials(reach.tls), options=options)
+
+
+class _Details(NamedTuple):
+    """What an interceptor hands on of a request: gRPC has no such type that one could make."""
+
+    method: str
+    timeout: float | None
+    metadata: Any
+    credentials: Any
+    wait_for_ready: Any
+    compression: Any
+
+
+class _Saying(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[type-arg]
+    """Adds the same metadata to every request: no method of a client can forget it. (Generic in the stubs alone.)"""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+
+    def _said(self, details: Any) -> Any:
+        return _Details(
+            details.method,
+            details.timeout,
+            (*(details.metadata or ()), *self._metadata),
+            details.credentials,
+            details.wait_for_ready,
+            details.compression,
+        )
+
+    def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        return continuation(self._said(client_call_details), request)
+
+    def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        return continuation(self._said(client_call_details), request)

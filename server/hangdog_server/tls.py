@@ -1,0 +1,143 @@
+"""The server's side of TLS: its certificate, taken up anew when its files change, and what a peer's certificate says."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import unquote
+
+import grpc
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_proto import pems
+
+#: The URI in a certificate's subject alternative name that says whose it is: `hangdog://machine/gpu-a17`.
+SCHEME = "hangdog://"
+MACHINE = "machine"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """What the certificate of a peer says; without one all is empty. `machines` are those it may speak for.
+
+    `name` is `machine gpu-a17`, `client alice`, else its first DNS name; `ends` is Unix time, None when it cannot be told.
+    """
+
+    machines: frozenset[str] = frozenset()
+    name: str = ""
+    ends: float | None = None
+
+
+NOBODY = Peer()
+
+
+def peer(auth: Mapping[str, Iterable[bytes]]) -> Peer:
+    """What gRPC's authentication context says of the peer; its certificate has been checked by then.
+
+    A URI of ours says what the certificate is for, and then nothing else counts: a person's is not a machine's. Where
+    there is none, of an authority that is not ours, its DNS names are machines.
+    """
+    uris = [uri for uri in _texts(auth, "peer_uri") if uri.startswith(SCHEME)]
+    pairs = [uri.removeprefix(SCHEME).partition("/") for uri in uris]
+    if pairs:
+        machines = frozenset(unquote(name) for kind, _, name in pairs if kind == MACHINE and name)
+        name = f"{pairs[0][0]} {unquote(pairs[0][2])}"
+    else:
+        machines = frozenset(_texts(auth, "peer_dns"))
+        name = next(iter(_texts(auth, "peer_dns")), "") or next(iter(_texts(auth, "x509_common_name")), "")
+    return Peer(machines, name, _ends(auth))
+
+
+class Certificate:
+    """The certificate in a folder, as it is on the disk; one that cannot be read leaves the one before in its place."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
+        """Reads it; raises WrongUse when it is not there, does not fit its key, or has ended."""
+        self._folder = folder
+        self._clock = clock
+        self._seen = self._stamp()
+        self._turn = threading.Lock()
+        self.ends = self._checked(pems.read(folder))
+
+    def credentials(self, mutual: bool) -> grpc.ServerCredentials:
+        """What a port is opened with; `mutual` ports speak only to peers with a certificate of the same authority."""
+        current = {"stamp": self._seen}
+
+        def fetch() -> grpc.ServerCertificateConfiguration | None:
+            """The certificate when it is another than last time; called for each handshake, in a thread of gRPC's."""
+            with self._turn:
+                stamp = self._stamp()
+                if stamp == current["stamp"]:
+                    return None
+                current["stamp"] = stamp
+                try:
+                    found = pems.read(self._folder)
+                    self.ends = self._checked(found)
+                except HangdogError as error:
+                    log.error("the server's renewed certificate is not used: %s", error)
+                    return None
+                log.info("the server's certificate was renewed, and ends on %s", day(self.ends))
+                return _configuration(found)
+
+        first = _configuration(pems.read(self._folder))
+        return grpc.dynamic_ssl_server_credentials(
+            first,
+            fetch,  # type: ignore[arg-type]  # None says that nothing has changed
+            require_client_authentication=mutual,
+        )
+
+    def _stamp(self) -> tuple[tuple[int, int, int], ...]:
+        return tuple(_stamp(path) for path in pems.paths(self._folder))
+
+    def _checked(self, found: pems.Pems) -> float:
+        advice = "hangdog certs show DIR tells what is in it; docs/security.md how to renew it"
+        if not found.certificate:
+            raise WrongUse(f"{self._folder} holds no certificate of a server", "hangdog certs init makes one")
+        try:
+            own = x509.load_pem_x509_certificate(found.certificate)
+            key = load_pem_private_key(found.key, None)
+        except (TypeError, ValueError, UnsupportedAlgorithm) as error:
+            raise WrongUse(f"the certificate in {self._folder} cannot be read: {error}", advice) from error
+        if own.public_key() != key.public_key():
+            raise WrongUse(f"the certificate in {self._folder} belongs to another key than the one beside it", advice)
+        ends = own.not_valid_after_utc.timestamp()
+        if ends <= self._clock():
+            raise WrongUse(f"the certificate in {self._folder} ended on {day(ends)}", advice)
+        return ends
+
+
+def day(moment: float) -> str:
+    """A Unix time as a date, UTC."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
+
+
+def _configuration(found: pems.Pems) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(found.key, found.certificate)], found.authority)
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def _texts(auth: Mapping[str, Iterable[bytes]], key: str) -> list[str]:
+    return [value.decode("utf-8", "replace") for value in auth.get(key, ())]
+
+
+def _ends(auth: Mapping[str, Iterable[bytes]]) -> float | None:
+    for content in auth.get("x509_pem_cert", ()):
+        try:
+            return x509.load_pem_x509_certificate(content).not_valid_after_utc.timestamp()
+        except ValueError:
+            return None
+    return None

@@ -1,0 +1,12 @@
+"""What these tests share: a cluster with an authority of its own."""
+
+from pathlib import Path
+
+import pytest
+
+import guarded
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> guarded.Cluster:
+    return guarded.made(tmp_path / "ca")
