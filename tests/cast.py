@@ -183,8 +183,8 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(path: Path, judge: Judge = verdict, settings: Settings = PATIENT) -> AsyncIterator[Stage]:
-    """A server on a free port, upon the store at `path`."""
+async def stage(path: Path | str, judge: Judge = verdict, settings: Settings = PATIENT) -> AsyncIterator[Stage]:
+    """A server on a free port, upon the store at `path`, or of that URL."""
     store = Store(path)
     try:
         means = Means(Fleet(settings), store, judge, lambda: NOON)

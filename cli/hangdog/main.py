@@ -33,7 +33,7 @@ COMMANDS = {
 }
 
 #: Which extra brings a third-party module that the bare install does not have.
-EXTRAS = {"sqlalchemy": "server", "alembic": "server", "torch": "demo"}
+EXTRAS = {"sqlalchemy": "server", "alembic": "server", "psycopg": "server", "torch": "demo"}
 
 #: What the operating system says when the machine, not hangdog, is at fault.
 EXHAUSTED = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_models.verdict import Verdict, to_json
 from hangdog_server.capturing import count, named
+from hangdog_server.failures import StoreFailed
 from hangdog_server.fleet import Fleet
 from hangdog_server.gather import Answer, Plan
 from hangdog_server.jobs import LocalJob
 from hangdog_server.judging import Judge
 from hangdog_server.looking import About, Looking
 from hangdog_server.settings import Settings
-from hangdog_server.store import Incident, State, Store, StoreFailed
+from hangdog_server.store import Incident, State, Store
 
 #: Bytes of randomness in an incident's name: 12 hexadecimal digits do not repeat within a million incidents.
 NAME_BYTES = 6

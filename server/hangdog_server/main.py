@@ -31,14 +31,14 @@ _DEFAULTS = Settings()
 
 
 async def serve(
-    listen: str, path: Path, judge: Judge, announce: Callable[[str], None], settings: Settings = _DEFAULTS
+    listen: str, where: Path | str, judge: Judge, announce: Callable[[str], None], settings: Settings = _DEFAULTS
 ) -> None:
-    """Serves on `listen` (`HOST:PORT`, port 0: any free one) upon the store at `path` until SIGTERM or SIGINT.
+    """Serves on `listen` (`HOST:PORT`, port 0: any free one) upon the store `where` (a file, or a URL of PostgreSQL) until told to stop.
 
-    `announce` is given the address once agents can connect. Raises WrongUse when it cannot listen, or the store not open.
+    `announce` is given the address once agents can connect. Raises HangdogError when it cannot listen, or the store not open.
     """
     clock = time.time  # noqa: TID251  # this is the main module that passes the clock down
-    store = Store(path)
+    store = Store(where, settings.store_s)
     try:
         async with running(listen, Means(Fleet(settings), store, judge, clock), settings) as address:
             stop = _stopped()

@@ -18,6 +18,7 @@ from hangdog_models.verdict import Verdict
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server import gather, heard, looks
 from hangdog_server.capturing import steady
+from hangdog_server.failures import StoreFailed
 from hangdog_server.fleet import Receipt
 from hangdog_server.gather import Gathering, Plan
 from hangdog_server.incident import Means, new_name
@@ -25,7 +26,7 @@ from hangdog_server.jobs import LocalJob
 from hangdog_server.judging import Judge, remembered, triage
 from hangdog_server.settings import Settings
 from hangdog_server.spooled import Kept, Spooled
-from hangdog_server.store import State, StoreFailed
+from hangdog_server.store import State
 
 #: While looks keep coming, the first one is judged after so many times the patience at the latest.
 PATIENCES = 10

@@ -36,6 +36,9 @@ class Settings:
     #: Standstills of one job that began so near to each other, as several machines saw them, are one: a job that is killed
     #: by its own watchdog and started anew stands still again after ten minutes at the earliest.
     near_s: float = 120.0
+    #: One step of the store takes no longer, or is taken back and fails: storing the looks of 16,384 machines takes some
+    #: seconds on a slow disk, and nobody should wait for a database that hangs.
+    store_s: float = 20.0
     #: Graceful end: running answers get this long.
     grace_s: float = 2.0
     #: Largest message; the capture of a machine's 16 ranks with native stacks is well below 1 MiB.

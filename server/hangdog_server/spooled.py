@@ -7,9 +7,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from hangdog_models.ranks import Rank
-from hangdog_server.database import CAPTURES, INCIDENTS, SPOOLED
 from hangdog_server.jobs import LocalJob
 from hangdog_server.store import State, Store
+from hangdog_server.tables import CAPTURES, INCIDENTS, SPOOLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +54,20 @@ class Spooled:
 
         An incident that was judged is open again with it. Raises StoreFailed; then nothing is kept.
         """
-        return await self._store.do(_fold, kept, name, near_s, at)
+
+        def fold(connection: sa.Connection) -> Folded:
+            self._store.one_at_a_time(connection, f"fold {kept.local.job}")  # else two looks at once make two incidents
+            return _fold(connection, kept, name, near_s, at)
+
+        return await self._store.do(fold)
 
     async def open(self) -> tuple[str, ...]:
         """The incidents that are still to be judged, oldest first."""
-        return await self._store.do(_open)
+        return await self._store.ask(_open)
 
     async def of(self, incident: str, packed: bool = True) -> tuple[Kept, ...]:
         """All that was folded into an incident, by machine and round; without the captures themselves if not `packed`."""
-        return await self._store.do(_of, incident, packed)
+        return await self._store.ask(_of, incident, packed)
 
 
 def _fold(connection: sa.Connection, kept: Kept, name: str, near_s: float, at: float) -> Folded:

@@ -1,10 +1,11 @@
-"""Remembers incidents and their raw captures in SQLite; with `database` and `spooled` the only one that speaks SQL.
+"""Remembers incidents and their raw captures in SQLite or PostgreSQL; the event loop never waits for a disk.
 
-One thread does all of it: SQLite has one writer at a time anyway, and the event loop never waits for a disk.
+SQLite gets one thread, since it has one writer at a time anyway; PostgreSQL a few, each with a connection.
 """
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,16 +15,21 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
-from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_models.errors import WrongUse
 from hangdog_models.verdict import Verdict, to_json
-from hangdog_server.database import CAPTURES, INCIDENTS, Database
+from hangdog_server.database import Database
+from hangdog_server.failures import StoreFailed
+from hangdog_server.tables import CAPTURES, INCIDENTS, storable
+
+#: No name goes on with this character, the last one there is.
+LAST = "\U0010ffff"
+#: Seconds one step may take: several times what storing the looks of 16,384 machines takes on a slow disk.
+WITHIN_S = 20.0
+#: The same where somebody waits for an answer: the command line gives up after 10 s, and should hear why.
+ANSWER_S = 8.0
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
-
-
-class StoreFailed(HangdogError):
-    """The disk or the database failed while the server ran."""
 
 
 class State(StrEnum):
@@ -67,16 +73,21 @@ class RawCapture:
 
 
 class Store:
-    """The incidents of one SQLite file, owned alone until `close`."""
+    """The incidents of one database, called `name`, until `close`."""
 
-    def __init__(self, path: Path) -> None:
-        """Opens or makes the file; raises WrongUse, saying what to change, when that is not possible."""
-        self._database = Database(path)
-        self._thread = ThreadPoolExecutor(1, "store")
+    def __init__(self, where: Path | str, within_s: float = WITHIN_S) -> None:
+        """Opens or makes a file, or opens the database a URL names; raises HangdogError, saying what to change.
+
+        No step takes longer than `within_s` seconds: it is taken back, and fails.
+        """
+        self._within_s = within_s
+        self._database = Database(where, within_s)
+        self.name = self._database.name
+        self._threads = ThreadPoolExecutor(self._database.threads, "store")
 
     def close(self) -> None:
-        """Finishes what is being written and lets go of the file."""
-        self._thread.shutdown()
+        """Finishes what is being written and lets go of the database."""
+        self._threads.shutdown()
         self._database.close()
 
     async def begin(self, incident: Incident, asked: dict[str, Any]) -> None:
@@ -105,15 +116,19 @@ class Store:
 
     async def latest(self, job: str, limit: int) -> tuple[Incident, ...]:
         """The newest incidents first, without their verdict's text; of one job, or of all when `job` is empty."""
-        return await self.do(_latest, job, limit)
+        return await self.ask(_latest, job, limit)
 
     async def find(self, prefix: str) -> Incident:
         """The one incident whose name begins so; raises WrongUse when there is none, or there are several."""
-        return await self.do(_find, prefix)
+        return await self.ask(_find, prefix)
 
     async def recall(self, name: str) -> tuple[dict[str, Any], tuple[RawCapture, ...]]:
         """What was asked for an incident and the captures that came: enough to judge it again."""
-        return await self.do(_recall, name)
+        return await self.ask(_recall, name)
+
+    def one_at_a_time(self, connection: sa.Connection, what: str) -> None:
+        """Steps that name the same `what`, of whichever server, take turns from here to their end."""
+        self._database.one_at_a_time(connection, what)
 
     async def do(
         self,
@@ -122,15 +137,40 @@ class Store:
         **named: Given.kwargs,
     ) -> Result:
         """Takes a step in a transaction of its own, which is on the disk afterwards; raises StoreFailed."""
+        return await self._taken(lambda connection: step(connection, *given, **named), False, self._within_s)
+
+    async def ask(
+        self,
+        step: Callable[Concatenate[sa.Connection, Given], Result],
+        *given: Given.args,
+        **named: Given.kwargs,
+    ) -> Result:
+        """Takes a step that changes nothing; raises StoreFailed while whoever asks still waits for the answer."""
+        return await self._taken(
+            lambda connection: step(connection, *given, **named), True, min(ANSWER_S, self._within_s)
+        )
+
+    async def _taken(self, step: Callable[[sa.Connection], Result], reads: bool, within_s: float) -> Result:
+        given_up = threading.Event()
 
         def transact() -> Result:
-            try:
-                with self._database.engine.begin() as connection:
-                    return step(connection, *given, **named)
-            except sa.exc.DBAPIError as error:
-                raise StoreFailed(f"the store failed: {error.orig}", "check the disk that holds it") from error
+            with self._database.begin(reads) as connection:
+                result = step(connection)
+                if given_up.is_set():  # nobody believes any longer that this is done, so it must not be
+                    raise StoreFailed("the store answered too late")
+                return result
 
-        return await asyncio.get_running_loop().run_in_executor(self._thread, transact)
+        done = asyncio.get_running_loop().run_in_executor(self._threads, transact)
+        try:
+            async with asyncio.timeout(within_s):
+                return await done
+        except TimeoutError:
+            given_up.set()
+            late = f"the store failed: {self.name} did not answer within {within_s:g} s"
+            raise StoreFailed(late, "check the disk or database that holds it") from None
+        except asyncio.CancelledError:
+            given_up.set()
+            raise
 
 
 def _begin(connection: sa.Connection, incident: Incident, asked: dict[str, Any]) -> None:
@@ -198,8 +238,11 @@ def _latest(connection: sa.Connection, job: str, limit: int) -> tuple[Incident, 
 
 
 def _find(connection: sa.Connection, prefix: str) -> Incident:
-    starts = INCIDENTS.c.id.startswith(prefix, autoescape=True)
-    rows = connection.execute(sa.select(INCIDENTS).where(starts).order_by(INCIDENTS.c.began.desc()).limit(6)).all()
+    prefix = storable(prefix)
+    # LIKE would take capitals for small letters in SQLite only, and use no index in PostgreSQL
+    begins = INCIDENTS.c.id.between(prefix, prefix + LAST)
+    newest = sa.select(INCIDENTS).where(begins).order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id)
+    rows = connection.execute(newest.limit(6)).all()
     exact = [row for row in rows if row.id == prefix]
     if not rows or not prefix:
         raise WrongUse(f"no incident is named {prefix!r}", "hangdog incidents lists them")

@@ -1,6 +1,7 @@
 """The `hangdog` command itself: lazy, and every failure a sentence and an exit status."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -92,7 +93,7 @@ def test_a_missing_module_of_our_own_is_our_bug() -> None:
 
 def test_every_package_of_an_extra_is_known_to_bring_that_extra() -> None:
     optional = {
-        line.partition(">")[0].partition("=")[0].partition(";")[0].strip()
+        re.split(r"[][<>=;! ]", line)[0]
         for line in requires("hangdog") or ()
         if "extra ==" in line and not line.startswith("hangdog")
     }

@@ -12,10 +12,10 @@ import click
 from hangdog_proto.client import DEFAULT_ADDRESS
 
 
-def default_store() -> Path:
+def default_store() -> str:
     """Where the XDG specification wants what a program remembers."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "hangdog" / "incidents.db"
+    return str(Path(state) / "hangdog" / "incidents.db")
 
 
 @click.command("server")
@@ -28,10 +28,12 @@ def default_store() -> Path:
 )
 @click.option(
     "--store",
-    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="HANGDOG_STORE",
     default=default_store,
     show_default="~/.local/state/hangdog/incidents.db",
-    help="SQLite file that holds the incidents; made when it does not exist.",
+    show_envvar=True,
+    metavar="FILE|URL",
+    help="SQLite file that holds the incidents, made when it does not exist; or postgresql://USER@HOST/DATABASE.",
 )
 @click.option(
     "--patience",
@@ -39,7 +41,7 @@ def default_store() -> Path:
     metavar="SECONDS",
     help="How long a machine's answer is waited for after its last look.  [default: 20]",
 )
-def command(listen: str, store: Path, patience: float | None) -> None:
+def command(listen: str, store: str, patience: float | None) -> None:
     """Run the server: one for each cluster.
 
     Agents connect to it, people ask it. Once it can be reached it prints `listening on HOST:PORT`, then its log goes to
