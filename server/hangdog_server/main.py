@@ -17,6 +17,7 @@ from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
 from hangdog_server.ingest import Agents, Incidents
 from hangdog_server.judging import Judge
+from hangdog_server.retention import Retention
 from hangdog_server.returns import Returns
 from hangdog_server.sentry import Sentry
 from hangdog_server.settings import Settings
@@ -64,11 +65,13 @@ async def running(listen: str, means: Means, settings: Settings) -> AsyncIterato
     if not address.startswith(LOOPBACK):
         log.warning("listening on %s: whoever reaches it may ask for captures and read verdicts", address)
     watch = asyncio.create_task(Sentry(vigil, means.fleet, desk).keep(), name="watch over the jobs")
+    pruning = asyncio.create_task(Retention(means.store, settings, means.clock).keep(), name="retention")
     try:
         yield address
     finally:
         watch.cancel()
-        await asyncio.gather(watch, return_exceptions=True)
+        pruning.cancel()
+        await asyncio.gather(watch, pruning, return_exceptions=True)
         means.fleet.end(ServerUnreachable("the server was stopped"))
         await desk.close()
         await returns.close()

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from hangdog_models.ranks import Rank
 from hangdog_server.jobs import LocalJob
-from hangdog_server.store import State, Store
+from hangdog_server.store import State, Store, count
 from hangdog_server.tables import CAPTURES, INCIDENTS, SPOOLED
 
 
@@ -77,6 +77,9 @@ def _fold(connection: sa.Connection, kept: Kept, name: str, near_s: float, at: f
         return Folded(before, again=True)
     same = mine.where(SPOOLED.c.standstill == kept.standstill, SPOOLED.c.job == kept.local.job)
     incident = connection.execute(same.limit(1)).scalar() or _near(connection, kept, near_s)
+    pruned = sa.select(INCIDENTS.c.pruned).where(INCIDENTS.c.id == incident).with_for_update()
+    if incident is not None and connection.execute(pruned).scalar_one():
+        return Folded(incident, refused="this standstill was judged long ago, and its other looks are removed")
     if incident is None:
         incident = name
         connection.execute(INCIDENTS.insert().values(_incident(kept, name, at)))
@@ -94,6 +97,7 @@ def _fold(connection: sa.Connection, kept: Kept, name: str, near_s: float, at: f
         )
     capture = {"incident": incident, "machine": kept.machine, "round": kept.round, "packed": kept.packed}
     connection.execute(CAPTURES.insert().values(capture))
+    count(connection, incident, len(kept.packed))
     told = asdict(kept)
     columns = {key: told.pop(key) for key in ("machine", "id", "standstill", "began", "round")}
     del told["packed"]
@@ -106,7 +110,9 @@ def _near(connection: sa.Connection, kept: Kept, near_s: float) -> str | None:
     mine = sa.select(SPOOLED.c.incident).where(SPOOLED.c.machine == kept.machine)
     apart = sa.func.abs(INCIDENTS.c.began - kept.began)
     held = sa.select(SPOOLED.c.incident).where(SPOOLED.c.job == kept.local.job)
-    query = sa.select(INCIDENTS.c.id).where(INCIDENTS.c.id.in_(held), INCIDENTS.c.id.not_in(mine), apart <= near_s)
+    query = sa.select(INCIDENTS.c.id).where(
+        INCIDENTS.c.id.in_(held), INCIDENTS.c.id.not_in(mine), apart <= near_s, INCIDENTS.c.pruned == 0
+    )
     found: str | None = connection.execute(query.order_by(apart, INCIDENTS.c.id).limit(1)).scalar()
     return found
 

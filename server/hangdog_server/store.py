@@ -44,11 +44,16 @@ class State(StrEnum):
 
 #: States that only a running server leads further.
 UNFINISHED = (State.SUSPECTED, State.CAPTURING)
+#: States that nothing leads further by itself: what retention may remove.
+ENDED = (State.JUDGED, State.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """One incident as remembered; times are Unix seconds, `verdict` is its JSON text, empty before there is one."""
+    """One incident as remembered; times are Unix seconds, `verdict` is its JSON text, empty before there is one.
+
+    `pruned`: since when its captures are removed; 0: they are not.
+    """
 
     id: str
     job: str
@@ -61,6 +66,7 @@ class Incident:
     confidence: float = 0.0
     evict: tuple[str, ...] = ()
     verdict: str = ""
+    pruned: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +132,10 @@ class Store:
         """What was asked for an incident and the captures that came: enough to judge it again."""
         return await self.ask(_recall, name)
 
+    async def shrink(self, pages: int) -> bool:
+        """Gives up to so many free pages of a file back to its disk; whether there are more. Raises StoreFailed."""
+        return await self._beside(lambda _: self._database.shrink(pages), self._within_s)
+
     def one_at_a_time(self, connection: sa.Connection, what: str) -> None:
         """Steps that name the same `what`, of whichever server, take turns from here to their end."""
         self._database.one_at_a_time(connection, what)
@@ -151,16 +161,19 @@ class Store:
         )
 
     async def _taken(self, step: Callable[[sa.Connection], Result], reads: bool, within_s: float) -> Result:
-        given_up = threading.Event()
-
-        def transact() -> Result:
+        def transact(given_up: threading.Event) -> Result:
             with self._database.begin(reads) as connection:
                 result = step(connection)
                 if given_up.is_set():  # nobody believes any longer that this is done, so it must not be
                     raise StoreFailed("the store answered too late")
                 return result
 
-        done = asyncio.get_running_loop().run_in_executor(self._threads, transact)
+        return await self._beside(transact, within_s)
+
+    async def _beside(self, work: Callable[[threading.Event], Result], within_s: float) -> Result:
+        """Works in a thread of the store's; whoever waits for longer gives up, and says so to the work."""
+        given_up = threading.Event()
+        done = asyncio.get_running_loop().run_in_executor(self._threads, work, given_up)
         try:
             async with asyncio.timeout(within_s):
                 return await done
@@ -202,6 +215,7 @@ def _move(connection: sa.Connection, name: str, state: State, at: float, note: s
 
 def _judged(connection: sa.Connection, name: str, verdict: Verdict, at: float) -> None:
     document = to_json(verdict)
+    text = json.dumps(document)
     connection.execute(
         INCIDENTS.update()
         .where(INCIDENTS.c.id == name)
@@ -211,7 +225,8 @@ def _judged(connection: sa.Connection, name: str, verdict: Verdict, at: float) -
             kind=document["verdict"],
             confidence=document["confidence"],
             evict=document["evict"]["machines"],
-            verdict=json.dumps(document),
+            verdict=text,
+            verdict_bytes=len(text),
         )
     )
 
@@ -220,6 +235,13 @@ def _keep(connection: sa.Connection, name: str, captures: Sequence[RawCapture]) 
     rows = [{"incident": name, "machine": c.machine, "round": c.round, "packed": c.packed} for c in captures]
     if rows:
         connection.execute(CAPTURES.insert(), rows)
+        count(connection, name, sum(len(capture.packed) for capture in captures))
+
+
+def count(connection: sa.Connection, name: str, added: int) -> None:
+    """Counts captures that were added to an incident, in bytes."""
+    larger = {"captured_bytes": INCIDENTS.c.captured_bytes + added}
+    connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == name).values(larger))
 
 
 def _abandon(connection: sa.Connection, at: float, note: str) -> tuple[str, ...]:
@@ -272,4 +294,5 @@ def _incident(row: Any) -> Incident:
         confidence=row.confidence,
         evict=tuple(row.evict),
         verdict=row.verdict,
+        pruned=row.pruned,
     )

@@ -26,7 +26,7 @@ INCIDENTS = sa.Table(
     sa.Column("job", Words, nullable=False, index=True),
     sa.Column("state", Words, nullable=False, index=True),
     sa.Column("began", sa.Float, nullable=False, index=True),
-    sa.Column("changed", sa.Float, nullable=False),
+    sa.Column("changed", sa.Float, nullable=False, index=True),
     sa.Column("why", Words, nullable=False),
     sa.Column("note", Words, nullable=False),
     sa.Column("asked", sa.JSON, nullable=False),
@@ -34,6 +34,10 @@ INCIDENTS = sa.Table(
     sa.Column("confidence", sa.Float, nullable=False),
     sa.Column("evict", sa.JSON, nullable=False),
     sa.Column("verdict", sa.Text, nullable=False),
+    # what retention goes by: bytes of the captures that are there, of the verdict, and since when captures are removed (0: not)
+    sa.Column("captured_bytes", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("verdict_bytes", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("pruned", sa.Float, nullable=False, server_default="0"),
 )
 CAPTURES = sa.Table(
     "captures",

@@ -54,8 +54,8 @@ def old(path: Path, script: str, version: int = 1) -> Path:
 
 
 @pytest.mark.parametrize("script", [OLD + SPOOLED, OLD], ids=["all", "before spooled"])
-async def test_a_file_of_the_first_hangdog_is_taken_over_with_all_it_holds(tmp_path: Path, script: str) -> None:
-    store = Store(old(tmp_path / "s.db", script))
+async def test_a_file_of_the_first_hangdog_is_taken_over_with_all_it_holds(memory: Path, script: str) -> None:
+    store = Store(old(memory / "s.db", script))
     judged = await store.find("0a")
     assert (judged.state, judged.began, judged.evict, judged.why) == (State.JUDGED, 1.5, ("a",), "page")
     assert await store.recall("0a") == ({"rounds": 2}, (RawCapture("a", 0, b"\0\xff"),))
@@ -63,12 +63,12 @@ async def test_a_file_of_the_first_hangdog_is_taken_over_with_all_it_holds(tmp_p
     assert [(one.machine, one.packed) for one in kept] == ([("b", b"\1")] if script != OLD else [])
     await store.keep("0a", [RawCapture("a", 1, b"new")])
     store.close()
-    with sqlite3.connect(tmp_path / "s.db") as file:
+    with sqlite3.connect(memory / "s.db") as file:
         assert file.execute("PRAGMA user_version").fetchone() == (VERSION,), "the first hangdog refuses it by name"
         assert file.execute("PRAGMA auto_vacuum").fetchone() == (2,), "it can shrink"
         assert not file.execute("PRAGMA foreign_key_check").fetchall()
     file.close()
-    store = Store(tmp_path / "s.db")
+    store = Store(memory / "s.db")
     assert len((await store.recall("0a"))[1]) == 2
     store.close()
 
@@ -77,8 +77,8 @@ def test_what_the_steps_leave_is_what_the_code_believes(where: Path | str) -> No
     compare(where)
 
 
-def test_an_old_file_ends_in_the_same_tables(tmp_path: Path) -> None:
-    compare(old(tmp_path / "s.db", OLD + SPOOLED))
+def test_an_old_file_ends_in_the_same_tables(memory: Path) -> None:
+    compare(old(memory / "s.db", OLD + SPOOLED))
 
 
 def compare(where: Path | str) -> None:
