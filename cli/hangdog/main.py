@@ -24,6 +24,7 @@ COMMANDS = {
     "incidents": "List the incidents the server remembers.",
     "show": "Show one incident and its verdict.",
     "machines": "List the machines whose agents report to the server.",
+    "ledger": "Tell what verdicts said of machines, across jobs.",
     "server": "Run the server: one for each cluster.",
     "agent": "Run the agent: one on each machine.",
     "doctor": "Say whether processes can be captured here, and what to change if not.",

@@ -86,6 +86,35 @@ class MachineLine:
     stopped: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class LedgerLine:
+    """What one verdict said of a machine at `at` (Unix seconds): its `standing`, by a hypothesis `among` so many machines."""
+
+    machine: str
+    incident: str
+    job: str
+    at: float
+    standing: str
+    probability: float
+    among: int
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLine:
+    """What all verdicts said of a machine: incidents by its standing in them, `last` in Unix seconds.
+
+    `weight` is the sum of its shares of probability.
+    """
+
+    machine: str
+    convicted: int
+    suspected: int
+    cleared: int
+    weight: float
+    last: float
+
+
 class Client:
     """A channel to the server at `address` (`HOST:PORT`); every method raises HangdogError when it fails."""
 
@@ -157,6 +186,29 @@ class Client:
                 machine.stopped,
             )
             for machine in answer.machines
+        )
+
+    def ledger(self, machine: str, within_s: float = 0.0, limit: int = 0) -> tuple[LedgerLine, ...]:
+        """What verdicts said of a machine within so many seconds (0: ever), newest first."""
+        request = pb.LedgerRequest(machine=machine, within_s=within_s, limit=limit)
+        with self._errors():
+            answer = self._incidents.Ledger(request, timeout=ANSWER_S)
+        return tuple(
+            LedgerLine(
+                entry.machine, entry.incident, entry.job, entry.at, entry.standing, entry.probability, entry.among,
+                entry.verdict,
+            )
+            for entry in answer.entries
+        )  # fmt: skip
+
+    def suspected(self, within_s: float = 0.0, limit: int = 0) -> tuple[RecordLine, ...]:
+        """The machines that verdicts named within so many seconds (0: ever), the most suspected first."""
+        request = pb.LedgerRequest(within_s=within_s, limit=limit)
+        with self._errors():
+            answer = self._incidents.Ledger(request, timeout=ANSWER_S)
+        return tuple(
+            RecordLine(one.machine, one.convicted, one.suspected, one.cleared, one.weight, one.last)
+            for one in answer.machines
         )
 
     @contextmanager

@@ -16,6 +16,7 @@ from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Connection, Doubt, Fleet, Order, Receipt, Seen
 from hangdog_server.incident import Request
+from hangdog_server.records import Records
 from hangdog_server.returns import Returns
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, Store
@@ -116,11 +117,12 @@ class Agents(AgentsServicer):
 class Incidents(IncidentsServicer):
     """What people ask."""
 
-    def __init__(self, fleet: Fleet, desk: Desk, store: Store, settings: Settings) -> None:
+    def __init__(self, fleet: Fleet, desk: Desk, store: Store, records: Records, settings: Settings) -> None:
         self._fleet = fleet
         self._desk = desk
         self._store = store
         self._settings = settings
+        self._records = records
 
     async def Snapshot(self, request: pb.SnapshotRequest, context: Context) -> AsyncIterator[pb.Progress]:
         """Starts or joins an incident and tells its steps."""
@@ -157,6 +159,13 @@ class Incidents(IncidentsServicer):
         """The machines."""
         now = steady()
         return pb.MachineList(machines=[_machine(seen, now) for seen in self._fleet.machines(now)])
+
+    async def Ledger(self, request: pb.LedgerRequest, context: Context) -> pb.LedgerAnswer:
+        """What verdicts said of machines."""
+        try:
+            return await self._records.ledger(request)
+        except HangdogError as error:
+            await _refuse(context, error)
 
 
 async def _refuse(context: Context, error: HangdogError) -> NoReturn:

@@ -17,6 +17,7 @@ from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
 from hangdog_server.ingest import Agents, Incidents
 from hangdog_server.judging import Judge
+from hangdog_server.records import Records
 from hangdog_server.retention import Retention
 from hangdog_server.returns import Returns
 from hangdog_server.sentry import Sentry
@@ -57,9 +58,10 @@ async def running(listen: str, means: Means, settings: Settings) -> AsyncIterato
         log.warning("incident %s was unfinished when the server ended: marked failed", name)
     desk, vigil, returns = Desk(means, settings), Vigil(), Returns(means, settings)
     await returns.resume()
+    records = Records(means.store, settings, means.clock)
     server = grpc.aio.server(options=_options(settings))
     add_AgentsServicer_to_server(Agents(means.fleet, desk, vigil, returns, settings), server)
-    add_IncidentsServicer_to_server(Incidents(means.fleet, desk, means.store, settings), server)
+    add_IncidentsServicer_to_server(Incidents(means.fleet, desk, means.store, records, settings), server)
     address = _bound(server, listen)
     await server.start()
     if not address.startswith(LOOPBACK):

@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from hangdog_server import ledger
 from hangdog_server.failures import StoreFailed
 from hangdog_server.settings import Settings
 from hangdog_server.store import ENDED, Store
@@ -73,6 +74,8 @@ class Retention:
             self._note(bite)
             await asyncio.sleep(min(PAUSES_S, max(PAUSE_S, TIMES * (loop.time() - began))))
             began = loop.time()
+        while self._settings.keep_s and await self._store.do(ledger.forget, self._clock() - self._settings.keep_s):
+            await asyncio.sleep(PAUSE_S)
         over = await self._store.ask(_over, self._settings)
         if over > 0:
             log.warning("the store holds %s more than keep_bytes, all of incidents that still run", mib(over))

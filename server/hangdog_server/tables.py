@@ -61,3 +61,18 @@ SPOOLED = sa.Table(
     sa.Column("round", sa.Integer, nullable=False),
     sa.Column("told", sa.JSON, nullable=False),
 )
+#: What verdicts said of machines. It refers to no row of `incidents`: it outlives them.
+LEDGER = sa.Table(
+    "ledger",
+    TABLES,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("machine", Words, nullable=False),
+    sa.Column("incident", Words, nullable=False, index=True),
+    sa.Column("job", Words, nullable=False),
+    sa.Column("at", sa.Float, nullable=False, index=True),
+    sa.Column("standing", Words, nullable=False),
+    sa.Column("probability", sa.Float, nullable=False),
+    sa.Column("among", sa.Integer, nullable=False),
+    sa.Column("kind", Words, nullable=False),
+    sa.Index("ix_ledger_machine_at", "machine", "at"),
+)

@@ -79,6 +79,12 @@ class IncidentsStub:
     ]
     """Lists the machines whose agents are, or lately were, connected."""
 
+    Ledger: grpc.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.LedgerRequest,
+        hangdog_proto.generated.hangdog_pb2.LedgerAnswer,
+    ]
+    """Tells what verdicts said of machines, across jobs."""
+
 class IncidentsAsyncStub:
     """What people ask of the server."""
 
@@ -105,6 +111,12 @@ class IncidentsAsyncStub:
         hangdog_proto.generated.hangdog_pb2.MachineList,
     ]
     """Lists the machines whose agents are, or lately were, connected."""
+
+    Ledger: grpc.aio.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.LedgerRequest,
+        hangdog_proto.generated.hangdog_pb2.LedgerAnswer,
+    ]
+    """Tells what verdicts said of machines, across jobs."""
 
 class IncidentsServicer(metaclass=abc.ABCMeta):
     """What people ask of the server."""
@@ -140,5 +152,13 @@ class IncidentsServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.MachineList, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.MachineList]]:
         """Lists the machines whose agents are, or lately were, connected."""
+
+    @abc.abstractmethod
+    def Ledger(
+        self,
+        request: hangdog_proto.generated.hangdog_pb2.LedgerRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.LedgerAnswer, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.LedgerAnswer]]:
+        """Tells what verdicts said of machines, across jobs."""
 
 def add_IncidentsServicer_to_server(servicer: IncidentsServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

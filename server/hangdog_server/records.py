@@ -1,0 +1,55 @@
+"""Answers what people ask of the past: what verdicts said of machines."""
+
+import math
+from collections.abc import Callable
+
+from hangdog_models.errors import WrongUse
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server import ledger
+from hangdog_server.settings import Settings
+from hangdog_server.store import Store
+
+
+class Records:
+    """What the store remembers, as it is told over the wire; `clock` gives Unix seconds."""
+
+    def __init__(self, store: Store, settings: Settings, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+
+    async def ledger(self, request: pb.LedgerRequest) -> pb.LedgerAnswer:
+        """The lines of one machine, or the most suspected machines; raises HangdogError."""
+        if not (math.isfinite(request.within_s) and request.within_s >= 0):
+            raise WrongUse(f"{request.within_s:g} s is no span of time", "give seconds, 0 for all there is")
+        limit = min(request.limit or self._settings.listed, self._settings.max_listed)
+        since = self._clock() - request.within_s if request.within_s else 0.0
+        if request.machine:
+            entries = await self._store.ask(ledger.of, request.machine, since, limit)
+            return pb.LedgerAnswer(entries=[_entry(entry) for entry in entries])
+        worst = await self._store.ask(ledger.worst, since, limit)
+        return pb.LedgerAnswer(machines=[_record(record) for record in worst])
+
+
+def _entry(entry: ledger.Entry) -> pb.LedgerEntry:
+    return pb.LedgerEntry(
+        machine=entry.machine,
+        incident=entry.incident,
+        job=entry.job,
+        at=entry.at,
+        standing=entry.standing,
+        probability=entry.probability,
+        among=entry.among,
+        verdict=entry.kind,
+    )
+
+
+def _record(record: ledger.Record) -> pb.MachineRecord:
+    return pb.MachineRecord(
+        machine=record.machine,
+        convicted=record.convicted,
+        suspected=record.suspected,
+        cleared=record.cleared,
+        weight=record.weight,
+        last=record.last,
+    )
