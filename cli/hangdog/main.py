@@ -23,6 +23,7 @@ COMMANDS = {
     "snapshot": "Capture a running job now, and judge it.",
     "incidents": "List the incidents the server remembers.",
     "show": "Show one incident and its verdict.",
+    "bundle": "Write an incident as an evidence bundle.",
     "machines": "List the machines whose agents report to the server.",
     "ledger": "Tell what verdicts said of machines, across jobs.",
     "server": "Run the server: one for each cluster.",

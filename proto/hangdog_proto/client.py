@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import grpc
 
@@ -115,6 +115,19 @@ class RecordLine:
     last: float
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """All that is kept of an incident: its line, its verdict, what was asked and announced, and its captures.
+
+    A capture is the machine, the number it is kept under, and the serialized message.
+    """
+
+    line: IncidentLine
+    verdict: Verdict | None
+    asked: dict[str, Any]
+    captures: tuple[tuple[str, int, bytes], ...]
+
+
 class Client:
     """A channel to the server at `address` (`HOST:PORT`); every method raises HangdogError when it fails."""
 
@@ -210,6 +223,25 @@ class Client:
             RecordLine(one.machine, one.convicted, one.suspected, one.cleared, one.weight, one.last)
             for one in answer.machines
         )
+
+    def kept(self, name: str) -> Kept:
+        """All that is kept of one incident, by its name or a prefix that only it has."""
+        head: pb.BundleHead | None = None
+        captures: list[tuple[str, int, bytes]] = []
+        with self._errors():
+            for part in self._incidents.Bundle(pb.BundleRequest(id=name)):
+                if part.HasField("head"):
+                    head = part.head
+                elif part.HasField("capture"):
+                    captures.append((part.capture.machine, part.capture.round, part.capture.packed))
+        if head is None or len(captures) != head.captures:
+            gone = f"{len(captures)} of {head.captures if head else 'all'} captures of incident {name} came"
+            raise OurFault(gone, "were they being removed just then? ask again")
+        try:
+            asked = json.loads(head.asked_json)
+        except ValueError as error:
+            raise OurFault(f"what the server keeps cannot be read: {error}", "is it of another version?") from error
+        return Kept(_line(head.summary), _verdict(head.verdict_json), asked, tuple(captures))
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

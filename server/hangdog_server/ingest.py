@@ -16,10 +16,10 @@ from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Connection, Doubt, Fleet, Order, Receipt, Seen
 from hangdog_server.incident import Request
-from hangdog_server.records import Records
+from hangdog_server.records import Records, summary
 from hangdog_server.returns import Returns
 from hangdog_server.settings import Settings
-from hangdog_server.store import Incident, Store
+from hangdog_server.store import Store
 from hangdog_server.vigil import Vigil
 
 log = logging.getLogger(__name__)
@@ -141,9 +141,7 @@ class Incidents(IncidentsServicer):
         """The latest incidents."""
         limit = min(request.limit or self._settings.listed, self._settings.max_listed)
         try:
-            return pb.IncidentList(
-                incidents=[_summary(found) for found in await self._store.latest(request.job, limit)]
-            )
+            return pb.IncidentList(incidents=[summary(found) for found in await self._store.latest(request.job, limit)])
         except HangdogError as error:
             await _refuse(context, error)
 
@@ -153,7 +151,7 @@ class Incidents(IncidentsServicer):
             found = await self._store.find(request.id)
         except HangdogError as error:
             await _refuse(context, error)
-        return pb.Incident(summary=_summary(found), verdict_json=found.verdict)
+        return pb.Incident(summary=summary(found), verdict_json=found.verdict)
 
     async def Machines(self, request: pb.MachinesRequest, context: Context) -> pb.MachineList:
         """The machines."""
@@ -164,6 +162,14 @@ class Incidents(IncidentsServicer):
         """What verdicts said of machines."""
         try:
             return await self._records.ledger(request)
+        except HangdogError as error:
+            await _refuse(context, error)
+
+    async def Bundle(self, request: pb.BundleRequest, context: Context) -> AsyncIterator[pb.BundlePart]:
+        """All that is kept of an incident."""
+        try:
+            async for part in self._records.bundle(request.id):
+                yield part
         except HangdogError as error:
             await _refuse(context, error)
 
@@ -190,20 +196,6 @@ def _told(what: Order | Doubt | Receipt) -> pb.ToAgent:
             return pb.ToAgent(doubt=pb.Doubt(job=what.job, seconds=what.seconds))
         case Receipt():
             return pb.ToAgent(receipt=pb.Receipt(id=what.id, refused=what.refused))
-
-
-def _summary(incident: Incident) -> pb.IncidentSummary:
-    return pb.IncidentSummary(
-        id=incident.id,
-        job=incident.job,
-        began=incident.began,
-        state=incident.state,
-        verdict=incident.kind,
-        confidence=incident.confidence,
-        evict=incident.evict,
-        why=incident.why,
-        note=incident.note,
-    )
 
 
 def _machine(seen: Seen, now: float) -> pb.Machine:

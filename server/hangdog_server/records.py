@@ -1,13 +1,18 @@
-"""Answers what people ask of the past: what verdicts said of machines."""
+"""Answers what people ask of the past: what verdicts said of machines, and all that is kept of one incident."""
 
+import json
 import math
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
 
 from hangdog_models.errors import WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server import ledger
 from hangdog_server.settings import Settings
-from hangdog_server.store import Store
+from hangdog_server.store import Incident, Store
+
+#: Captures read from the store at once: a machine's is some 100 KiB, and 16 MiB at most.
+PAGE = 16
 
 
 class Records:
@@ -29,6 +34,45 @@ class Records:
             return pb.LedgerAnswer(entries=[_entry(entry) for entry in entries])
         worst = await self._store.ask(ledger.worst, since, limit)
         return pb.LedgerAnswer(machines=[_record(record) for record in worst])
+
+    async def bundle(self, name: str) -> AsyncIterator[pb.BundlePart]:
+        """All that is kept of the incident whose name begins so; raises HangdogError."""
+        incident = await self._store.find(name)
+        if incident.pruned:
+            day = time.strftime("%Y-%m-%d", time.gmtime(incident.pruned))
+            raise WrongUse(
+                f"the captures of incident {incident.id} were removed on {day}",
+                f"its verdict is kept: hangdog show {incident.id}; how long captures are kept is a setting",
+            )
+        asked, captures = await self._store.kept(incident.id)
+        head = pb.BundleHead(
+            summary=summary(incident),
+            verdict_json=incident.verdict,
+            asked_json=json.dumps(asked),
+            captures=captures,
+        )
+        yield pb.BundlePart(head=head)
+        after = "", -1
+        while page := await self._store.page(incident.id, after, PAGE):
+            for one in page:
+                capture = pb.KeptCapture(machine=one.machine, round=one.round, packed=one.packed)
+                yield pb.BundlePart(capture=capture)
+            after = page[-1].machine, page[-1].round
+
+
+def summary(incident: Incident) -> pb.IncidentSummary:
+    """An incident's line in the list."""
+    return pb.IncidentSummary(
+        id=incident.id,
+        job=incident.job,
+        began=incident.began,
+        state=incident.state,
+        verdict=incident.kind,
+        confidence=incident.confidence,
+        evict=incident.evict,
+        why=incident.why,
+        note=incident.note,
+    )
 
 
 def _entry(entry: ledger.Entry) -> pb.LedgerEntry:

@@ -155,7 +155,7 @@ class Returns:
             absent={machine: local.ranks for machine, local in silent.items()},
         )
         announced = silent | told
-        await self._means.store.remember(name, remembered(plan, "", announced, why, findings))
+        await self._means.store.remember(name, remembered(plan, "", announced, why, findings, done=told))
         return await asyncio.to_thread(_judged, plan, held, why, findings, announced, self._means.judge)
 
     async def _fail(self, name: str, words: str) -> None:

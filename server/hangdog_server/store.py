@@ -103,6 +103,14 @@ class Store(Steps):
         """What was asked for an incident and the captures that came: enough to judge it again."""
         return await self.ask(_recall, name)
 
+    async def kept(self, name: str) -> tuple[dict[str, Any], int]:
+        """What was asked for an incident, and how many captures are kept of it."""
+        return await self.ask(_kept, name)
+
+    async def page(self, name: str, after: tuple[str, int], most: int) -> tuple[RawCapture, ...]:
+        """Up to so many captures of an incident, by machine and look, those behind `after`; `("", -1)` begins."""
+        return await self.ask(_page, name, after, most)
+
 
 def _begin(connection: sa.Connection, incident: Incident, asked: dict[str, Any]) -> None:
     connection.execute(
@@ -198,6 +206,22 @@ def _recall(connection: sa.Connection, name: str) -> tuple[dict[str, Any], tuple
     query = sa.select(CAPTURES.c.machine, CAPTURES.c.round, CAPTURES.c.packed).where(CAPTURES.c.incident == name)
     rows = connection.execute(query.order_by(CAPTURES.c.machine, CAPTURES.c.round))
     return dict(asked), tuple(RawCapture(row.machine, row.round, row.packed) for row in rows)
+
+
+def _kept(connection: sa.Connection, name: str) -> tuple[dict[str, Any], int]:
+    asked = connection.execute(sa.select(INCIDENTS.c.asked).where(INCIDENTS.c.id == name)).scalar_one()
+    mine = sa.select(sa.func.count()).select_from(CAPTURES).where(CAPTURES.c.incident == name)
+    return dict(asked), connection.execute(mine).scalar_one()
+
+
+def _page(connection: sa.Connection, name: str, after: tuple[str, int], most: int) -> tuple[RawCapture, ...]:
+    machine, number = after
+    later = sa.and_(CAPTURES.c.machine == machine, CAPTURES.c.round > number)
+    query = sa.select(CAPTURES.c.machine, CAPTURES.c.round, CAPTURES.c.packed).where(
+        CAPTURES.c.incident == name, sa.or_(CAPTURES.c.machine > machine, later)
+    )
+    rows = connection.execute(query.order_by(CAPTURES.c.machine, CAPTURES.c.round).limit(most))
+    return tuple(RawCapture(row.machine, row.round, row.packed) for row in rows)
 
 
 def _incident(row: Any) -> Incident:

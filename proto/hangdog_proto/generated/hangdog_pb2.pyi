@@ -1272,3 +1272,108 @@ class LedgerAnswer(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["entries", b"entries", "machines", b"machines"]) -> None: ...
 
 global___LedgerAnswer = LedgerAnswer
+
+@typing.final
+class BundleRequest(google.protobuf.message.Message):
+    """Asks for all that is kept of one incident."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Its name, or a prefix that only it has."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id"]) -> None: ...
+
+global___BundleRequest = BundleRequest
+
+@typing.final
+class BundleHead(google.protobuf.message.Message):
+    """What is kept of an incident beside its captures."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SUMMARY_FIELD_NUMBER: builtins.int
+    VERDICT_JSON_FIELD_NUMBER: builtins.int
+    ASKED_JSON_FIELD_NUMBER: builtins.int
+    CAPTURES_FIELD_NUMBER: builtins.int
+    verdict_json: builtins.str
+    """The verdict as JSON; empty before there is one."""
+    asked_json: builtins.str
+    """Who was asked for what, what was announced, and why machines are missing, as JSON."""
+    captures: builtins.int
+    """Captures that follow."""
+    @property
+    def summary(self) -> global___IncidentSummary:
+        """Its line in the list."""
+
+    def __init__(
+        self,
+        *,
+        summary: global___IncidentSummary | None = ...,
+        verdict_json: builtins.str = ...,
+        asked_json: builtins.str = ...,
+        captures: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["summary", b"summary"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["asked_json", b"asked_json", "captures", b"captures", "summary", b"summary", "verdict_json", b"verdict_json"]) -> None: ...
+
+global___BundleHead = BundleHead
+
+@typing.final
+class KeptCapture(google.protobuf.message.Message):
+    """One capture of an incident as it came."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MACHINE_FIELD_NUMBER: builtins.int
+    ROUND_FIELD_NUMBER: builtins.int
+    PACKED_FIELD_NUMBER: builtins.int
+    machine: builtins.str
+    """The machine whose agent took it."""
+    round: builtins.int
+    """The number it is kept under: its look, or what was asked behind the looks."""
+    packed: builtins.bytes
+    """A Capture, serialized."""
+    def __init__(
+        self,
+        *,
+        machine: builtins.str = ...,
+        round: builtins.int = ...,
+        packed: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["machine", b"machine", "packed", b"packed", "round", b"round"]) -> None: ...
+
+global___KeptCapture = KeptCapture
+
+@typing.final
+class BundlePart(google.protobuf.message.Message):
+    """One part of what is kept of an incident."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    HEAD_FIELD_NUMBER: builtins.int
+    CAPTURE_FIELD_NUMBER: builtins.int
+    @property
+    def head(self) -> global___BundleHead:
+        """First, and once."""
+
+    @property
+    def capture(self) -> global___KeptCapture:
+        """Then these, by machine and number."""
+
+    def __init__(
+        self,
+        *,
+        head: global___BundleHead | None = ...,
+        capture: global___KeptCapture | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["capture", b"capture", "head", b"head", "part", b"part"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["capture", b"capture", "head", b"head", "part", b"part"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["part", b"part"]) -> typing.Literal["head", "capture"] | None: ...
+
+global___BundlePart = BundlePart
