@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from hashlib import blake2b
 from typing import Any
 
 from hangdog.evidence.naming import name_of
@@ -34,8 +35,8 @@ def files(incident: Replayed, remarks: Iterable[str] = ()) -> Iterator[File]:
     if snapshot.findings:
         yield "findings.json", _json(findings_json.written(snapshot.findings))
     for round_ in snapshot.rounds:
-        for number, trace in enumerate(round_.traces):
-            yield from _trace(f"round-{round_.number}/{_process(trace, number)}", trace)
+        for trace in round_.traces:
+            yield from _trace(f"round-{round_.number}/{_process(trace)}", trace)
     machines: dict[str, int] = {}
     for one in incident.counted:
         if one.rank is not None:
@@ -47,8 +48,8 @@ def files(incident: Replayed, remarks: Iterable[str] = ()) -> Iterator[File]:
             yield f"machine-{folder}/ras.txt", one.data
 
 
-def _process(trace: ProcessTrace, number: int) -> str:
-    """The file name, without its suffix, of one process: a role that a path cannot tell is replaced."""
+def _process(trace: ProcessTrace) -> str:
+    """The file name, without its suffix, of one process: a role that a path cannot tell is replaced, by the same in every look."""
     plain = f"rank{trace.rank}" if trace.role == TRAINER else f"rank{trace.rank}.{trace.role}"
     try:
         told = name_of(f"{plain}.json")
@@ -56,7 +57,7 @@ def _process(trace: ProcessTrace, number: int) -> str:
             return plain
     except HangdogError:
         pass
-    return f"rank{trace.rank}.process-{number}"
+    return f"rank{trace.rank}.process-{blake2b(trace.role.encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
 
 
 def _trace(path: str, trace: ProcessTrace) -> Iterator[File]:

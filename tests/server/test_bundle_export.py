@@ -49,7 +49,7 @@ RAS = (
     '[{{"rank": {1}, "host": "h{1}", "pid": 7, "status": {{"considered_dead": true}}}}]}}]}}'
 )
 #: A process whose role is no part of a file's name, as it is and as it is written.
-_NAMELESS = re.compile(r"\.(process-\d+|\.\./\.\./etc/passwd|rank7|a b)$")
+_NAMELESS = re.compile(r"\.(process-[0-9a-f]+|\.\./\.\./etc/passwd|rank7|a b)$")
 
 
 def same(ours: Verdict, theirs: Verdict) -> None:
