@@ -16,6 +16,7 @@ from hangdog_models.verdict import Verdict, from_json
 from hangdog_proto import found, status
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsStub
+from hangdog_proto.past import LedgerLine, RecordLine
 
 #: Where a server listens, and where it is looked for, unless told otherwise: this machine only.
 DEFAULT_ADDRESS = "127.0.0.1:7411"
@@ -84,35 +85,6 @@ class MachineLine:
     jobs: tuple[JobLine, ...]
     findings: tuple[Finding, ...] = ()
     stopped: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerLine:
-    """What one verdict said of a machine at `at` (Unix seconds): its `standing`, by a hypothesis `among` so many machines."""
-
-    machine: str
-    incident: str
-    job: str
-    at: float
-    standing: str
-    probability: float
-    among: int
-    verdict: str
-
-
-@dataclass(frozen=True, slots=True)
-class RecordLine:
-    """What all verdicts said of a machine: incidents by its standing in them, `last` in Unix seconds.
-
-    `weight` is the sum of its shares of probability.
-    """
-
-    machine: str
-    convicted: int
-    suspected: int
-    cleared: int
-    weight: float
-    last: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from hangdog.moments import here, utc
 from hangdog.options import format_option, server_option
 from hangdog.report import percent
 from hangdog.terminal import console_for, printable
-from hangdog_proto.client import Client, LedgerLine, RecordLine
+from hangdog_proto.client import Client
+from hangdog_proto.past import LedgerLine, RecordLine
 
 #: Seconds of a day.
 DAY_S = 86400.0
