@@ -1,5 +1,7 @@
 """Brings the tables of a store up to this hangdog, and knows a store of a newer one by its revision."""
 
+import logging
+
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
@@ -8,12 +10,15 @@ from alembic.script import ScriptDirectory
 
 from hangdog_models.errors import WrongUse
 
+log = logging.getLogger(__name__)
+
 
 def migrate(connection: sa.Connection, name: str) -> None:
     """Runs the steps that are due, in the connection's transaction.
 
     Raises WrongUse, before anything is changed, when a newer hangdog wrote the store called `name`.
     """
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # what it says at every start is of no use to an operator
     config = Config()
     config.set_main_option("script_location", "hangdog_server:migrations")
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
@@ -24,6 +29,7 @@ def migrate(connection: sa.Connection, name: str) -> None:
     if set(found) != set(ScriptDirectory.from_config(config).get_heads()):
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+        log.info("the tables of the store %s are version %s now", name, max(known))
 
 
 def newer(name: str, theirs: str, ours: str) -> WrongUse:

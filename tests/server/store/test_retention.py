@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from click.testing import CliRunner
 
 from cast import NOON, stage, verdict
+from hangdog.main import main
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
@@ -188,3 +190,16 @@ async def test_sizes_are_those_of_what_is_there(where: Path | str) -> None:
     counted = sa.text("SELECT captured_bytes, verdict_bytes FROM incidents")
     assert (await store.ask(lambda c: c.execute(counted).one())) == (3702, len((await store.find("0a")).verdict))
     store.close()
+
+
+def test_operators_set_it_in_days_and_gib(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Settings] = []
+
+    async def serve(listen: str, where: str, judge: object, announce: object, settings: Settings) -> None:
+        given.append(settings)
+
+    monkeypatch.setattr("hangdog_server.main.serve", serve)
+    for options in ([], ["--keep", "10", "--keep-captures", "0.5", "--keep-size", "0"]):
+        assert CliRunner().invoke(main, ["server", "--store", "s.db", *options]).exit_code == 0
+    assert given[0] == Settings()
+    assert (given[1].keep_s, given[1].keep_captures_s, given[1].keep_bytes) == (10 * DAY, DAY / 2, 0)
