@@ -65,7 +65,7 @@ class Sqlite:
         """Gives up to so many free pages back to the disk; whether there are more. Raises StoreFailed."""
         try:
             with _raw(self.engine) as connection:
-                connection.execute(f"PRAGMA incremental_vacuum({pages:d})").fetchall()
+                connection.executescript(f"PRAGMA incremental_vacuum({pages:d})")  # `execute` would free one page only
                 return _number(connection, "auto_vacuum") == _INCREMENTAL and _number(connection, "freelist_count") > 0
         except sqlite3.Error as error:
             raise failed(error) from error

@@ -156,7 +156,15 @@ async def test_the_file_shrinks(memory: Path) -> None:
     store = Store(memory / "s.db")
     for number in range(10):
         await ended(store, f"0{number}", (40 if number else 0) * DAY, size=100_000)
+    shrink, given_back = store.shrink, []
+
+    async def counted(pages: int) -> bool:
+        given_back.append(await shrink(pages))
+        return given_back[-1]
+
+    store.shrink = counted  # type: ignore[method-assign]  # to see that it takes no more steps than it should
     await prune(store, Settings())
+    assert given_back == [False], "nine tenths of a MiB are one bite of 4 MiB"
     assert set((await left(store)).values()) == {0, 1}
     store.close()
     assert (memory / "s.db").stat().st_size < 400_000
