@@ -8,6 +8,8 @@ from hangdog_models.errors import HangdogError
 #: Characters of a database's own words; PostgreSQL adds hints and the statement's values behind the first lines.
 _WORDS = 300
 _BUG = "this is a bug in hangdog; the server's log says more"
+_AWAY = "the database does not answer: the server goes on by itself once it is back"
+_ELSE = "the database refused this: its log says more"
 #: Advice by SQLite's primary result code.
 _SQLITE = {
     sqlite3.SQLITE_FULL: "the disk that holds the store is full: free space there, or have less kept (keep_bytes)",
@@ -33,8 +35,9 @@ _POSTGRES = {
     "40": "the database gave this up for another transaction: it is tried again with the next step",
     "23": _BUG,
     "42": _BUG,
+    "57P": _AWAY,
+    "08": _AWAY,
 }
-_AWAY = "the database does not answer: the server goes on by itself once it is back"
 
 
 class StoreFailed(HangdogError):
@@ -60,7 +63,7 @@ def advice(orig: BaseException | None) -> str:
         code = getattr(orig, "sqlite_errorcode", None)  # none where Python itself refused
         return _SQLITE.get(code & 0xFF, "check the disk that holds the store") if code is not None else _BUG
     state = getattr(orig, "sqlstate", None) or ""
-    for length in (5, 2):
+    for length in (5, 3, 2):
         if state[:length] in _POSTGRES:
             return _POSTGRES[state[:length]]
-    return _AWAY
+    return _ELSE if state else _AWAY  # without a state nobody answered who could give one

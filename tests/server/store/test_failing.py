@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -18,7 +19,7 @@ import postgres
 from cast import PATIENT, cluster, stage, trainer
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_proto.client import Client
-from hangdog_server.failures import StoreFailed
+from hangdog_server.failures import StoreFailed, advice
 from hangdog_server.store import Incident, RawCapture, State, Store
 from postgres import Postgres
 
@@ -218,3 +219,23 @@ async def test_a_server_tells_people_that_its_store_failed(tmp_path: Path) -> No
         with pytest.raises(HangdogError, match="the store failed: no such table") as caught:
             await asyncio.to_thread(ask)
         assert caught.value.exit_code == 70
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (psycopg.errors.DiskFull(), "disk of the database is full"),
+        (psycopg.errors.TooManyConnections(), "out of something"),
+        (psycopg.errors.ReadOnlySqlTransaction(), "standby"),
+        (psycopg.errors.InvalidPassword(), "refuses this user"),
+        (psycopg.errors.InsufficientPrivilege(), "grant it"),
+        (psycopg.errors.UndefinedTable(), "bug in hangdog"),
+        (psycopg.errors.CannotConnectNow(), "goes on by itself"),
+        (psycopg.errors.InvalidTextRepresentation(), "refused this"),
+        (psycopg.OperationalError("connection refused"), "goes on by itself"),
+        (sqlite3.OperationalError("by Python itself"), "bug in hangdog"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_every_failure_comes_with_what_to_do(error: Exception, words: str) -> None:
+    assert words in advice(error)
