@@ -194,16 +194,16 @@ class Stage:
 
 @asynccontextmanager
 async def stage(
-    path: Path,
+    path: Path | str,
     judge: Judge = verdict,
     settings: Settings = PATIENT,
     door: Door = LOCAL,
     clock: Callable[[], float] = lambda: NOON,
     observers: Observers | None = None,
 ) -> AsyncIterator[Stage]:
-    """A server on a free port, upon the store at `path`, which `observers` watch."""
+    """A server on a free port, upon the store at `path`, or of that URL, which `observers` watch."""
     seen = observers or Observers(Fleet(settings))
-    store = Store(path, seen.telemetry)
+    store = Store(path, telemetry=seen.telemetry)
     try:
         means = Means(seen.fleet, store, judge, clock, telemetry=seen.telemetry)
         async with running("127.0.0.1:0", means, settings, door, seen.interceptors) as address:

@@ -20,10 +20,12 @@ from typing import Any
 from hangdog.evidence.content import read_content
 from hangdog.evidence.naming import name_of
 from hangdog_models.errors import UnreadableEvidence, WrongUse
+from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.reading import (
     dcgm,
     failure,
+    findings_json,
     flight_recorder,
     gdb,
     job,
@@ -87,6 +89,7 @@ TARGETS: dict[str, Target] = {
     "kernel_log": _text(_kernel_log),
     "nvidia_smi": _text(_nvidia_smi),
     "dcgm": _document(dcgm.read),
+    "findings_json": _document(findings_json.read),
     "proc": _document(proc.read),
     "proc_status": _text(proc.read_status),
     "failure": _text(failure.read),
@@ -207,6 +210,9 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "ras_json": (_REPORT,),
     "ras_mended": (json.dumps(_REPORT, indent=1).replace('"nvml_dev": 1,', '"nvml_dev": 1'),),
     "dcgm": (_DIAGNOSIS,),
+    "findings_json": (
+        findings_json.written([Finding("kernel log", "Xid 79", Bearing.CONVICTS, "w", "a", Rank(1), at_s=1.5, times=2)]),
+    ),
     "proc": ({"pid": 7, "state": "D", "wchan": "w", "syscall": "0", "cpu_s": 1.5, "comm": "c", "cmdline": "l"},),
     "proc_status": ("Name:\tpython\nState:\tD (disk sleep)\nPid:\t7\n",),
     "ras": (_RAS_TEXT,),

@@ -23,7 +23,9 @@ COMMANDS = {
     "snapshot": "Capture a running job now, and judge it.",
     "incidents": "List the incidents the server remembers.",
     "show": "Show one incident and its verdict.",
+    "bundle": "Write an incident as an evidence bundle.",
     "machines": "List the machines whose agents report to the server.",
+    "ledger": "Tell what verdicts said of machines, across jobs.",
     "server": "Run the server: one for each cluster.",
     "health": "Say whether the server serves.",
     "token": "Make, list and end the tokens by which a server knows people.",
@@ -40,6 +42,7 @@ COMMANDS = {
 EXTRAS = {
     "sqlalchemy": "server",
     "alembic": "server",
+    "psycopg": "server",
     "cryptography": "server",
     "grpc_health": "server",
     "prometheus_client": "server",

@@ -14,7 +14,7 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Thread
 from hangdog_proto import codec
-from hangdog_proto.dictionary import RECORD, Dictionary, Stacks
+from hangdog_proto.dictionary import RECORD, Dictionary, Stacks, named
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.pieces import UINT32, Face, Noun, Shared, digest, packed, split, text
 
@@ -128,6 +128,8 @@ def unpack(
     traces = codec.unpack(capture, bounds)
     if not capture.alike:
         return traces
+    if named(capture) > bounds.threads:
+        raise UnreadableEvidence(f"capture message names {named(capture)} threads, the bound is {bounds.threads}")
     found = list(traces)
     walked, threads = 0, 0
     for group in capture.alike:
@@ -188,7 +190,9 @@ def _face(state: ProcessState) -> Face:
 
 
 def _fits(trace: ProcessTrace) -> bool:
-    """Whether the short form can tell all of it."""
+    """Whether the short form can tell all of it, its main thread included where no thread is named so."""
+    if any(thread.tid == trace.pid for thread in trace.threads) and all(t.name != "MainThread" for t in trace.threads):
+        return False
     pid, state = trace.pid or 0, trace.state
     if not 0 <= pid <= UINT32 or not all(0 <= thread.tid < _TID for thread in trace.threads):
         return False

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import grpc
 
@@ -16,6 +16,7 @@ from hangdog_models.verdict import Verdict, from_json
 from hangdog_proto import found, status
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsStub
+from hangdog_proto.past import LedgerLine, RecordLine
 from hangdog_proto.reach import Reach, open_channel
 
 #: Where a server listens, and where it is looked for, unless told otherwise: this machine only.
@@ -86,6 +87,19 @@ class MachineLine:
     jobs: tuple[JobLine, ...]
     findings: tuple[Finding, ...] = ()
     stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """All that is kept of an incident: its line, its verdict, what was asked and announced, and its captures.
+
+    A capture is the machine, the number it is kept under, and the serialized message.
+    """
+
+    line: IncidentLine
+    verdict: Verdict | None
+    asked: dict[str, Any]
+    captures: tuple[tuple[str, int, bytes], ...]
 
 
 class Client:
@@ -172,6 +186,48 @@ class Client:
         with self._errors():
             said = ask(bytes((10, len(name))) + name if name else b"", timeout=ANSWER_S)
         return bool(said == b"\x08\x01")
+
+    def ledger(self, machine: str, within_s: float = 0.0, limit: int = 0) -> tuple[LedgerLine, ...]:
+        """What verdicts said of a machine within so many seconds (0: ever), newest first."""
+        request = pb.LedgerRequest(machine=machine, within_s=within_s, limit=limit)
+        with self._errors():
+            answer = self._incidents.Ledger(request, timeout=ANSWER_S)
+        return tuple(
+            LedgerLine(
+                entry.machine, entry.incident, entry.job, entry.at, entry.standing, entry.probability, entry.among,
+                entry.verdict,
+            )
+            for entry in answer.entries
+        )  # fmt: skip
+
+    def suspected(self, within_s: float = 0.0, limit: int = 0) -> tuple[RecordLine, ...]:
+        """The machines that verdicts named within so many seconds (0: ever), the most suspected first."""
+        request = pb.LedgerRequest(within_s=within_s, limit=limit)
+        with self._errors():
+            answer = self._incidents.Ledger(request, timeout=ANSWER_S)
+        return tuple(
+            RecordLine(one.machine, one.convicted, one.suspected, one.cleared, one.weight, one.last)
+            for one in answer.machines
+        )
+
+    def kept(self, name: str) -> Kept:
+        """All that is kept of one incident, by its name or a prefix that only it has."""
+        head: pb.BundleHead | None = None
+        captures: list[tuple[str, int, bytes]] = []
+        with self._errors():
+            for part in self._incidents.Bundle(pb.BundleRequest(id=name)):
+                if part.HasField("head"):
+                    head = part.head
+                elif part.HasField("capture"):
+                    captures.append((part.capture.machine, part.capture.round, part.capture.packed))
+        if head is None or len(captures) != head.captures:
+            gone = f"{len(captures)} of {head.captures if head else 'all'} captures of incident {name} came"
+            raise OurFault(gone, "were they being removed just then? ask again")
+        try:
+            asked = json.loads(head.asked_json)
+        except ValueError as error:
+            raise OurFault(f"what the server keeps cannot be read: {error}", "is it of another version?") from error
+        return Kept(_line(head.summary), _verdict(head.verdict_json), asked, tuple(captures))
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -168,6 +168,11 @@ class Dictionary:
         return stack
 
 
+def named(capture: pb.Capture) -> int:
+    """How many threads the groups of a capture name: what must be bounded before any of it is looked up."""
+    return sum(len(group.threads) for group in capture.alike) // RECORD
+
+
 def records(threads: bytes) -> Iterator[bytes]:
     """What stands for each thread in `Alike.threads`; a rest that is too short for one is passed over."""
     return (threads[at : at + RECORD] for at in range(0, len(threads) - RECORD + 1, RECORD))

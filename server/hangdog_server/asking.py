@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
-from hangdog_proto.dictionary import Dictionary
+from hangdog_proto.codec import BOUNDS
+from hangdog_proto.dictionary import Dictionary, named
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.pieces import split
 from hangdog_server.capturing import steady
@@ -67,7 +68,8 @@ class Asking:
     async def take(self, machine: str, captured: pb.Captured) -> None:
         """Takes a look further, now or when all it names was told."""
         before = self._held.get(machine)
-        lacking = self._dictionary.lacking(captured.capture) if before is None else set()
+        asks = before is None and named(captured.capture) <= BOUNDS.threads  # beyond, it will be found unreadable
+        lacking = self._dictionary.lacking(captured.capture) if asks else set()
         if before is None and not lacking:
             await self._deliver(machine, captured)
             return

@@ -1,116 +1,80 @@
-"""The SQLite file of the server: its tables, its version, and the lock that keeps a second server off it."""
+"""The database behind the store: opens the engine that a setting names, brings its tables up to date, runs transactions."""
 
-import fcntl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
 
 import sqlalchemy as sa
 
 from hangdog_models.errors import WrongUse
+from hangdog_server.failures import advice, failed, words_of
+from hangdog_server.migrating import migrate
+from hangdog_server.postgres import SCHEMES, WRITTEN, Postgres
+from hangdog_server.sqlite import Sqlite
 
-#: Version of the tables below, kept in SQLite's user_version; a file of a newer hangdog is refused, not damaged.
-VERSION = 1
-#: How long a statement waits for another program that has the file open (a backup, somebody's sqlite3 shell).
-BUSY_MS = 5000
-#: What somebody can do whose store does not open.
-ADVICE = "give --store a file that this user may write, on a local disk with free space"
-
-TABLES = sa.MetaData()
-INCIDENTS = sa.Table(
-    "incidents",
-    TABLES,
-    sa.Column("id", sa.String, primary_key=True),
-    sa.Column("job", sa.String, nullable=False, index=True),
-    sa.Column("state", sa.String, nullable=False, index=True),
-    sa.Column("began", sa.Float, nullable=False, index=True),
-    sa.Column("changed", sa.Float, nullable=False),
-    sa.Column("why", sa.String, nullable=False),
-    sa.Column("note", sa.String, nullable=False),
-    sa.Column("asked", sa.JSON, nullable=False),
-    sa.Column("kind", sa.String, nullable=False),
-    sa.Column("confidence", sa.Float, nullable=False),
-    sa.Column("evict", sa.JSON, nullable=False),
-    sa.Column("verdict", sa.Text, nullable=False),
-)
-CAPTURES = sa.Table(
-    "captures",
-    TABLES,
-    sa.Column("incident", sa.ForeignKey("incidents.id"), primary_key=True),
-    sa.Column("machine", sa.String, primary_key=True),
-    sa.Column("round", sa.Integer, primary_key=True),
-    sa.Column("packed", sa.LargeBinary, nullable=False),
-)
-#: What agents recorded while no server was there, one row for each message that was acknowledged: its capture stands in
-#: `captures`, and none is ever taken twice. A hangdog that does not know this table leaves it alone.
-SPOOLED = sa.Table(
-    "spooled",
-    TABLES,
-    sa.Column("machine", sa.String, primary_key=True),
-    sa.Column("id", sa.String, primary_key=True),
-    sa.Column("incident", sa.ForeignKey("incidents.id"), nullable=False, index=True),
-    sa.Column("job", sa.String, nullable=False, index=True),
-    sa.Column("standstill", sa.String, nullable=False),
-    sa.Column("began", sa.Float, nullable=False),
-    sa.Column("round", sa.Integer, nullable=False),
-    sa.Column("told", sa.JSON, nullable=False),
-)
+#: A database that was started anew, or failed over, takes connections again within so long: a step waits for it.
+BACK_S = 5.0
+#: Between two attempts to connect.
+AGAIN_S = 0.2
 
 
 class Database:
-    """An open store file; raises WrongUse, saying what to change, when it cannot be opened."""
+    """An open store, called `name`, for `threads` transactions at once; raises HangdogError, with advice, if it cannot be opened."""
 
-    def __init__(self, path: Path) -> None:
-        self._lock = _locked(path)
-        self.engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
-        sa.event.listen(self.engine, "connect", _prepare)
+    def __init__(self, where: Path | str, within_s: float) -> None:
+        """`where` is the path of a SQLite file or the URL of a PostgreSQL database; no statement outlasts `within_s`."""
+        self._behind = _opened(where, within_s)
+        self.name, self.threads = self._behind.name, self._behind.threads
+        self._patience_s = BACK_S if isinstance(self._behind, Postgres) else 0.0
         try:
-            with self.engine.connect() as connection:
-                _check_version(connection, path)
-            with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-                connection.execute(sa.text("PRAGMA journal_mode = WAL"))  # people read while the server writes
-            with self.engine.begin() as connection:
-                TABLES.create_all(connection)
-                connection.execute(sa.text(f"PRAGMA user_version = {VERSION}"))
+            with self._behind.engine.begin() as connection, self._behind.migration(connection):
+                migrate(connection, self.name)
         except sa.exc.DBAPIError as error:
             self.close()
-            raise WrongUse(f"cannot open the store {path}: {error.orig}", ADVICE) from error
-        except WrongUse:
+            words = words_of(error.orig, self._behind.secrets)
+            raise WrongUse(f"cannot open the store {self.name}: {words}", advice(error.orig)) from None
+        except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        self.engine.dispose()
-        self._lock.close()
+        """Lets go of it."""
+        self._behind.close()
+
+    @contextmanager
+    def begin(self, reads: bool = False) -> Iterator[sa.Connection]:
+        """A transaction, which is on the disk at the end of the block; `reads`: it changes nothing. Raises StoreFailed."""
+        try:
+            with self._connected().execution_options(reads=reads) as connection, connection.begin():
+                yield connection
+        except sa.exc.DBAPIError as error:
+            raise failed(error.orig, self._behind.secrets) from error
+
+    def one_at_a_time(self, connection: sa.Connection, what: str) -> None:
+        """Transactions that name the same `what`, of whichever server, take turns from here to their end."""
+        self._behind.one_at_a_time(connection, what)
+
+    def shrink(self, pages: int) -> bool:
+        """Gives up to so many free pages back to the disk; whether there are more. Raises StoreFailed."""
+        return self._behind.shrink(pages)
+
+    def _connected(self) -> sa.Connection:
+        """A connection that works, waiting a moment for a database that comes back: nothing was said on it yet."""
+        until = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return self._behind.engine.connect()
+            except sa.exc.OperationalError:
+                if time.monotonic() >= until:
+                    raise
+            time.sleep(AGAIN_S)
 
 
-def _locked(path: Path) -> IO[bytes]:
-    """Owns the store: two servers upon one file would each take the other's running incidents for abandoned ones."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.with_name(path.name + ".lock").open("wb")
-    except OSError as error:
-        raise WrongUse(f"cannot open the store {path}: {error.strerror}", ADVICE) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        lock.close()
-        raise WrongUse(f"the store {path} is in use by another server", "give each server its own --store") from error
-    except OSError as error:
-        lock.close()
-        raise WrongUse(f"cannot lock the store {path}: {error.strerror}", ADVICE) from error
-    return lock
-
-
-def _prepare(connection: Any, _record: object) -> None:
-    cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-    cursor.execute("PRAGMA synchronous = FULL")  # a state that somebody was told has reached the disk
-    cursor.execute("PRAGMA foreign_keys = ON")
-    cursor.close()
-
-
-def _check_version(connection: sa.Connection, path: Path) -> None:
-    version = connection.execute(sa.text("PRAGMA user_version")).scalar_one()
-    if version > VERSION:
-        newer = f"the store {path} was written by a newer hangdog: its tables are version {version}, here {VERSION}"
-        raise WrongUse(newer, "update this hangdog, or give it another --store")
+def _opened(where: Path | str, within_s: float) -> Sqlite | Postgres:
+    if isinstance(where, str) and where.startswith(SCHEMES):
+        return Postgres(where, within_s)
+    if isinstance(where, str) and "://" in where:
+        kind = where.partition("://")[0][:20]
+        raise WrongUse(f"a {kind} URL is no store", f"give --store a file, or {WRITTEN}")
+    return Sqlite(Path(where))

@@ -17,13 +17,14 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.logs import about
 from hangdog_server.archive import Archive
 from hangdog_server.capturing import count, named, steady
+from hangdog_server.failures import StoreFailed
 from hangdog_server.fleet import Fleet
 from hangdog_server.gather import Answer, Plan
 from hangdog_server.jobs import LocalJob
 from hangdog_server.judging import Judge
 from hangdog_server.looking import About, Looking
 from hangdog_server.settings import Settings
-from hangdog_server.store import Incident, State, Store, StoreFailed
+from hangdog_server.store import Incident, State, Store
 from hangdog_server.telemetry import SILENT, Origin, Stage, Telemetry
 
 #: Bytes of randomness in an incident's name: 12 hexadecimal digits do not repeat within a million incidents.

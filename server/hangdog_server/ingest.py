@@ -24,11 +24,12 @@ from hangdog_server.desk import Desk
 from hangdog_server.fleet import Connection, Doubt, Fleet, Need, Order, Receipt, Seen, Told
 from hangdog_server.incident import Request
 from hangdog_server.limits import Limits, Seldom
+from hangdog_server.records import Records, summary
 from hangdog_server.refusals import Denial, TurnedAway
 from hangdog_server.returns import Returns
 from hangdog_server.roles import Gate, Said, address
 from hangdog_server.settings import Settings
-from hangdog_server.store import Incident, Store
+from hangdog_server.store import Store
 from hangdog_server.telemetry import SILENT, Agent, Telemetry
 from hangdog_server.tls import Peer
 from hangdog_server.vigil import Vigil
@@ -218,7 +219,15 @@ class Incidents(IncidentsServicer):
     """What people ask."""
 
     def __init__(
-        self, fleet: Fleet, desk: Desk, store: Store, settings: Settings, gate: Gate, limits: Limits, audit: Audit
+        self,
+        fleet: Fleet,
+        desk: Desk,
+        store: Store,
+        records: Records,
+        settings: Settings,
+        gate: Gate,
+        limits: Limits,
+        audit: Audit,
     ) -> None:
         self._fleet = fleet
         self._desk = desk
@@ -227,6 +236,7 @@ class Incidents(IncidentsServicer):
         self._gate = gate
         self._limits = limits
         self._audit = audit
+        self._records = records
 
     async def Snapshot(self, request: pb.SnapshotRequest, context: Context) -> AsyncIterator[pb.Progress]:
         """Starts or joins an incident and tells its steps."""
@@ -248,9 +258,7 @@ class Incidents(IncidentsServicer):
         """The latest incidents."""
         limit = min(request.limit or self._settings.listed, self._settings.max_listed)
         try:
-            return pb.IncidentList(
-                incidents=[_summary(found) for found in await self._store.latest(request.job, limit)]
-            )
+            return pb.IncidentList(incidents=[summary(found) for found in await self._store.latest(request.job, limit)])
         except HangdogError as error:
             await _refuse(context, error)
 
@@ -260,12 +268,27 @@ class Incidents(IncidentsServicer):
             found = await self._store.find(request.id)
         except HangdogError as error:
             await _refuse(context, error)
-        return pb.Incident(summary=_summary(found), verdict_json=found.verdict)
+        return pb.Incident(summary=summary(found), verdict_json=found.verdict)
 
     async def Machines(self, request: pb.MachinesRequest, context: Context) -> pb.MachineList:
         """The machines."""
         now = steady()
         return pb.MachineList(machines=[_machine(seen, now) for seen in self._fleet.machines(now)])
+
+    async def Ledger(self, request: pb.LedgerRequest, context: Context) -> pb.LedgerAnswer:
+        """What verdicts said of machines."""
+        try:
+            return await self._records.ledger(request)
+        except HangdogError as error:
+            await _refuse(context, error)
+
+    async def Bundle(self, request: pb.BundleRequest, context: Context) -> AsyncIterator[pb.BundlePart]:
+        """All that is kept of an incident."""
+        try:
+            async for part in self._records.bundle(request.id):
+                yield part
+        except HangdogError as error:
+            await _refuse(context, error)
 
 
 async def _read(context: Context) -> tuple[object, int]:
@@ -301,20 +324,6 @@ def _told(what: Told) -> pb.ToAgent:
             return pb.ToAgent(receipt=pb.Receipt(id=what.id, refused=what.refused))
         case Need():
             return pb.ToAgent(need=pb.Need(digests=what.digests))
-
-
-def _summary(incident: Incident) -> pb.IncidentSummary:
-    return pb.IncidentSummary(
-        id=incident.id,
-        job=incident.job,
-        began=incident.began,
-        state=incident.state,
-        verdict=incident.kind,
-        confidence=incident.confidence,
-        evict=incident.evict,
-        why=incident.why,
-        note=incident.note,
-    )
 
 
 def _machine(seen: Seen, now: float) -> pb.Machine:

@@ -38,20 +38,26 @@ def remembered(
     gone: Mapping[str, Missing] | None = None,
     findings: Iterable[Finding] = (),
     light: bool = False,
+    done: Iterable[str] = (),
+    lost: Iterable[str] = (),
 ) -> dict[str, object]:
     """All it takes, beside the captures, to judge an incident again, as JSON.
 
     `gone` says why machines are missing, `findings` what was known of those that did not tell it with their last look.
+    `done` gave their last answer, `lost` their stream while they captured.
     """
     return {
         "light": light,
         "rounds": plan.rounds,
         "interval_s": plan.interval_s,
+        "patience_s": plan.patience_s,
         "job_toml": job_toml,
         "asked": {machine: _written(announced[machine]) for machine in plan.asked},
         "absent": {machine: _written(announced[machine]) for machine in plan.absent},
         "gone": {machine: asdict(missing) for machine, missing in (gone or {}).items()},
         "findings": [asdict(finding) for finding in findings],
+        "done": sorted(done),
+        "lost": sorted(lost),
     }
 
 

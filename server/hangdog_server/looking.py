@@ -58,6 +58,7 @@ class Looking:
         self._telemetry = telemetry
         self._gone: dict[str, Missing] = {}
         self._findings: tuple[Finding, ...] = ()
+        self._ended: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
         plan = about.plan
         rounds = 1 if about.light else plan.rounds  # light looks are ordered one by one, for nobody knows how many
         order = Order(plan.order, plan.job.id, rounds, plan.interval_s, light=about.light)
@@ -73,7 +74,8 @@ class Looking:
     def remembered(self) -> dict[str, object]:
         """All it takes, beside the captures, to judge the incident again, as JSON."""
         about = self._about
-        return remembered(about.plan, about.job_toml, about.announced, self._gone, self._findings, about.light)
+        ended = self._ended
+        return remembered(about.plan, about.job_toml, about.announced, self._gone, self._findings, about.light, *ended)
 
     async def verdict(self) -> Verdict:
         """What the looks show, once they are all taken."""
@@ -175,6 +177,8 @@ class Looking:
     def _completed(self, snapshot: Snapshot) -> Snapshot:
         """With the reasons why machines are missing, and what was known of those that did not tell it with their last look."""
         self._gone, self._findings = self._reasons(), tuple(self._told_before())
+        gathering = self.capturing.gathering
+        self._ended = frozenset(gathering.done), frozenset(gathering.lost)
         snapshot = looks.explained(snapshot, gather.owners(self.capturing.gathering), self._gone)
         return replace(snapshot, findings=(*snapshot.findings, *self._findings))
 

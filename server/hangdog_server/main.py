@@ -24,6 +24,8 @@ from hangdog_server.ingest import Agents, Incidents
 from hangdog_server.judging import Judge
 from hangdog_server.limits import Limits
 from hangdog_server.observing import Interceptors, observing
+from hangdog_server.records import Records
+from hangdog_server.retention import Retention
 from hangdog_server.returns import Returns
 from hangdog_server.sentry import Sentry
 from hangdog_server.settings import Settings
@@ -41,23 +43,23 @@ _DEFAULTS = Settings()
 
 async def serve(
     listen: str,
-    path: Path,
+    where: Path | str,
     judge: Judge,
     announce: Callable[[str], None],
     settings: Settings = _DEFAULTS,
     door: Door = LOCAL,
     metrics: str = "",
 ) -> None:
-    """Serves on `listen` (`HOST:PORT`, port 0: any free one) upon the store at `path` until SIGTERM or SIGINT.
+    """Serves on `listen` (`HOST:PORT`, port 0: any free one) upon the store `where` (a file, or a URL of PostgreSQL) until told to stop.
 
     `announce` is given the address once agents can connect; metrics are served at `metrics` unless that is empty. Raises
-    WrongUse when it cannot listen, or may not, or the store cannot be opened.
+    HangdogError when it cannot listen, or may not, or the store cannot be opened.
     """
     _many_files()
     clock = time.time  # noqa: TID251  # this is the main module that passes the clock down
     fleet = Fleet(settings)
     async with observing(metrics, fleet) as observers:
-        store = Store(path, observers.telemetry)
+        store = Store(where, settings.store_s, observers.telemetry)
         try:
             means = Means(fleet, store, judge, clock, telemetry=observers.telemetry)
             async with running(listen, means, settings, door, observers.interceptors) as address:
@@ -83,9 +85,9 @@ async def running(
     server = grpc.aio.server(options=_options(settings) + opened.options(), interceptors=[opened.gate, *interceptors])
     agents = Agents(means.fleet, desk, vigil, returns, settings, means.dictionary, opened.gate, limits, means.telemetry)
     add_AgentsServicer_to_server(agents, server)
-    add_IncidentsServicer_to_server(
-        Incidents(means.fleet, desk, means.store, settings, opened.gate, limits, audit), server
-    )
+    records = Records(means.store, settings, means.clock)
+    people = Incidents(means.fleet, desk, means.store, records, settings, opened.gate, limits, audit)
+    add_IncidentsServicer_to_server(people, server)
     state = health.aio.HealthServicer()  # type: ignore[attr-defined]  # it has no type information of it
     health_pb2_grpc.add_HealthServicer_to_server(state, server)
     address = opened.bind(server)
@@ -93,15 +95,18 @@ async def running(
     for service in SERVICES:
         await state.set(service, health_pb2.HealthCheckResponse.SERVING)
     sentry = Sentry(vigil, means.fleet, desk, audit, means.telemetry)
-    watch = asyncio.create_task(sentry.keep(), name="watch over the jobs")
-    asking = asyncio.create_task(agents.asking.keep(), name="asking what captures name")
+    beside = [
+        asyncio.create_task(sentry.keep(), name="watch over the jobs"),
+        asyncio.create_task(agents.asking.keep(), name="asking what captures name"),
+        asyncio.create_task(Retention(means.store, settings, means.clock).keep(), name="retention"),
+    ]
     try:
         yield address
     finally:
         await state.enter_graceful_shutdown()  # first of all: whoever balances over servers sends nobody else here
-        for task in (watch, asking):
+        for task in beside:
             task.cancel()
-        await asyncio.gather(watch, asking, return_exceptions=True)
+        await asyncio.gather(*beside, return_exceptions=True)
         means.fleet.end(ServerUnreachable("the server was stopped"))
         await desk.close()
         await returns.close()

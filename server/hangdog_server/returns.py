@@ -20,6 +20,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.logs import about
 from hangdog_server import gather, heard, looks
 from hangdog_server.capturing import steady
+from hangdog_server.failures import StoreFailed
 from hangdog_server.fleet import Receipt
 from hangdog_server.gather import Gathering, Plan
 from hangdog_server.incident import Means, new_name
@@ -27,7 +28,7 @@ from hangdog_server.jobs import LocalJob
 from hangdog_server.judging import Judge, remembered, triage
 from hangdog_server.settings import Settings
 from hangdog_server.spooled import Kept, Spooled
-from hangdog_server.store import State, StoreFailed
+from hangdog_server.store import State
 from hangdog_server.telemetry import Recorded, Stage
 
 #: While looks keep coming, the first one is judged after so many times the patience at the latest.
@@ -171,7 +172,7 @@ class Returns:
             absent={machine: local.ranks for machine, local in silent.items()},
         )
         announced = silent | told
-        await self._means.store.remember(name, remembered(plan, "", announced, why, findings))
+        await self._means.store.remember(name, remembered(plan, "", announced, why, findings, done=told))
         with self._means.telemetry.stage(Stage.JUDGING):
             return await asyncio.to_thread(_judged, plan, held, why, findings, announced, self._means.judge)
 

@@ -36,6 +36,8 @@ NEEDED: Mapping[str, Role | str] = {
     "/hangdog.v1.Incidents/List": Role.VIEW,
     "/hangdog.v1.Incidents/Get": Role.VIEW,
     "/hangdog.v1.Incidents/Machines": Role.VIEW,
+    "/hangdog.v1.Incidents/Ledger": Role.VIEW,
+    "/hangdog.v1.Incidents/Bundle": Role.VIEW,
     "/grpc.health.v1.Health/Check": KNOWN,
     "/grpc.health.v1.Health/List": KNOWN,
     "/grpc.health.v1.Health/Watch": KNOWN,

@@ -42,6 +42,18 @@ class Settings:
     #: Standstills of one job that began so near to each other, as several machines saw them, are one: a job that is killed
     #: by its own watchdog and started anew stands still again after ten minutes at the earliest.
     near_s: float = 120.0
+    #: One step of the store takes no longer, or is taken back and fails: storing the looks of 16,384 machines takes some
+    #: seconds on a slow disk, and nobody should wait for a database that hangs.
+    store_s: float = 20.0
+    #: An incident and its verdict are kept for a year: a machine that fails again and again shows only over months.
+    #: 0: for ever.
+    keep_s: float = 365 * 86400.0
+    #: Its raw captures, nearly all that is stored, for a month: they are for judging it again, and for the post-mortem.
+    keep_captures_s: float = 30 * 86400.0
+    #: Captures and verdicts together: a hundred incidents of 16,384 ranks, on a disk that any machine has. 0: no bound.
+    keep_bytes: int = 10 << 30
+    #: Between two looks at what is too old or too much.
+    prune_s: float = 600.0
     #: Graceful end: running answers get this long.
     grace_s: float = 2.0
     #: Largest message; the capture of a machine's 16 ranks with native stacks is well below 1 MiB.

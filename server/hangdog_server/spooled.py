@@ -7,9 +7,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from hangdog_models.ranks import Rank
-from hangdog_server.database import CAPTURES, INCIDENTS, SPOOLED
 from hangdog_server.jobs import LocalJob
-from hangdog_server.store import State, Store
+from hangdog_server.store import State, Store, count
+from hangdog_server.tables import CAPTURES, INCIDENTS, SPOOLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +54,20 @@ class Spooled:
 
         An incident that was judged is open again with it. Raises StoreFailed; then nothing is kept.
         """
-        return await self._store.do(_fold, kept, name, near_s, at)
+
+        def fold(connection: sa.Connection) -> Folded:
+            self._store.one_at_a_time(connection, f"fold {kept.local.job}")  # else two looks at once make two incidents
+            return _fold(connection, kept, name, near_s, at)
+
+        return await self._store.do(fold)
 
     async def open(self) -> tuple[str, ...]:
         """The incidents that are still to be judged, oldest first."""
-        return await self._store.do(_open)
+        return await self._store.ask(_open)
 
     async def of(self, incident: str, packed: bool = True) -> tuple[Kept, ...]:
         """All that was folded into an incident, by machine and round; without the captures themselves if not `packed`."""
-        return await self._store.do(_of, incident, packed)
+        return await self._store.ask(_of, incident, packed)
 
 
 def _fold(connection: sa.Connection, kept: Kept, name: str, near_s: float, at: float) -> Folded:
@@ -72,6 +77,9 @@ def _fold(connection: sa.Connection, kept: Kept, name: str, near_s: float, at: f
         return Folded(before, again=True)
     same = mine.where(SPOOLED.c.standstill == kept.standstill, SPOOLED.c.job == kept.local.job)
     incident = connection.execute(same.limit(1)).scalar() or _near(connection, kept, near_s)
+    pruned = sa.select(INCIDENTS.c.pruned).where(INCIDENTS.c.id == incident).with_for_update()
+    if incident is not None and connection.execute(pruned).scalar_one():
+        return Folded(incident, refused="this standstill was judged long ago, and its other looks are removed")
     if incident is None:
         incident = name
         connection.execute(INCIDENTS.insert().values(_incident(kept, name, at)))
@@ -89,6 +97,7 @@ def _fold(connection: sa.Connection, kept: Kept, name: str, near_s: float, at: f
         )
     capture = {"incident": incident, "machine": kept.machine, "round": kept.round, "packed": kept.packed}
     connection.execute(CAPTURES.insert().values(capture))
+    count(connection, incident, len(kept.packed))
     told = asdict(kept)
     columns = {key: told.pop(key) for key in ("machine", "id", "standstill", "began", "round")}
     del told["packed"]
@@ -101,7 +110,9 @@ def _near(connection: sa.Connection, kept: Kept, near_s: float) -> str | None:
     mine = sa.select(SPOOLED.c.incident).where(SPOOLED.c.machine == kept.machine)
     apart = sa.func.abs(INCIDENTS.c.began - kept.began)
     held = sa.select(SPOOLED.c.incident).where(SPOOLED.c.job == kept.local.job)
-    query = sa.select(INCIDENTS.c.id).where(INCIDENTS.c.id.in_(held), INCIDENTS.c.id.not_in(mine), apart <= near_s)
+    query = sa.select(INCIDENTS.c.id).where(
+        INCIDENTS.c.id.in_(held), INCIDENTS.c.id.not_in(mine), apart <= near_s, INCIDENTS.c.pruned == 0
+    )
     found: str | None = connection.execute(query.order_by(apart, INCIDENTS.c.id).limit(1)).scalar()
     return found
 

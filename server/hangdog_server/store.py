@@ -1,30 +1,21 @@
-"""Remembers incidents and their raw captures in SQLite; with `database` and `spooled` the only one that speaks SQL.
+"""Remembers incidents and their raw captures, in SQLite or PostgreSQL."""
 
-One thread does all of it: SQLite has one writer at a time anyway, and the event loop never waits for a disk.
-"""
-
-import asyncio
 import json
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 
-from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_models.errors import WrongUse
 from hangdog_models.verdict import Verdict, to_json
-from hangdog_server.database import CAPTURES, INCIDENTS, Database
-from hangdog_server.telemetry import SILENT, Telemetry
+from hangdog_server import ledger
+from hangdog_server.steps import Steps
+from hangdog_server.tables import CAPTURES, INCIDENTS, storable
 
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
-
-
-class StoreFailed(HangdogError):
-    """The disk or the database failed while the server ran."""
+#: No name goes on with this character, the last one there is.
+LAST = "\U0010ffff"
 
 
 class State(StrEnum):
@@ -39,11 +30,16 @@ class State(StrEnum):
 
 #: States that only a running server leads further.
 UNFINISHED = (State.SUSPECTED, State.CAPTURING)
+#: States that nothing leads further by itself: what retention may remove.
+ENDED = (State.JUDGED, State.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """One incident as remembered; times are Unix seconds, `verdict` is its JSON text, empty before there is one."""
+    """One incident as remembered; times are Unix seconds, `verdict` is its JSON text, empty before there is one.
+
+    `pruned`: since when its captures are removed; 0: they are not.
+    """
 
     id: str
     job: str
@@ -56,6 +52,7 @@ class Incident:
     confidence: float = 0.0
     evict: tuple[str, ...] = ()
     verdict: str = ""
+    pruned: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +64,8 @@ class RawCapture:
     packed: bytes
 
 
-class Store:
-    """The incidents of one SQLite file, owned alone until `close`."""
-
-    def __init__(self, path: Path, telemetry: Telemetry = SILENT) -> None:
-        """Opens or makes the file; raises WrongUse, saying what to change, when that is not possible."""
-        self._telemetry = telemetry
-        self._database = Database(path)
-        self._thread = ThreadPoolExecutor(1, "store")
-
-    def close(self) -> None:
-        """Finishes what is being written and lets go of the file."""
-        self._thread.shutdown()
-        self._database.close()
+class Store(Steps):
+    """The incidents of one database."""
 
     async def begin(self, incident: Incident, asked: dict[str, Any]) -> None:
         """Remembers a new incident, and in `asked` (JSON) all that judging it again takes beside the captures."""
@@ -94,7 +80,7 @@ class Store:
         await self.do(_move, name, state, at, note)
 
     async def judged(self, name: str, verdict: Verdict, at: float) -> None:
-        """Keeps an incident's verdict and with it its last state."""
+        """Keeps an incident's verdict, with it its last state, and what it says of machines."""
         await self.do(_judged, name, verdict, at)
 
     async def keep(self, name: str, captures: Sequence[RawCapture]) -> None:
@@ -107,33 +93,23 @@ class Store:
 
     async def latest(self, job: str, limit: int) -> tuple[Incident, ...]:
         """The newest incidents first, without their verdict's text; of one job, or of all when `job` is empty."""
-        return await self.do(_latest, job, limit)
+        return await self.ask(_latest, job, limit)
 
     async def find(self, prefix: str) -> Incident:
         """The one incident whose name begins so; raises WrongUse when there is none, or there are several."""
-        return await self.do(_find, prefix)
+        return await self.ask(_find, prefix)
 
     async def recall(self, name: str) -> tuple[dict[str, Any], tuple[RawCapture, ...]]:
         """What was asked for an incident and the captures that came: enough to judge it again."""
-        return await self.do(_recall, name)
+        return await self.ask(_recall, name)
 
-    async def do(
-        self,
-        step: Callable[Concatenate[sa.Connection, Given], Result],
-        *given: Given.args,
-        **named: Given.kwargs,
-    ) -> Result:
-        """Takes a step in a transaction of its own, which is on the disk afterwards; raises StoreFailed."""
+    async def kept(self, name: str) -> tuple[dict[str, Any], int]:
+        """What was asked for an incident, and how many captures are kept of it."""
+        return await self.ask(_kept, name)
 
-        def transact() -> Result:
-            try:
-                with self._database.engine.begin() as connection:
-                    return step(connection, *given, **named)
-            except sa.exc.DBAPIError as error:
-                raise StoreFailed(f"the store failed: {error.orig}", "check the disk that holds it") from error
-
-        with self._telemetry.stored(step.__name__.lstrip("_")):
-            return await asyncio.get_running_loop().run_in_executor(self._thread, transact)
+    async def page(self, name: str, after: tuple[str, int], most: int) -> tuple[RawCapture, ...]:
+        """Up to so many captures of an incident, by machine and look, those behind `after`; `("", -1)` begins."""
+        return await self.ask(_page, name, after, most)
 
 
 def _begin(connection: sa.Connection, incident: Incident, asked: dict[str, Any]) -> None:
@@ -165,6 +141,7 @@ def _move(connection: sa.Connection, name: str, state: State, at: float, note: s
 
 def _judged(connection: sa.Connection, name: str, verdict: Verdict, at: float) -> None:
     document = to_json(verdict)
+    text = json.dumps(document)
     connection.execute(
         INCIDENTS.update()
         .where(INCIDENTS.c.id == name)
@@ -174,15 +151,24 @@ def _judged(connection: sa.Connection, name: str, verdict: Verdict, at: float) -
             kind=document["verdict"],
             confidence=document["confidence"],
             evict=document["evict"]["machines"],
-            verdict=json.dumps(document),
+            verdict=text,
+            verdict_bytes=len(text),
         )
     )
+    ledger.note(connection, name, verdict, at)
 
 
 def _keep(connection: sa.Connection, name: str, captures: Sequence[RawCapture]) -> None:
     rows = [{"incident": name, "machine": c.machine, "round": c.round, "packed": c.packed} for c in captures]
     if rows:
         connection.execute(CAPTURES.insert(), rows)
+        count(connection, name, sum(len(capture.packed) for capture in captures))
+
+
+def count(connection: sa.Connection, name: str, added: int) -> None:
+    """Counts captures that were added to an incident, in bytes."""
+    larger = {"captured_bytes": INCIDENTS.c.captured_bytes + added}
+    connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == name).values(larger))
 
 
 def _abandon(connection: sa.Connection, at: float, note: str) -> tuple[str, ...]:
@@ -201,8 +187,11 @@ def _latest(connection: sa.Connection, job: str, limit: int) -> tuple[Incident, 
 
 
 def _find(connection: sa.Connection, prefix: str) -> Incident:
-    starts = INCIDENTS.c.id.startswith(prefix, autoescape=True)
-    rows = connection.execute(sa.select(INCIDENTS).where(starts).order_by(INCIDENTS.c.began.desc()).limit(6)).all()
+    prefix = storable(prefix)
+    # LIKE would take capitals for small letters in SQLite only, and use no index in PostgreSQL
+    begins = INCIDENTS.c.id.between(prefix, prefix + LAST)
+    newest = sa.select(INCIDENTS).where(begins).order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id)
+    rows = connection.execute(newest.limit(6)).all()
     exact = [row for row in rows if row.id == prefix]
     if not rows or not prefix:
         raise WrongUse(f"no incident is named {prefix!r}", "hangdog incidents lists them")
@@ -219,6 +208,22 @@ def _recall(connection: sa.Connection, name: str) -> tuple[dict[str, Any], tuple
     return dict(asked), tuple(RawCapture(row.machine, row.round, row.packed) for row in rows)
 
 
+def _kept(connection: sa.Connection, name: str) -> tuple[dict[str, Any], int]:
+    asked = connection.execute(sa.select(INCIDENTS.c.asked).where(INCIDENTS.c.id == name)).scalar_one()
+    mine = sa.select(sa.func.count()).select_from(CAPTURES).where(CAPTURES.c.incident == name)
+    return dict(asked), connection.execute(mine).scalar_one()
+
+
+def _page(connection: sa.Connection, name: str, after: tuple[str, int], most: int) -> tuple[RawCapture, ...]:
+    machine, number = after
+    later = sa.and_(CAPTURES.c.machine == machine, CAPTURES.c.round > number)
+    query = sa.select(CAPTURES.c.machine, CAPTURES.c.round, CAPTURES.c.packed).where(
+        CAPTURES.c.incident == name, sa.or_(CAPTURES.c.machine > machine, later)
+    )
+    rows = connection.execute(query.order_by(CAPTURES.c.machine, CAPTURES.c.round).limit(most))
+    return tuple(RawCapture(row.machine, row.round, row.packed) for row in rows)
+
+
 def _incident(row: Any) -> Incident:
     return Incident(
         id=row.id,
@@ -232,4 +237,5 @@ def _incident(row: Any) -> Incident:
         confidence=row.confidence,
         evict=tuple(row.evict),
         verdict=row.verdict,
+        pruned=row.pruned,
     )

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from hangdog_models.collectives import RasCommunicator, RasMember, RasReport, RasStatus
 from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.diagnosis.suspects import unseen
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.verdict import Kind, Verdict
 from stories import job, look, snapshot
@@ -69,3 +70,8 @@ def test_members_of_a_small_communicator_are_found_by_their_process() -> None:
 
 def test_equal_counts_acquit_nobody_and_convict_nobody() -> None:
     assert judged(report({})).suspects == ()
+
+
+def test_a_report_that_counts_more_ranks_than_the_job_has_leaves_odds_that_are_some() -> None:
+    """A communicator of another job, or of machines that the launcher does not know: no odds are below zero."""
+    assert unseen(5, 2).odds == unseen(2, 2).odds > 0

@@ -235,7 +235,7 @@ def test_the_units_start_programs_that_exist_with_options_they_know() -> None:
             assert arguments.pop(0) == "server"
             parsed = server_command.make_context("server", arguments).params
             assert parsed["listen"] == "${HANGDOG_LISTEN}"
-            assert parsed["store"].parent == Path("/var/lib") / unit(name)["StateDirectory"]
+            assert Path(parsed["store"]).parent == Path("/var/lib") / unit(name)["StateDirectory"]
     module = unit("hangdog-agent.service")["ExecStartPre"].rpartition(" -m ")[2]
     assert module == "hangdog_agent.doctor"
 

@@ -93,7 +93,7 @@ def test_a_missing_module_of_our_own_is_our_bug() -> None:
 
 def test_every_package_of_an_extra_is_known_to_bring_that_extra() -> None:
     optional = {
-        re.sub("opentelemetry_.*", "opentelemetry", re.split("[>=;]", line)[0].strip().replace("-", "_"))
+        re.sub("opentelemetry_.*", "opentelemetry", re.split(r"[][<>=;! ]", line)[0].replace("-", "_"))
         for line in requires("hangdog") or ()
         if "extra ==" in line and not line.startswith("hangdog")
     }

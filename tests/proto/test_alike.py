@@ -19,6 +19,8 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.pieces import Face, Shared, digest, packed, unpacked
 from traced import plausible, traces
 
+NAMES = ("MainThread", *(f"t{number}" for number in range(1, 10)))
+
 
 def told(packer: Packer, *captures: pb.Capture) -> Dictionary:
     """A dictionary that asked for everything it lacked, as a server does; how often it had to is bounded."""
@@ -43,7 +45,7 @@ def crowd(ranks: int, *, threads: int = 10, depth: int = 30) -> list[ProcessTrac
         ProcessTrace(
             Rank(rank),
             pid=1000 + rank,
-            threads=tuple(Thread(f"t{t}", 1000 + rank + t, stacks[t], False, False) for t in range(threads)),
+            threads=tuple(Thread(NAMES[t], 1000 + rank + t, stacks[t], False, False) for t in range(threads)),
             state=ProcessState(1000 + rank, "S", "futex_wait", "202", 1.5 + rank, "python", "python train.py " * 20),
         )
         for rank in range(ranks)
@@ -106,7 +108,7 @@ def test_a_machine_of_eight_ranks_fits_into_four_kilobytes() -> None:
             Rank(rank),
             pid=20_000 + 131 * rank,
             threads=tuple(
-                Thread(f"t{t}", 20_000 + 131 * rank + 7 * t, (Frame("f", "x.py", 100 * rank + t),), bool(t % 2), False)
+                Thread(NAMES[t], 20_000 + 131 * rank + 7 * t, (Frame("f", "x.py", 100 * rank + t),), bool(t % 2), False)
                 for t in range(10)
             ),
             state=ProcessState(20_000 + 131 * rank, "R", "", "running", 1000.123 * rank, "python", f"train {rank}"),
@@ -118,7 +120,9 @@ def test_a_machine_of_eight_ranks_fits_into_four_kilobytes() -> None:
             Rank(rank),
             f"dataloader-{number}",
             pid=30_000 + 8 * rank + number,
-            threads=tuple(Thread(name, 30_000 + 8 * rank + number + at, (), False) for at, name in enumerate("ab")),
+            threads=tuple(
+                Thread(name, 30_000 + 8 * rank + number + at, (), False) for at, name in enumerate(NAMES[:2])
+            ),
             state=ProcessState(30_000 + 8 * rank + number, "S", "pipe_read", "0", 17.25, "pt_data_worker", "python"),
         )
         for rank in range(8)
@@ -188,6 +192,7 @@ def test_whatever_bytes_arrive_only_our_error_comes_of_them(garbage: bytes) -> N
         ({"ranks": [1 << 31], "pids": [1]}, "the highest we believe"),
         ({"ranks": [1], "pids": [1], "role": ""}, "without a role"),
         ({"missing": pb.Missing(reason="bored")}, "bored"),
+        ({"threads": b"x" * 17 * 140_000}, "names 140000 threads"),
         ({"ranks": [1] * 5000, "pids": [1] * 5000}, "more than 4096 processes"),
     ],
 )
@@ -203,6 +208,15 @@ def test_a_stack_that_all_share_counts_for_each() -> None:
     capture = packer.pack(crowd(8))
     with pytest.raises(UnreadableEvidence, match="2400 frames"):
         unpack(capture, told(packer, capture), codec.Bounds(frames=1000))
+
+
+def test_a_main_thread_that_no_name_tells_keeps_its_id() -> None:
+    """Its id tells it then, and shared threads have none."""
+    packer = Packer()
+    thread = Thread(None, 5, (Frame("f", "x.py", 1),))
+    capture = packer.pack([ProcessTrace(Rank(1), pid=5, threads=(Thread("loader", 6, ()), thread))])
+    (trace,) = unpack(capture, told(packer, capture), tids=False)
+    assert trace.threads[1].tid == 5
 
 
 def test_a_missing_process_keeps_its_reason() -> None:

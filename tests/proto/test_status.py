@@ -38,7 +38,7 @@ class Refusing(IncidentsServicer):
     def List(self, request: object, context: object) -> NoReturn:
         raise NotImplementedError
 
-    Snapshot = Machines = List
+    Snapshot = Machines = Ledger = Bundle = List
 
 
 @contextmanager

@@ -63,3 +63,12 @@ def test_a_failed_dump_is_recognised_where_its_output_should_be(words: str) -> N
 def test_refining_without_a_state_changes_nothing() -> None:
     missing = Missing(Reason.TIMED_OUT, "slow")
     assert failure.refine(missing, None) == missing
+
+
+@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("words", ["", "stopped, no agent, timed out", "exited: no such process"])
+@pytest.mark.parametrize("letter", ["", "Z", "D"])
+def test_what_hangdog_wrote_itself_keeps_its_reason(reason: Reason, words: str, letter: str) -> None:
+    """Whatever its words sound like, and whatever the kernel says of the process."""
+    missing = Missing(reason, words)
+    assert failure.read(failure.written(missing), ProcessState(5, letter) if letter else None) == missing

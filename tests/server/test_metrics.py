@@ -18,11 +18,11 @@ from hangdog_models.suspicion import Doing, Sign
 from hangdog_proto import pulses
 from hangdog_proto.codec import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.failures import StoreFailed
 from hangdog_server.fleet import Fleet
 from hangdog_server.observing import observing
 from hangdog_server.scrape import scraped
 from hangdog_server.settings import Settings
-from hangdog_server.store import StoreFailed
 
 Numbers = dict[str, float]
 

@@ -12,8 +12,9 @@ from hangdog_models.stack import Missing, Reason
 from hangdog_proto import found
 from hangdog_proto.codec import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.failures import StoreFailed
 from hangdog_server.spooled import Spooled
-from hangdog_server.store import Incident, State, StoreFailed
+from hangdog_server.store import Incident, State
 
 #: One in which what did not come is not waited for.
 IMPATIENT = replace(PATIENT, returned_s=0.3)

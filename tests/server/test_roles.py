@@ -26,6 +26,8 @@ ASKED: dict[str, tuple[Role, Callable[[Client], object]]] = {
     "List": (Role.VIEW, lambda client: client.incidents()),
     "Get": (Role.VIEW, lambda client: client.incident("x")),
     "Machines": (Role.VIEW, lambda client: client.machines()),
+    "Ledger": (Role.VIEW, lambda client: client.suspected()),
+    "Bundle": (Role.VIEW, lambda client: client.kept("x")),
     "Snapshot": (Role.TRIGGER, lambda client: next(client.snapshot())),
 }
 

@@ -9,7 +9,7 @@ from hangdog_server.store import State
 
 TEXT = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")
 #: What a default is written in.
-UNITS = {"s": 1, "h": 3600, "MiB": 1 << 20, "": 1}
+UNITS = {"s": 1, "h": 3600, "d": 86400, "MiB": 1 << 20, "GiB": 1 << 30, "": 1}
 
 
 def test_every_setting_is_named_with_its_default() -> None:

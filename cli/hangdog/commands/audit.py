@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hangdog.commands.server import AUDIT, beside, default_store
+from hangdog.commands.server import AUDIT, beside_usual
 from hangdog.options import format_option
 from hangdog.terminal import printable
 from hangdog_models.errors import WrongUse
@@ -16,7 +16,7 @@ from hangdog_models.errors import WrongUse
 @click.option(
     "--file",
     type=click.Path(dir_okay=False, path_type=Path),
-    default=lambda: beside(default_store(), AUDIT),
+    default=lambda: beside_usual(AUDIT),
     show_default="audit.jsonl beside the server's store",
     metavar="FILE",
     help="The server's record.",

@@ -13,16 +13,24 @@ from hangdog_proto.logs import FORMS, configure
 #: What lies beside a store: people's tokens, and the record of what they had done.
 TOKENS, AUDIT = "tokens.json", "audit.jsonl"
 
+#: Seconds of a day.
+DAY_S = 86400.0
 
-def default_store() -> Path:
+
+def default_store() -> str:
     """Where the XDG specification wants what a program remembers."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "hangdog" / "incidents.db"
+    return str(Path(state) / "hangdog" / "incidents.db")
 
 
-def beside(store: Path, name: str) -> Path:
-    """A file that belongs to a store."""
-    return store.parent / name
+def beside(store: str, name: str) -> Path:
+    """A file that belongs to a store; of a database elsewhere it lies where the store would lie by default."""
+    return Path(default_store() if "://" in store else store).parent / name
+
+
+def beside_usual(name: str) -> Path:
+    """The same of the store that `hangdog server` takes when nothing else is said."""
+    return beside(os.environ.get("HANGDOG_STORE") or default_store(), name)
 
 
 @click.command("server")
@@ -66,10 +74,12 @@ def beside(store: Path, name: str) -> Path:
 )
 @click.option(
     "--store",
-    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="HANGDOG_STORE",
     default=default_store,
     show_default="~/.local/state/hangdog/incidents.db",
-    help="SQLite file that holds the incidents; made when it does not exist.",
+    show_envvar=True,
+    metavar="FILE|URL",
+    help="SQLite file that holds the incidents, made when it does not exist; or postgresql://USER@HOST/DATABASE.",
 )
 @click.option(
     "--patience",
@@ -89,6 +99,24 @@ def beside(store: Path, name: str) -> Path:
     show_default=True,
     help="How the log is written: lines for people, or one JSON object a line.",
 )
+@click.option(
+    "--keep",
+    type=click.FloatRange(0),
+    metavar="DAYS",
+    help="How long incidents and verdicts are kept; 0: for ever.  [default: 365]",
+)
+@click.option(
+    "--keep-captures",
+    type=click.FloatRange(0),
+    metavar="DAYS",
+    help="How long their raw captures are kept; 0: for ever.  [default: 30]",
+)
+@click.option(
+    "--keep-size",
+    type=click.FloatRange(0),
+    metavar="GIB",
+    help="How much all that may take; 0: no bound.  [default: 10]",
+)
 def command(
     listen: str,
     tls: Path | None,
@@ -96,10 +124,13 @@ def command(
     insecure: bool,
     tokens: Path | None,
     proxies: tuple[str, ...],
-    store: Path,
+    store: str,
     patience: float | None,
     metrics: str | None,
     log_format: str,
+    keep: float | None,
+    keep_captures: float | None,
+    keep_size: float | None,
 ) -> None:
     """Run the server: one for each cluster.
 
@@ -112,7 +143,11 @@ def command(
     from hangdog_server.settings import Settings
 
     configure(log_format, "%(asctime)s %(levelname)s %(message)s")
-    settings = Settings() if patience is None else replace(Settings(), patience_s=patience)
+    settings = Settings()
+    settings = settings if patience is None else replace(settings, patience_s=patience)
+    settings = settings if keep is None else replace(settings, keep_s=keep * DAY_S)
+    settings = settings if keep_captures is None else replace(settings, keep_captures_s=keep_captures * DAY_S)
+    settings = settings if keep_size is None else replace(settings, keep_bytes=int(keep_size * (1 << 30)))
     door = Door(
         None if insecure else tls, people, insecure, tokens or beside(store, TOKENS), proxies, beside(store, AUDIT)
     )

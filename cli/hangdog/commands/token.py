@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from hangdog.commands.server import AUDIT, TOKENS, beside, default_store
+from hangdog.commands.server import AUDIT, TOKENS, beside, beside_usual
 from hangdog.moments import ago, utc
 from hangdog.options import format_option
 from hangdog.terminal import printable
@@ -17,7 +17,7 @@ ROLES = ("view", "trigger", "act")
 
 def default_tokens() -> Path:
     """Where `hangdog server` looks for them."""
-    return beside(default_store(), TOKENS)
+    return beside_usual(TOKENS)
 
 
 tokens_option = click.option(
@@ -103,6 +103,6 @@ def _record(tokens: Path, what: str, why: str) -> None:
 
     deed = Deed(what, getpass.getuser(), "", "shell", "", "", why, outcome="done")
     try:
-        append(beside(tokens, AUDIT), line(deed, time.time()))  # noqa: TID251  # likewise
+        append(beside(str(tokens), AUDIT), line(deed, time.time()))  # noqa: TID251  # likewise
     except OSError as error:
-        click.echo(f"hangdog: cannot be recorded in {beside(tokens, AUDIT)}: {error.strerror}", err=True)
+        click.echo(f"hangdog: cannot be recorded in {beside(str(tokens), AUDIT)}: {error.strerror}", err=True)

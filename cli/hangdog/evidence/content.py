@@ -9,6 +9,7 @@ from hangdog_models.findings import Finding
 from hangdog_models.reading import (
     dcgm,
     failure,
+    findings_json,
     flight_recorder,
     gdb,
     kernel_log,
@@ -142,6 +143,8 @@ def _read_document(name: Name, document: object, limits: Limits) -> Content:
         return proc.read(document, limits)
     if ras_json.recognises(document):
         return Asked((ras_json.read(document, limits),))
+    if findings_json.recognises(document):
+        return Logged(findings=findings_json.read(document, limits))
     if dcgm.recognises(document):
         return Logged(findings=dcgm.read(document, limits))
     if name.path.endswith(".proc.json"):

@@ -8,6 +8,7 @@ from hangdog.evidence.placing import Placed
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank
+from hangdog_models.reading.testimony import united
 
 
 def counters_of(ordered: Sequence[Placed], unused: MutableMapping[str, str]) -> tuple[RankCounters, ...]:
@@ -59,14 +60,30 @@ def joined(first: RankCounters, second: RankCounters) -> RankCounters:
 
 
 def ras_reports(ordered: Sequence[Placed]) -> tuple[RasReport, ...]:
-    """All reports from old to new: by round, then by the time they give, then by path."""
-    reports = [
-        (_round(placed, 0), report.at_s or 0.0, number, report)
-        for number, placed in enumerate(ordered)
-        if isinstance(placed.content, Asked)
-        for report in placed.content.reports
-    ]
+    """All reports from old to new: by round, then by the time they give, then by path.
+
+    What several machines' folders hold of one round is of one moment: their last reports are united, because each reaches
+    only the processes that its own are connected with.
+    """
+    files = [placed for placed in ordered if isinstance(placed.content, Asked) and placed.content.reports]
+    by_round: dict[int, dict[str, Placed]] = {}
+    for placed in files:
+        if placed.name.machine is not None:
+            by_round.setdefault(_round(placed, 0), {})[placed.name.machine] = placed
+    reports: list[tuple[int, float, int, RasReport]] = []
+    for at, machines in by_round.items():
+        if len(machines) > 1:
+            one = united([_reports(placed)[-1] for placed in machines.values()])
+            reports.append((at, one.at_s or 0.0, len(files), one))
+    for number, placed in enumerate(files):
+        at = _round(placed, 0)
+        if placed.name.machine is None or len(by_round[at]) == 1:
+            reports += [(at, report.at_s or 0.0, number, report) for report in _reports(placed)]
     return tuple(report for *_, report in sorted(reports, key=lambda item: item[:3]))
+
+
+def _reports(placed: Placed) -> tuple[RasReport, ...]:
+    return placed.content.reports if isinstance(placed.content, Asked) else ()
 
 
 def findings_of(ordered: Sequence[Placed]) -> tuple[Finding, ...]:

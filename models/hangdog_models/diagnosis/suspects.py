@@ -41,7 +41,7 @@ def find(look: Look, waits: Waits, motion: Motion, topology: Topology) -> tuple[
 
 def unseen(captured: int, expected: int) -> Hypothesis:
     """The explanation that remains: the culprit is not in the evidence."""
-    share = 1 - captured / expected if expected else 1.0
+    share = max(0.0, 1 - captured / expected) if expected else 1.0  # RAS may count more than belong to the job
     because = (f"{expected - captured} of {expected} ranks were not captured",) if captured < expected else ()
     return Hypothesis(
         Kind.UNDETERMINED, odds("the culprit left no evidence", UNSEEN + UNSEEN_ALL * share), because=because

@@ -29,6 +29,8 @@ _WORDS = tuple(
 _FAILED = re.compile(
     r"\s*(?:Error: Failed to (?:get|find|suspend|open|copy|read) |Permission Denied: Try running again)"
 )
+#: How hangdog itself writes a failure whose reason it knows: no words of a tool begin so.
+_OURS = re.compile(f"hangdog: ({'|'.join(re.escape(reason) for reason in Reason)})(?:: |:?$)")
 #: Failures that only say that something went wrong: the kernel's state explains them better.
 _VAGUE = frozenset({Reason.TIMED_OUT, Reason.TOOL_FAILED, Reason.NO_EVIDENCE})
 
@@ -47,7 +49,15 @@ def reason_of(words: str) -> Reason:
 def read(text: str, state: ProcessState | None = None) -> Missing:
     """What a `*.error.txt` tells, refined by the state of the process where that is known too."""
     words = printable(text)
+    ours = _OURS.match(words)
+    if ours:
+        return Missing(Reason(ours[1]), words[ours.end() :])
     return refine(Missing(reason_of(text) if words else Reason.TOOL_FAILED, words), state)
+
+
+def written(missing: Missing) -> str:
+    """The text from which `read` takes the same failure, whatever its words sound like."""
+    return f"hangdog: {missing.reason}: {printable(missing.words)}\n"
 
 
 def refine(missing: Missing, state: ProcessState | None) -> Missing:

@@ -53,5 +53,6 @@ def _frame(frame: object, limits: Limits) -> Frame:
         function=text_of(frame["name"], limits),
         file=text_of(frame.get("short_filename"), limits) or text_of(frame.get("filename"), limits),
         line=max(0, int_of(frame.get("line")) or 0),
-        module=text_of(frame.get("module"), limits) or None,
+        # hangdog marks native frames of a library that nobody could name
+        module=text_of(frame.get("module"), limits) or ("" if frame.get("native") is True else None),
     )

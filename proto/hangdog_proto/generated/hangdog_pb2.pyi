@@ -1349,3 +1349,244 @@ class MachineList(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["machines", b"machines"]) -> None: ...
 
 global___MachineList = MachineList
+
+@typing.final
+class LedgerRequest(google.protobuf.message.Message):
+    """Asks what verdicts said of machines."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MACHINE_FIELD_NUMBER: builtins.int
+    WITHIN_S_FIELD_NUMBER: builtins.int
+    LIMIT_FIELD_NUMBER: builtins.int
+    machine: builtins.str
+    """The machine; empty for the most suspected ones."""
+    within_s: builtins.float
+    """Only what was said within so many seconds; 0 for all."""
+    limit: builtins.int
+    """At most so many lines; 0 for the server's default."""
+    def __init__(
+        self,
+        *,
+        machine: builtins.str = ...,
+        within_s: builtins.float = ...,
+        limit: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["limit", b"limit", "machine", b"machine", "within_s", b"within_s"]) -> None: ...
+
+global___LedgerRequest = LedgerRequest
+
+@typing.final
+class LedgerEntry(google.protobuf.message.Message):
+    """What one verdict said of one machine."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MACHINE_FIELD_NUMBER: builtins.int
+    INCIDENT_FIELD_NUMBER: builtins.int
+    JOB_FIELD_NUMBER: builtins.int
+    AT_FIELD_NUMBER: builtins.int
+    STANDING_FIELD_NUMBER: builtins.int
+    PROBABILITY_FIELD_NUMBER: builtins.int
+    AMONG_FIELD_NUMBER: builtins.int
+    VERDICT_FIELD_NUMBER: builtins.int
+    machine: builtins.str
+    """Name of the machine."""
+    incident: builtins.str
+    """The incident that was judged."""
+    job: builtins.str
+    """Its job."""
+    at: builtins.float
+    """Unix time of the verdict."""
+    standing: builtins.str
+    """`suspected`, `convicted` (named to be evicted), or `cleared`: an earlier verdict upon the incident had named it."""
+    probability: builtins.float
+    """Probability of the hypothesis that names it; 0 when it is cleared."""
+    among: builtins.int
+    """Machines which that hypothesis names."""
+    verdict: builtins.str
+    """Kind of the verdict."""
+    def __init__(
+        self,
+        *,
+        machine: builtins.str = ...,
+        incident: builtins.str = ...,
+        job: builtins.str = ...,
+        at: builtins.float = ...,
+        standing: builtins.str = ...,
+        probability: builtins.float = ...,
+        among: builtins.int = ...,
+        verdict: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["among", b"among", "at", b"at", "incident", b"incident", "job", b"job", "machine", b"machine", "probability", b"probability", "standing", b"standing", "verdict", b"verdict"]) -> None: ...
+
+global___LedgerEntry = LedgerEntry
+
+@typing.final
+class MachineRecord(google.protobuf.message.Message):
+    """What all verdicts said of one machine."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MACHINE_FIELD_NUMBER: builtins.int
+    CONVICTED_FIELD_NUMBER: builtins.int
+    SUSPECTED_FIELD_NUMBER: builtins.int
+    CLEARED_FIELD_NUMBER: builtins.int
+    WEIGHT_FIELD_NUMBER: builtins.int
+    LAST_FIELD_NUMBER: builtins.int
+    machine: builtins.str
+    """Its name."""
+    convicted: builtins.int
+    """Incidents for which it was named to be evicted."""
+    suspected: builtins.int
+    """Incidents in which it stayed suspected."""
+    cleared: builtins.int
+    """Incidents in which a later verdict cleared it."""
+    weight: builtins.float
+    """Sum over the incidents of the probability that it was the cause; a hypothesis of several machines is shared."""
+    last: builtins.float
+    """Unix time when a verdict last said something of it."""
+    def __init__(
+        self,
+        *,
+        machine: builtins.str = ...,
+        convicted: builtins.int = ...,
+        suspected: builtins.int = ...,
+        cleared: builtins.int = ...,
+        weight: builtins.float = ...,
+        last: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cleared", b"cleared", "convicted", b"convicted", "last", b"last", "machine", b"machine", "suspected", b"suspected", "weight", b"weight"]) -> None: ...
+
+global___MachineRecord = MachineRecord
+
+@typing.final
+class LedgerAnswer(google.protobuf.message.Message):
+    """What verdicts said: of one machine, newest first, or of all, the most suspected first."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENTRIES_FIELD_NUMBER: builtins.int
+    MACHINES_FIELD_NUMBER: builtins.int
+    @property
+    def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LedgerEntry]:
+        """The lines of the machine asked about."""
+
+    @property
+    def machines(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___MachineRecord]:
+        """The most suspected machines, where none was asked about."""
+
+    def __init__(
+        self,
+        *,
+        entries: collections.abc.Iterable[global___LedgerEntry] | None = ...,
+        machines: collections.abc.Iterable[global___MachineRecord] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entries", b"entries", "machines", b"machines"]) -> None: ...
+
+global___LedgerAnswer = LedgerAnswer
+
+@typing.final
+class BundleRequest(google.protobuf.message.Message):
+    """Asks for all that is kept of one incident."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Its name, or a prefix that only it has."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id"]) -> None: ...
+
+global___BundleRequest = BundleRequest
+
+@typing.final
+class BundleHead(google.protobuf.message.Message):
+    """What is kept of an incident beside its captures."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SUMMARY_FIELD_NUMBER: builtins.int
+    VERDICT_JSON_FIELD_NUMBER: builtins.int
+    ASKED_JSON_FIELD_NUMBER: builtins.int
+    CAPTURES_FIELD_NUMBER: builtins.int
+    verdict_json: builtins.str
+    """The verdict as JSON; empty before there is one."""
+    asked_json: builtins.str
+    """Who was asked for what, what was announced, and why machines are missing, as JSON."""
+    captures: builtins.int
+    """Captures that follow."""
+    @property
+    def summary(self) -> global___IncidentSummary:
+        """Its line in the list."""
+
+    def __init__(
+        self,
+        *,
+        summary: global___IncidentSummary | None = ...,
+        verdict_json: builtins.str = ...,
+        asked_json: builtins.str = ...,
+        captures: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["summary", b"summary"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["asked_json", b"asked_json", "captures", b"captures", "summary", b"summary", "verdict_json", b"verdict_json"]) -> None: ...
+
+global___BundleHead = BundleHead
+
+@typing.final
+class KeptCapture(google.protobuf.message.Message):
+    """One capture of an incident as it came."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MACHINE_FIELD_NUMBER: builtins.int
+    ROUND_FIELD_NUMBER: builtins.int
+    PACKED_FIELD_NUMBER: builtins.int
+    machine: builtins.str
+    """The machine whose agent took it."""
+    round: builtins.int
+    """The number it is kept under: its look, or what was asked behind the looks."""
+    packed: builtins.bytes
+    """A Capture, serialized."""
+    def __init__(
+        self,
+        *,
+        machine: builtins.str = ...,
+        round: builtins.int = ...,
+        packed: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["machine", b"machine", "packed", b"packed", "round", b"round"]) -> None: ...
+
+global___KeptCapture = KeptCapture
+
+@typing.final
+class BundlePart(google.protobuf.message.Message):
+    """One part of what is kept of an incident."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    HEAD_FIELD_NUMBER: builtins.int
+    CAPTURE_FIELD_NUMBER: builtins.int
+    @property
+    def head(self) -> global___BundleHead:
+        """First, and once."""
+
+    @property
+    def capture(self) -> global___KeptCapture:
+        """Then these, by machine and number."""
+
+    def __init__(
+        self,
+        *,
+        head: global___BundleHead | None = ...,
+        capture: global___KeptCapture | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["capture", b"capture", "head", b"head", "part", b"part"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["capture", b"capture", "head", b"head", "part", b"part"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["part", b"part"]) -> typing.Literal["head", "capture"] | None: ...
+
+global___BundlePart = BundlePart

@@ -100,6 +100,16 @@ class IncidentsStub(object):
                 request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.MachinesRequest.SerializeToString,
                 response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.MachineList.FromString,
                 )
+        self.Ledger = channel.unary_unary(
+                '/hangdog.v1.Incidents/Ledger',
+                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.LedgerRequest.SerializeToString,
+                response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.LedgerAnswer.FromString,
+                )
+        self.Bundle = channel.unary_stream(
+                '/hangdog.v1.Incidents/Bundle',
+                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.BundleRequest.SerializeToString,
+                response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.BundlePart.FromString,
+                )
 
 
 class IncidentsServicer(object):
@@ -134,6 +144,20 @@ class IncidentsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Ledger(self, request, context):
+        """Tells what verdicts said of machines, across jobs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Bundle(self, request, context):
+        """Gives all that is kept of one incident: enough to judge it again elsewhere.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IncidentsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -156,6 +180,16 @@ def add_IncidentsServicer_to_server(servicer, server):
                     servicer.Machines,
                     request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.MachinesRequest.FromString,
                     response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.MachineList.SerializeToString,
+            ),
+            'Ledger': grpc.unary_unary_rpc_method_handler(
+                    servicer.Ledger,
+                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.LedgerRequest.FromString,
+                    response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.LedgerAnswer.SerializeToString,
+            ),
+            'Bundle': grpc.unary_stream_rpc_method_handler(
+                    servicer.Bundle,
+                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.BundleRequest.FromString,
+                    response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.BundlePart.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -233,5 +267,39 @@ class Incidents(object):
         return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Incidents/Machines',
             hangdog__proto_dot_generated_dot_hangdog__pb2.MachinesRequest.SerializeToString,
             hangdog__proto_dot_generated_dot_hangdog__pb2.MachineList.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Ledger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Incidents/Ledger',
+            hangdog__proto_dot_generated_dot_hangdog__pb2.LedgerRequest.SerializeToString,
+            hangdog__proto_dot_generated_dot_hangdog__pb2.LedgerAnswer.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Bundle(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(request, target, '/hangdog.v1.Incidents/Bundle',
+            hangdog__proto_dot_generated_dot_hangdog__pb2.BundleRequest.SerializeToString,
+            hangdog__proto_dot_generated_dot_hangdog__pb2.BundlePart.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

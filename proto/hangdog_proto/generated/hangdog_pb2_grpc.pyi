@@ -79,6 +79,18 @@ class IncidentsStub:
     ]
     """Lists the machines whose agents are, or lately were, connected."""
 
+    Ledger: grpc.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.LedgerRequest,
+        hangdog_proto.generated.hangdog_pb2.LedgerAnswer,
+    ]
+    """Tells what verdicts said of machines, across jobs."""
+
+    Bundle: grpc.UnaryStreamMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.BundleRequest,
+        hangdog_proto.generated.hangdog_pb2.BundlePart,
+    ]
+    """Gives all that is kept of one incident: enough to judge it again elsewhere."""
+
 class IncidentsAsyncStub:
     """What people ask of the server."""
 
@@ -105,6 +117,18 @@ class IncidentsAsyncStub:
         hangdog_proto.generated.hangdog_pb2.MachineList,
     ]
     """Lists the machines whose agents are, or lately were, connected."""
+
+    Ledger: grpc.aio.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.LedgerRequest,
+        hangdog_proto.generated.hangdog_pb2.LedgerAnswer,
+    ]
+    """Tells what verdicts said of machines, across jobs."""
+
+    Bundle: grpc.aio.UnaryStreamMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.BundleRequest,
+        hangdog_proto.generated.hangdog_pb2.BundlePart,
+    ]
+    """Gives all that is kept of one incident: enough to judge it again elsewhere."""
 
 class IncidentsServicer(metaclass=abc.ABCMeta):
     """What people ask of the server."""
@@ -140,5 +164,21 @@ class IncidentsServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.MachineList, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.MachineList]]:
         """Lists the machines whose agents are, or lately were, connected."""
+
+    @abc.abstractmethod
+    def Ledger(
+        self,
+        request: hangdog_proto.generated.hangdog_pb2.LedgerRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.LedgerAnswer, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.LedgerAnswer]]:
+        """Tells what verdicts said of machines, across jobs."""
+
+    @abc.abstractmethod
+    def Bundle(
+        self,
+        request: hangdog_proto.generated.hangdog_pb2.BundleRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[hangdog_proto.generated.hangdog_pb2.BundlePart], collections.abc.AsyncIterator[hangdog_proto.generated.hangdog_pb2.BundlePart]]:
+        """Gives all that is kept of one incident: enough to judge it again elsewhere."""
 
 def add_IncidentsServicer_to_server(servicer: IncidentsServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -1,0 +1,76 @@
+"""`hangdog bundle ID` writes an incident as an evidence bundle."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from hangdog.moments import utc
+from hangdog.options import server_option
+from hangdog.terminal import printable
+from hangdog.written import File, files
+from hangdog_models.errors import OurFault, WrongUse
+from hangdog_proto.client import Client, Kept
+
+
+@click.command("bundle")
+@click.argument("incident", metavar="ID")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Folder to write; it must not be there yet.",
+)
+@server_option
+def command(incident: str, output: Path, server: str) -> None:
+    """Write all that is kept of the incident ID as an evidence bundle.
+
+    `hangdog triage DIR` reads it back to the same verdict, anywhere and without a server. It holds stacks, process
+    states, what libraries counted and what checks found, command lines with their secrets redacted; look through it
+    before you give it away.
+    """
+    from hangdog_server.replay import Look, replay  # here: it loads what judges
+
+    if output.exists() or output.is_symlink():
+        raise WrongUse(f"{output} is there already", "name a folder that is not there yet; nothing is written over")
+    with Client(server) as client:
+        kept = client.kept(incident)
+    try:
+        replayed = replay(kept.line.job, kept.asked, (Look(*capture) for capture in kept.captures))
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"what is kept of incident {kept.line.id} cannot be put together: {type(error).__name__}: {error}"
+        raise OurFault(what, "did another version of hangdog keep it? or it has not been captured yet") from error
+    count = _written(output, files(replayed, _remarks(kept)))
+    click.echo(f"{count} files in {printable(str(output))}: hangdog triage {printable(str(output))}")
+
+
+def _remarks(kept: Kept) -> tuple[str, ...]:
+    line, verdict = kept.line, kept.verdict
+    said = f"{verdict.kind}, {verdict.confidence:.0%} sure" if verdict else "none"
+    return (
+        f"Incident {line.id} of {utc(line.began)}: {line.why or 'somebody asked'}",
+        f"Verdict of the server: {said}",
+    )
+
+
+def _written(output: Path, content: Iterator[File]) -> int:
+    """Writes the files beside their place and then moves them there: half a bundle is none."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=f".{output.name}-", dir=output.parent))
+    count = 0
+    try:
+        for path, data in content:
+            count += 1
+            file = beside / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        beside.chmod(0o755)
+        beside.rename(output)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    return count

@@ -1,0 +1,90 @@
+"""`hangdog ledger` tells what verdicts said of machines."""
+
+import json
+import sys
+from collections.abc import Iterable
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from hangdog.moments import here, utc
+from hangdog.options import format_option, server_option
+from hangdog.report import percent
+from hangdog.terminal import console_for, printable
+from hangdog_proto.client import Client
+from hangdog_proto.past import LedgerLine, RecordLine
+
+#: Seconds of a day.
+DAY_S = 86400.0
+
+
+@click.command("ledger")
+@click.argument("machine", default="")
+@click.option("--days", type=click.FloatRange(0, min_open=True), help="Only what was said within so many days.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many lines.")
+@format_option
+@server_option
+def command(machine: str, days: float | None, limit: int, form: str, server: str) -> None:
+    """Tell what verdicts said of MACHINE, or without it, which machines they named most.
+
+    A verdict suspects a machine, convicts it (says to evict it), or clears one that an earlier verdict upon the same
+    incident had named. Machines are sorted by their convictions, then by the sum of their shares of probability.
+    """
+    within_s = (days or 0.0) * DAY_S
+    with Client(server) as client:
+        entries = client.ledger(machine, within_s, limit) if machine else ()
+        machines = () if machine else client.suspected(within_s, limit)
+    if form == "json":
+        known = {"machine": machine, "entries": [_entry(one) for one in entries]} if machine else {
+            "machines": [_record(one) for one in machines]
+        }  # fmt: skip
+        click.echo(json.dumps({"schema": "hangdog.ledger/1", **known}, indent=2))
+    elif entries or machines:
+        console_for(sys.stdout).print(_lines(entries) if machine else _list(machines))
+    else:
+        click.echo(f"no verdict named {printable(machine) if machine else 'a machine'}")
+
+
+def _entry(entry: LedgerLine) -> dict[str, object]:
+    return {
+        "at": utc(entry.at),
+        "standing": entry.standing,
+        "probability": round(entry.probability, 3),
+        "among": entry.among,
+        "verdict": entry.verdict,
+        "incident": entry.incident,
+        "job": entry.job,
+    }
+
+
+def _record(record: RecordLine) -> dict[str, object]:
+    return {
+        "machine": record.machine,
+        "convicted": record.convicted,
+        "suspected": record.suspected,
+        "cleared": record.cleared,
+        "weight": round(record.weight, 3),
+        "last": utc(record.last),
+    }
+
+
+def _lines(entries: Iterable[LedgerLine]) -> Table:
+    table = Table("when", "standing", "probability", "verdict", "incident", "job", box=None, header_style="bold")
+    for entry in entries:
+        among = f" of {entry.among}" if entry.among > 1 else ""
+        likely = "" if entry.standing == "cleared" else f"{percent(entry.probability)}{among}"
+        _row(table, here(entry.at), entry.standing, likely, entry.verdict, entry.incident, entry.job)
+    return table
+
+
+def _list(machines: Iterable[RecordLine]) -> Table:
+    table = Table("machine", "convicted", "suspected", "cleared", "weight", "last named", box=None, header_style="bold")
+    for one in machines:
+        counts = (str(one.convicted), str(one.suspected), str(one.cleared))
+        _row(table, one.machine, *counts, f"{one.weight:.2f}", here(one.last))
+    return table
+
+
+def _row(table: Table, *cells: str) -> None:
+    table.add_row(*(Text(printable(cell)) for cell in cells))

@@ -1,0 +1,78 @@
+"""The tables of the store as the newest migration leaves them, in types that both engines hold alike."""
+
+import sqlalchemy as sa
+
+
+class Words(sa.types.TypeDecorator[str]):
+    """Text without what PostgreSQL or UTF-8 cannot hold. Its columns are ordered by code points (see the migrations)."""
+
+    impl = sa.String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
+        return None if value is None else storable(value)
+
+
+def storable(text: str) -> str:
+    """The text without NUL and lone surrogates, which come from foreign evidence and are no reason to fail."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+TABLES = sa.MetaData()
+INCIDENTS = sa.Table(
+    "incidents",
+    TABLES,
+    sa.Column("id", Words, primary_key=True),
+    sa.Column("job", Words, nullable=False, index=True),
+    sa.Column("state", Words, nullable=False, index=True),
+    sa.Column("began", sa.Float, nullable=False, index=True),
+    sa.Column("changed", sa.Float, nullable=False, index=True),
+    sa.Column("why", Words, nullable=False),
+    sa.Column("note", Words, nullable=False),
+    sa.Column("asked", sa.JSON, nullable=False),
+    sa.Column("kind", Words, nullable=False),
+    sa.Column("confidence", sa.Float, nullable=False),
+    sa.Column("evict", sa.JSON, nullable=False),
+    sa.Column("verdict", sa.Text, nullable=False),
+    # what retention goes by: bytes of the captures that are there, of the verdict, and since when captures are removed (0: not)
+    sa.Column("captured_bytes", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("verdict_bytes", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("pruned", sa.Float, nullable=False, server_default="0"),
+)
+CAPTURES = sa.Table(
+    "captures",
+    TABLES,
+    sa.Column("incident", sa.ForeignKey("incidents.id"), primary_key=True),
+    sa.Column("machine", Words, primary_key=True),
+    sa.Column("round", sa.Integer, primary_key=True),
+    sa.Column("packed", sa.LargeBinary, nullable=False),
+)
+#: What agents recorded while no server was there, one row for each message that was acknowledged: its capture stands in
+#: `captures`, and none is ever taken twice.
+SPOOLED = sa.Table(
+    "spooled",
+    TABLES,
+    sa.Column("machine", Words, primary_key=True),
+    sa.Column("id", Words, primary_key=True),
+    sa.Column("incident", sa.ForeignKey("incidents.id"), nullable=False, index=True),
+    sa.Column("job", Words, nullable=False, index=True),
+    sa.Column("standstill", Words, nullable=False),
+    sa.Column("began", sa.Float, nullable=False),
+    sa.Column("round", sa.Integer, nullable=False),
+    sa.Column("told", sa.JSON, nullable=False),
+)
+#: What verdicts said of machines. It refers to no row of `incidents`: it outlives them.
+LEDGER = sa.Table(
+    "ledger",
+    TABLES,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("machine", Words, nullable=False),
+    sa.Column("incident", Words, nullable=False, index=True),
+    sa.Column("job", Words, nullable=False),
+    sa.Column("at", sa.Float, nullable=False, index=True),
+    sa.Column("standing", Words, nullable=False),
+    sa.Column("probability", sa.Float, nullable=False),
+    sa.Column("among", sa.Integer, nullable=False),
+    sa.Column("kind", Words, nullable=False),
+    sa.Index("ix_ledger_machine_at", "machine", "at"),
+)

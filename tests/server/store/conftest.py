@@ -1,0 +1,39 @@
+"""The engines that the tests of the store run on: SQLite always, PostgreSQL where its binaries are."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import postgres
+from postgres import Postgres
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Postgres]:
+    """A PostgreSQL for all tests of the session."""
+    with postgres.started() as running:
+        if running is None:
+            pytest.skip("PostgreSQL is not installed: no initdb and pg_ctl on PATH or in /usr/lib/postgresql/*/bin")
+        yield running
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: a test that ends nothing hard need not wait for the disk's syncs."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="hangdog-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def where(request: pytest.FixtureRequest, memory: Path) -> Path | str:
+    """An empty store of each kind, as `--store` names it."""
+    if request.param == "sqlite":
+        return memory / "s.db"
+    running: Postgres = request.getfixturevalue("server")
+    return running.database()

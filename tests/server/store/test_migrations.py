@@ -1,0 +1,110 @@
+"""The tables on their way: from nothing, from a file of an older hangdog, by two servers at once, and never down."""
+
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from hangdog_models.errors import WrongUse
+from hangdog_server.database import Database
+from hangdog_server.spooled import Spooled
+from hangdog_server.sqlite import VERSION
+from hangdog_server.steps import WITHIN_S
+from hangdog_server.store import RawCapture, State, Store
+from hangdog_server.tables import TABLES
+from old_store import OLD, SPOOLED, old
+
+
+@pytest.mark.parametrize("script", [OLD + SPOOLED, OLD], ids=["all", "before spooled"])
+async def test_a_file_of_the_first_hangdog_is_taken_over_with_all_it_holds(memory: Path, script: str) -> None:
+    store = Store(old(memory / "s.db", script))
+    judged = await store.find("0a")
+    assert (judged.state, judged.began, judged.evict, judged.why) == (State.JUDGED, 1.5, ("a",), "page")
+    assert await store.recall("0a") == ({"rounds": 2}, (RawCapture("a", 0, b"\0\xff"),))
+    kept = await Spooled(store).of("0b")
+    assert [(one.machine, one.packed) for one in kept] == ([("b", b"\1")] if script != OLD else [])
+    await store.keep("0a", [RawCapture("a", 1, b"new")])
+    store.close()
+    with sqlite3.connect(memory / "s.db") as file:
+        assert file.execute("PRAGMA user_version").fetchone() == (VERSION,), "the first hangdog refuses it by name"
+        assert file.execute("PRAGMA auto_vacuum").fetchone() == (2,), "it can shrink"
+        assert not file.execute("PRAGMA foreign_key_check").fetchall()
+    file.close()
+    store = Store(memory / "s.db")
+    assert len((await store.recall("0a"))[1]) == 2
+    store.close()
+
+
+def test_what_the_steps_leave_is_what_the_code_believes(where: Path | str) -> None:
+    compare(where)
+
+
+def test_an_old_file_ends_in_the_same_tables(memory: Path) -> None:
+    compare(old(memory / "s.db", OLD + SPOOLED))
+
+
+def compare(where: Path | str) -> None:
+    database = Database(where, WITHIN_S)
+    with database.begin() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": False})
+        assert compare_metadata(context, TABLES) == []
+    database.close()
+
+
+def test_a_database_of_a_newer_hangdog_is_refused_and_left_alone(where: Path | str) -> None:
+    database = Database(where, WITHIN_S)
+    with database.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.execute(sa.text("DROP TABLE spooled"))
+    database.close()
+    with pytest.raises(
+        WrongUse, match=r"written by a newer hangdog: its tables are version 9999, here \d{4}"
+    ) as caught:
+        Database(where, WITHIN_S)
+    assert "update" in caught.value.hint and "s3cret" not in str(caught.value)
+    with pytest.raises(WrongUse, match="newer"):  # not damaged, nothing is mended either
+        Database(where, WITHIN_S)
+
+
+def test_servers_that_start_at_once_migrate_once(where: Path | str) -> None:
+    """SQLite's lock file lets one in; PostgreSQL's advisory lock lets them migrate in turn."""
+    ready = threading.Barrier(4)
+
+    def open_one() -> str:
+        ready.wait()
+        try:
+            Database(where, WITHIN_S).close()
+        except WrongUse as error:
+            assert "in use by another server" in str(error)
+        return ""
+
+    with ThreadPoolExecutor(4) as threads:
+        assert [one.result() for one in [threads.submit(open_one) for _ in range(4)]] == [""] * 4
+    compare(where)
+
+
+def test_a_step_that_fails_in_the_middle_leaves_nothing_behind(
+    where: Path | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the power goes: the next start begins where this one did."""
+    from hangdog_server import migrating
+
+    def broken(connection: sa.Connection, name: str) -> None:
+        migrate(connection, name)
+        raise KeyboardInterrupt
+
+    migrate = migrating.migrate
+    monkeypatch.setattr("hangdog_server.database.migrate", broken)
+    with pytest.raises(KeyboardInterrupt):
+        Database(where, WITHIN_S)
+    monkeypatch.undo()
+    if isinstance(where, Path):
+        with sqlite3.connect(where) as file:
+            assert file.execute("SELECT name FROM sqlite_master").fetchall() == []
+        file.close()
+    compare(where)

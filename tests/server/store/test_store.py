@@ -1,0 +1,144 @@
+"""The store: what it remembers over a restart, alike on every engine."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cast import verdict
+from hangdog_models.errors import WrongUse
+from hangdog_models.ranks import Rank
+from hangdog_models.snapshot import Job, Round, Snapshot
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Eviction, Kind
+from hangdog_server.failures import StoreFailed
+from hangdog_server.jobs import LocalJob
+from hangdog_server.spooled import Kept, Spooled
+from hangdog_server.store import Incident, RawCapture, State, Store
+
+FIRST, SECOND = Incident("0a1b", "llama", 1.0, "page"), Incident("0a2c", "qwen", 2.0)
+JUDGED = replace(
+    verdict(Snapshot(Job("llama"), (Round(0, ()),)), Topology(8, {}, {"a": (Rank(0),)})),
+    kind=Kind.MACHINE,
+    evict=Eviction(("a",), 0.97),
+)
+
+
+async def test_incidents_outlive_the_server(where: Path | str) -> None:
+    store = Store(where)
+    await store.begin(FIRST, {"rounds": 2})
+    await store.begin(SECOND, {})
+    await store.keep(FIRST.id, [RawCapture("b", 0, b"two"), RawCapture("a", 0, b"one")])
+    await store.judged(FIRST.id, JUDGED, 5.0)
+    store.close()
+    store = Store(where)
+    newest, oldest = await store.latest("", 10)
+    assert newest == replace(SECOND, changed=2.0)
+    assert (oldest.state, oldest.changed, oldest.kind, oldest.evict) == (State.JUDGED, 5.0, "machine", ("a",))
+    assert not oldest.verdict and (await store.find("0a1b")).verdict.startswith('{"schema": "hangdog.verdict/1"')
+    assert await store.recall(FIRST.id) == ({"rounds": 2}, (RawCapture("a", 0, b"one"), RawCapture("b", 0, b"two")))
+    assert [line.id for line in await store.latest("qwen", 10)] == ["0a2c"]
+    assert [line.id for line in await store.latest("", 1)] == ["0a2c"]
+    store.close()
+
+
+async def test_only_the_unfinished_are_abandoned(where: Path | str) -> None:
+    store = Store(where)
+    for incident in (FIRST, SECOND):
+        await store.begin(incident, {})
+    await store.judged(FIRST.id, JUDGED, 3.0)
+    assert await store.abandon(9.0, "the power went") == ("0a2c",)
+    assert await store.abandon(10.0, "again") == ()
+    newest, oldest = await store.latest("", 10)
+    assert (newest.state, newest.note, newest.changed) == (State.FAILED, "the power went", 9.0)
+    assert oldest.state is State.JUDGED
+    store.close()
+
+
+async def test_a_prefix_must_say_which(where: Path | str) -> None:
+    store = Store(where)
+    for name in ("0a1b", "0a2c", "0a2"):
+        await store.begin(replace(FIRST, id=name), {})
+    assert (await store.find("0a1")).id == "0a1b"
+    assert (await store.find("0a2")).id == "0a2", "a whole name is no prefix"
+    for wanted, words in (
+        ("0a", "several incidents begin with '0a': "),
+        ("ff", "no incident"),
+        ("", "no incident"),
+        ("%", "no incident"),
+        ("_a1b", "no incident"),
+    ):
+        with pytest.raises(WrongUse, match=words):
+            await store.find(wanted)
+    store.close()
+
+
+async def test_captures_are_kept_all_or_none(where: Path | str) -> None:
+    store = Store(where)
+    await store.begin(FIRST, {})
+    with pytest.raises(StoreFailed, match=r"(?i)unique"):
+        await store.keep(FIRST.id, [RawCapture("a", 0, b"1"), RawCapture("a", 0, b"2")])
+    assert await store.recall(FIRST.id) == ({}, ())
+    store.close()
+
+
+async def test_what_is_kept_comes_back_as_it_was(where: Path | str) -> None:
+    """Names in the order of their code points, whatever the language of the machine; moments to the last bit; any JSON."""
+    store = Store(where)
+    moment = 1_800_000_000.1234567
+    odd = replace(FIRST, id="é1", began=moment, why="mit Umlaut: ü, 卡住, 🐕", job='jo"b')
+    asked = {"z": 1, "a": [None, True, 1e-300, 2**53], "nul": "\0", "half": "\ud800", "wörter": {"": ""}}
+    await store.begin(odd, asked)
+    machines = ["B", "a", "Z", "_", "b-1", "b.1", "ä", "10", "9"]
+    packed = bytes(range(256)) * 10
+    await store.keep("é1", [RawCapture(machine, 0, packed) for machine in machines])
+    store.close()
+    store = Store(where)
+    kept, captures = await store.recall("é1")
+    assert (kept, list(kept)) == (asked, list(asked))
+    assert [one.machine for one in captures] == sorted(machines)
+    assert {one.packed for one in captures} == {packed}
+    found = await store.find("é")
+    assert (found.began, found.why, found.job) == (moment, odd.why, odd.job)
+    store.close()
+
+
+async def test_capitals_are_other_letters(where: Path | str) -> None:
+    store = Store(where)
+    for name in ("ab1", "AB1"):
+        await store.begin(replace(FIRST, id=name, job=name), {})
+    assert (await store.find("ab")).id == "ab1" and (await store.find("AB")).id == "AB1"
+    assert [line.id for line in await store.latest("AB1", 9)] == ["AB1"]
+    assert [line.id for line in await store.latest("", 9)] == ["AB1", "ab1"], "of one moment by name"
+    store.close()
+
+
+async def test_text_that_no_database_holds_is_no_reason_to_fail(where: Path | str) -> None:
+    """Reasons and notes may quote evidence, which may hold anything."""
+    store = Store(where)
+    await store.begin(replace(FIRST, why="a\0b\ud800c"), {})
+    await store.move(FIRST.id, State.FAILED, 2.0, "\udcff\0")
+    found = await store.find(FIRST.id)
+    assert (found.why, found.note) == ("a\ufffdb?c", "?\ufffd")
+    assert await store.latest("\0", 9) == ()
+    with pytest.raises(WrongUse, match="no incident"):
+        await store.find("\0\ud800")
+    store.close()
+
+
+async def test_steps_at_the_same_time_each_have_their_turn(where: Path | str) -> None:
+    """Looks of one standstill that come at once, as from two servers upon one database, are one incident."""
+    store = Store(where)
+    spooled = Spooled(store)
+
+    async def fold(number: int) -> str:
+        local = LocalJob("llama", (Rank(number),))
+        kept = Kept(f"m{number}", "1", "s", local, 100.0, 0, True, False, 1, 1.0, "still", 0, b"x")
+        return (await spooled.fold(kept, f"0{number}", 60.0, 100.0)).incident
+
+    async with asyncio.TaskGroup() as group:
+        folded = [group.create_task(fold(number)) for number in range(12)]
+    assert len({task.result() for task in folded}) == 1
+    assert len(await spooled.of(folded[0].result())) == 12
+    store.close()
