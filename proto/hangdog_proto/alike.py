@@ -191,7 +191,8 @@ def _face(state: ProcessState) -> Face:
 
 def _fits(trace: ProcessTrace) -> bool:
     """Whether the short form can tell all of it, its main thread included where no thread is named so."""
-    if any(thread.tid == trace.pid for thread in trace.threads) and all(t.name != "MainThread" for t in trace.threads):
+    told = len(trace.threads) < 2 or any(thread.name == "MainThread" for thread in trace.threads)
+    if not told and any(thread.tid == trace.pid for thread in trace.threads):
         return False
     pid, state = trace.pid or 0, trace.state
     if not 0 <= pid <= UINT32 or not all(0 <= thread.tid < _TID for thread in trace.threads):
