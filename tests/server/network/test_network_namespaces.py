@@ -36,7 +36,7 @@ class Cluster:
     address: str
 
     def hangdog(self, *arguments: str) -> "subprocess.Popen[str]":
-        command = inside(self.network, "left", "hangdog", *arguments, "--server", self.address)
+        command = inside(self.network, "left", "hangdog", *arguments, "--server", self.address, "--insecure")
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def snapshot(self) -> "subprocess.Popen[str]":
@@ -81,7 +81,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
             stack.callback(process.terminate)
             return process
 
-        listen = ("server", "--listen", f"{ADDRESS['left']}:0", "--store", str(tmp_path / "s.db"))
+        listen = ("server", "--insecure", "--listen", f"{ADDRESS['left']}:0", "--store", str(tmp_path / "s.db"))
         server = start(inside(network, "left", "hangdog", *listen, "--patience", str(PATIENCE_S)))
         assert server.stdout is not None
         address = server.stdout.readline().split()[-1]
@@ -90,7 +90,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
             environ = dict([mark], RANK=str(rank), WORLD_SIZE=str(len(MACHINES)), HANGDOG_JOB="llama")
             stack.enter_context(targets.running(targets.WAIT, environ=environ))
             quiet = ("--set", "patience_s=100000", "--set", "start_s=100000", "--set", "doubt_s=100000")
-            who = ("--server", address, "--machine", machine, "--match-env", "=".join(mark))
+            who = ("--insecure", "--server", address, "--machine", machine, "--match-env", "=".join(mark))
             start(inside(network, side, "hangdog_agent.main", *who, *quiet))
         made = Cluster(network, address)
         made.connected()
