@@ -15,7 +15,7 @@ from hangdog_proto.pieces import DIGEST, Face, Noun, Shared, digest, packed, spl
 #: Bytes that stand for one thread of a process: the digest, then what it was doing.
 RECORD = DIGEST + 1
 #: Pieces and bytes of text that are kept; the stacks of a job of 100,000 ranks are some ten thousand pieces. When there are
-#: more, all are forgotten and those still in use are asked for again.
+#: more, all are forgotten and those still in use are asked for again. So many bytes of stacks put together from them, too.
 MOST_PIECES, MOST_BYTES = 1 << 19, 256 << 20
 #: Calls of one stack, and characters of one text, as in codec.Bounds.
 MOST_FRAMES, MOST_TEXT = 16384, 1 << 16
@@ -42,6 +42,11 @@ class Dictionary:
     def __len__(self) -> int:
         return len(self._frames) + len(self._shared) + len(self._faces)
 
+    @property
+    def made(self) -> int:
+        """How many processes' stacks are kept put together."""
+        return len(self._made)
+
     def forget(self) -> None:
         """Empties it; whatever was made of it stays as it is."""
         self._frames: dict[bytes, Frame] = {}
@@ -50,7 +55,7 @@ class Dictionary:
         self._stacks: dict[bytes, tuple[Frame, ...]] = {}
         self._threads: dict[bytes, Thread] = {}
         self._made: dict[bytes, Stacks] = {}
-        self._bytes = 0
+        self._bytes = self._made_bytes = 0
 
     def learn(self, pieces: Iterable[pb.Piece], wanted: Container[bytes] | None = None) -> set[bytes]:
         """Takes pieces in, those that are `wanted` where that is given, and answers their digests.
@@ -79,10 +84,10 @@ class Dictionary:
         """The threads that `Alike.threads` names; raises UnreadableEvidence when a piece is lacking."""
         made = self._made.get(threads)
         if made is None:
-            if (
-                len(self._made) > self._most[0]
-            ):  # each is a mixture of threads, of which there may be more than of these
+            if self._made_bytes > self._most[1]:  # mixtures of threads, of which there may be more than of threads
                 self._made.clear()
+                self._made_bytes = 0
+            self._made_bytes += 2 * len(threads) + _EACH  # what names them, and as much again for what they are
             nouns = tuple(self._thread(record) for record in records(threads))
             made = self._made[threads] = Stacks(nouns, sum(len(thread.frames) for thread in nouns))
         return made

@@ -13,6 +13,8 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 
 #: Bytes of a digest.
 DIGEST = 16
+#: Where an incident's captures are kept, and sent on, its pieces stand among them under the name of no machine.
+PIECES = ""
 #: The largest number of a uint32 field.
 UINT32 = (1 << 32) - 1
 

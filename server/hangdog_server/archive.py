@@ -1,13 +1,9 @@
 """What is kept of one incident's captures: each as it came, and beside them, once, the pieces that they name."""
 
-from collections.abc import Iterable
-
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.pieces import PIECES
 from hangdog_server.store import RawCapture, Store
-
-#: The name under which pieces are kept among the captures; no machine has it.
-PIECES = ""
 
 
 class Archive:
@@ -36,14 +32,3 @@ class Archive:
             self._batches += 1
         if captures:
             await self._store.keep(self._incident, captures)
-
-
-def opened(captures: Iterable[RawCapture]) -> tuple[Dictionary, tuple[RawCapture, ...]]:
-    """What an incident's captures name, and those captures."""
-    dictionary, kept = Dictionary(), []
-    for capture in captures:
-        if capture.machine == PIECES:
-            dictionary.learn(pb.Pieces.FromString(capture.packed).pieces)
-        else:
-            kept.append(capture)
-    return dictionary, tuple(kept)

@@ -21,7 +21,7 @@ from hangdog_server.settings import Settings
 
 #: Looks of one machine that may wait: more than any order asks for in the time that one waits at most.
 HELD = 128
-#: Digests in one question: as many as a look may name; the rest is asked for when these are answered.
+#: Digests in one question; for more there are several.
 ASKED = 4096
 #: How often it is seen to whether somebody did not answer. Seconds.
 _TICK_S = 0.25
@@ -68,8 +68,7 @@ class Asking:
     async def take(self, machine: str, captured: pb.Captured) -> None:
         """Takes a look further, now or when all it names was told."""
         before = self._held.get(machine)
-        asks = before is None and named(captured.capture) <= BOUNDS.threads  # beyond, it will be found unreadable
-        lacking = self._dictionary.lacking(captured.capture) if asks else set()
+        lacking = self._lacking(captured) if before is None else set()
         if before is None and not lacking:
             await self._deliver(machine, captured)
             return
@@ -108,14 +107,22 @@ class Asking:
         queue = self._held.get(machine)
         while queue and not queue[0].lacking:
             held = queue[0]
-            lacking = self._dictionary.lacking(held.captured.capture)
+            lacking = self._lacking(held.captured)
             if lacking and steady() - held.since < self._settings.hold_s:
                 self._want(held, lacking)
                 return
-            await self._deliver(machine, held.captured)
+            try:
+                await self._deliver(machine, held.captured)
+            except Exception:  # a bug met in one look must not hold up all that wait, for ever
+                log.exception("machine %s: a look that waited could not be read", machine)
             queue.popleft()
         if not queue:
             self._held.pop(machine, None)
+
+    def _lacking(self, captured: pb.Captured) -> set[bytes]:
+        """What a look names and nobody told; of one that names more than is believed nothing: it is unreadable anyway."""
+        too_many = named(captured.capture) > BOUNDS.threads
+        return set() if too_many else self._dictionary.lacking(captured.capture)
 
     def _want(self, held: _Held, lacking: set[bytes]) -> None:
         held.lacking = set(lacking)

@@ -1,6 +1,7 @@
 """How much each peer may ask of the server: budgets that refill with time, and what is told of those who exceed them.
 
-`now` is in seconds on a steady clock.
+`now` is in seconds on a steady clock. It is asked for every message, so it is arithmetic on two numbers: without a lock, and
+without a clock of its own, which the libraries for this bring.
 """
 
 from collections.abc import Hashable

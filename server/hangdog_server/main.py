@@ -15,15 +15,16 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from hangdog_models.errors import ServerUnreachable
 from hangdog_proto.generated.hangdog_pb2_grpc import add_AgentsServicer_to_server, add_IncidentsServicer_to_server
+from hangdog_server.agents import Agents
 from hangdog_server.audit import Audit
 from hangdog_server.desk import Desk
 from hangdog_server.door import LOCAL, Door, Opened
 from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
-from hangdog_server.ingest import Agents, Incidents
 from hangdog_server.judging import Judge
 from hangdog_server.limits import Limits
 from hangdog_server.observing import Interceptors, observing
+from hangdog_server.people import Incidents
 from hangdog_server.records import Records
 from hangdog_server.retention import Retention
 from hangdog_server.returns import Returns

@@ -19,6 +19,7 @@ from hangdog_models.topology import Layout
 from hangdog_proto import alike, found, statement
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.pieces import PIECES
 from hangdog_server import gather, looks
 from hangdog_server.gather import FURTHER, Answer, Gathering, Plan
 from hangdog_server.jobs import LocalJob, describe
@@ -87,7 +88,7 @@ def _kept(
     absent: Mapping[str, LocalJob],
     kept: Iterable[Look],
 ) -> _Kept:
-    dictionary, held = _told(kept)
+    dictionary, held = opened(kept)
     rounds = asked["rounds"]
     if asked["light"]:  # ordered one by one, until they sufficed
         rounds = 1 + max((look.number for look in held), default=0)
@@ -118,14 +119,14 @@ def _kept(
     return inside
 
 
-def _told(kept: Iterable[Look]) -> tuple[Dictionary, list[Look]]:
-    """What the captures name, which is kept among them under no machine's name, and the captures."""
+def opened(kept: Iterable[Look]) -> tuple[Dictionary, list[Look]]:
+    """What an incident's captures name, and those captures."""
     dictionary, held = Dictionary(), []
     for look in kept:
-        if look.machine:
-            held.append(look)
-        else:
+        if look.machine == PIECES:
             dictionary.learn(pb.Pieces.FromString(look.packed).pieces)
+        else:
+            held.append(look)
     return dictionary, held
 
 

@@ -154,6 +154,22 @@ def test_a_dictionary_that_is_full_forgets_and_asks_again() -> None:
     assert len(dictionary) <= 9
 
 
+def test_mixtures_of_threads_are_kept_within_bounds() -> None:
+    """Each rank is another mixture of a few threads: they are made, and forgotten again, whatever their number."""
+    packer = Packer()
+    one, two = (Thread(name, 0, (Frame("f", "x.py", 1),)) for name in ("MainThread", "helper"))
+    mixtures = [tuple((one, two)[at >> bit & 1] for bit in range(12)) for at in range(200)]
+    captures = [packer.pack([ProcessTrace(Rank(0), pid=1, threads=mixture)]) for mixture in mixtures]
+    dictionary = Dictionary(most_bytes=10_000)
+    for capture, mixture in zip(captures, mixtures, strict=True):
+        for _ in range(2):
+            for pieces in packer.find(b"".join(sorted(dictionary.lacking(capture))), 0):
+                dictionary.learn(pieces.pieces)
+        (trace,) = unpack(capture, dictionary, tids=False)
+        assert [thread.name for thread in trace.threads] == [thread.name for thread in mixture]
+        assert dictionary.made <= 13, "808 bytes each, of 10,000"
+
+
 @pytest.mark.parametrize(
     "noun", [Frame("f", "x.py", 3), Frame("f", "", 0, ""), Frame("f", "", 0, "libc.so.6"), Shared("n", b"x" * 32), Face(*"abcde")]
 )  # fmt: skip

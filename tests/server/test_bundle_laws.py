@@ -26,6 +26,7 @@ from hangdog_proto.alike import Packer
 from hangdog_proto.codec import pack, unpack
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.pieces import PIECES
 from hangdog_proto.statement import Statement
 from hangdog_server import gather, looks
 from hangdog_server.gather import Gathering, Plan
@@ -86,7 +87,7 @@ def by_digests(captured: pb.Captured, dictionary: Dictionary, kept: list[Look]) 
     while lacking := dictionary.lacking(short.capture):
         (pieces,) = packer.find(b"".join(lacking), 0)
         dictionary.learn(pieces.pieces)
-        kept.append(Look("", len(kept), pieces.SerializeToString()))
+        kept.append(Look(PIECES, len(kept), pieces.SerializeToString()))
     return short
 
 

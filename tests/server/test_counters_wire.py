@@ -23,8 +23,8 @@ from hangdog_proto.client import Step
 from hangdog_proto.codec import pack, unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.statement import Kind, Statement
-from hangdog_server.archive import opened
 from hangdog_server.gather import Answer, Gathering, Plan, Waiting, conclude, ready, take
+from hangdog_server.replay import Look, opened
 
 #: A report in which rank 1 of the communicator is dead.
 REPORT = (
@@ -265,4 +265,7 @@ async def test_from_the_ranks_own_pipes_to_the_judge(tmp_path: Path) -> None:
     assert enqueued(snapshot) == {0: 7, 1: 6}
     assert [counted.members["0"] for counted in snapshot.counters] == [(0, 1), (0, 1)]
     assert [len(round_.traces) for round_ in snapshot.rounds] == [2, 2]
-    assert any(statement.heard(pb.Capture.FromString(one.packed)) for one in opened(kept)[1])
+    assert any(
+        statement.heard(pb.Capture.FromString(one.packed))
+        for one in opened(Look(one.machine, one.round, one.packed) for one in kept)[1]
+    )

@@ -7,8 +7,11 @@ from pathlib import Path
 from cast import PATIENT, Agent, Listener, Stage, cluster, failed, stage, texts, trainer
 from hangdog_models.stack import ProcessTrace
 from hangdog_proto.alike import Packer, unpack
+from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.archive import opened
+from hangdog_server.asking import Asking
+from hangdog_server.fleet import Need
+from hangdog_server.replay import Look, opened
 
 
 def look(order: pb.CaptureOrder, packer: Packer, *traces: ProcessTrace, number: int = 0) -> pb.Captured:
@@ -39,7 +42,7 @@ async def test_what_is_told_once_is_not_asked_for_again(tmp_path: Path) -> None:
         assert [trace.threads[0].frames[1].function for trace in traces] == ["step", "other", "step", "step"]
         assert traces[0].threads is traces[3].threads
         _, kept = await on.store.recall(steps[0].incident)
-    dictionary, captures = opened(kept)
+    dictionary, captures = opened(Look(one.machine, one.round, one.packed) for one in kept)
     again = [trace for capture in captures for trace in unpack(pb.Capture.FromString(capture.packed), dictionary)]
     assert again == [trainer(0), trainer(1, "other"), trainer(2), trainer(3)]
 
@@ -115,3 +118,36 @@ async def named(on: Stage, waiting: int) -> None:
     for _ in range(waiting):
         await on.machines()
         await asyncio.sleep(0.1)
+
+
+async def test_a_bug_met_in_one_look_that_waited_holds_up_no_other() -> None:
+    read: list[str] = []
+
+    async def deliver(machine: str, captured: pb.Captured) -> None:
+        read.append(machine)
+        if machine == "a":
+            raise RecursionError
+
+    packer, asked = Packer(), asyncio.Queue[bytes]()
+
+    def send(machine: str, need: Need) -> bool:
+        asked.put_nowait(need.digests)
+        return True
+
+    asking = Asking(Dictionary(), send, deliver, PATIENT)
+    keeping = asyncio.create_task(asking.keep())
+    try:
+        for machine, rank in (("a", 0), ("b", 1)):
+            await asking.take(machine, pb.Captured(capture=packer.pack([trainer(rank)])))
+        async with asyncio.timeout(10):
+            for _ in range(2):  # the thread, then its frames
+                (pieces,) = packer.find(await asked.get(), 0)
+                asking.told("a", pieces)
+            while len(read) < 2:
+                await asyncio.sleep(0.01)
+        assert sorted(read) == ["a", "b"] and not keeping.done()
+        await asking.take("b", pb.Captured(capture=packer.pack([trainer(1)])))
+        assert read[-1] == "b" and len(read) == 3
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)

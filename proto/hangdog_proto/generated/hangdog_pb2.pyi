@@ -1547,11 +1547,11 @@ class KeptCapture(google.protobuf.message.Message):
     ROUND_FIELD_NUMBER: builtins.int
     PACKED_FIELD_NUMBER: builtins.int
     machine: builtins.str
-    """The machine whose agent took it."""
+    """The machine whose agent took it; empty where this is what the captures of the incident name."""
     round: builtins.int
     """The number it is kept under: its look, or what was asked behind the looks."""
     packed: builtins.bytes
-    """A Capture, serialized."""
+    """A Capture, serialized; Pieces, where no machine is named."""
     def __init__(
         self,
         *,

@@ -1,41 +1,35 @@
-"""What arrives over gRPC: agents' streams and people's requests, turned into nouns, and our errors into status codes."""
+"""What agents say over gRPC, turned into nouns, and what they are told."""
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from typing import Any, NoReturn
 
-import grpc
 from google.protobuf.message import DecodeError
 
 from hangdog_models.errors import HangdogError, NotAllowed, ServerUnreachable, WrongUse
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import Sign
-from hangdog_proto import found, pulses, status
+from hangdog_proto import found, pulses
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.generated.hangdog_pb2_grpc import AgentsServicer, IncidentsServicer
+from hangdog_proto.generated.hangdog_pb2_grpc import AgentsServicer
 from hangdog_proto.logs import about
 from hangdog_server import heard, refusals
 from hangdog_server.asking import Asking
-from hangdog_server.audit import Audit, followed
 from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
-from hangdog_server.fleet import Connection, Doubt, Fleet, Need, Order, Receipt, Seen, Told
-from hangdog_server.incident import Request
+from hangdog_server.fleet import Connection, Doubt, Fleet, Need, Order, Receipt, Told
 from hangdog_server.limits import Limits, Seldom
-from hangdog_server.records import Records, summary
 from hangdog_server.refusals import Denial, TurnedAway
+from hangdog_server.refusing import Context, refuse
 from hangdog_server.returns import Returns
 from hangdog_server.roles import Gate, Said, address
 from hangdog_server.settings import Settings
-from hangdog_server.store import Store
 from hangdog_server.telemetry import SILENT, Agent, Telemetry
 from hangdog_server.tls import Peer
 from hangdog_server.vigil import Vigil
 
 log = logging.getLogger(__name__)
-Context = grpc.aio.ServicerContext[Any, Any]
 #: The longest a timer is set for; no stream lasts a year. Seconds.
 _LONGEST_S = 366 * 86400.0
 
@@ -79,7 +73,7 @@ class Agents(AgentsServicer):
                 self._telemetry.count(refusals.denial(error))
             told = not ours and self._seldom.tell(address(context.peer()), str(error), steady())
             log.log(logging.WARNING if told else logging.DEBUG, "agent at %s: %s", context.peer(), error)
-            await _refuse(context, error)
+            await refuse(context, error)
 
     async def _converse(self, context: Context) -> None:
         shown = self._gate.machines(context)
@@ -215,82 +209,6 @@ class Agents(AgentsServicer):
             log.warning("machine %s: look %d is not readable: %s", machine, answer.round, answer.unreadable)
 
 
-class Incidents(IncidentsServicer):
-    """What people ask."""
-
-    def __init__(
-        self,
-        fleet: Fleet,
-        desk: Desk,
-        store: Store,
-        records: Records,
-        settings: Settings,
-        gate: Gate,
-        limits: Limits,
-        audit: Audit,
-    ) -> None:
-        self._fleet = fleet
-        self._desk = desk
-        self._store = store
-        self._settings = settings
-        self._gate = gate
-        self._limits = limits
-        self._audit = audit
-        self._records = records
-
-    async def Snapshot(self, request: pb.SnapshotRequest, context: Context) -> AsyncIterator[pb.Progress]:
-        """Starts or joins an incident and tells its steps."""
-        try:
-            if len(request.why) > heard.WHY:
-                raise WrongUse(f"a reason of {len(request.why)} characters is too long", f"give {heard.WHY} at most")
-            asked = Request(
-                request.job, request.rounds, request.interval_s, request.job_toml, request.why, request.light
-            )
-            person = self._gate.person(context)
-            self._limits.snapshot(person.name, steady())
-            steps = followed(self._desk.ask(asked), self._audit, person.deed("snapshot", request.job, request.why))
-            async for step in steps:
-                yield pb.Progress(incident=step.incident, state=step.state, text=step.text, verdict_json=step.verdict)
-        except HangdogError as error:
-            await _refuse(context, error)
-
-    async def List(self, request: pb.ListRequest, context: Context) -> pb.IncidentList:
-        """The latest incidents."""
-        limit = min(request.limit or self._settings.listed, self._settings.max_listed)
-        try:
-            return pb.IncidentList(incidents=[summary(found) for found in await self._store.latest(request.job, limit)])
-        except HangdogError as error:
-            await _refuse(context, error)
-
-    async def Get(self, request: pb.GetRequest, context: Context) -> pb.Incident:
-        """One incident."""
-        try:
-            found = await self._store.find(request.id)
-        except HangdogError as error:
-            await _refuse(context, error)
-        return pb.Incident(summary=summary(found), verdict_json=found.verdict)
-
-    async def Machines(self, request: pb.MachinesRequest, context: Context) -> pb.MachineList:
-        """The machines."""
-        now = steady()
-        return pb.MachineList(machines=[_machine(seen, now) for seen in self._fleet.machines(now)])
-
-    async def Ledger(self, request: pb.LedgerRequest, context: Context) -> pb.LedgerAnswer:
-        """What verdicts said of machines."""
-        try:
-            return await self._records.ledger(request)
-        except HangdogError as error:
-            await _refuse(context, error)
-
-    async def Bundle(self, request: pb.BundleRequest, context: Context) -> AsyncIterator[pb.BundlePart]:
-        """All that is kept of an incident."""
-        try:
-            async for part in self._records.bundle(request.id):
-                yield part
-        except HangdogError as error:
-            await _refuse(context, error)
-
-
 async def _read(context: Context) -> tuple[object, int]:
     """What an agent says next, and its bytes; raises WrongUse when it is no message of ours."""
     try:
@@ -298,11 +216,6 @@ async def _read(context: Context) -> tuple[object, int]:
     except DecodeError:
         raise WrongUse("what it says is no message of hangdog's", "is something else calling this port?") from None
     return (said.message, said.size) if isinstance(said, Said) else (None, 0)
-
-
-async def _refuse(context: Context, error: HangdogError) -> NoReturn:
-    code, words, metadata = status.written(error)
-    await context.abort(code, words, metadata)
 
 
 def _welcome(settings: Settings) -> pb.ToAgent:
@@ -324,20 +237,3 @@ def _told(what: Told) -> pb.ToAgent:
             return pb.ToAgent(receipt=pb.Receipt(id=what.id, refused=what.refused))
         case Need():
             return pb.ToAgent(need=pb.Need(digests=what.digests))
-
-
-def _machine(seen: Seen, now: float) -> pb.Machine:
-    jobs = [
-        pb.LocalJob(job=local.job, ranks=local.ranks, world_size=local.world_size or 0, topology=local.topology)
-        for local in seen.jobs.values()
-    ]
-    silent = max(0.0, now - seen.heard)
-    return pb.Machine(
-        name=seen.machine,
-        version=seen.version,
-        silent_s=silent,
-        jobs=jobs,
-        connected=seen.connected,
-        findings=found.pack(seen.findings),
-        stopped=seen.stopped,
-    )

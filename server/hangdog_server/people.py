@@ -1,0 +1,113 @@
+"""What people ask over gRPC, and the answers."""
+
+from collections.abc import AsyncIterator
+
+from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_proto import found
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsServicer
+from hangdog_server import heard
+from hangdog_server.audit import Audit, followed
+from hangdog_server.capturing import steady
+from hangdog_server.desk import Desk
+from hangdog_server.fleet import Fleet, Seen
+from hangdog_server.incident import Request
+from hangdog_server.limits import Limits
+from hangdog_server.records import Records, summary
+from hangdog_server.refusing import Context, refuse
+from hangdog_server.roles import Gate
+from hangdog_server.settings import Settings
+from hangdog_server.store import Store
+
+
+class Incidents(IncidentsServicer):
+    """What people ask."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        desk: Desk,
+        store: Store,
+        records: Records,
+        settings: Settings,
+        gate: Gate,
+        limits: Limits,
+        audit: Audit,
+    ) -> None:
+        self._fleet = fleet
+        self._desk = desk
+        self._store = store
+        self._settings = settings
+        self._gate = gate
+        self._limits = limits
+        self._audit = audit
+        self._records = records
+
+    async def Snapshot(self, request: pb.SnapshotRequest, context: Context) -> AsyncIterator[pb.Progress]:
+        """Starts or joins an incident and tells its steps."""
+        try:
+            if len(request.why) > heard.WHY:
+                raise WrongUse(f"a reason of {len(request.why)} characters is too long", f"give {heard.WHY} at most")
+            asked = Request(
+                request.job, request.rounds, request.interval_s, request.job_toml, request.why, request.light
+            )
+            person = self._gate.person(context)
+            self._limits.snapshot(person.name, steady())
+            steps = followed(self._desk.ask(asked), self._audit, person.deed("snapshot", request.job, request.why))
+            async for step in steps:
+                yield pb.Progress(incident=step.incident, state=step.state, text=step.text, verdict_json=step.verdict)
+        except HangdogError as error:
+            await refuse(context, error)
+
+    async def List(self, request: pb.ListRequest, context: Context) -> pb.IncidentList:
+        """The latest incidents."""
+        limit = min(request.limit or self._settings.listed, self._settings.max_listed)
+        try:
+            return pb.IncidentList(incidents=[summary(found) for found in await self._store.latest(request.job, limit)])
+        except HangdogError as error:
+            await refuse(context, error)
+
+    async def Get(self, request: pb.GetRequest, context: Context) -> pb.Incident:
+        """One incident."""
+        try:
+            found = await self._store.find(request.id)
+        except HangdogError as error:
+            await refuse(context, error)
+        return pb.Incident(summary=summary(found), verdict_json=found.verdict)
+
+    async def Machines(self, request: pb.MachinesRequest, context: Context) -> pb.MachineList:
+        """The machines."""
+        now = steady()
+        return pb.MachineList(machines=[_machine(seen, now) for seen in self._fleet.machines(now)])
+
+    async def Ledger(self, request: pb.LedgerRequest, context: Context) -> pb.LedgerAnswer:
+        """What verdicts said of machines."""
+        try:
+            return await self._records.ledger(request)
+        except HangdogError as error:
+            await refuse(context, error)
+
+    async def Bundle(self, request: pb.BundleRequest, context: Context) -> AsyncIterator[pb.BundlePart]:
+        """All that is kept of an incident."""
+        try:
+            async for part in self._records.bundle(request.id):
+                yield part
+        except HangdogError as error:
+            await refuse(context, error)
+
+
+def _machine(seen: Seen, now: float) -> pb.Machine:
+    jobs = [
+        pb.LocalJob(job=local.job, ranks=local.ranks, world_size=local.world_size or 0, topology=local.topology)
+        for local in seen.jobs.values()
+    ]
+    silent = max(0.0, now - seen.heard)
+    return pb.Machine(
+        name=seen.machine,
+        version=seen.version,
+        silent_s=silent,
+        jobs=jobs,
+        connected=seen.connected,
+        findings=found.pack(seen.findings),
+        stopped=seen.stopped,
+    )
