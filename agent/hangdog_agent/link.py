@@ -158,6 +158,8 @@ class Link:
             began = loop.time()
             closer: Sequence[str] = ()
             try:
+                self._vigil.rest()
+                await asyncio.sleep(self._vigil.beat_s / 2)
                 signs = await self._in(self._feelers, lambda: self._vigil.tick(self._members))
                 if self._recording is not None:
                     closer = self._recording.feel(self._welcomed, self._here or (), self._members, signs)

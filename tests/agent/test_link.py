@@ -14,6 +14,7 @@ import targets
 from far_end import ALERT, ENVIRON, PATIENCE_S, QUICK, Line, Server, linked, reached
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.pyspy import PySpy
+from hangdog_agent.procfs import Proc
 from hangdog_agent.session import backoff, within
 from hangdog_agent.settings import CaptureSettings, LinkSettings
 from hangdog_agent.vigil.vigil import Vigil
@@ -219,6 +220,28 @@ async def test_a_standstill_is_told_and_so_is_its_end(server: Server, stoppable:
             assert signs[0].seconds >= ALERT.patience_s
         while (await line.hear("pulse")).jobs:
             pass
+
+
+async def test_how_crowded_the_cores_are_is_felt_between_two_ticks_and_told(
+    server: Server, stoppable: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it ticks, its own glances (and those of agents started with it) would make a crowd of free cores."""
+    ticking = threading.Event()
+    tick = Vigil.tick
+
+    def seen(vigil: Vigil, *arguments: Any) -> Any:
+        ticking.set()
+        try:
+            return tick(vigil, *arguments)
+        finally:
+            ticking.clear()
+
+    monkeypatch.setattr(Vigil, "tick", seen)
+    monkeypatch.setattr(Proc, "runnable", lambda _: 0 if ticking.is_set() else 1_000_000)
+    async with linked(server, stoppable):
+        line = await server.line()
+        with running(WAIT, environ=ENVIRON):
+            assert [sign.crowding async for sign in overdue(line)] == [4.0]
 
 
 async def overdue(line: Line) -> AsyncIterator[pb.Sign]:

@@ -1,40 +1,16 @@
 """The kernel log reader: every spelling of a line, every clock, what is taken back, what is old, and what is only noise."""
 
-import time
-from pathlib import Path
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.reading import kernel_log
-from hangdog_models.reading.kernel_line import split
 from hangdog_models.reading.limits import Limits
-
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "public"
 
 
 def one(text: str) -> Finding:
     (finding,) = kernel_log.read(text)
     return finding
-
-
-def corpus(case: str) -> dict[str, tuple[Finding, ...]]:
-    """What each machine's kernel log of a case tells."""
-    folders = sorted(CORPUS.glob(f"{case}*/machine-*"))
-    if not folders:
-        pytest.skip(f"no corpus beside this repository: {case}")
-    return {
-        folder.name.removeprefix("machine-"): tuple(
-            finding
-            for name in ("kern.log", "kmsg.log", "dmesg.log")
-            if (folder / name).exists()
-            for finding in kernel_log.read((folder / name).read_text(encoding="utf-8"))
-        )
-        for folder in folders
-    }
 
 
 @pytest.mark.parametrize(
@@ -281,88 +257,3 @@ def test_letters_that_a_terminal_would_obey_are_escaped_wherever_they_stand() ->
     text = f"NVRM: Xid (PCI:0000:4b:00 {evil}): 119, pid=1, name={evil}, {evil}\nnfs: server a{evil} not responding, timed out\n"
     for found in kernel_log.read(text):
         assert (found.what + found.device + "".join(found.peers)).isprintable()
-
-
-PIECES = st.sampled_from(
-    [
-        "NVRM: ", "Xid ", "(PCI:0000:4b:00)", ": 79", ", ", "pid=", "name=", "'", "SXid (PCI:0000:05:00.0): 1", "nvidia-nvswitch0: ",
-        "[ 1.5] ", "[Sun Feb 23 16:24:18 2025] ", "6,1,1,-;", "<3>", "kernel: ", "Okt 06 17:59:27 h ", "0x00000087", "\n", "\n", "\n",
-        "INFO: task a:1 blocked for more than 120 seconds", " nfs_wait+0x1/0x2", "mlx5_core 0000:18:00.0: Link down", "Link up",
-        "nfs: server a not responding", "nfs: server a OK", "Data {", "fatal ", "caused by previous Xid 149", "2025-99-99T99:99:99Z ",
-    ]
-)  # fmt: skip
-TEXTS = st.lists(PIECES | st.text(max_size=8), max_size=60).map("".join)
-
-
-@given(TEXTS)
-def test_any_text_is_read_and_what_is_kept_can_be_shown(text: str) -> None:
-    assert kernel_log.recognises(text) in (True, False)
-    for found in kernel_log.read(text):
-        assert found.what.isprintable() and found.code.isprintable() and found.device.isprintable()
-        assert len(found.what) < 1500 and found.times >= 1 and all(peer.isprintable() for peer in found.peers)
-
-
-@given(TEXTS)
-def test_passing_over_lines_that_tell_nothing_changes_nothing(text: str) -> None:
-    every = kernel_log.read(
-        f"\u0130\n{text}"
-    )  # a letter without a lower case of one character: then all lines are read
-    assert kernel_log.read(text) == every
-
-
-@given(st.text())
-def test_any_line_has_a_message_or_none(line: str) -> None:
-    taken = split(line)
-    assert taken is None or taken.text in line
-
-
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen\n", "NVRM: [" * 40 + "\n", " " * 200 + "\n", "[" * 200 + "\n",
-        "mlx5_core 0000:18:00.0: health link down link up port module event" * 4 + "\n", "Lustre: Connection to " * 30 + "\n",
-        "INFO: task a:1 blocked for more than 120 seconds\n", "EDAC MC0 lustre nfs not responding link up segfault at\n",
-        "pid=name=" * 40, "Oct  6 17:59:27 " * 10 + "\n",
-    ],
-)  # fmt: skip
-def test_reading_takes_time_in_proportion_to_the_text(unit: str) -> None:
-    def seconds(size: int) -> float:
-        text = (unit * (size // len(unit) + 1))[:size]
-        start = time.perf_counter()
-        kernel_log.read(text)
-        return time.perf_counter() - start
-
-    seconds(10_000)
-    small, large = min(seconds(50_000) for _ in range(3)), min(seconds(400_000) for _ in range(3))
-    assert large < 8 * 4 * small + 0.05  # eight times the text; four times is room for a busy machine
-
-
-def test_corpus_gsp_timeout_is_one_event_of_one_gpu() -> None:
-    (found,) = corpus("015")["xe9680-a"]
-    assert (found.code, found.bearing, found.device, found.times) == ("Xid 119", Bearing.RESET, "0000:9b:00", 5)
-
-
-def test_corpus_fatal_links_convict_and_non_fatal_ones_do_not() -> None:
-    machines = corpus("016")
-    fatal = [f for f in machines["tray-1"] if f.bearing is Bearing.CONVICTS]
-    assert {f.device for f in fatal} == {"0009:01:00", "0008:01:00"} and sum(f.times for f in fatal) == 5
-    assert sum(f.bearing is Bearing.RESET for f in machines["tray-1"]) == 4
-    assert {f.bearing for f in machines["tray-2"]} == {Bearing.SUSPECTS}
-
-
-def test_corpus_switch_note_and_row_remap() -> None:
-    assert [f.bearing for f in corpus("023")["sw-a"]] == [Bearing.TELLS_NOTHING]
-    (remap,) = corpus("026")["a100-a"]
-    assert (remap.code, remap.bearing, remap.device) == ("Xid 63", Bearing.SUSPECTS, "0000:10:1c")
-
-
-def test_corpus_seventeen_spellings() -> None:
-    found = {name: [f.bearing for f in findings] for name, findings in corpus("079").items()}
-    for name in ("m03", "m04", "m11", "m12"):
-        assert found[name] == [Bearing.CONVICTS], name
-    assert found["m05"] == [Bearing.RESET]
-    for name in ("m01", "m02", "m09", "m10", "m15"):
-        assert found[name] == [Bearing.SUSPECTS], name
-    for name in ("m06", "m07", "m08", "m14"):
-        assert found[name] == [Bearing.PROGRAM], name
-    assert (found["m16"], found["m17"]) == ([Bearing.TELLS_NOTHING], [])

@@ -30,6 +30,6 @@ class Crowding:
         """So many times longer than on free cores work takes: 1 to 4.
 
         The emptiest beat counts, and one thread a core is none too many: the work itself (a compilation's own processes)
-        and our glances at it fill as many, and must not excuse it.
+        fills as many, and must not excuse it.
         """
         return min(_MOST, max(1.0, min(self._runnable, default=0) / self._cores - 1.0))

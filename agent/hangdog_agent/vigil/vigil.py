@@ -21,7 +21,7 @@ from hangdog_models.suspicion import Sign
 
 
 class Vigil:
-    """The watch over this machine. Only one thread may tick; `ask` may be called from any."""
+    """The watch over this machine. Only one thread may tick, or rest; `ask` may be called from any."""
 
     def __init__(self, tools: Tools, rules: RuleSet, settings: VigilSettings, power: Readings = dict) -> None:
         """`power` answers, without asking them, by GPU its power as a share of its limit and how busy it is, 0 to 1."""
@@ -42,6 +42,10 @@ class Vigil:
         """Glances at all trainers of a job for so long: elsewhere somebody waits for it."""
         self._asked[job] = time.monotonic() + seconds
 
+    def rest(self) -> None:
+        """To be called halfway between two ticks: how crowded the cores are is felt while we are not at work ourselves."""
+        self._crowding.feel()
+
     def tick(self, members: Sequence[Member]) -> dict[str, dict[Rank, Sign]]:
         """Feels every trainer among `members` and answers what each job's ranks show; jobs that show nothing are absent."""
         trainers: dict[str, dict[Key, Member]] = {}
@@ -49,7 +53,6 @@ class Vigil:
             if member.kind is Kind.TRAINER:
                 trainers.setdefault(member.job, {})[member.process.key] = member
         self._jobs = {job: self._jobs.get(job) or JobVigil(self._settings) for job in trainers}
-        self._crowding.feel()
         heard = self._witnesses.hear(trainers)
         signs: dict[str, dict[Rank, Sign]] = {}
         for job, watch in self._jobs.items():

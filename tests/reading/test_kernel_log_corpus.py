@@ -1,0 +1,57 @@
+"""Kernel logs of real incidents, as the reader tells them."""
+
+from pathlib import Path
+
+import pytest
+
+from hangdog_models.findings import Bearing, Finding
+from hangdog_models.reading import kernel_log
+
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "public"
+
+
+def corpus(case: str) -> dict[str, tuple[Finding, ...]]:
+    """What each machine's kernel log of a case tells."""
+    folders = sorted(CORPUS.glob(f"{case}*/machine-*"))
+    if not folders:
+        pytest.skip(f"no corpus beside this repository: {case}")
+    return {
+        folder.name.removeprefix("machine-"): tuple(
+            finding
+            for name in ("kern.log", "kmsg.log", "dmesg.log")
+            if (folder / name).exists()
+            for finding in kernel_log.read((folder / name).read_text(encoding="utf-8"))
+        )
+        for folder in folders
+    }
+
+
+def test_corpus_gsp_timeout_is_one_event_of_one_gpu() -> None:
+    (found,) = corpus("015")["xe9680-a"]
+    assert (found.code, found.bearing, found.device, found.times) == ("Xid 119", Bearing.RESET, "0000:9b:00", 5)
+
+
+def test_corpus_fatal_links_convict_and_non_fatal_ones_do_not() -> None:
+    machines = corpus("016")
+    fatal = [f for f in machines["tray-1"] if f.bearing is Bearing.CONVICTS]
+    assert {f.device for f in fatal} == {"0009:01:00", "0008:01:00"} and sum(f.times for f in fatal) == 5
+    assert sum(f.bearing is Bearing.RESET for f in machines["tray-1"]) == 4
+    assert {f.bearing for f in machines["tray-2"]} == {Bearing.SUSPECTS}
+
+
+def test_corpus_switch_note_and_row_remap() -> None:
+    assert [f.bearing for f in corpus("023")["sw-a"]] == [Bearing.TELLS_NOTHING]
+    (remap,) = corpus("026")["a100-a"]
+    assert (remap.code, remap.bearing, remap.device) == ("Xid 63", Bearing.SUSPECTS, "0000:10:1c")
+
+
+def test_corpus_seventeen_spellings() -> None:
+    found = {name: [f.bearing for f in findings] for name, findings in corpus("079").items()}
+    for name in ("m03", "m04", "m11", "m12"):
+        assert found[name] == [Bearing.CONVICTS], name
+    assert found["m05"] == [Bearing.RESET]
+    for name in ("m01", "m02", "m09", "m10", "m15"):
+        assert found[name] == [Bearing.SUSPECTS], name
+    for name in ("m06", "m07", "m08", "m14"):
+        assert found[name] == [Bearing.PROGRAM], name
+    assert (found["m16"], found["m17"]) == ([Bearing.TELLS_NOTHING], [])
