@@ -9,14 +9,15 @@ from hangdog_server.store import RawCapture, Store
 class Archive:
     """The captures of one incident on their way into the store."""
 
-    def __init__(self, store: Store, dictionary: Dictionary, incident: str) -> None:
+    def __init__(self, store: Store, dictionary: Dictionary, incident: str, first: int = 0) -> None:
+        """What is kept of the incident from before has numbers below `first`."""
         self._store = store
         self._dictionary = dictionary
         self._incident = incident
         self._waiting: list[RawCapture] = []
         self._pieces: list[pb.Piece] = []
         self._told: set[bytes] = set()
-        self._batches = 0
+        self._batches = first
 
     def add(self, machine: str, number: int, capture: pb.Capture) -> None:
         """Takes a capture in; it is in the store after the next `keep`."""

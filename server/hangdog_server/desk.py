@@ -1,6 +1,7 @@
 """Takes requests in: finds the job that is meant, starts its incident or joins the one that runs, passes answers on."""
 
 import asyncio
+import logging
 import math
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -10,11 +11,16 @@ from hangdog_models.snapshot import Job
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.capturing import named, steady
 from hangdog_server.gather import Answer, Plan
-from hangdog_server.incident import Inquiry, Means, Request, Step, new_name
+from hangdog_server.incident import Inquiry, Means, new_name
 from hangdog_server.jobs import describe
+from hangdog_server.looking import About
 from hangdog_server.refusals import Look, Refusal
+from hangdog_server.requests import Request, Step
+from hangdog_server.resuming import Cut
 from hangdog_server.settings import Settings
 from hangdog_server.store import State
+
+log = logging.getLogger(__name__)
 
 
 class Desk:
@@ -37,6 +43,19 @@ class Desk:
             yield Step(inquiry.name, State.SUSPECTED, f"following the incident somebody asked for {ago:.0f} s ago")
         async for step in inquiry.follow():
             yield step
+
+    async def resume(self) -> None:
+        """Takes up what a server's end cut short; raises StoreFailed."""
+        store = self._means.store
+        for incident in reversed(await store.unfinished()):
+            if incident.job in self._running:
+                later = f"taken over by incident {self._running[incident.job].name} of the same job"
+                await store.move(incident.id, State.FAILED, self._means.clock(), later)
+                continue
+            cut = Cut(incident, *await store.recall(incident.id))
+            log.warning("incident %s of job %s: taken up again", incident.id, incident.job)
+            request = Request(incident.job, why=incident.why, light=bool(cut.asked.get("light")))
+            self._led(Inquiry(cut, request, self._means, self._settings), incident.job)
 
     def answer(self, order: str, answer: Answer, capture: pb.Capture) -> str:
         """Takes an agent's answer in; the reason why it is refused, empty when it is taken."""
@@ -66,7 +85,7 @@ class Desk:
             inquiry.joined(machine)
 
     async def close(self) -> None:
-        """Stops leading; what is unfinished fails, and is remembered so."""
+        """Stops leading; whoever takes the store up next goes on with what is unfinished."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)  # a task cancelled before it began raises
@@ -104,16 +123,24 @@ class Desk:
             patience_s=self._settings.patience_s,
             rejoin_s=self._settings.rejoin_s,
         )
-        inquiry = Inquiry(plan, request, {**absent, **asked}, self._means, self._settings)
-        self._running[request.job] = inquiry
-        task = asyncio.create_task(inquiry.lead(), name=f"incident {inquiry.name}")
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._ended(done, request.job))
-        return inquiry
+        about = About(plan, {**absent, **asked}, request.job_toml, request.light)
+        return self._led(Inquiry(about, request, self._means, self._settings), request.job)
 
-    def _ended(self, task: asyncio.Task[None], job: str) -> None:
-        self._tasks.discard(task)
-        del self._running[job]
+    def _led(self, inquiry: Inquiry, job: str) -> Inquiry:
+        """Has an incident led from here on, as the one of its job."""
+
+        async def lead() -> None:
+            try:
+                await inquiry.lead()
+            finally:
+                del self._running[job]
+            await inquiry.settle()
+
+        self._running[job] = inquiry
+        task = asyncio.create_task(lead(), name=f"incident {inquiry.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return inquiry
 
     def _looks(self, request: Request) -> tuple[int, float]:
         settings = self._settings

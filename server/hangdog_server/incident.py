@@ -1,13 +1,14 @@
 """Leads one incident from its request to its verdict: capture everywhere at once, gather, judge, remember, answer.
 
-Each state is in the store before its step begins. An incident lives on when whoever asked for it hangs up.
+Each state is in the store before its step begins. An incident lives on when whoever asked for it hangs up, and when its
+server ends: the next one takes it up.
 """
 
 import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
@@ -15,49 +16,27 @@ from hangdog_models.verdict import Verdict, to_json
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.logs import about
+from hangdog_server import resuming
 from hangdog_server.archive import Archive
 from hangdog_server.capturing import count, named, steady
 from hangdog_server.failures import StoreFailed
 from hangdog_server.fleet import Fleet
-from hangdog_server.gather import Answer, Plan
-from hangdog_server.jobs import LocalJob
+from hangdog_server.gather import Answer
 from hangdog_server.judging import Judge
 from hangdog_server.looking import About, Looking
+from hangdog_server.refusals import Look, Refusal
+from hangdog_server.requests import Request, Step
+from hangdog_server.resuming import Cut
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, State, Store
-from hangdog_server.telemetry import SILENT, Origin, Stage, Telemetry
+from hangdog_server.telemetry import SILENT, Stage, Telemetry
 
+#: Between two attempts to store what an incident ended with, while the store is away. Seconds.
+AGAIN_S = 2.0
 #: Bytes of randomness in an incident's name: 12 hexadecimal digits do not repeat within a million incidents.
 NAME_BYTES = 6
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What somebody asks for; 0 and empty stand for the server's own choice."""
-
-    job: str = ""
-    rounds: int = 0
-    interval_s: float = 0.0
-    job_toml: str = ""
-    why: str = ""
-    light: bool = False
-    suspected: bool = False
-
-    def origin(self) -> Origin:
-        """Who wants it, as it is timed."""
-        return Origin.LIGHT if self.light else Origin.SUSPECTED if self.suspected else Origin.ASKED
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One line of an incident's progress; `verdict` (JSON) stands in the last one."""
-
-    incident: str
-    state: State
-    text: str
-    verdict: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +52,24 @@ class Means:
 
 
 class Inquiry:
-    """A running incident: `lead` it once, `follow` it as often as people ask."""
+    """A running incident: `lead` it once, `follow` it as often as people ask, then `settle` it."""
 
-    def __init__(
-        self, plan: Plan, request: Request, announced: Mapping[str, LocalJob], means: Means, settings: Settings
-    ) -> None:
-        self.name = plan.order
-        self.began = means.clock()
+    def __init__(self, what: About | Cut, request: Request, means: Means, settings: Settings) -> None:
+        """`what` is asked of whom, or was by a server that ended meanwhile."""
+        self.name, self._job = (
+            (what.incident.id, what.incident.job) if isinstance(what, Cut) else (what.plan.order, what.plan.job.id)
+        )
+        self.began = what.incident.began if isinstance(what, Cut) else means.clock()
+        self._what = what
         self._request = request
-        self._announced = announced
         self._means = means
-        self._plan = plan
-        asked = About(plan, announced, request.job_toml, request.light)
-        archive = Archive(means.store, means.dictionary, plan.order)
-        self._looking = Looking(asked, means.fleet, archive, means.judge, settings, self._progress, means.telemetry)
+        self._settings = settings
+        self._looking: Looking | None = None
         self._steps: list[Step] = []
         self._news = asyncio.Event()
         self._failure: HangdogError | None = None
         self._over = False
+        self._unstored: Callable[[], Awaitable[None]] | None = None
 
     async def follow(self) -> AsyncIterator[Step]:
         """All steps from the first to the last, as they are said; raises what the incident failed of."""
@@ -107,29 +86,44 @@ class Inquiry:
 
     def answer(self, order: str, answer: Answer, capture: pb.Capture) -> str:
         """Takes an agent's answer in; the reason why it is refused, empty when it is taken."""
+        if self._looking is None:
+            return Refusal(Look.LATE, f"order {order[:40]!r} is of before the server's end")
         return self._looking.capturing.answer(order, answer, capture)
 
     def lost(self, machine: str) -> None:
         """An agent's stream ended."""
-        self._looking.capturing.lost(machine)
+        if self._looking is not None:
+            self._looking.capturing.lost(machine)
 
     def joined(self, machine: str) -> None:
         """An agent has a new stream: what it was asked on the old one is asked again."""
-        self._looking.capturing.joined(machine)
+        if self._looking is not None:
+            self._looking.capturing.joined(machine)
 
     async def lead(self) -> None:
         """Leads the incident to its end; whatever goes wrong is said and remembered, and ends here."""
-        job = self._plan.job.id
-        with self._means.telemetry.incident(self.name, job), about(incident=self.name, job=job):
+        with self._means.telemetry.incident(self.name, self._job), about(incident=self.name, job=self._job):
             await self._led()
+
+    async def settle(self) -> None:
+        """Has the store know how the incident ended, should it have been away then."""
+        while self._unstored is not None:
+            await asyncio.sleep(AGAIN_S)
+            try:
+                await self._unstored()
+            except StoreFailed as error:
+                log.error("incident %s: how it ended is still not stored: %s", self.name, error)
+            else:
+                self._unstored = None
 
     async def _led(self) -> None:
         try:
             await self._through()
         except HangdogError as error:
             await self._fail(error)
-        except asyncio.CancelledError:
-            await self._fail(ServerUnreachable("the server was stopped before there was a verdict"))
+        except asyncio.CancelledError:  # the store does not hear of it: whoever takes the store up goes on
+            stopped = "the server was stopped before there was a verdict"
+            self._end(ServerUnreachable(stopped, "the next one goes on with the incident by itself"))
         except Exception as error:  # a bug of ours must not leave an incident that looks as if it were still running
             log.exception("incident %s failed", self.name)
             what = f"incident {self.name} failed: {type(error).__name__}: {error}"
@@ -139,43 +133,93 @@ class Inquiry:
             self._tell()
 
     async def _through(self) -> None:
-        means, plan, began = self._means, self._plan, steady()
-        incident = Incident(self.name, plan.job.id, self.began, self._request.why)
-        await means.store.begin(incident, self._looking.remembered())
-        means.telemetry.count(State.SUSPECTED)
-        self._say(State.SUSPECTED, f"incident {self.name} of job {plan.job.id}")
+        began = steady()
+        what = self._what
+        verdict = await (self._taken_up(what) if isinstance(what, Cut) else self._begun(what))
+        with self._means.telemetry.stage(Stage.STORING):
+            unstored = await self._remember(verdict)
+        self._means.telemetry.lasted(self._request.origin(), steady() - began)
+        self._say(State.JUDGED, f"{verdict.kind}{unstored}", json.dumps(to_json(verdict)))
+        log.info("incident %s of job %s: %s", self.name, self._job, verdict.kind)
+
+    async def _begun(self, about: About) -> Verdict:
+        """From the first look on."""
+        looking = self._looks(about)
+        incident = Incident(self.name, self._job, self.began, self._request.why)
+        await self._means.store.begin(incident, looking.remembered())
+        self._means.telemetry.count(State.SUSPECTED)
+        self._say(State.SUSPECTED, f"incident {self.name} of job {self._job}")
+        return await self._looked(looking, about)
+
+    async def _taken_up(self, cut: Cut) -> Verdict:
+        """From where the server before ended."""
+        means, store = self._means, self._means.store
+        self._say(State.SUSPECTED, f"incident {self.name} of job {self._job}, which the server's end cut short")
+        if cut.attempt >= resuming.ATTEMPTS:
+            words = f"the server ended {cut.attempt + 1} times while it led this incident"
+            raise ServerUnreachable(words, "its captures are kept: hangdog bundle, then hangdog triage")
+        asked: Mapping[str, object] = {**cut.asked, "attempt": cut.attempt + 1}
+        await store.remember(self.name, asked)
+        if cut.unanswered():
+            recent = abs(means.clock() - self.began) <= self._settings.resumed_s
+            if recent and await resuming.await_machines(cut, means.fleet, self._settings):
+                about = resuming.fresh(cut, means.fleet, self._settings)
+                looking = self._looks(about)
+                await store.remember(self.name, looking.remembered())
+                return await self._looked(looking, about)
+            asked = resuming.as_it_stands(cut)
+            await store.remember(self.name, asked)
+        self._say(State.CAPTURING, "judging what had come before the server's end")
+        return await asyncio.to_thread(resuming.judged, cut, asked, means.judge)
+
+    async def _looked(self, looking: Looking, about: About) -> Verdict:
+        means, plan = self._means, about.plan
         await means.store.move(self.name, State.CAPTURING, means.clock())
         means.telemetry.count(State.CAPTURING)
+        self._looking = looking
         with means.telemetry.stage(Stage.ASKING):
-            self._looking.ask()
+            looking.ask()
         gone = f", {named(plan.absent)} not connected" if plan.absent else ""
         self._say(State.CAPTURING, f"asked {count(plan.asked, 'machine')}{gone}")
-        verdict = await self._looking.verdict()
-        with means.telemetry.stage(Stage.STORING):
-            unstored = await self._remember(verdict)
-        means.telemetry.lasted(self._request.origin(), steady() - began)
-        self._say(State.JUDGED, f"{verdict.kind}{unstored}", json.dumps(to_json(verdict)))
-        log.info("incident %s of job %s: %s", self.name, plan.job.id, verdict.kind)
+        return await looking.verdict()
+
+    def _looks(self, about: About) -> Looking:
+        means = self._means
+        archive = Archive(means.store, means.dictionary, self.name, about.first)
+        return Looking(about, means.fleet, archive, means.judge, self._settings, self._progress, means.telemetry)
 
     async def _remember(self, verdict: Verdict) -> str:
         """Stores a verdict; a disk that fails now must not keep it from whoever waits for it, so it is only said."""
-        try:
-            await self._means.store.remember(self.name, self._looking.remembered())
+
+        async def remember() -> None:
+            if self._looking is not None:
+                await self._means.store.remember(self.name, self._looking.remembered())
             await self._means.store.judged(self.name, verdict, self._means.clock())
             self._means.telemetry.count(State.JUDGED)
             self._means.telemetry.count(verdict.kind)
+
+        try:
+            await remember()
         except StoreFailed as error:
             log.error("incident %s: verdict not stored: %s", self.name, error)
+            self._unstored = remember
             return f" (not stored: {error})"
         return ""
 
     async def _fail(self, error: HangdogError) -> None:
-        self._failure = error
+        async def remember() -> None:
+            await self._means.store.move(self.name, State.FAILED, self._means.clock(), str(error))
+
         self._means.telemetry.count(State.FAILED)
         try:
-            await self._means.store.move(self.name, State.FAILED, self._means.clock(), str(error))
+            await remember()
         except StoreFailed as worse:
             log.error("incident %s: that it failed is not stored: %s", self.name, worse)
+            self._unstored = remember
+        self._end(error)
+
+    def _end(self, error: HangdogError) -> None:
+        self._failure = error
         self._say(State.FAILED, str(error))
 
     def _progress(self, text: str) -> None:

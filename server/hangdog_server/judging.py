@@ -40,11 +40,13 @@ def remembered(
     light: bool = False,
     done: Iterable[str] = (),
     lost: Iterable[str] = (),
+    attempt: int = 0,
+    first: int = 0,
 ) -> dict[str, object]:
     """All it takes, beside the captures, to judge an incident again, as JSON.
 
     `gone` says why machines are missing, `findings` what was known of those that did not tell it with their last look.
-    `done` gave their last answer, `lost` their stream while they captured.
+    `done` gave their last answer, `lost` their stream while they captured. `attempt` and `first` are as in `About`.
     """
     return {
         "light": light,
@@ -58,6 +60,8 @@ def remembered(
         "findings": [asdict(finding) for finding in findings],
         "done": sorted(done),
         "lost": sorted(lost),
+        "attempt": attempt,
+        "first": first,
     }
 
 

@@ -28,12 +28,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What is looked at: who is asked, what they announced, how a person describes the job, and whether lightly."""
+    """What is looked at: who is asked, what they announced, how a person describes the job, and whether lightly.
+
+    `attempt`: how often a server has taken it up that the one before left unfinished; what came before then is kept under
+    numbers below `first`.
+    """
 
     plan: Plan
     announced: Mapping[str, LocalJob]
     job_toml: str
     light: bool
+    attempt: int = 0
+    first: int = 0
 
 
 class Looking:
@@ -73,9 +79,11 @@ class Looking:
 
     def remembered(self) -> dict[str, object]:
         """All it takes, beside the captures, to judge the incident again, as JSON."""
-        about = self._about
-        ended = self._ended
-        return remembered(about.plan, about.job_toml, about.announced, self._gone, self._findings, about.light, *ended)
+        about, (done, lost) = self._about, self._ended
+        return remembered(
+            about.plan, about.job_toml, about.announced, self._gone, self._findings, about.light, done, lost,
+            about.attempt, about.first,
+        )  # fmt: skip
 
     async def verdict(self) -> Verdict:
         """What the looks show, once they are all taken."""
@@ -135,7 +143,7 @@ class Looking:
         order = Order(
             closer.order, plan.job.id, 1, 0.0, native=tuple(rank for chosen in asked.values() for rank in chosen)
         )
-        self.capturing = self._capture(order, closer, kept_from=plan.rounds + FURTHER)
+        self.capturing = self._capture(order, closer, behind=plan.rounds + FURTHER)
         self.capturing.ask()
         self._telemetry.count(Asked.NATIVE, len(asked))
         return await self._answers()
@@ -210,7 +218,7 @@ class Looking:
         with self._telemetry.stage(Stage.JUDGING):
             return await asyncio.to_thread(triage, snapshot, about.job_toml, about.announced, placed, self._judge)
 
-    def _capture(self, order: Order, plan: Plan, kept_from: int = 0) -> Capturing:
-        return Capturing(
-            order, Gathering(plan, steady()), self._fleet, self._archive, self._about.plan.order, self._say, kept_from
-        )
+    def _capture(self, order: Order, plan: Plan, behind: int = 0) -> Capturing:
+        about, gathering = self._about, Gathering(plan, steady())
+        kept_from = about.first + behind
+        return Capturing(order, gathering, self._fleet, self._archive, about.plan.order, self._say, kept_from)

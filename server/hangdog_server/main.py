@@ -79,9 +79,8 @@ async def running(
     """A server at the address given, from its first connection to its graceful end."""
     opened = Opened(listen, door, settings, means.clock)
     audit, limits = Audit(door.audit, means.clock), Limits(settings)
-    for name in await means.store.abandon(means.clock(), "the server ended before there was a verdict"):
-        log.warning("incident %s was unfinished when the server ended: marked failed", name)
     desk, vigil, returns = Desk(means, settings), Vigil(), Returns(means, settings)
+    await desk.resume()
     await returns.resume()
     server = grpc.aio.server(options=_options(settings) + opened.options(), interceptors=[opened.gate, *interceptors])
     agents = Agents(means.fleet, desk, vigil, returns, settings, means.dictionary, opened.gate, limits, means.telemetry)

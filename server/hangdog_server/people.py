@@ -11,10 +11,10 @@ from hangdog_server.audit import Audit, followed
 from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Fleet, Seen
-from hangdog_server.incident import Request
 from hangdog_server.limits import Limits
 from hangdog_server.records import Records, summary
 from hangdog_server.refusing import Context, refuse
+from hangdog_server.requests import Request
 from hangdog_server.roles import Gate
 from hangdog_server.settings import Settings
 from hangdog_server.store import Store

@@ -66,7 +66,7 @@ def replay(job: str, asked: Mapping[str, Any], kept: Iterable[Look]) -> Replayed
 
     Raises KeyError, TypeError or ValueError where `asked` is nothing that a hangdog wrote.
     """
-    asking, absent = _announced(asked["asked"]), _announced(asked["absent"])
+    asking, absent = announced(asked["asked"]), announced(asked["absent"])
     inside = _kept(job, asked, asking, absent, kept)
     gathering = inside.gathering
     owners = gather.owners(gathering)
@@ -89,7 +89,11 @@ def _kept(
     kept: Iterable[Look],
 ) -> _Kept:
     dictionary, held = opened(kept)
-    rounds = asked["rounds"]
+    rounds, first = (
+        asked["rounds"],
+        asked.get("first", 0),
+    )  # what is kept below was taken before a server's end, and left
+    held = [replace(look, number=look.number - first) for look in held if look.number >= first]
     if asked["light"]:  # ordered one by one, until they sufficed
         rounds = 1 + max((look.number for look in held), default=0)
     plan = Plan(
@@ -168,7 +172,7 @@ def _counted(inside: _Kept, owners: Mapping[Rank, str]) -> Iterator[Counted]:
             yield Counted(machine, given.rank, given.data)
 
 
-def _announced(said: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalJob]:
+def announced(said: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalJob]:
     return {
         machine: LocalJob(one["job"], tuple(map(Rank, one["ranks"])), one["world_size"], one["topology"])
         for machine, one in said.items()

@@ -13,7 +13,7 @@ from hangdog_server.audit import Audit, Deed, followed
 from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Doubt, Fleet
-from hangdog_server.incident import Request
+from hangdog_server.requests import Request
 from hangdog_server.telemetry import SILENT, Delay, Telemetry
 from hangdog_server.vigil import Vigil
 

@@ -39,6 +39,9 @@ class Settings:
     #: Looks that agents took while no server was there are judged once all came, or no other one came for so long: agents
     #: come back within half a minute and hand over one look a second.
     returned_s: float = 60.0
+    #: An incident that a server's end cut short is looked at anew if it began this lately: later it would be another
+    #: moment of the job, and what had come is judged as it is.
+    resumed_s: float = 600.0
     #: Standstills of one job that began so near to each other, as several machines saw them, are one: a job that is killed
     #: by its own watchdog and started anew stands still again after ten minutes at the earliest.
     near_s: float = 120.0

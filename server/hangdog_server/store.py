@@ -1,7 +1,7 @@
 """Remembers incidents and their raw captures, in SQLite or PostgreSQL."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -28,7 +28,7 @@ class State(StrEnum):
     FAILED = "failed"
 
 
-#: States that only a running server leads further.
+#: States that only a running server leads further; the next one takes them up.
 UNFINISHED = (State.SUSPECTED, State.CAPTURING)
 #: States that nothing leads further by itself: what retention may remove.
 ENDED = (State.JUDGED, State.FAILED)
@@ -71,7 +71,7 @@ class Store(Steps):
         """Remembers a new incident, and in `asked` (JSON) all that judging it again takes beside the captures."""
         await self.do(_begin, incident, asked)
 
-    async def remember(self, name: str, asked: dict[str, Any]) -> None:
+    async def remember(self, name: str, asked: Mapping[str, Any]) -> None:
         """Replaces what judging an incident again takes beside the captures: more is known at its end."""
         await self.do(_remember, name, asked)
 
@@ -87,9 +87,9 @@ class Store(Steps):
         """Keeps captures of an incident, all or none."""
         await self.do(_keep, name, captures)
 
-    async def abandon(self, at: float, note: str) -> tuple[str, ...]:
-        """Marks every unfinished incident failed, and names them: what no server works on must not look alive."""
-        return await self.do(_abandon, at, note)
+    async def unfinished(self) -> tuple[Incident, ...]:
+        """The incidents that a server was leading when it ended, oldest first."""
+        return await self.ask(_unfinished)
 
     async def latest(self, job: str, limit: int) -> tuple[Incident, ...]:
         """The newest incidents first, without their verdict's text; of one job, or of all when `job` is empty."""
@@ -131,8 +131,8 @@ def _begin(connection: sa.Connection, incident: Incident, asked: dict[str, Any])
     )
 
 
-def _remember(connection: sa.Connection, name: str, asked: dict[str, Any]) -> None:
-    connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == name).values(asked=asked))
+def _remember(connection: sa.Connection, name: str, asked: Mapping[str, Any]) -> None:
+    connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == name).values(asked=dict(asked)))
 
 
 def _move(connection: sa.Connection, name: str, state: State, at: float, note: str) -> None:
@@ -171,11 +171,9 @@ def count(connection: sa.Connection, name: str, added: int) -> None:
     connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == name).values(larger))
 
 
-def _abandon(connection: sa.Connection, at: float, note: str) -> tuple[str, ...]:
-    unfinished = INCIDENTS.c.state.in_(UNFINISHED)
-    names = connection.execute(sa.select(INCIDENTS.c.id).where(unfinished)).scalars().all()
-    connection.execute(INCIDENTS.update().where(unfinished).values(state=State.FAILED, changed=at, note=note))
-    return tuple(names)
+def _unfinished(connection: sa.Connection) -> tuple[Incident, ...]:
+    query = sa.select(INCIDENTS).where(INCIDENTS.c.state.in_(UNFINISHED))
+    return tuple(map(_incident, connection.execute(query.order_by(INCIDENTS.c.began, INCIDENTS.c.id))))
 
 
 def _latest(connection: sa.Connection, job: str, limit: int) -> tuple[Incident, ...]:

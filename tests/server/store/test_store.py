@@ -43,16 +43,15 @@ async def test_incidents_outlive_the_server(where: Path | str) -> None:
     store.close()
 
 
-async def test_only_the_unfinished_are_abandoned(where: Path | str) -> None:
+async def test_the_unfinished_are_told(where: Path | str) -> None:
     store = Store(where)
     for incident in (FIRST, SECOND):
         await store.begin(incident, {})
+    assert [incident.id for incident in await store.unfinished()] == [FIRST.id, SECOND.id]
     await store.judged(FIRST.id, JUDGED, 3.0)
-    assert await store.abandon(9.0, "the power went") == ("0a2c",)
-    assert await store.abandon(10.0, "again") == ()
-    newest, oldest = await store.latest("", 10)
-    assert (newest.state, newest.note, newest.changed) == (State.FAILED, "the power went", 9.0)
-    assert oldest.state is State.JUDGED
+    assert [incident.id for incident in await store.unfinished()] == [SECOND.id]
+    await store.move(SECOND.id, State.FAILED, 9.0, "nobody is back")
+    assert await store.unfinished() == ()
     store.close()
 
 
