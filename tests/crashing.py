@@ -25,13 +25,21 @@ from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Suspect, Verdict
 from hangdog_server.capturing import Capturing
 from hangdog_server.database import Database
+from hangdog_server.door import Door
 from hangdog_server.fleet import Fleet
 from hangdog_server.main import serve
 from hangdog_server.settings import Settings
 
 #: What the server is run with: short waits, for everybody is on this machine and comes back at once.
 SETTINGS = Settings(
-    rounds=2, interval_s=0.02, patience_s=20.0, rejoin_s=5.0, returned_s=2.0, grace_s=0.1, native_ranks=0
+    rounds=2,
+    interval_s=0.02,
+    patience_s=20.0,
+    rejoin_s=5.0,
+    returned_s=2.0,
+    grace_s=0.1,
+    native_ranks=0,
+    lease_s=1.0,
 )
 
 Given = ParamSpec("Given")
@@ -92,7 +100,8 @@ def run(port: int, where: str, last: int, passed: str) -> None:
         setattr(kind, name, point.around(getattr(kind, name)))
     Database.begin = pointed  # type: ignore[method-assign,assignment]
     store = where if "://" in where else Path(where)
-    asyncio.run(serve(f"127.0.0.1:{port}", store, point.around(judge), lambda _: None, SETTINGS))
+    address = f"127.0.0.1:{port}"
+    asyncio.run(serve(address, store, point.around(judge), lambda _: None, SETTINGS, Door(advertised=address)))
     Path(passed).write_text(str(point.passed))
 
 

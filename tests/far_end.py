@@ -119,11 +119,13 @@ async def linked(
     findings: Sequence[Finding] = (),
     spooling: Spooling | None = None,
     tally: Tally | None = None,
+    others: Sequence[Server] = (),
 ) -> AsyncIterator[Kept]:
-    """A link that is kept to the server, and has ended cleanly afterwards."""
+    """A link that is kept to the server, or to the `others` beside it, and has ended cleanly afterwards."""
     watch = Watch(Census(targets.proc, frozenset({MARK[0]})), MARK, (), forget_s=600.0)
     stop = asyncio.Event()
-    identity = Identity(f"127.0.0.1:{server.port}", "gpu-a17", "1.2.3")
+    known = ",".join(f"127.0.0.1:{one.port}" for one in (server, *others))
+    identity = Identity(known, "gpu-a17", "1.2.3")
     vigil = Vigil(tools, packaged(), alert)
     link = Link(identity, watch, vigil, tools, settings, lambda: findings, spooling, tally)
     keeping = asyncio.ensure_future(link.keep(stop))

@@ -20,6 +20,7 @@ from hangdog_agent.capture.series import Series
 from hangdog_agent.discover import Member
 from hangdog_agent.fit import Pack
 from hangdog_agent.recording import Recording, Spooling, local
+from hangdog_agent.servers import Servers, listed
 from hangdog_agent.session import Call, Session, backoff, cancelled, why, within
 from hangdog_agent.settings import LinkSettings
 from hangdog_agent.tally import Event, Standing, Tally
@@ -50,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who calls whom: `server` is HOST:PORT, `machine` the name the agent speaks for.
+    """Who calls whom: `server` is HOST:PORT, or several with commas, `machine` the name the agent speaks for.
 
     `tls` is the folder with this machine's certificate, `insecure` lets plain text cross a network.
     """
@@ -61,9 +62,9 @@ class Identity:
     tls: Path | None = None
     insecure: bool = False
 
-    def reach(self) -> Reach:
-        """The way to the server."""
-        return Reach(self.server, self.tls, insecure=self.insecure)
+    def reach(self, server: str) -> Reach:
+        """The way to one of the servers."""
+        return Reach(server, self.tls, insecure=self.insecure)
 
 
 class Link:
@@ -85,6 +86,7 @@ class Link:
         self._findings = findings
         self._recording = Recording(spooling, self._answering) if spooling else None
         self._identity = identity
+        self._servers = Servers(listed(identity.server), identity.machine)
         self._watch = watch
         self._vigil = vigil
         self._tools = tools
@@ -112,13 +114,15 @@ class Link:
             watching.append(asyncio.create_task(self._recording.open()))
         try:
             while not stop.is_set():
+                server = self._servers.current
                 because = await self._session(stop)
+                self._servers.lost()
                 failures, self._welcomed = 0 if self._welcomed else failures + 1, False
                 if failures:
                     self._tally.count(Event.FAILURES)
                 pause = backoff(failures, self._settings, random.uniform)
                 if not stop.is_set():
-                    log.warning("no line to %s (%s), next try in %.1f s", self._identity.server, because, pause)
+                    log.warning("no line to %s (%s), next try in %.1f s", server, because, pause)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), pause)
         finally:
@@ -181,7 +185,7 @@ class Link:
     async def _session(self, stop: asyncio.Event) -> str:
         """One connection, from Hello until it breaks or `stop` is set; says why it ended."""
         try:  # the certificate is read for each connection: a renewed one counts without a restart
-            opened = open_aio_channel(self._identity.reach(), _OPTIONS)
+            opened = open_aio_channel(self._identity.reach(self._servers.current), _OPTIONS)
         except WrongUse as wrong:  # while it is being renewed, say
             return str(wrong)
         async with opened as channel:
@@ -221,7 +225,7 @@ class Link:
                     session.begin(
                         self._recording.deliver(session.outbox.put, message.welcome.max_message_bytes, session.busy)
                     )
-                log.info("connected to %s as %s", self._identity.server, self._identity.machine)
+                log.info("connected to %s as %s", self._servers.current, self._identity.machine)
             elif body == "capture":
                 taken = session.start(self._answer(session, message.capture), self._settings.orders)
                 self._tally.count(Event.ORDERS if taken else Event.DROPPED)
@@ -229,6 +233,10 @@ class Link:
                 self._vigil.ask(message.doubt.job, within(message.doubt.seconds, 0.0, _DOUBT_S))
             elif body == "receipt" and self._recording is not None:
                 self._recording.received(message.receipt)
+            elif body == "elsewhere":
+                if self._servers.send(message.elsewhere.address):
+                    log.info("job %s is led by %s: going there", message.elsewhere.job, self._servers.current)
+                    return
             elif body == "need":
                 for pieces in self._packer.find(message.need.digests, self._most_bytes):
                     await session.outbox.put(pb.FromAgent(pieces=pieces))

@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
         "--server",
         metavar="HOST:PORT",
         default=os.environ.get("HANGDOG_SERVER") or DEFAULT_SERVER,
-        help=f"the server to keep a line to (default: $HANGDOG_SERVER, else {DEFAULT_SERVER})",
+        help=f"the server to keep a line to, or several that share a database (default: $HANGDOG_SERVER, else {DEFAULT_SERVER})",
     )
     parser.add_argument(
         "--machine", metavar="NAME", default=socket.gethostname(), help="name to speak for (default: this host's)"
@@ -210,6 +210,7 @@ async def _serve(agent: _Agent, server: str) -> None:
     # imported here, for one look needs no gRPC, which is most of the agent's memory
     from hangdog_agent.link import Identity, Link
     from hangdog_agent.recording import Spooling
+    from hangdog_agent.servers import listed
     from hangdog_agent.spool import Clocks
     from hangdog_agent.vigil.vigil import Vigil
     from hangdog_models.rules.ruleset import packaged
@@ -217,7 +218,8 @@ async def _serve(agent: _Agent, server: str) -> None:
     from hangdog_proto.reach import require_privacy
 
     identity = Identity(server, agent.machine, importlib.metadata.version("hangdog"), agent.tls, agent.insecure)
-    require_privacy(identity.reach())
+    for address in listed(server):
+        require_privacy(identity.reach(address))
     if agent.tls is not None:
         pems.read(agent.tls)  # what is wrong from the start is said at once
     stop = asyncio.Event()

@@ -18,7 +18,8 @@ from hangdog_server import heard, refusals
 from hangdog_server.asking import Asking
 from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
-from hangdog_server.fleet import Connection, Doubt, Fleet, Need, Order, Receipt, Told
+from hangdog_server.fleet import Connection, Doubt, Elsewhere, Fleet, Need, Order, Receipt, Told
+from hangdog_server.leading import Leading
 from hangdog_server.limits import Limits, Seldom
 from hangdog_server.refusals import Denial, TurnedAway
 from hangdog_server.refusing import Context, refuse
@@ -43,6 +44,7 @@ class Agents(AgentsServicer):
         desk: Desk,
         vigil: Vigil,
         returns: Returns,
+        leading: Leading,
         settings: Settings,
         dictionary: Dictionary,
         gate: Gate,
@@ -54,6 +56,7 @@ class Agents(AgentsServicer):
         self._desk = desk
         self._vigil = vigil
         self._returns = returns
+        self._leading = leading
         self._settings = settings
         self._dictionary = dictionary
         self.asking = Asking(dictionary, fleet.send, self._captured, settings)
@@ -150,6 +153,7 @@ class Agents(AgentsServicer):
                 if message.HasField("presence"):
                     self._fleet.announce(connection, heard.local_jobs(message.presence, self._settings), steady())
                     connection.leaving = message.presence.leaving
+                    self._leading.noticed(connection.machine)
                 elif message.HasField("captured"):
                     if refused := self._desk.unawaited(message.captured.order):  # before it costs anything
                         self._telemetry.count(refusals.look(refused, ""))
@@ -235,5 +239,7 @@ def _told(what: Told) -> pb.ToAgent:
             return pb.ToAgent(doubt=pb.Doubt(job=what.job, seconds=what.seconds))
         case Receipt():
             return pb.ToAgent(receipt=pb.Receipt(id=what.id, refused=what.refused))
+        case Elsewhere():
+            return pb.ToAgent(elsewhere=pb.Elsewhere(job=what.job, address=what.address))
         case Need():
             return pb.ToAgent(need=pb.Need(digests=what.digests))

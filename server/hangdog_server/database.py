@@ -25,7 +25,7 @@ class Database:
     def __init__(self, where: Path | str, within_s: float) -> None:
         """`where` is the path of a SQLite file or the URL of a PostgreSQL database; no statement outlasts `within_s`."""
         self._behind = _opened(where, within_s)
-        self.name, self.threads = self._behind.name, self._behind.threads
+        self.name, self.threads, self.shared = self._behind.name, self._behind.threads, self._behind.shared
         self._patience_s = BACK_S if isinstance(self._behind, Postgres) else 0.0
         try:
             with self._behind.engine.begin() as connection, self._behind.migration(connection):

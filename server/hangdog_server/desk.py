@@ -13,12 +13,13 @@ from hangdog_server.capturing import named, steady
 from hangdog_server.gather import Answer, Plan
 from hangdog_server.incident import Inquiry, Means, new_name
 from hangdog_server.jobs import describe
+from hangdog_server.leading import Leading
 from hangdog_server.looking import About
 from hangdog_server.refusals import Look, Refusal
 from hangdog_server.requests import Request, Step
 from hangdog_server.resuming import Cut
 from hangdog_server.settings import Settings
-from hangdog_server.store import State
+from hangdog_server.store import Incident, State
 
 log = logging.getLogger(__name__)
 
@@ -26,15 +27,17 @@ log = logging.getLogger(__name__)
 class Desk:
     """The running incidents, at most one of each job: whoever asks while one runs follows it."""
 
-    def __init__(self, means: Means, settings: Settings) -> None:
+    def __init__(self, means: Means, settings: Settings, leading: Leading) -> None:
         self._means = means
+        self._leading = leading
         self._settings = settings
         self._running: dict[str, Inquiry] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def ask(self, request: Request) -> AsyncIterator[Step]:
         """The steps of the incident this request starts or joins; raises HangdogError when it is refused or fails."""
         job = self._which(request.job)
+        await self._leading.require(job)
         inquiry = self._running.get(job)
         if inquiry is None:
             inquiry = self._start(replace(request, job=job))
@@ -44,18 +47,29 @@ class Desk:
         async for step in inquiry.follow():
             yield step
 
-    async def resume(self) -> None:
-        """Takes up what a server's end cut short; raises StoreFailed."""
-        store = self._means.store
-        for incident in reversed(await store.unfinished()):
-            if incident.job in self._running:
-                later = f"taken over by incident {self._running[incident.job].name} of the same job"
-                await store.move(incident.id, State.FAILED, self._means.clock(), later)
-                continue
-            cut = Cut(incident, *await store.recall(incident.id))
-            log.warning("incident %s of job %s: taken up again", incident.id, incident.job)
-            request = Request(incident.job, why=incident.why, light=bool(cut.asked.get("light")))
-            self._led(Inquiry(cut, request, self._means, self._settings), incident.job)
+    def leads(self) -> frozenset[str]:
+        """The jobs whose incidents are under way."""
+        return frozenset(self._running)
+
+    async def take_up(self, incident: Incident) -> None:
+        """Goes on with an incident that its server's end cut short, unless it is under way here; raises StoreFailed."""
+        if incident.id in self._tasks:
+            return
+        if incident.job in self._running:
+            later = f"taken over by incident {self._running[incident.job].name} of the same job"
+            await self._means.store.move(incident.id, State.FAILED, self._means.clock(), later)
+            return
+        cut = Cut(incident, *await self._means.store.recall(incident.id))
+        if incident.job in self._running:  # somebody asked for the job meanwhile
+            return
+        log.warning("incident %s of job %s: taken up again", incident.id, incident.job)
+        request = Request(incident.job, why=incident.why, light=bool(cut.asked.get("light")))
+        self._led(Inquiry(cut, request, self._means, self._settings), incident.job)
+
+    def give_up(self, job: str) -> None:
+        """Ends the incident of a job here: another server leads it."""
+        if job in self._running:
+            self._tasks[self._running[job].name].cancel()
 
     def answer(self, order: str, answer: Answer, capture: pb.Capture) -> str:
         """Takes an agent's answer in; the reason why it is refused, empty when it is taken."""
@@ -86,9 +100,10 @@ class Desk:
 
     async def close(self) -> None:
         """Stops leading; whoever takes the store up next goes on with what is unfinished."""
-        for task in self._tasks:
+        tasks = tuple(self._tasks.values())
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)  # a task cancelled before it began raises
+        await asyncio.gather(*tasks, return_exceptions=True)  # a task cancelled before it began raises
 
     def _which(self, wanted: str) -> str:
         """The job that is meant; raises WrongUse when there is none, or several and nobody said which."""
@@ -138,8 +153,8 @@ class Desk:
 
         self._running[job] = inquiry
         task = asyncio.create_task(lead(), name=f"incident {inquiry.name}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[inquiry.name] = task
+        task.add_done_callback(lambda _: self._tasks.pop(inquiry.name))
         return inquiry
 
     def _looks(self, request: Request) -> tuple[int, float]:

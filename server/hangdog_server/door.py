@@ -26,6 +26,7 @@ class Door:
 
     `tls` is the folder with its certificate; `people` a second address, for people without certificates of their own;
     `insecure` lets everybody in, in plain text, on any address. `tokens` and `audit` are files, `proxies` as in Gate.
+    `advertised` is how agents know it, where there are several servers.
     """
 
     tls: Path | None = None
@@ -34,6 +35,7 @@ class Door:
     tokens: Path | None = None
     proxies: tuple[str, ...] = ()
     audit: Path | None = None
+    advertised: str = ""
 
 
 #: Whoever reaches this machine's own loopback may do everything.

@@ -62,7 +62,15 @@ class Need:
     digests: bytes
 
 
-Told = Order | Doubt | Receipt | Need
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Tells an agent that another server leads a job of its machine, and where that one is."""
+
+    job: str
+    address: str
+
+
+Told = Order | Doubt | Receipt | Need | Elsewhere
 
 
 @dataclass(slots=True, eq=False)
@@ -179,6 +187,11 @@ class Fleet:
     def jobs(self) -> tuple[str, ...]:
         """Every job that runs on a connected machine, by name."""
         return tuple(sorted({job for connection in self._connected.values() for job in connection.jobs}))
+
+    def running(self, machine: str) -> Mapping[str, LocalJob]:
+        """The jobs of a connected machine, by name."""
+        here = self._connected.get(machine)
+        return here.jobs if here is not None else {}
 
     def asked(self, job: str) -> dict[str, LocalJob]:
         """The connected machines the job runs on."""

@@ -23,6 +23,7 @@ from hangdog_server.failures import StoreFailed
 from hangdog_server.fleet import Fleet
 from hangdog_server.gather import Answer
 from hangdog_server.judging import Judge
+from hangdog_server.lease import NotOurs
 from hangdog_server.looking import About, Looking
 from hangdog_server.refusals import Look, Refusal
 from hangdog_server.requests import Request, Step
@@ -111,6 +112,8 @@ class Inquiry:
             await asyncio.sleep(AGAIN_S)
             try:
                 await self._unstored()
+            except NotOurs:
+                return
             except StoreFailed as error:
                 log.error("incident %s: how it ended is still not stored: %s", self.name, error)
             else:

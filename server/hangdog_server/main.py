@@ -22,6 +22,7 @@ from hangdog_server.door import LOCAL, Door, Opened
 from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
 from hangdog_server.judging import Judge
+from hangdog_server.leading import Leading
 from hangdog_server.limits import Limits
 from hangdog_server.observing import Interceptors, observing
 from hangdog_server.people import Incidents
@@ -79,11 +80,13 @@ async def running(
     """A server at the address given, from its first connection to its graceful end."""
     opened = Opened(listen, door, settings, means.clock)
     audit, limits = Audit(door.audit, means.clock), Limits(settings)
-    desk, vigil, returns = Desk(means, settings), Vigil(), Returns(means, settings)
-    await desk.resume()
-    await returns.resume()
+    leading = Leading(means.store, means.fleet, settings, door.advertised)
+    desk, vigil, returns = Desk(means, settings, leading), Vigil(), Returns(means, settings, leading)
+    await leading.tick(desk, returns)  # what lies open is under way before anybody can ask for the same
     server = grpc.aio.server(options=_options(settings) + opened.options(), interceptors=[opened.gate, *interceptors])
-    agents = Agents(means.fleet, desk, vigil, returns, settings, means.dictionary, opened.gate, limits, means.telemetry)
+    agents = Agents(
+        means.fleet, desk, vigil, returns, leading, settings, means.dictionary, opened.gate, limits, means.telemetry
+    )
     add_AgentsServicer_to_server(agents, server)
     records = Records(means.store, settings, means.clock)
     people = Incidents(means.fleet, desk, means.store, records, settings, opened.gate, limits, audit)
@@ -94,9 +97,10 @@ async def running(
     await server.start()
     for service in SERVICES:
         await state.set(service, health_pb2.HealthCheckResponse.SERVING)
-    sentry = Sentry(vigil, means.fleet, desk, audit, means.telemetry)
+    sentry = Sentry(vigil, means.fleet, desk, leading, audit, means.telemetry)
     beside = [
         asyncio.create_task(sentry.keep(), name="watch over the jobs"),
+        asyncio.create_task(leading.keep(desk, returns), name="leases"),
         asyncio.create_task(agents.asking.keep(), name="asking what captures name"),
         asyncio.create_task(Retention(means.store, settings, means.clock).keep(), name="retention"),
     ]
@@ -110,6 +114,7 @@ async def running(
         means.fleet.end(ServerUnreachable("the server was stopped"))
         await desk.close()
         await returns.close()
+        await leading.close()
         await server.stop(settings.grace_s)
 
 

@@ -31,6 +31,7 @@ class Postgres:
 
     #: Incidents that run at once write a few times a minute each; more connections than this would only wait in turn.
     threads = 4
+    shared = True
 
     def __init__(self, url: str, within_s: float) -> None:
         """No statement runs for longer than `within_s` seconds."""

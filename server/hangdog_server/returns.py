@@ -6,6 +6,7 @@ when it starts again.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,6 +27,7 @@ from hangdog_server.gather import Gathering, Plan
 from hangdog_server.incident import Means, new_name
 from hangdog_server.jobs import LocalJob
 from hangdog_server.judging import Judge, remembered, triage
+from hangdog_server.leading import Leading
 from hangdog_server.settings import Settings
 from hangdog_server.spooled import Kept, Spooled
 from hangdog_server.store import State
@@ -66,18 +68,20 @@ class _Case:
 class Returns:
     """The standstills that are coming back; `close` it with the server."""
 
-    def __init__(self, means: Means, settings: Settings) -> None:
+    def __init__(self, means: Means, settings: Settings, leading: Leading) -> None:
         self._means = means
+        self._leading = leading
         self._settings = settings
         self._spooled = Spooled(means.store)
         self._cases: dict[str, _Case] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._led: Counter[str] = Counter()
         self._keeping = asyncio.Semaphore(1)  # what living incidents store must not wait behind a whole cluster's looks
         self._judging = asyncio.Semaphore(1)  # a whole cluster's looks are in memory meanwhile
 
-    async def resume(self) -> None:
-        """Goes on with what was kept and not judged when the server ended."""
-        for name in await self._spooled.open():
+    async def resume(self, name: str) -> None:
+        """Goes on with an incident that was kept and not judged when its server ended, unless it is under way here."""
+        if name not in self._led and name not in self._cases:
             for kept in await self._spooled.of(name, packed=False):
                 self._note(name, kept)
 
@@ -121,7 +125,14 @@ class Returns:
         self._cases[name].note(kept)
 
     async def _lead(self, name: str, case: _Case) -> None:
-        """Waits for one standstill's machines, then judges what there is."""
+        """Waits for one standstill's machines, then judges what there is, unless another server leads the job."""
+        self._led[name] += 1
+        try:
+            await self._awaited(name, case)
+        finally:
+            self._led -= Counter([name])
+
+    async def _awaited(self, name: str, case: _Case) -> None:
         fleet, until = self._means.fleet, steady() + PATIENCES * self._settings.returned_s
         while not case.complete(fleet.asked(case.job)) and steady() < until:
             case.news.clear()
@@ -132,7 +143,13 @@ class Returns:
                 break
         del self._cases[name]  # what comes from here on has it judged anew
         with self._means.telemetry.incident(name, case.job):
-            await self._judge(name, case)
+            try:
+                ours = await self._leading.leads(case.job)
+            except StoreFailed as error:  # it is open in the store: it is taken up once that is back
+                log.error("incident %s: not judged yet: %s", name, error)
+                return
+            if ours:
+                await self._judge(name, case)
 
     async def _judge(self, name: str, case: _Case) -> None:
         telemetry = self._means.telemetry
@@ -143,6 +160,8 @@ class Returns:
                     await self._means.store.judged(name, verdict, self._means.clock())
                 telemetry.count(State.JUDGED)
                 telemetry.count(verdict.kind)
+        except StoreFailed as error:  # likewise
+            log.error("incident %s: not judged yet: %s", name, error)
         except HangdogError as error:
             await self._fail(name, str(error))
         except Exception as error:  # a bug of ours must not leave an incident that is judged at every start

@@ -13,6 +13,7 @@ from hangdog_server.audit import Audit, Deed, followed
 from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Doubt, Fleet
+from hangdog_server.leading import Leading
 from hangdog_server.requests import Request
 from hangdog_server.telemetry import SILENT, Delay, Telemetry
 from hangdog_server.vigil import Vigil
@@ -26,7 +27,10 @@ log = logging.getLogger(__name__)
 class Sentry:
     """The watch over all jobs; `keep` holds it until it is cancelled."""
 
-    def __init__(self, vigil: Vigil, fleet: Fleet, desk: Desk, audit: Audit, telemetry: Telemetry = SILENT) -> None:
+    def __init__(
+        self, vigil: Vigil, fleet: Fleet, desk: Desk, leading: Leading, audit: Audit, telemetry: Telemetry = SILENT
+    ) -> None:
+        self._leading = leading
         self._telemetry = telemetry
         self._vigil = vigil
         self._fleet = fleet
@@ -54,6 +58,8 @@ class Sentry:
         for job in self._vigil.doubted():
             self._doubt(job, now)
         for job in self._fleet.jobs():
+            if self._leading.elsewhere(job):
+                continue
             suspicion = self._vigil.suspicion(job, self._fleet.awake(job, now), now)
             if self._vigil.due(job, suspicion, now) and suspicion is not None and job not in self._asking:
                 with about(job=job):

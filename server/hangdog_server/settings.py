@@ -42,6 +42,9 @@ class Settings:
     #: An incident that a server's end cut short is looked at anew if it began this lately: later it would be another
     #: moment of the job, and what had come is judged as it is.
     resumed_s: float = 600.0
+    #: Of several servers beside one database one leads a job, and another one takes it over when so long nothing was heard
+    #: of the first: longer than a database takes to fail over, short beside what a standstill costs.
+    lease_s: float = 15.0
     #: Standstills of one job that began so near to each other, as several machines saw them, are one: a job that is killed
     #: by its own watchdog and started anew stands still again after ten minutes at the earliest.
     near_s: float = 120.0

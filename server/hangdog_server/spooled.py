@@ -61,10 +61,6 @@ class Spooled:
 
         return await self._store.do(fold)
 
-    async def open(self) -> tuple[str, ...]:
-        """The incidents that are still to be judged, oldest first."""
-        return await self._store.ask(_open)
-
     async def of(self, incident: str, packed: bool = True) -> tuple[Kept, ...]:
         """All that was folded into an incident, by machine and round; without the captures themselves if not `packed`."""
         return await self._store.ask(_of, incident, packed)
@@ -132,11 +128,6 @@ def _incident(kept: Kept, name: str, at: float) -> dict[str, Any]:
         "evict": [],
         "verdict": "",
     }
-
-
-def _open(connection: sa.Connection) -> tuple[str, ...]:
-    query = sa.select(INCIDENTS.c.id).where(INCIDENTS.c.state == State.RECORDED).order_by(INCIDENTS.c.began)
-    return tuple(connection.execute(query).scalars())
 
 
 def _of(connection: sa.Connection, incident: str, packed: bool) -> tuple[Kept, ...]:

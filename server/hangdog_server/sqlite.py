@@ -34,6 +34,7 @@ class Sqlite:
     #: One writer at a time is all that SQLite knows, and one thread needs no waiting for another's lock.
     threads = 1
     secrets: tuple[str, ...] = ()
+    shared = False
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)

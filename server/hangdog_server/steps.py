@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 
 class Steps:
-    """An open database, called `name`, until `close`."""
+    """An open database, called `name`, until `close`; `shared`: other servers may have it open, too."""
 
     def __init__(self, where: Path | str, within_s: float = WITHIN_S, telemetry: Telemetry = SILENT) -> None:
         """Opens or makes a file, or opens the database a URL names; raises HangdogError, saying what to change.
@@ -36,7 +36,7 @@ class Steps:
         self._within_s = within_s
         self._telemetry = telemetry
         self._database = Database(where, within_s)
-        self.name = self._database.name
+        self.name, self.shared = self._database.name, self._database.shared
         self._threads = ThreadPoolExecutor(self._database.threads, "store")
 
     def close(self) -> None:

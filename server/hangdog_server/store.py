@@ -1,17 +1,17 @@
 """Remembers incidents and their raw captures, in SQLite or PostgreSQL."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Concatenate
 
 import sqlalchemy as sa
 
 from hangdog_models.errors import WrongUse
 from hangdog_models.verdict import Verdict, to_json
-from hangdog_server import ledger
-from hangdog_server.steps import Steps
+from hangdog_server import lease, ledger
+from hangdog_server.steps import Given, Result, Steps
 from hangdog_server.tables import CAPTURES, INCIDENTS, storable
 
 #: No name goes on with this character, the last one there is.
@@ -67,29 +67,40 @@ class RawCapture:
 class Store(Steps):
     """The incidents of one database."""
 
+    _holder = ""
+
+    def fence(self, holder: str) -> None:
+        """From now on only incidents are written to whose jobs' leases nobody else than `holder` has; others raise NotOurs."""
+        self._holder = holder
+
+    def _fenced(
+        self, step: Callable[Concatenate[sa.Connection, Given], Result], name: str
+    ) -> Callable[Concatenate[sa.Connection, Given], Result]:
+        return lease.fenced(step, name, self._holder) if self._holder else step
+
     async def begin(self, incident: Incident, asked: dict[str, Any]) -> None:
         """Remembers a new incident, and in `asked` (JSON) all that judging it again takes beside the captures."""
-        await self.do(_begin, incident, asked)
+        await self.do(self._fenced(_begin, incident.id), incident, asked)
 
     async def remember(self, name: str, asked: Mapping[str, Any]) -> None:
         """Replaces what judging an incident again takes beside the captures: more is known at its end."""
-        await self.do(_remember, name, asked)
+        await self.do(self._fenced(_remember, name), name, asked)
 
     async def move(self, name: str, state: State, at: float, note: str = "") -> None:
         """Notes that an incident reached a state."""
-        await self.do(_move, name, state, at, note)
+        await self.do(self._fenced(_move, name), name, state, at, note)
 
     async def judged(self, name: str, verdict: Verdict, at: float) -> None:
         """Keeps an incident's verdict, with it its last state, and what it says of machines."""
-        await self.do(_judged, name, verdict, at)
+        await self.do(self._fenced(_judged, name), name, verdict, at)
 
     async def keep(self, name: str, captures: Sequence[RawCapture]) -> None:
         """Keeps captures of an incident, all or none."""
-        await self.do(_keep, name, captures)
+        await self.do(self._fenced(_keep, name), name, captures)
 
-    async def unfinished(self) -> tuple[Incident, ...]:
-        """The incidents that a server was leading when it ended, oldest first."""
-        return await self.ask(_unfinished)
+    async def open(self) -> tuple[Incident, ...]:
+        """The incidents that are still to be judged, newest first."""
+        return await self.ask(_open)
 
     async def latest(self, job: str, limit: int) -> tuple[Incident, ...]:
         """The newest incidents first, without their verdict's text; of one job, or of all when `job` is empty."""
@@ -171,9 +182,9 @@ def count(connection: sa.Connection, name: str, added: int) -> None:
     connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == name).values(larger))
 
 
-def _unfinished(connection: sa.Connection) -> tuple[Incident, ...]:
-    query = sa.select(INCIDENTS).where(INCIDENTS.c.state.in_(UNFINISHED))
-    return tuple(map(_incident, connection.execute(query.order_by(INCIDENTS.c.began, INCIDENTS.c.id))))
+def _open(connection: sa.Connection) -> tuple[Incident, ...]:
+    query = sa.select(INCIDENTS).where(INCIDENTS.c.state.not_in(ENDED))
+    return tuple(map(_incident, connection.execute(query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id))))
 
 
 def _latest(connection: sa.Connection, job: str, limit: int) -> tuple[Incident, ...]:

@@ -61,6 +61,15 @@ SPOOLED = sa.Table(
     sa.Column("round", sa.Integer, nullable=False),
     sa.Column("told", sa.JSON, nullable=False),
 )
+#: Which server leads the incidents of a job, where agents reach it, and until when (Unix seconds of the database's clock).
+LEASES = sa.Table(
+    "leases",
+    TABLES,
+    sa.Column("job", Words, primary_key=True),
+    sa.Column("holder", Words, nullable=False),
+    sa.Column("address", Words, nullable=False),
+    sa.Column("until", sa.Float, nullable=False),
+)
 #: What verdicts said of machines. It refers to no row of `incidents`: it outlives them.
 LEDGER = sa.Table(
     "ledger",

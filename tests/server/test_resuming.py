@@ -57,7 +57,7 @@ async def left(path: Path, looks: Mapping[str, int]) -> Incident:
     finally:
         over.set()
     store = Store(path)
-    (incident,) = await store.unfinished()
+    (incident,) = await store.open()
     store.close()
     assert incident.id == begun.id
     return incident
@@ -66,7 +66,7 @@ async def left(path: Path, looks: Mapping[str, int]) -> Incident:
 async def ended(on: Stage, count: int = 1) -> tuple[Incident, ...]:
     """The incidents, newest first, once none is under way."""
     async with asyncio.timeout(10):
-        while await on.store.unfinished():
+        while await on.store.open():
             await asyncio.sleep(0.01)
     incidents = await on.store.latest("", 9)
     assert len(incidents) == count
@@ -168,7 +168,7 @@ async def test_an_incident_that_ends_its_server_each_time_is_given_up(tmp_path: 
     await left(tmp_path / "s.db", {"a": 1})
     for attempt in range(ATTEMPTS):
         async with stage(tmp_path / "s.db") as on:
-            (incident,) = await on.store.unfinished()
+            (incident,) = await on.store.open()
             async with asyncio.timeout(10):
                 while (await on.store.kept(incident.id))[0].get("attempt") != attempt + 1:
                     await asyncio.sleep(0.01)

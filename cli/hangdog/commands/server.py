@@ -82,6 +82,12 @@ def beside_usual(name: str) -> Path:
     help="SQLite file that holds the incidents, made when it does not exist; or postgresql://USER@HOST/DATABASE.",
 )
 @click.option(
+    "--advertise",
+    metavar="HOST:PORT",
+    default="",
+    help="How agents know this server, where several share a database: exactly as in their --server A,B,C.",
+)
+@click.option(
     "--patience",
     type=click.FloatRange(0, 3600, min_open=True),
     metavar="SECONDS",
@@ -125,6 +131,7 @@ def command(
     tokens: Path | None,
     proxies: tuple[str, ...],
     store: str,
+    advertise: str,
     patience: float | None,
     metrics: str | None,
     log_format: str,
@@ -132,7 +139,7 @@ def command(
     keep_captures: float | None,
     keep_size: float | None,
 ) -> None:
-    """Run the server: one for each cluster.
+    """Run the server: one for each cluster, or several beside one PostgreSQL.
 
     Agents connect to it, people ask it. Once it can be reached it prints `listening on HOST:PORT`, then its log goes to
     stderr until SIGTERM or Ctrl-C ends it.
@@ -149,7 +156,13 @@ def command(
     settings = settings if keep_captures is None else replace(settings, keep_captures_s=keep_captures * DAY_S)
     settings = settings if keep_size is None else replace(settings, keep_bytes=int(keep_size * (1 << 30)))
     door = Door(
-        None if insecure else tls, people, insecure, tokens or beside(store, TOKENS), proxies, beside(store, AUDIT)
+        None if insecure else tls,
+        people,
+        insecure,
+        tokens or beside(store, TOKENS),
+        proxies,
+        beside(store, AUDIT),
+        advertise,
     )
 
     def announce(address: str) -> None:

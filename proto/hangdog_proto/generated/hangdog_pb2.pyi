@@ -1029,6 +1029,7 @@ class ToAgent(google.protobuf.message.Message):
     DOUBT_FIELD_NUMBER: builtins.int
     RECEIPT_FIELD_NUMBER: builtins.int
     NEED_FIELD_NUMBER: builtins.int
+    ELSEWHERE_FIELD_NUMBER: builtins.int
     @property
     def welcome(self) -> global___Welcome:
         """First, and once."""
@@ -1049,6 +1050,10 @@ class ToAgent(google.protobuf.message.Message):
     def need(self) -> global___Need:
         """What is not known yet."""
 
+    @property
+    def elsewhere(self) -> global___Elsewhere:
+        """Another server leads a job of this machine."""
+
     def __init__(
         self,
         *,
@@ -1057,12 +1062,37 @@ class ToAgent(google.protobuf.message.Message):
         doubt: global___Doubt | None = ...,
         receipt: global___Receipt | None = ...,
         need: global___Need | None = ...,
+        elsewhere: global___Elsewhere | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "need", b"need", "receipt", b"receipt", "welcome", b"welcome"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "need", b"need", "receipt", b"receipt", "welcome", b"welcome"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["welcome", "capture", "doubt", "receipt", "need"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "elsewhere", b"elsewhere", "need", b"need", "receipt", b"receipt", "welcome", b"welcome"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "elsewhere", b"elsewhere", "need", b"need", "receipt", b"receipt", "welcome", b"welcome"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["welcome", "capture", "doubt", "receipt", "need", "elsewhere"] | None: ...
 
 global___ToAgent = ToAgent
+
+@typing.final
+class Elsewhere(google.protobuf.message.Message):
+    """Sends an agent to another server, which leads the incidents of a job of its machine. One that does not know the address
+    from its own settings stays.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: builtins.int
+    ADDRESS_FIELD_NUMBER: builtins.int
+    job: builtins.str
+    """Job that is led there."""
+    address: builtins.str
+    """HOST:PORT of the server, as it was told to advertise itself."""
+    def __init__(
+        self,
+        *,
+        job: builtins.str = ...,
+        address: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "job", b"job"]) -> None: ...
+
+global___Elsewhere = Elsewhere
 
 @typing.final
 class SnapshotRequest(google.protobuf.message.Message):

@@ -40,6 +40,21 @@ POINTS = 120
 PATIENCE_S = 60.0
 HOST = "127.0.0.1"
 
+#: Two looks that machine c took while no server was there.
+RECORDED = tuple(
+    pb.Spooled(
+        id=f"look-{number}",
+        standstill="s",
+        job=pb.LocalJob(job="qwen", ranks=[0], world_size=1),
+        captured=pb.Captured(round=number, last=number == 1, capture=pack([trainer(0, "alone")])),
+        rounds=2,
+        age_s=9.0,
+        interval_s=1.0,
+        why="it stands",
+    )
+    for number in (0, 1)
+)
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 
@@ -86,26 +101,27 @@ async def nursery(folder: Path) -> AsyncIterator[Nursery]:
 class Story:
     """One job of two machines that a person asks after, another of one that stood still before; `life` counts the servers."""
 
-    port: int
+    ports: tuple[int, ...]
     life: int = 0
     told: set[str] = field(default_factory=set)
     receipts: dict[str, str] = field(default_factory=dict)
 
     @property
-    def address(self) -> str:
-        return f"{HOST}:{self.port}"
+    def addresses(self) -> Iterator[str]:
+        """Where one may ask, again and again one after the other."""
+        return itertools.cycle([f"{HOST}:{port}" for port in self.ports])
 
     async def machine(self, name: str, job: str, rank: int, recorded: tuple[pb.Spooled, ...] = ()) -> None:
         """A machine's agent, which comes back whenever its stream breaks; its job stands somewhere else in each life."""
-        while True:
+        for address in self.addresses:
             with suppress(grpc.aio.AioRpcError, grpc.aio.UsageError, AssertionError, asyncio.InvalidStateError):
-                async with Agent(self.address, name) as agent:
+                async with Agent(address, name) as agent:
                     await agent.hello(**{job: [rank]})
                     for one in recorded:
                         if one.id not in self.receipts:
                             await agent.say(spooled=one)
-                    while True:
-                        await self._heard(agent, await agent.next(), rank)
+                    while not (message := await agent.next()).HasField("elsewhere"):
+                        await self._heard(agent, message, rank)
             await asyncio.sleep(0.02)
 
     async def _heard(self, agent: Agent, message: pb.ToAgent, rank: int) -> None:
@@ -118,40 +134,31 @@ class Story:
 
     async def person(self) -> None:
         """Asks until told of an incident; whether it hears of its end is the incident's own matter."""
-        while not self.told:
-            await asyncio.to_thread(self._ask)
+        for address in self.addresses:
+            if self.told:
+                return
+            await asyncio.to_thread(self._ask, address)
             await asyncio.sleep(0.02)
 
-    def _ask(self) -> None:
-        with suppress(HangdogError), Client(self.address) as client:
+    def _ask(self, address: str) -> None:
+        with suppress(HangdogError), Client(address) as client:
             if sum(job.job == "llama" for line in client.machines() if line.connected for job in line.jobs) < 2:
                 return
             for step in client.snapshot("llama"):
                 self.told.add(step.incident)
 
     def _open(self) -> bool:
-        with suppress(HangdogError), Client(self.address) as client:
-            lines = client.incidents()
-            return not lines or any(line.state not in (State.JUDGED, State.FAILED) for line in lines)
+        for port in self.ports:
+            with suppress(HangdogError), Client(f"{HOST}:{port}") as client:
+                lines = client.incidents()
+                return not lines or any(line.state not in (State.JUDGED, State.FAILED) for line in lines)
         return True
 
-    async def over(self, recorded: int) -> None:
+    async def over(self) -> None:
         """Returns once the person was told, all that was recorded is acknowledged, and no incident is open."""
         async with asyncio.timeout(PATIENCE_S):
-            while not self.told or len(self.receipts) < recorded or await asyncio.to_thread(self._open):
+            while not self.told or len(self.receipts) < len(RECORDED) or await asyncio.to_thread(self._open):
                 await asyncio.sleep(0.05)
-
-
-def recorded() -> tuple[pb.Spooled, ...]:
-    """Two looks that machine c took while no server was there."""
-    job = pb.LocalJob(job="qwen", ranks=[0], world_size=1)
-    looks = (pb.Captured(round=n, last=n == 1, capture=pack([trainer(0, "alone")])) for n in (0, 1))
-    return tuple(
-        pb.Spooled(
-            id=f"look-{n}", standstill="s", job=job, captured=look, rounds=2, age_s=9.0, interval_s=1.0, why="it stands"
-        )
-        for n, look in enumerate(looks)
-    )
 
 
 def free_port() -> int:
@@ -161,41 +168,73 @@ def free_port() -> int:
         return port
 
 
-async def played(servers: Nursery, where: str, deaths: tuple[int, ...]) -> Story:
-    """A story in which the servers, one after the other, end at these points; the last one is stopped when all is over."""
-    story, spool = Story(free_port()), recorded()
-    cast = [
+@asynccontextmanager
+async def cast(story: Story) -> AsyncIterator[None]:
+    """Everybody who meets the servers."""
+    playing = [
         asyncio.create_task(story.machine("a", "llama", 0)),
         asyncio.create_task(story.machine("b", "llama", 1)),
-        asyncio.create_task(story.machine("c", "qwen", 0, spool)),
+        asyncio.create_task(story.machine("c", "qwen", 0, RECORDED)),
         asyncio.create_task(story.person()),
     ]
     try:
+        yield
+    finally:
+        for task in playing:
+            task.cancel()
+        await asyncio.gather(*playing, return_exceptions=True)
+
+
+async def one_after_the_other(servers: Nursery, where: str, deaths: tuple[int, ...]) -> Story:
+    """A story in which the servers end at these points; the last one is stopped when all is over."""
+    story = Story((free_port(),))
+    async with cast(story):
         for last in (*deaths, 0):
             story.life += 1
-            pid = await servers.start(story.port, where, last)
-            over = asyncio.create_task(story.over(len(spool)))
-            ended = asyncio.create_task(servers.ended())
+            pid = await servers.start(story.ports[0], where, last)
+            over, ended = asyncio.create_task(story.over()), asyncio.create_task(servers.ended())
             await asyncio.wait((over, ended), return_when=asyncio.FIRST_COMPLETED)
-            if over.done():
-                over.result()
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGTERM)
-                assert await ended in (0, -signal.SIGKILL)  # its last point may lie in its own end
-                if not last or ended.result() == 0:
-                    break
+            if not over.done():
+                over.cancel()
+                assert await ended == -signal.SIGKILL, servers.log.read_text()
                 continue
-            over.cancel()
-            assert ended.result() == -signal.SIGKILL, servers.log.read_text()
-    finally:
-        for task in cast:
-            task.cancel()
-        await asyncio.gather(*cast, return_exceptions=True)
+            over.result()
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            if await ended == 0:
+                break
+            assert ended.result() == -signal.SIGKILL  # its last point lay in its own end
     return story
 
 
-async def checked(store: Store, story: Story) -> None:
-    """What must be true of a store after any story."""
+async def one_beside_the_other(servers: Nursery, standby: Nursery, where: str, last: int) -> Story:
+    """A story in which one of two servers ends at this point, and the other one has to do with it."""
+    story = Story((free_port(), free_port()), life=1)
+    async with cast(story):
+        pids = [await servers.start(story.ports[0], where, last), await standby.start(story.ports[1], where, 0)]
+        ended = asyncio.create_task(servers.ended())
+        ended.add_done_callback(lambda _: setattr(story, "life", 2))
+        await story.over()
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        assert await ended in (0, -signal.SIGKILL) and await standby.ended() == 0
+    return story
+
+
+async def checked(where: Path | str, story: Story, words: str) -> None:
+    """Holds what must be true of a store after any story."""
+    store = Store(where)
+    try:
+        await _true_of(store, story)
+    except AssertionError as error:
+        error.add_note(f"{words}, lives: {story.life}")
+        raise
+    finally:
+        store.close()
+
+
+async def _true_of(store: Store, story: Story) -> None:
     incidents = await store.latest("", 100)
     assert {incident.state for incident in incidents} == {State.JUDGED}, [(one.id, one.note) for one in incidents]
     jobs = Counter(incident.job for incident in incidents)
@@ -250,12 +289,16 @@ def places(request: pytest.FixtureRequest, memory: Path) -> Iterator[Path | str]
 async def test_a_server_that_is_killed_anywhere(places: Iterator[Path | str], tmp_path: Path, count: int) -> None:
     async with nursery(tmp_path) as servers:
         for where, deaths in zip(places, drawn(count, seed=count), strict=False):
-            story = await played(servers, str(where), deaths)
-            store = Store(where)
-            try:
-                await checked(store, story)
-            except AssertionError as error:
-                error.add_note(f"ends at points {deaths}, lives: {story.life}")
-                raise
-            finally:
-                store.close()
+            story = await one_after_the_other(servers, str(where), deaths)
+            await checked(where, story, f"ends at points {deaths}")
+
+
+@pytest.mark.parametrize("count", [SOME // 2, pytest.param(ALL // 5, marks=pytest.mark.soak)])
+async def test_a_server_whose_neighbour_is_killed_anywhere(server: Postgres, tmp_path: Path, count: int) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    async with nursery(tmp_path / "one") as servers, nursery(tmp_path / "other") as standby:
+        for last, *_ in drawn(count, seed=-count):
+            where = server.database()
+            story = await one_beside_the_other(servers, standby, where, last)
+            await checked(where, story, f"the neighbour ends at point {last}")

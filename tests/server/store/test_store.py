@@ -43,15 +43,16 @@ async def test_incidents_outlive_the_server(where: Path | str) -> None:
     store.close()
 
 
-async def test_the_unfinished_are_told(where: Path | str) -> None:
+async def test_what_is_open_is_told(where: Path | str) -> None:
     store = Store(where)
     for incident in (FIRST, SECOND):
         await store.begin(incident, {})
-    assert [incident.id for incident in await store.unfinished()] == [FIRST.id, SECOND.id]
+    assert [incident.id for incident in await store.open()] == [SECOND.id, FIRST.id], "newest first"
     await store.judged(FIRST.id, JUDGED, 3.0)
-    assert [incident.id for incident in await store.unfinished()] == [SECOND.id]
+    await store.move(SECOND.id, State.RECORDED, 9.0)
+    assert [incident.id for incident in await store.open()] == [SECOND.id]
     await store.move(SECOND.id, State.FAILED, 9.0, "nobody is back")
-    assert await store.unfinished() == ()
+    assert await store.open() == ()
     store.close()
 
 

@@ -1,0 +1,179 @@
+"""Several servers beside one database: one leads a job, agents come together there, and nobody writes behind its back."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cast import NOON, PATIENT, Agent, Listener, Stage, trainer, verdict
+from hangdog_models.errors import ServerUnreachable
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server import lease
+from hangdog_server.door import LOCAL
+from hangdog_server.fleet import Fleet
+from hangdog_server.incident import Means
+from hangdog_server.judging import Judge
+from hangdog_server.leading import Leading
+from hangdog_server.lease import Lease, NotOurs
+from hangdog_server.main import running
+from hangdog_server.store import Incident, State, Store
+from postgres import Postgres
+
+#: Leases that run out soon, of servers that think of them all the time.
+SHORT = replace(PATIENT, lease_s=1.0, returned_s=5.0)
+ONE, OTHER = Lease("one", "a:1"), Lease("other", "b:1")
+
+
+async def test_one_holds_a_lease_until_it_runs_out_or_is_given_back(where: Path | str) -> None:
+    store = Store(where)
+    assert await store.do(lease.take, ["x", "y"], "one", "a:1", 60.0) == {"x": ONE, "y": ONE}
+    assert await store.do(lease.take, ["x", "z"], "other", "b:1", 60.0) == {"x": ONE, "z": OTHER}
+    await store.do(lease.drop, ["x", "z"], "one")
+    assert await store.do(lease.take, ["x", "y", "z"], "other", "b:1", 60.0) == {"x": OTHER, "y": ONE, "z": OTHER}
+    await store.do(lease.take, ["y"], "one", "a:1", -1.0)
+    assert await store.do(lease.take, ["y"], "other", "b:1", 60.0) == {"y": OTHER}
+    assert await store.do(lease.take, [], "other", "b:1", 60.0) == {}
+    store.close()
+
+
+async def test_who_lost_its_lease_writes_nothing_any_more(where: Path | str) -> None:
+    store = Store(where)
+    store.fence("one")
+    await store.do(lease.take, ["llama"], "one", "", -1.0)
+    await store.begin(Incident("0a", "llama", NOON), {"rounds": 1})
+    await store.move("0a", State.CAPTURING, NOON + 1)  # run out, but nobody has it
+    await store.do(lease.take, ["llama"], "other", "", 60.0)
+    for step in (
+        store.move("0a", State.FAILED, NOON + 2, "late"),
+        store.remember("0a", {}),
+        store.begin(Incident("0b", "llama", NOON), {}),
+    ):
+        with pytest.raises(NotOurs, match="led by another server"):
+            await step
+    (incident,) = await store.latest("", 9)
+    assert (incident.id, incident.state, incident.note) == ("0a", State.CAPTURING, "")
+    assert (await store.recall("0a"))[0] == {"rounds": 1}
+    store.close()
+
+
+def free_address() -> str:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+@asynccontextmanager
+async def beside(url: str, judge: Judge = verdict, lasting: bool = False) -> AsyncIterator[Stage]:
+    """One of several servers; `lasting`: it gives no lease back at its end, as one that is killed."""
+    address, store = free_address(), Store(url)
+    close = Leading.close
+    try:
+        means = Means(Fleet(SHORT), store, judge, lambda: NOON)
+        async with running(address, means, SHORT, replace(LOCAL, advertised=address)):
+            yield Stage(address, store, SHORT, means.dictionary)
+            if lasting:
+                setattr(Leading, "close", nothing)  # noqa: B010 - mypy lets no method be assigned to
+    finally:
+        setattr(Leading, "close", close)  # noqa: B010
+        store.close()
+
+
+async def nothing(_: Leading) -> None:
+    pass
+
+
+@asynccontextmanager
+async def two(server: Postgres) -> AsyncIterator[tuple[Stage, Stage]]:
+    url = server.database()
+    async with beside(url) as one, beside(url) as other:
+        yield one, other
+
+
+async def sent(agent: Agent) -> pb.Elsewhere:
+    """Where it is sent."""
+    async with asyncio.timeout(10):
+        message = await agent.next()
+    assert message.HasField("elsewhere"), message
+    return message.elsewhere
+
+
+async def led(on: Stage, job: str) -> None:
+    """Returns once a lease of the job is held by somebody."""
+
+    def holders(connection: object) -> int:
+        return connection.exec_driver_sql("SELECT count(*) FROM leases").scalar_one()  # type: ignore[attr-defined,no-any-return]
+
+    async with asyncio.timeout(10):
+        while not await on.store.ask(holders):
+            await asyncio.sleep(0.02)
+
+
+async def test_machines_of_one_job_come_together_at_one_server(server: Postgres) -> None:
+    async with two(server) as (one, other), one.agent("a") as a, other.agent("b") as b:
+        await a.hello(llama=[0])
+        await led(one, "llama")
+        await b.hello(llama=[1])
+        assert await sent(b) == pb.Elsewhere(job="llama", address=one.address)
+        async with one.agent("b") as there:
+            await there.hello(llama=[1])
+            await one.knows("a", "b")
+            asking = asyncio.create_task(one.snapshot())
+            for agent, rank in ((a, 0), (there, 1)):
+                await agent.answer(await agent.order(), trainer(rank))
+            assert (await asking)[-1].verdict is not None
+        with pytest.raises(ServerUnreachable, match=f"job llama is led by another server, at {one.address}"):
+            await other.snapshot("llama")
+
+
+async def test_a_machine_with_jobs_of_several_servers_stays_where_it_is(server: Postgres) -> None:
+    async with two(server) as (one, other), AsyncExitStack() as cast:
+        a, b, c = [
+            await cast.enter_async_context(on.agent(name)) for on, name in ((one, "a"), (other, "b"), (one, "c"))
+        ]
+        await a.hello(llama=[0])
+        await led(one, "llama")
+        await b.hello(qwen=[0])
+        await c.hello(llama=[1], qwen=[1])
+        await one.knows("a", "c")
+        asking = asyncio.create_task(one.snapshot("llama"))
+        for agent, rank in ((a, 0), (c, 1)):
+            await agent.answer(await agent.order(), trainer(rank))
+        assert (await asking)[-1].verdict is not None
+
+
+async def test_another_server_takes_over_what_one_left_in_the_middle(server: Postgres) -> None:
+    url, listener = server.database(), Listener()
+    async with beside(url, listener) as other:
+        async with beside(url, lasting=True) as one, one.agent("a") as a:
+            await a.hello(llama=[0])
+            await one.knows("a")
+            asking = asyncio.create_task(one.snapshot())
+            order = await a.order()
+        with pytest.raises(ServerUnreachable):
+            await asking
+        async with other.agent("a") as a:
+            await a.hello(llama=[0])
+            async with asyncio.timeout(20):
+                while not (message := await a.next()).HasField("capture"):  # sent to one, until its lease has run out
+                    assert message.elsewhere.address == one.address
+            assert message.capture.order == order.order
+            await a.answer(message.capture, trainer(0, "after"))
+            async with asyncio.timeout(20):
+                while (await other.store.latest("", 1))[0].state is not State.JUDGED:
+                    await asyncio.sleep(0.02)
+    assert listener.snapshot is not None
+    assert [said.coverage.failed for said in listener.verdicts] == [{}]
+
+
+async def test_a_server_that_stops_in_order_is_followed_at_once(server: Postgres) -> None:
+    url = server.database()
+    async with beside(url) as one, one.agent("a") as a:
+        await a.hello(llama=[0])
+        await led(one, "llama")
+    store = Store(url)
+    assert await store.do(lease.take, ["llama"], "other", "b:1", 60.0) == {"llama": OTHER}
+    store.close()
