@@ -123,9 +123,9 @@ class Leading:
 
     async def close(self) -> None:
         """Gives all leases back, so that another server need not wait until they run out."""
-        if self._mine:
+        if self._store.shared:  # whatever `_mine` says: a lease may just be on its way
             with contextlib.suppress(StoreFailed):
-                await self._store.do(lease.drop, self._mine, self._me)
+                await self._store.do(lease.drop_all, self._me)
 
     async def _take(self, jobs: set[str]) -> None:
         held = await self._store.do(lease.take, jobs, self._me, self._address, self._lasts_s)

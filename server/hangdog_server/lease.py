@@ -59,6 +59,11 @@ def drop(connection: sa.Connection, jobs: Iterable[str], holder: str) -> None:
     connection.execute(LEASES.delete().where(mine))
 
 
+def drop_all(connection: sa.Connection, holder: str) -> None:
+    """Gives all leases of `holder` back."""
+    connection.execute(LEASES.delete().where(LEASES.c.holder == holder))
+
+
 def fenced(
     step: Callable[Concatenate[sa.Connection, Given], Result], name: str, holder: str
 ) -> Callable[Concatenate[sa.Connection, Given], Result]:
