@@ -19,7 +19,7 @@ from hangdog_server.refusals import Look, Refusal
 from hangdog_server.requests import Request, Step
 from hangdog_server.resuming import Cut
 from hangdog_server.settings import Settings
-from hangdog_server.store import Incident, State
+from hangdog_server.store import UNFINISHED, Incident, State
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +53,8 @@ class Desk:
 
     async def take_up(self, incident: Incident) -> None:
         """Goes on with an incident that its server's end cut short, unless it is under way here; raises StoreFailed."""
-        if incident.id in self._tasks:
-            return
+        if incident.id in self._tasks or (await self._means.store.find(incident.id)).state not in UNFINISHED:
+            return  # it may have come to its end since it was found open
         if incident.job in self._running:
             later = f"taken over by incident {self._running[incident.job].name} of the same job"
             await self._means.store.move(incident.id, State.FAILED, self._means.clock(), later)

@@ -81,7 +81,9 @@ class Returns:
 
     async def resume(self, name: str) -> None:
         """Goes on with an incident that was kept and not judged when its server ended, unless it is under way here."""
-        if name not in self._led and name not in self._cases:
+        if name in self._led or name in self._cases:
+            return
+        if (await self._means.store.find(name)).state is State.RECORDED:
             for kept in await self._spooled.of(name, packed=False):
                 self._note(name, kept)
 

@@ -18,8 +18,11 @@ from hangdog_models.stack import Reason
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Verdict, to_json
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.desk import Desk
 from hangdog_server.failures import StoreFailed
-from hangdog_server.incident import AGAIN_S
+from hangdog_server.fleet import Fleet
+from hangdog_server.incident import AGAIN_S, Means
+from hangdog_server.leading import Leading
 from hangdog_server.replay import Look, replay
 from hangdog_server.resuming import ATTEMPTS
 from hangdog_server.store import Incident, State, Store
@@ -233,3 +236,16 @@ async def test_answers_to_the_order_of_before_are_not_taken(tmp_path: Path) -> N
         await a.answer(pb.CaptureOrder(order=before.id), trainer(0, "late"), look=1)
         await ended(on)
     assert functions(listener.snapshot) == {0: {"before"}}
+
+
+async def test_an_incident_that_ended_since_it_was_found_open_is_let_be(tmp_path: Path) -> None:
+    before = await left(tmp_path / "s.db", {"a": LOOKS, "b": LOOKS})
+    listener = Listener()
+    async with stage(tmp_path / "s.db", listener, SHORT) as on:
+        (incident,) = await ended(on)
+    store = Store(tmp_path / "s.db")
+    means = Means(Fleet(SHORT), store, listener, lambda: NOON)
+    desk = Desk(means, SHORT, Leading(store, means.fleet, SHORT))
+    await desk.take_up(before)
+    assert desk.leads() == frozenset() and (await store.find(incident.id)).changed == incident.changed
+    store.close()
