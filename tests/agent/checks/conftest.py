@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from fake_gpus import FakeGpus, built
+from hangdog_agent.checks.notes import Notes
 from hangdog_agent.checks.result import Moment
+from hangdog_agent.checks.settings import CheckSettings
+from watched_gpus import SETTINGS, Watch, Watched
 
 
 def _library(folder: Path, *options: str) -> Path:
@@ -38,3 +41,22 @@ def gpus(nvml: Path, tmp_path: Path) -> FakeGpus:
 def clock() -> Iterator[Moment]:
     """Moments ten seconds apart, of one start of the machine."""
     return (Moment(1000.0 + 10.0 * n, 1.8e9 + 10.0 * n, "boot-1") for n in range(1_000))
+
+
+@pytest.fixture
+def watch(clock: Iterator[Moment]) -> Iterator[Watch]:
+    """Begins to watch GPUs, which are in order unless told otherwise."""
+    watched: list[Watched] = []
+
+    def begin(
+        gpus: FakeGpus, settings: CheckSettings = SETTINGS, notes: Notes | None = None, well: bool = True
+    ) -> Watched:
+        watched.append(Watched(gpus, clock, notes or Notes(None, "boot-1"), settings))
+        if well:
+            assert watched[-1].check.supported() == ""
+            assert watched[-1].look() == ()
+        return watched[-1]
+
+    yield begin
+    for each in watched:
+        each.check.close()
