@@ -38,9 +38,11 @@ class Desk:
         """The steps of the incident this request starts or joins; raises HangdogError when it is refused or fails."""
         job = self._which(request.job)
         await self._leading.require(job)
+        if job not in self._running:
+            await self._take_up_of(job)
         inquiry = self._running.get(job)
         if inquiry is None:
-            inquiry = self._start(replace(request, job=job))
+            inquiry = self._start(replace(request, job=self._which(job)))  # its machines may be gone by now
         else:
             ago = self._means.clock() - inquiry.began
             yield Step(inquiry.name, State.SUSPECTED, f"following the incident somebody asked for {ago:.0f} s ago")
@@ -65,6 +67,12 @@ class Desk:
         log.warning("incident %s of job %s: taken up again", incident.id, incident.job)
         request = Request(incident.job, why=incident.why, light=bool(cut.asked.get("light")))
         self._led(Inquiry(cut, request, self._means, self._settings), incident.job)
+
+    async def _take_up_of(self, job: str) -> None:
+        """Goes on with what another server left of a job, before anything new is begun."""
+        for incident in await self._means.store.open():
+            if incident.job == job and incident.state in UNFINISHED:
+                await self.take_up(incident)
 
     def give_up(self, job: str) -> None:
         """Ends the incident of a job here: another server leads it."""

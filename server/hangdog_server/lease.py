@@ -33,12 +33,16 @@ class Lease:
 def take(
     connection: sa.Connection, jobs: Collection[str], holder: str, address: str, lasts_s: float
 ) -> dict[str, Lease]:
-    """Takes the leases of jobs, or prolongs them, where they are free or `holder`'s; who holds each afterwards."""
+    """Takes the leases of jobs, or prolongs them, where they are free or `holder`'s; who holds each afterwards.
+
+    Who has the same address was there before: a server that is started again need not wait until its own leases run out.
+    """
     now = _now(connection)
     taken = sa.text(
         "INSERT INTO leases (job, holder, address, until) VALUES (:job, :holder, :address, :until) ON CONFLICT (job) DO UPDATE"
         " SET holder = excluded.holder, address = excluded.address, until = excluded.until"
         " WHERE leases.holder = excluded.holder OR leases.until < :now"
+        " OR (leases.address = excluded.address AND leases.address <> '')"
     )
     rows = [
         {"job": job, "holder": holder, "address": address, "until": now + lasts_s, "now": now}

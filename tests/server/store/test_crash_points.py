@@ -218,7 +218,8 @@ async def one_beside_the_other(servers: Nursery, standby: Nursery, where: str, l
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-        assert await ended in (0, -signal.SIGKILL) and await standby.ended() == 0
+        # one may have met its point, or not even have begun to serve when all was over
+        assert await ended in (0, -signal.SIGKILL, -signal.SIGTERM) and await standby.ended() in (0, -signal.SIGTERM)
     return story
 
 

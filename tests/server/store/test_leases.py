@@ -11,15 +11,20 @@ import pytest
 
 from cast import NOON, PATIENT, Agent, Listener, Stage, trainer, verdict
 from hangdog_models.errors import ServerUnreachable
+from hangdog_models.ranks import Rank
+from hangdog_models.snapshot import Job
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server import lease
 from hangdog_server.door import LOCAL
 from hangdog_server.fleet import Fleet
+from hangdog_server.gather import Plan
 from hangdog_server.incident import Means
-from hangdog_server.judging import Judge
+from hangdog_server.jobs import LocalJob
+from hangdog_server.judging import Judge, remembered
 from hangdog_server.leading import Leading
 from hangdog_server.lease import Lease, NotOurs
 from hangdog_server.main import running
+from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, State, Store
 from postgres import Postgres
 
@@ -37,6 +42,9 @@ async def test_one_holds_a_lease_until_it_runs_out_or_is_given_back(where: Path 
     await store.do(lease.take, ["y"], "one", "a:1", -1.0)
     assert await store.do(lease.take, ["y"], "other", "b:1", 60.0) == {"y": OTHER}
     assert await store.do(lease.take, [], "other", "b:1", 60.0) == {}
+    assert await store.do(lease.take, ["y"], "third", "", 60.0) == {"y": OTHER}
+    again = Lease("other again", "b:1")
+    assert await store.do(lease.take, ["y"], "other again", "b:1", 60.0) == {"y": again}, "it was started again"
     store.close()
 
 
@@ -67,14 +75,16 @@ def free_address() -> str:
 
 
 @asynccontextmanager
-async def beside(url: str, judge: Judge = verdict, lasting: bool = False) -> AsyncIterator[Stage]:
+async def beside(
+    url: str, judge: Judge = verdict, lasting: bool = False, settings: Settings = SHORT
+) -> AsyncIterator[Stage]:
     """One of several servers; `lasting`: it gives no lease back at its end, as one that is killed."""
     address, store = free_address(), Store(url)
     close = Leading.close
     try:
-        means = Means(Fleet(SHORT), store, judge, lambda: NOON)
-        async with running(address, means, SHORT, replace(LOCAL, advertised=address)):
-            yield Stage(address, store, SHORT, means.dictionary)
+        means = Means(Fleet(settings), store, judge, lambda: NOON)
+        async with running(address, means, settings, replace(LOCAL, advertised=address)):
+            yield Stage(address, store, settings, means.dictionary)
             if lasting:
                 setattr(Leading, "close", nothing)  # noqa: B010 - mypy lets no method be assigned to
     finally:
@@ -177,3 +187,21 @@ async def test_a_server_that_stops_in_order_is_followed_at_once(server: Postgres
     store = Store(url)
     assert await store.do(lease.take, ["llama"], "other", "b:1", 60.0) == {"llama": OTHER}
     store.close()
+
+
+async def test_whoever_asks_first_follows_what_another_server_left(
+    server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Leading, "noticed", lambda *_: None)  # nor does it look by itself within this test
+    url = server.database()
+    other = Store(url)
+    async with beside(url, settings=replace(SHORT, lease_s=600.0)) as on, on.agent("a") as a:
+        plan = Plan("0a", Job("llama"), 1, 0.1, {"a": (Rank(0),)})
+        await other.begin(Incident("0a", "llama", NOON), remembered(plan, "", {"a": LocalJob("llama", (Rank(0),))}))
+        await a.hello(llama=[0])
+        await on.knows("a")
+        asking = asyncio.create_task(on.snapshot())
+        order = await a.order()
+        await a.answer(order, trainer(0))
+        assert order.order == "0a" and {step.incident for step in await asking} == {"0a"}
+    other.close()
