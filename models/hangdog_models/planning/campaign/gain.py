@@ -63,7 +63,10 @@ def gained(reached: Reach, modes: Sequence[FailureMode], diagnostic: Diagnostic,
     """
     shown = np.array([diagnostic.shows(mode, repetitions) for mode in modes])
     sound = 1 - diagnostic.alarm
-    logs = np.bincount(reached.which, weights=np.log1p(-shown[reached.mode] * reached.part), minlength=len(reached.met))
+    each = np.log1p(-shown)[reached.mode]
+    partly = np.flatnonzero(reached.part < 1)
+    each[partly] = np.log1p(-shown[reached.mode[partly]] * reached.part[partly])
+    logs = np.bincount(reached.which, weights=each, minlength=len(reached.met))
     quiet = sound * np.exp(logs)
     mass = reached.posterior.mass / reached.posterior.mass.sum()
     held = mass[reached.met // reached.groups]

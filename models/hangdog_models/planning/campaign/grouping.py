@@ -20,6 +20,8 @@ from hangdog_models.planning.campaign.posterior import Posterior
 
 #: A diagnostic is given up on a machine when so many launches had no answer and it alone can be why: once is a mishap.
 GIVEN_UP = 2
+#: Or when so many had none, whoever else was there: halving would have singled out one of 1,024 by then, so several are silent.
+GIVEN_UP_TOGETHER = 12
 #: Machines tried one by one for groups that cross: three tries each, some milliseconds a try.
 CROSSED = 24
 #: A machine with less than this share of the most suspicious one's blame is not tried: it would only bring noise.
@@ -78,8 +80,8 @@ def deck(belief: Belief, posterior: Posterior, diagnostic: Diagnostic, named: fr
 def spread(deck: Deck, count: int, share: float = 1.0) -> list[Numbers]:
     """At most `count` groups that hold machines with this share of all suspicion, equally suspicious as far as can be."""
     order = [at for at in np.lexsort((-deck.mass, deck.silent)) if at not in deck.out]
-    before = np.cumsum(deck.mass[order]) - deck.mass[order]
-    enough = int(np.searchsorted(before, share * deck.mass[order].sum() - 10.0**-GRAIN)) if share < 1 else len(order)
+    middle = np.cumsum(deck.mass[order]) - deck.mass[order] / 2  # whoever is more than half inside the share is in
+    enough = int((middle < share * deck.mass[order].sum()).sum()) if share < 1 else len(order)
     chosen = order[: max(1, min(enough, count * deck.room))]
     return _filled(deck, _dealt(deck, chosen, min(count, len(chosen))))
 
@@ -189,4 +191,4 @@ def _silent(belief: Belief, diagnostic: Diagnostic) -> tuple[Numbers, frozenset[
         for at in group:
             silent[at] += 1
             alone[at] += len(group) == 1
-    return silent, frozenset(np.flatnonzero(alone >= GIVEN_UP).tolist())
+    return silent, frozenset(np.flatnonzero((alone >= GIVEN_UP) | (silent >= GIVEN_UP_TOGETHER)).tolist())
