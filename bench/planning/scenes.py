@@ -80,14 +80,19 @@ def scenes(clock: Callable[[], float]) -> list[Scene]:
             "<= 22 launches",
         ),
         Scene(
-            "1 of 1,024, fixed, 8 suspects",
-            suspected,
+            "1 of 1,024, fixed, one of 8 suspects",
+            lambda seed: suspected(seed, rightly=True),
             {
                 "planner": planned(ALL_GATHER, many),
                 "bisection": lambda _: bisection(ANY_SIZE),
                 "DLRover pairs": lambda _: pairing(ALL_GATHER),
             },
             "<= 3 rounds",
+        ),
+        Scene(
+            "1 of 1,024, fixed, none of 8 suspects",
+            lambda seed: suspected(seed, rightly=False),
+            {"planner": planned(ALL_GATHER, many)},
         ),
         Scene(
             "1 of 1,024, fixed, no prior, no noise",
@@ -190,12 +195,13 @@ def bad(seed: int, count: int, faults: int, mode: FailureMode | None = None) -> 
     return Cluster(seed, found), begin(names(count), modes=(mode or FIXED,))
 
 
-def suspected(seed: int) -> tuple[Cluster, Belief]:
-    """One faulty machine, drawn as the diagnosis believes: among 8 suspects of unequal weight, or, 1 in 9, anywhere else."""
+def suspected(seed: int, rightly: bool) -> tuple[Cluster, Belief]:
+    """One faulty machine: drawn from 8 suspects by their weight; or, which the belief holds for 1 in 10, any of the others."""
     rng = random.Random(seed)
     weights = {name: rng.uniform(0.2, 1) for name in rng.sample(names(1024), 8)}
     belief = begin(names(1024), weights, none=0.1, others=0.1)
-    culprit = rng.choices(list(belief.machines), list(belief.machines.values()))[0]
+    among = {name: weight for name, weight in belief.machines.items() if (name in weights) == rightly}
+    culprit = rng.choices(list(among), list(among.values()))[0]
     return Cluster(seed, {culprit: 1.0}), belief
 
 

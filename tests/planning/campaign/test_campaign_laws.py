@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hangdog_models.planning.campaign.belief import Belief, members, update
 from hangdog_models.planning.campaign.fault import FIXED, FailureMode, grid
+from hangdog_models.planning.campaign.gain import gained, reach
 from hangdog_models.planning.campaign.launch import Budget, Diagnostic, Launch, Outcome, Result, Round
 from hangdog_models.planning.campaign.plan import plan
 from hangdog_models.planning.campaign.posterior import infer
@@ -162,6 +163,21 @@ def test_a_round_keeps_to_the_rules_and_the_budget(
         kind = launch.diagnostic
         assert kind in diagnostics and launch.repetitions >= 1
         assert kind.least <= len(launch.machines) <= kind.most and len(launch.machines) % kind.multiple == 0
+
+
+@FEW
+@given(beliefs(further=0.0), st.data())
+def test_the_bits_expected_of_a_launch_are_those_it_brings_on_average(belief: Belief, data: st.DataObject) -> None:
+    belief = replace(belief, link=0.0, none=belief.none + belief.link)  # links come and go as places of their own
+    asked = data.draw(outcomes(list(belief.machines)))
+    before = infer(belief)
+    passed, failed = (infer(update(belief, [replace(asked, result=result)])) for result in (Result.PASS, Result.FAIL))
+    group = np.array(members(belief, asked.launch))
+    kind, times = asked.launch.diagnostic, asked.launch.repetitions
+    assume(abs(failed.none - passed.none) > 1e-6)
+    failing = (before.none - passed.none) / (failed.none - passed.none)
+    brought = before.doubt - failing * failed.doubt - (1 - failing) * passed.doubt
+    assert gained(reach(before, kind.network, [group]), belief.modes, kind, times) == pytest.approx(brought, abs=1e-3)
 
 
 def test_a_pass_may_shift_blame_to_whom_it_clears_less() -> None:

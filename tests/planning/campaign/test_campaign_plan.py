@@ -62,15 +62,18 @@ def test_suspects_go_first_and_apart() -> None:
     assert len({where[name] for name in ("m04", "m05", "m06")}) == 3
 
 
-def test_one_failure_convicts_nobody_whatever_was_believed_before() -> None:
+@pytest.mark.parametrize("false_alarm", [0.02, 0.0])
+def test_one_failure_convicts_nobody_whatever_was_believed_before(false_alarm: float) -> None:
+    """Not even where the diagnostic claims never to err, and nothing is left to learn: then it is asked once more."""
+    gemm = replace(GEMM, false_alarm=false_alarm)
     belief = begin(NAMES, {"m04": 1}, none=0.004, others=0.003)
-    once = update(belief, [Outcome(Launch(GEMM, ("m04",)), Result.FAIL)])
-    step = plan(once, [GEMM], Budget())
+    once = update(belief, [Outcome(Launch(gemm, ("m04",)), Result.FAIL)])
+    step = plan(once, [gemm], Budget())
     assert isinstance(step, Round) and any("m04" in launch.machines for launch in step.launches)
-    spent = plan(once, [GEMM], Budget(launches=0))
+    spent = plan(once, [gemm], Budget(launches=0))
     assert isinstance(spent, Stop) and not spent.evict and spent.because is Because.SPENT
     assert spent.instead == ("m04",), "evicting without further tests is offered, and not done"
-    twice = plan(update(once, [Outcome(Launch(GEMM, ("m04",)), Result.FAIL)]), [GEMM], Budget())
+    twice = plan(update(once, [Outcome(Launch(gemm, ("m04",)), Result.FAIL)]), [gemm], Budget())
     assert isinstance(twice, Stop) and twice.evict == ("m04",)
 
 
@@ -92,6 +95,15 @@ def test_two_that_fail_only_together_evict_nobody() -> None:
     stop, _ = campaign(belief, [RING], Budget(), lambda launch: {"m02", "m11"} <= set(launch.machines))
     assert not stop.evict
     assert [(place.where, place.names) for place in stop.tell] == [(Where.LINK, ("m02", "m11"))]
+
+
+def test_where_only_a_link_can_be_left_machines_meet_that_never_met() -> None:
+    groups = [NAMES[at : at + 4] for at in range(0, 16, 4)]
+    passed = [Outcome(Launch(RING, tuple(group)), Result.PASS) for group in groups for _ in range(3)]
+    step = plan(update(begin(NAMES[:16], link=0.3), passed), [replace(RING, most=4)], Budget())
+    assert isinstance(step, Round) and len(step.launches) == 4
+    for launch in step.launches:
+        assert all(len(set(group) & set(launch.machines)) == 1 for group in groups)
 
 
 def test_a_leaf_evicts_nobody() -> None:

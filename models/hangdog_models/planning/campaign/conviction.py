@@ -20,22 +20,22 @@ INNOCENT = 0.001
 
 
 def convicted(belief: Belief, posterior: Posterior) -> frozenset[int]:
-    """The numbers of the places that are sure enough, and failed often enough. A link or leaf evicts nobody: FAILURES do."""
+    """The numbers of the places that are sure enough, and failed often enough. A link or leaf evicts nobody: FAILURES do.
+
+    The surest come first; what failed beside a place already convicted speaks against nobody else.
+    """
     prior = np.array(list(belief.machines.values()))
-    found = []
-    for at in sure(posterior):
+    found: set[int] = set()
+    for at in sorted(sure(posterior), key=lambda at: (-posterior.place[at], at)):
         alarms, failed = [], 0
         for outcome in belief.evidence:
-            launch = outcome.launch
-            group = numbers(belief, launch)
-            if outcome.result is not Result.INCONCLUSIVE and at in posterior.places.touched(
-                group, launch.diagnostic.network
-            ):
-                alarms.append(launch.diagnostic.alarm)
+            touched = posterior.places.touched(numbers(belief, outcome.launch), outcome.launch.diagnostic.network)
+            if outcome.result is not Result.INCONCLUSIVE and at in touched and found.isdisjoint(touched.tolist()):
+                alarms.append(outcome.launch.diagnostic.alarm)
                 failed += outcome.result is Result.FAIL
         alike = int((prior >= prior[at] * (1 - SLACK)).sum()) if at < len(prior) else 0
         if failed >= FAILURES and alike * by_chance(alarms, failed) <= INNOCENT:
-            found.append(at)
+            found.add(at)
     return frozenset(found)
 
 

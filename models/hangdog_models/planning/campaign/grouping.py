@@ -108,7 +108,7 @@ def cross(belief: Belief, posterior: Posterior, deck: Deck, repetitions: int) ->
 def scatter(posterior: Posterior, deck: Deck, count: int) -> list[Numbers]:
     """At most `count` large groups, each grown by the machine that met fewest of the others in a launch that passed."""
     machines = len(deck.mass)
-    size = min(deck.room, LINKED // deck.diagnostic.multiple * deck.diagnostic.multiple, machines)
+    size = min(deck.room, LINKED, machines) // deck.diagnostic.multiple * deck.diagnostic.multiple
     if size < max(2, deck.size) or machines > SCATTERED:
         return []
     fresh = np.ones((machines, machines), dtype=np.int32)

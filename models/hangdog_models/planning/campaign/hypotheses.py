@@ -106,7 +106,7 @@ def _ratios(parents: Floats, added: Floats, alarms: Floats) -> Floats:
 
 
 def _largest(values: Floats, count: int) -> Numbers:
-    """Where the `count` largest values are; the first of equal ones."""
+    """Where the `count` largest values are; of equal ones always the same."""
     if len(values) <= count:
         return np.arange(len(values))
     return np.sort(np.argpartition(-values, count)[:count])
