@@ -1,6 +1,6 @@
 """Plans stop-time diagnostics on simulated faults, beside what others do, and prints what was found and what it cost.
 
-    python bench/planning                     every scene, 300 incidents each: some twenty minutes
+    python bench/planning                     every scene, 100 incidents each: some fifteen minutes
     python bench/planning --incidents 20      for a look
     python bench/planning --only 232          scenes whose name holds this
 
@@ -24,7 +24,7 @@ from planning.cluster import Cluster
 from planning.methods import Answer
 from planning.scenes import Scene, scenes
 
-INCIDENTS = 300
+INCIDENTS = 100
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,7 @@ def scenes(clock: Callable[[], float]) -> list[Scene]:
                 "H, V and third phase": lambda _: replay(REPLAY, 16, third=True),
             },
             "nobody, >= 99.9 %",
-            times=5,
+            times=10,
         ),
         Scene(
             "a link of 64 machines",

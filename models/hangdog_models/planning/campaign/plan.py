@@ -26,8 +26,9 @@ CONFIRMING = 3
 DELIVERED = 0.8
 #: Links are looked at in groups of their own when so much suspicion is on them: less is noise of the prior.
 LINKS_SUSPECTED = 0.05
-#: Rounds whose score is this close to the best are as good, and the one with the fewest launches is taken.
-ALIKE = 0.02
+#: Rounds whose score is this close to the best are as good, and the one with the fewest launches is taken. Any wider, and the
+#: last group of 64 would be left out for it, with the second fault in it.
+ALIKE = 0.001
 #: A mode is not repeated beyond the probability of seeing it that is asked for: what is left is bought dearer elsewhere.
 SEEN = 0.99
 

@@ -29,8 +29,9 @@ class Posterior:
     """`place[number]` is the probability that a place is faulty, `none` that nothing is.
 
     `rows` are the sets of faults by themselves, as atoms (place * modes + mode) padded with -1, the empty set among them;
-    `mass` is their probability, 1 together. `alone` is the probability that no place is faulty but those of a set of
-    rows, given that set.
+    `mass` is their probability; the first `joint` of them are those that failed launches bear on. `alone` is the probability
+    that no other place is faulty, given such a set. `seen` are the links, as low * machines + high, that have a place of
+    their own or were in a launch that passed; `rest` counts the others.
     """
 
     places: Places
