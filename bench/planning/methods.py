@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from hangdog_models.planning.campaign.belief import Belief, update
+from hangdog_models.planning.campaign.fault import Where
 from hangdog_models.planning.campaign.launch import Budget, Diagnostic, Round
 from hangdog_models.planning.campaign.plan import plan
 from hangdog_models.planning.campaign.replay import Groups, crossing, phases
@@ -13,7 +14,7 @@ from planning.cluster import Cluster
 
 @dataclass(frozen=True)
 class Answer:
-    """Machines a method would evict, and links or leafs it names instead; the longest that one step of it took, in seconds."""
+    """Machines a method would evict, and links or leafs it names instead, by their machines; its slowest step in seconds."""
 
     evict: frozenset[str]
     tell: frozenset[frozenset[str]] = frozenset()
@@ -33,7 +34,8 @@ def planner(belief: Belief, diagnostics: Sequence[Diagnostic], budget: Budget, c
             step = plan(known, diagnostics, left)
             longest = max(longest, clock() - began)
             if not isinstance(step, Round):
-                return Answer(frozenset(step.evict), frozenset(frozenset(place.names) for place in step.tell), longest)
+                told = (belief.leafs[one.names[0]] if one.where is Where.LEAF else one.names for one in step.tell)
+                return Answer(frozenset(step.evict), frozenset(map(frozenset, told)), longest)
             known, left = update(known, cluster.run(list(step.launches))), left.after(step)
 
     return campaign
