@@ -1,0 +1,70 @@
+"""Where a fault may sit, and how often it shows itself."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from math import ceil, expm1, log1p
+
+
+class Where(StrEnum):
+    """Only a fault of a machine evicts it: for a link or a leaf, the people of the network are told."""
+
+    MACHINE = "machine"
+    LINK = "link"
+    LEAF = "leaf"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A machine; the link between two machines, whatever lies on the way; or a leaf switch. `names` in the belief's order."""
+
+    where: Where
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.names[0] if self.where is Where.MACHINE else f"{self.where} {' - '.join(self.names)}"
+
+
+@dataclass(frozen=True, slots=True)
+class FailureMode:
+    """A way to fail: `manifestation` is the probability that one repetition shows it, `share` how many faults are so.
+
+    1 is a fixed fault. Intermittent faults have no one rate: a grid of modes stands for what is believed of it, and
+    what passes shifts belief towards the rarer ones, never to nothing.
+    """
+
+    name: str
+    manifestation: float = 1.0
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (0 < self.manifestation <= 1 and 0 < self.share <= 1):
+            raise ValueError(f"{self.name}: manifestation and share are probabilities above 0")
+
+    def seen_in(self, repetitions: int) -> float:
+        """The probability that it shows in at least one of so many repetitions: 1 - (1 - p)^r."""
+        return -expm1(repetitions * log1p(-self.manifestation)) if self.manifestation < 1 else 1.0
+
+
+FIXED = FailureMode("fixed")
+
+
+def repetitions(manifestation: float, coverage: float, phases: int = 1) -> int:
+    """How many repetitions show a fault with probability `coverage` in every one of `phases` launches."""
+    if not (0 < manifestation <= 1 and 0 < coverage < 1 and phases >= 1):
+        raise ValueError("manifestation and coverage are probabilities above 0, coverage below 1, and there is a phase")
+    if manifestation == 1:
+        return 1
+    return ceil(
+        log1p(-(coverage ** (1 / phases))) / log1p(-manifestation) - 1e-9
+    )  # 1e-9: an exact quotient stays itself
+
+
+def grid(*manifestations: float) -> tuple[FailureMode, ...]:
+    """Equally probable modes for a manifestation that nobody knows."""
+
+    def modes() -> Iterator[FailureMode]:
+        for p in manifestations:
+            yield FailureMode("fixed" if p == 1 else f"shows in {p:g} of runs", p, 1 / len(manifestations))
+
+    return tuple(modes())

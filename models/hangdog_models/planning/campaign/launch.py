@@ -1,0 +1,124 @@
+"""What can be run on machines whose job has stopped, what it costs, how it errs, and how it came out."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import inf
+
+from hangdog_models.planning.campaign.fault import FailureMode
+
+#: No diagnostic is taken at its word that it never errs: a posterior of exactly 0 or 1 could never be corrected.
+UNERRING = 1e-6
+
+
+class Result(StrEnum):
+    """How a launch came out. What could not run, or did not answer in time, is inconclusive, never a failure."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """A kind of test. A launch of it runs on `least` to `most` machines, a whole `multiple` of them.
+
+    `seconds` is one repetition, `setup_s` comes once a launch. `price` is what a launch costs beside its time, in
+    seconds that the whole job waits: 0 where only time counts. `miss` is the probability that a launch passes over a fault
+    that showed itself, `false_alarm` that it fails without one, however many repetitions it has. `network` says whether
+    machines talk to each other in it: only then links and switches are tested. Failure modes named in `blind` never show.
+    """
+
+    name: str
+    seconds: float
+    setup_s: float = 0.0
+    price: float = 0.0
+    miss: float = 0.05
+    false_alarm: float = 0.02
+    least: int = 1
+    most: int = 1
+    multiple: int = 1
+    network: bool = False
+    blind: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.seconds <= 0 or self.setup_s < 0 or self.price < 0:
+            raise ValueError(f"{self.name}: a repetition takes time, and nothing costs less than nothing")
+        if not (0 <= self.miss < 1 and 0 <= self.false_alarm < 1):
+            raise ValueError(f"{self.name}: miss and false_alarm are probabilities below 1")
+        if (
+            not 1 <= self.least <= self.most
+            or self.multiple < 1
+            or self.most // self.multiple * self.multiple < self.least
+        ):
+            raise ValueError(
+                f"{self.name}: no group has {self.least} to {self.most} machines, a multiple of {self.multiple}"
+            )
+
+    def takes_s(self, repetitions: int) -> float:
+        """How long a launch takes, in seconds."""
+        return self.setup_s + repetitions * self.seconds
+
+    def shows(self, mode: FailureMode, repetitions: int) -> float:
+        """The probability that a launch fails because of a fault of this mode in its group."""
+        if mode.name in self.blind:
+            return 0.0
+        return min((1 - self.miss) * mode.seen_in(repetitions), 1 - UNERRING)
+
+    @property
+    def alarm(self) -> float:
+        """The false-alarm rate as it is reckoned with."""
+        return max(self.false_alarm, UNERRING)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One run of a diagnostic on a group of machines."""
+
+    diagnostic: Diagnostic
+    machines: tuple[str, ...]
+    repetitions: int = 1
+
+    @property
+    def seconds(self) -> float:
+        return self.diagnostic.takes_s(self.repetitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one launch came out; `because` is for people, above all where it was inconclusive."""
+
+    launch: Launch
+    result: Result
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Launches on disjoint groups, to be run at once; `bits` is the information expected of them."""
+
+    launches: tuple[Launch, ...]
+    bits: float
+    because: str
+
+    @property
+    def seconds(self) -> float:
+        return max(launch.seconds for launch in self.launches)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a campaign may still spend: seconds, launches, rounds, and how many launches may run at once."""
+
+    seconds: float = inf
+    launches: int = 1_000_000
+    rounds: int = 1_000
+    parallel: int = 1_000_000
+
+    def after(self, spent: Round) -> "Budget":
+        """What is left when a round was run."""
+        return replace(
+            self,
+            seconds=self.seconds - spent.seconds,
+            launches=self.launches - len(spent.launches),
+            rounds=self.rounds - 1,
+        )
