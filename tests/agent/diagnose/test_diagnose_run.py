@@ -132,9 +132,7 @@ def test_stopping_the_agent_ends_a_run_early(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
 def test_even_a_warden_may_be_stopped_or_killed(tmp_path: Path, number: int) -> None:
     pids = tmp_path / "pids"
-    program = (
-        STRAY + f"os.kill(os.getppid(), {number:d}); time.sleep(600)"
-    )
+    program = STRAY + f"os.kill(os.getppid(), {number:d}); time.sleep(600)"
     ended, _ = alone(program, str(pids))
     assert ended.how is End.DEADLINE and "warden" in ended.why
     targets.until(lambda: gone(pids))
