@@ -42,11 +42,13 @@ _DROPPED_BEGIN = ("TORCHELASTIC_", "GROUP_", "ROLE_")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a program said: `found` is empty where it did not come to its end, and `at` names the step it was at then."""
+    """What a program said: `found` is empty where it did not come to its end, and `at` names the last step it
+    began, `step` counts them."""
 
     ended: Ended
     found: Mapping[str, Any] = field(default_factory=dict)
     at: str = ""
+    step: int = 0
 
     @property
     def words(self) -> str:
@@ -97,7 +99,7 @@ class Probe:
 def read(ended: Ended) -> Report:
     """The report in what a program said. A sick machine may write anything: lines that are none of ours are left out."""
     found: Mapping[str, Any] = {}
-    at = ""
+    at, step = "", 0
     for line in ended.stdout.splitlines():
         try:
             document = json.loads(line)
@@ -106,8 +108,8 @@ def read(ended: Ended) -> Report:
         if isinstance(document, dict) and isinstance(document.get("found"), dict):
             found = document["found"]
         elif isinstance(document, dict) and isinstance(document.get("at"), str):
-            at = printable(document["at"], 160)
-    return Report(ended, found if ended.well else {}, at)
+            at, step = printable(document["at"], 160), step + 1
+    return Report(ended, found if ended.well else {}, at, step)
 
 
 def cleaned(environ: Mapping[str, str]) -> dict[str, str]:

@@ -45,3 +45,15 @@ class DiagnoseSettings:
     #: Width of the model: on an accelerator enough to use its matrix units.
     alignment_width: int = 1024
     alignment_width_cpu: int = 64
+    #: Bytes of one transfer: large enough that the time to begin it does not count (nccl-tests judges one large size).
+    pair_bytes: int = 256 << 20
+    pair_bytes_cpu: int = 4 << 20
+    pair_repetitions: int = 10
+    #: A pair this much slower than the median of the pairs is slow. Pairs of one machine need not be alike: two GPUs behind
+    #: one PCIe switch reach twice what two on different sockets do.
+    inside_drop: float = 0.6
+    #: Rate in GB/s below which a pair fails whatever the others do; 0: none is known.
+    inside_floor_gb_per_s: float = 0.0
+    #: Links between machines should be alike. CHS and nccl-tests allow 10 %; TCP on shared links varies more.
+    between_drop: float = 0.3
+    between_floor_gb_per_s: float = 0.0

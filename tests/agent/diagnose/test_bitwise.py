@@ -53,7 +53,7 @@ def test_one_bit_of_one_gradient_is_found_by_a_stored_answer(eight: tuple[Result
     results = play(level("gradient", "minigpt", golden=golden(eight)))
     assert failed(results) == {"alignment": convicting("cpu:0")}
     (wrong,) = [one for one in results if one.outcome is Outcome.FAIL]
-    assert "other bits than the stored answer: 4 tensors" in wrong.words, "gradient and weight, of either model"
+    assert "other bits than the stored answer: 2 tensors" in wrong.words, "one of either model: updated weights hide it"
     assert not failed(play(level(golden=golden(eight))))
 
 
@@ -66,12 +66,3 @@ def test_of_two_that_differ_nobody_is_convicted() -> None:
     results = play(level("weight", '"name": "cpu:1"', processes=2))
     assert not failed(results)
     assert "another must tell who is right" in results[-1].words
-
-
-def test_a_device_that_hangs_or_dies_convicts_nobody_and_the_others_are_compared() -> None:
-    results = play(level("dies", '"name": "cpu:1"', processes=3))
-    assert not failed(results)
-    assert [one.words for one in results if one.outcome is Outcome.INCONCLUSIVE] == [
-        "cpu:1 was ended by SIGSEGV (at: start of cpu:1)"
-    ]
-    assert results[-1].words == "cpu:0, cpu:2 computed the same bits"

@@ -124,6 +124,13 @@ def weights(stage: Stage, layout: Layout) -> dict[str, Any]:
     return made
 
 
+def update(parameter: Any) -> None:
+    """The first step of AdamW; torch's own would load its compiler, which takes longer than all the steps."""
+    with torch.no_grad():
+        mean, square = 0.1 * parameter.grad / (1 - 0.9), 0.001 * parameter.grad**2 / (1 - 0.999)
+        parameter.mul_(1 - 1e-5).sub_(1e-3 * mean / (square.sqrt() + 1e-8))
+
+
 def step(kind: str, asked: dict[str, Any], layout: Layout, device: str) -> dict[str, str]:
     """One step of training from the start; the digests of what came of it, by item."""
     width, kept = asked["width"], getattr(torch, asked["type"])
@@ -132,7 +139,6 @@ def step(kind: str, asked: dict[str, Any], layout: Layout, device: str) -> dict[
     stage.to(device=device, dtype=kept)
     maker = torch.Generator().manual_seed(layout.dp_at)
     tokens = torch.randint(0, _VOCABULARY, (asked["batch"], asked["tokens"] + 1), generator=maker).to(device)
-    optimizer = torch.optim.AdamW(stage.parameters(), lr=1e-3, foreach=False, fused=False)
     shape = (asked["batch"], asked["tokens"], width)
     given = tokens[:, :-1]
     if not layout.first:
@@ -150,7 +156,7 @@ def step(kind: str, asked: dict[str, Any], layout: Layout, device: str) -> dict[
         items[f"gradient of {name}"] = digest(parameter.grad)
         if layout.data is not None:
             torch.distributed.all_reduce(parameter.grad, group=layout.data)
-    optimizer.step()
+        update(parameter)
     wait(device)
     return items | {f"updated {name}": digest(parameter) for name, parameter in stage.named_parameters()}
 

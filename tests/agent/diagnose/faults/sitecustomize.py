@@ -3,7 +3,7 @@
 HANGDOG_TEST_FAULT says what breaks, HANGDOG_TEST_VICTIM in which process: one whose command line holds it.
 """
 
-# mypy: disable-error-code="no-untyped-call, no-untyped-def"
+# mypy: disable-error-code="no-untyped-call, no-untyped-def, union-attr, method-assign"
 # What it breaks is untyped.
 
 import importlib.abc
@@ -95,6 +95,24 @@ def gradient(torch, every):
     torch.Tensor.backward = backward
 
 
+def transfer(torch, act):
+    """Strikes what is sent to rank 0."""
+    real = torch.distributed.batch_isend_irecv
+
+    def batch_isend_irecv(ops):
+        for op in ops:
+            if op.op is torch.distributed.isend and op.peer == 0:
+                act(op)
+        return real(ops)
+
+    torch.distributed.batch_isend_irecv = batch_isend_irecv
+
+
+def damage(op):
+    op.tensor = op.tensor.clone()
+    flip(op.tensor)
+
+
 def now(act):
     """What strikes at the first operation, whatever it is."""
 
@@ -108,6 +126,10 @@ def now(act):
         torch.set_num_threads = set_num_threads
 
     return arm
+
+
+def stopped_in_transfer(op):
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def loop():
@@ -129,6 +151,9 @@ FAULTS = {
     "weight": weight,
     "gradient": lambda torch: gradient(torch, 1),
     "rare gradient": lambda torch: gradient(torch, 3),
+    "damaged transfer": lambda torch: transfer(torch, damage),
+    "slow transfer": lambda torch: transfer(torch, lambda op: time.sleep(0.1)),
+    "stopped in transfer": lambda torch: transfer(torch, stopped_in_transfer),
     "stopped": now(lambda: os.kill(os.getpid(), signal.SIGSTOP)),
     "loops": now(loop),
     "dies": now(lambda: os.kill(os.getpid(), signal.SIGSEGV)),
