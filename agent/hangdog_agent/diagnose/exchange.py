@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hangdog_agent.diagnose.reading import number, numbers, tables, whole
-from hangdog_models.planning.pace import too_slow
-from hangdog_models.planning.pairs import Pair
+from hangdog_models.planning.pairs import Pair, slow_pairs
 
 #: Gigabytes, as bandwidths are told.
 GB = 1e9
@@ -14,7 +13,10 @@ GB = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """What one member received from another: `rate` in bytes per second, the median of the repetitions."""
+    """What one member received from another: `rate` in bytes per second.
+
+    It is that of the repetitions' first quartile: a busy host delays some of them, a bad link delays them all.
+    """
 
     sender: str
     receiver: str
@@ -34,26 +36,22 @@ def arrived(pairs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterato
         sender, receiver = whole(one, "from"), whole(one, "to")
         seconds = sorted(each for each in numbers(one, "seconds") if each > 0)
         if 0 <= sender < len(names) and 0 <= receiver < len(names) and sender != receiver and seconds:
-            rate = number(one, "bytes") / seconds[len(seconds) // 2]
+            rate = number(one, "bytes") / seconds[len(seconds) // 4]
             yield Arrived(names[sender], names[receiver], rate, whole(one, "wrong"), numbers(one, "places"))
 
 
 def rates(everything: Sequence[Arrived]) -> dict[Pair, float]:
-    """The rate of each pair: the better of its two ends' clocks, for one of them may have waited to be run."""
+    """The rate of each pair: the best of its passes and of both ends' clocks, so that slow is what was slow each time."""
     found: dict[Pair, float] = {}
     for one in everything:
         found[one.pair] = max(one.rate, found.get(one.pair, 0.0))
     return found
 
 
-def slow(measured: Mapping[Pair, float], drop: float, floor: float) -> dict[Pair, str]:
+def slow(measured: Mapping[Pair, float], drop: float, floor_gb_per_s: float) -> dict[Pair, str]:
     """The pairs that are slower than the others, and why."""
-    found = {}
-    for pair, rate in measured.items():
-        others = [each for other, each in measured.items() if other != pair]
-        if why := too_slow(rate / GB, [each / GB for each in others], floor / GB or None, drop):
-            found[pair] = f"{rate / GB:.3g} GB/s, {why}"
-    return found
+    told = slow_pairs({pair: rate / GB for pair, rate in measured.items()}, drop, floor_gb_per_s or None)
+    return {pair: f"GB/s {why}" for pair, why in told.items()}
 
 
 def gathered(reports: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> Iterator[Arrived]:

@@ -37,7 +37,7 @@ class Inside:
         return self.probe.why
 
     def run(self, deadline_s: float, stop: threading.Event) -> tuple[Result, ...]:
-        """Pairs that seem slow are measured a second time, with all others: only those slow in both are."""
+        """All pairs, disjoint ones at once, in several passes: slow is a pair that was slow in each."""
         devices = self.probe.devices(self.processes)
         ran, reports = self._exchange(devices, deadline_s, stop)
         results = [Result(2, "containment", Outcome.INCONCLUSIVE, each) for each in ran.remarks]
@@ -47,16 +47,7 @@ class Inside:
             return (*results, Result(2, "pairs", Outcome.INCONCLUSIVE, words, evidence=evidence, seconds=ran.seconds))
         everything = _all(reports, devices)
         measured = rates(everything)
-        late = self._slow(measured)
-        left = deadline_s - ran.seconds
-        if late and left > self.settings.start_s / 2 and not stop.is_set():
-            _, again = self._exchange(devices, left, stop)
-            second = self._slow(rates(_all(again, devices))) if not _silent(again) else {}
-            late = {pair: why for pair, why in late.items() if pair in second}
-        elif late:
-            words = f"{len(late)} pairs seemed slow, and there was no time to measure them again"
-            results.append(Result(2, "bandwidth", Outcome.INCONCLUSIVE, words, evidence=_of(late)))
-            late = {}
+        late = slow(measured, self.settings.inside_drop, self.settings.inside_floor_gb_per_s)
         wrong = {
             one.pair: f"from {one.sender} to {one.receiver}: {one.wrong} wrong bytes"
             + (f", the first at {one.places[0]:.0f}" if one.places else "")
@@ -92,14 +83,12 @@ class Inside:
                     "schedule": "all",
                     "bytes": s.pair_bytes_cpu if on_cpu else s.pair_bytes,
                     "repetitions": s.pair_repetitions,
+                    "passes": s.pair_passes,
                     "patience_s": 10 * deadline_s,  # here the warden sees who is behind
                 }
                 members.append(self.engine.member("pairs", asked, device, {"GLOO_SOCKET_IFNAME": "lo"}))
             ran = run(members, deadline_s, stop=stop)
         return ran, {ended.name: read(ended) for ended in ran.members}
-
-    def _slow(self, measured: Mapping[Pair, float]) -> dict[Pair, str]:
-        return slow(measured, self.settings.inside_drop, self.settings.inside_floor_gb_per_s * GB)
 
 
 def _all(reports: Mapping[str, Report], devices: Sequence[str]) -> list[Arrived]:

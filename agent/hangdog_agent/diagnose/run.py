@@ -48,12 +48,13 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One process to run; `environ` is all of its environment."""
+    """One process to run; `environ` is all of its environment. Of what a chatty one says the last words are kept."""
 
     name: str
     command: tuple[str, ...]
     environ: Mapping[str, str] = field(default_factory=dict)
     folder: str = "/"
+    chatty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,7 @@ def run(
                 "command": one.command,
                 "environ": {**one.environ, _MARK: mark},
                 "cwd": one.folder,
+                "chatty": one.chatty,
             }
             for one in members
         ],

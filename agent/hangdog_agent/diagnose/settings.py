@@ -49,6 +49,8 @@ class DiagnoseSettings:
     pair_bytes: int = 256 << 20
     pair_bytes_cpu: int = 4 << 20
     pair_repetitions: int = 10
+    #: Rounds over all pairs: a pair is slow when it was so in each (convict on two, never on one).
+    pair_passes: int = 2
     #: A pair this much slower than the median of the pairs is slow. Pairs of one machine need not be alike: two GPUs behind
     #: one PCIe switch reach twice what two on different sockets do.
     inside_drop: float = 0.6

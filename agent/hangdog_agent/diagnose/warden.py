@@ -52,7 +52,8 @@ class _Member:
         except (OSError, ValueError) as error:
             self.end("not started", why=f"{getattr(error, 'strerror', None) or error}")
             return
-        for pipe, kept in ((self.process.stdout, self.out), (self.process.stderr, self.errors)):
+        out = self.errors if wanted["chatty"] else self.out
+        for pipe, kept in ((self.process.stdout, out), (self.process.stderr, self.errors)):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
             self.pipes[pipe.fileno()] = kept

@@ -6,11 +6,12 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import click
 from rich.table import Table
@@ -18,12 +19,13 @@ from rich.text import Text
 
 from hangdog.options import format_option
 from hangdog.terminal import console_for, printable
-from hangdog_agent.diagnose.engine import Engine, Probe
-from hangdog_agent.diagnose.ladder import Climbed, Diagnosis, Verdict, climb, golden, to_json
-from hangdog_agent.diagnose.level import Level, Outcome
+from hangdog_agent.diagnose.engine import Engine
+from hangdog_agent.diagnose.group import Group
+from hangdog_agent.diagnose.ladder import SCHEMA, Diagnosis, Verdict, climb, golden, to_json
+from hangdog_agent.diagnose.level import Outcome
 from hangdog_agent.diagnose.settings import DiagnoseSettings
-from hangdog_agent.diagnose.standard import ALONE, LEVELS, Group, Wish, standard
-from hangdog_models.errors import WrongUse
+from hangdog_agent.diagnose.standard import ALONE, LEVELS, Wish, standard
+from hangdog_models.errors import HangdogError, UnreadableEvidence, WrongUse
 from hangdog_models.reading.document import read_json
 
 #: The word stands beside the colour, so nothing is lost without it.
@@ -34,17 +36,12 @@ UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 REPORT_BYTES = 16 << 20
 
 
-class Duration(click.ParamType):
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds from `90`, `90s`, `10m` or `1.5h`."""
-        if isinstance(value, float):
-            return value
-        found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", str(value))
-        if not found or not float(found[1]):
-            self.fail(f"{value!r} is no duration: write 90s, 10m or 1h", param, ctx)
-        return float(found[1]) * UNITS[found[2]]
+def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Seconds from `90`, `90s`, `10m` or `1.5h`."""
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", value)
+    if not found or not float(found[1]):
+        raise click.BadParameter(f"{value!r} is no duration: write 90s, 10m or 1h", ctx, param)
+    return float(found[1]) * UNITS[found[2]]
 
 
 @click.command("diagnose")
@@ -56,7 +53,14 @@ class Duration(click.ParamType):
     multiple=True,
     help=f"Run this level; may be repeated.  [default: {', '.join(map(str, ALONE))}]",
 )
-@click.option("--budget", type=Duration(), default="10m", show_default=True, help="End all of it after so long.")
+@click.option(
+    "--budget",
+    default="10m",
+    show_default=True,
+    metavar="DURATION",
+    callback=_seconds,
+    help="End all of it after so long: 90s, 10m, 1h.",
+)
 @click.option(
     "--processes",
     type=click.IntRange(1, 64),
@@ -116,25 +120,91 @@ def command(
     A level that finds nothing to test here is skipped. A pass is no proof of health: it says what was tested, and how
     often. Exit status: 0 every test passed, 1 a test failed, 2 some test came to no end or none ran.
     """
-    if (5 in wanted) != bool(replayed):
-        raise WrongUse(
-            "level 5 replays a command, and only level 5 does", "hangdog diagnose --local --level 5 -- python train.py"
-        )
-    if member >= members:
-        raise WrongUse(f"--member {member} of --members {members}", "members are counted from 0")
     group = Group(meet, member, members)
+    if (5 in wanted) != bool(replayed):
+        hint = "hangdog diagnose --local --level 5 -- python train.py"
+        raise WrongUse("level 5 replays a command, and only level 5 does", hint)
+    if 3 in wanted and (wrong := group.wrong()):
+        raise WrongUse(f"level 3 tests a group of machines: {wrong}", "say where member 0 listens: --meet HOST:PORT")
+    stored_digests = golden([_report(path) for path in stored])
     settings = replace(DiagnoseSettings(), dcgm_level=dcgm, speed_floor_tflops=floor)
     engine = Engine(interpreter=str(python)) if python else Engine()
-    console = console_for(sys.stderr)
-    with _stopping() as stop:
-        console.print("looking for devices ...")
+    stop = threading.Event()
+    with _ending(stop):
+        _tell("looking for devices ...")
         probe = engine.probe(min(settings.start_s, budget), stop)
-        wish = Wish(processes, golden([_report(path) for path in stored]), group, replayed)
+        wish = Wish(processes, stored_digests, group, replayed, str(Path.cwd()))
         levels = standard(engine, probe, settings, wish, wanted or ALONE)
-        diagnosis = climb(levels, budget, stop, lambda level: _begins(level), further=not first)
+        diagnosis = climb(levels, budget, stop, lambda one: _tell(f"level {one.number}, {one.name} ..."), not first)
     if form == "json":
         document = to_json(diagnosis, socket.gethostname(), {"torch": probe.torch, "python": engine.interpreter})
         click.echo(json.dumps(document, indent=2))
     else:
-        _print(diagnosis, probe, console=console_for(sys.stdout))
+        _print(diagnosis)
     ctx.exit(STATUSES[diagnosis.verdict])
+
+
+def _tell(line: str) -> None:
+    """Progress; of a pipe's other end nobody needs it."""
+    click.echo(line, err=True)
+
+
+@contextmanager
+def _ending(stop: threading.Event) -> Iterator[None]:
+    """Has SIGTERM end all tests in order, as slurmd and systemd send it; Ctrl-C does so by itself."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _report(path: Path) -> Mapping[str, Any]:
+    """A stored report; raises UnreadableEvidence where it is none."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            document = read_json(file.read(REPORT_BYTES))
+    except (OSError, UnicodeDecodeError, HangdogError) as error:
+        raise UnreadableEvidence(f"cannot read {path}: {error}", "give what --format json wrote") from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise UnreadableEvidence(f"{path} is no report of a diagnosis", "give what --format json wrote")
+    return document
+
+
+def _print(diagnosis: Diagnosis) -> None:
+    console = console_for(sys.stdout)
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for level in diagnosis.levels:
+        name = Text(f"{level.number}  {printable(level.name)}")
+        if level.skipped:
+            table.add_row(name, Text("skipped", "dim"), printable(level.skipped))
+        for at, result in enumerate(level.results):
+            table.add_row("" if at else name, Text(result.outcome, STYLES[result.outcome]), printable(result.words))
+            if result.outcome is not Outcome.PASS:
+                for line in result.evidence:
+                    table.add_row("", "", Text(printable(line), "dim"))
+    console.print(table)
+    for remark in diagnosis.remarks:
+        console.print(printable(remark))
+    console.print(Text(_sentence(diagnosis), "bold"))
+
+
+def _sentence(diagnosis: Diagnosis) -> str:
+    whom = dict.fromkeys(
+        f"{one.sort} {' with '.join(one.names)}".strip() for result in diagnosis.results for one in result.convicts
+    )
+    tests = sum(result.outcome is Outcome.PASS for result in diagnosis.results)
+    return {
+        Verdict.CONVICTED: f"convicted: {', '.join(whom)}",
+        Verdict.FAILED: f"a test failed, for which this machine is not to blame yet: {', '.join(whom)}",
+        Verdict.OPEN: "open: nothing failed, and not every test came to an end",
+        Verdict.NOT_CONVICTED: f"not convicted by {tests} tests, which is no proof of health",
+    }[diagnosis.verdict]

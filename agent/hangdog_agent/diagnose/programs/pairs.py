@@ -97,7 +97,8 @@ def exchange(meeting: Meeting, other: int, size: int, repetitions: int, device: 
     mine = known(meeting.rank, other, size).to(device)
     wanted = known(other, meeting.rank, size)
     seconds = []
-    wrong, places = 0, []
+    wrong = 0
+    places: list[int] = []
     for turn in range(repetitions + 1):
         there = torch.zeros(size, dtype=torch.uint8, device=device)
         wait(device)
@@ -160,7 +161,8 @@ def main() -> None:
     meeting = Meeting(said)
     found: list[dict[str, Any]] = []
     meeting.result["pairs"] = found
-    for number, pairs in enumerate(tournament(meeting.world) if asked["schedule"] == "all" else ring(meeting.world)):
+    once = tournament(meeting.world) if asked["schedule"] == "all" else ring(meeting.world)
+    for number, pairs in enumerate(once * asked["passes"]):
         meeting.at(f"round {number}: {', '.join(f'{low} with {high}' for low, high in pairs)}")
         for low, high in pairs:
             if meeting.rank in (low, high):
