@@ -1,6 +1,7 @@
 """Level 3, between machines: neighbours exchange known data in turn, then all gather from all; every member tells the same."""
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -52,7 +53,8 @@ class Between:
         links = tuple(f"{low} with {high}: {rate / GB:.3g} GB/s" for (low, high), rate in rates(everything).items())
         if not report.found or "silent" in report.found:
             silent = [names[int(at)] for at in numbers(report.found, "silent") if 0 <= at < len(names)]
-            words = f"{', '.join(silent)} did not answer" if silent else text(report.found, "why") or report.words
+            why = text(report.found, "why")
+            words = f"{', '.join(silent)} did not answer: {why}" if silent else why or report.words
             at = f" (at: {report.at})" if report.found else ""
             one = Result(3, "group", Outcome.INCONCLUSIVE, words + at, evidence=links, seconds=ran.seconds)
             return (*results, one)
@@ -105,7 +107,7 @@ class Between:
             "bytes": s.pair_bytes if accelerated else s.pair_bytes_cpu,
             "repetitions": s.pair_repetitions,
             "passes": s.pair_passes,
-            "patience_s": patience_s,
+            "until": time.monotonic() + patience_s,
         }
         way = self.group.interface()
         chosen = {

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from hangdog_agent.diagnose.level import Level, Outcome, Result, Sort
 from hangdog_models.reading.printable import printable
@@ -53,10 +53,18 @@ class Diagnosis:
             return Verdict.CONVICTED
         if Outcome.FAIL in outcomes:
             return Verdict.FAILED
-        out_of_time = any(level.skipped.startswith(_NO_TIME) for level in self.levels)
+        out_of_time = any(level.skipped == _NO_TIME for level in self.levels)
         if Outcome.INCONCLUSIVE in outcomes or not outcomes or out_of_time:
             return Verdict.OPEN
         return Verdict.NOT_CONVICTED
+
+
+class Keeper(Protocol):
+    """What remembers the settings of devices, and puts them back: see Keepsake."""
+
+    def record(self) -> None: ...
+
+    def settle(self) -> tuple[str, ...]: ...
 
 
 _NO_TIME = "the budget is spent"
@@ -70,12 +78,27 @@ def climb(
     stop: threading.Event,
     tell: Callable[[Level], None] = lambda level: None,
     further: bool = True,
+    keepsake: Keeper | None = None,
 ) -> Diagnosis:
     """Runs levels one after the other for at most `budget_s` seconds in all; ends early once `stop` is set.
 
-    Without `further` the first level that convicts this machine is the last: there is no need to know more.
+    `keepsake` has the settings of the GPUs put back. Without `further` the first level that convicts this machine is the last: there is no need to know more.
     """
     until = time.monotonic() + budget_s
+    remarks: tuple[str, ...] = ()
+    if keepsake is not None:
+        keepsake.record()
+    try:
+        climbed = _climbed(levels, until, stop, tell, further)
+    finally:  # also on the way out by Ctrl-C or SIGTERM
+        if keepsake is not None:
+            remarks = keepsake.settle()
+    return Diagnosis(tuple(climbed), remarks)
+
+
+def _climbed(
+    levels: Iterable[Level], until: float, stop: threading.Event, tell: Callable[[Level], None], further: bool
+) -> list[Climbed]:
     climbed: list[Climbed] = []
     for level in sorted(levels, key=lambda one: one.number):
         if why := level.supported():
@@ -83,7 +106,7 @@ def climb(
             continue
         left = until - time.monotonic()
         if stop.is_set() or left < _LEAST_S:
-            why = "stopped" if stop.is_set() else f"{_NO_TIME} ({budget_s:.0f} s)"
+            why = "stopped" if stop.is_set() else _NO_TIME
             climbed.append(Climbed(level.number, level.name, skipped=why))
             continue
         if not further and Diagnosis(tuple(climbed)).verdict is Verdict.CONVICTED:
@@ -93,7 +116,7 @@ def climb(
         began = time.monotonic()
         results = level.run(min(left, level.deadline_s), stop)
         climbed.append(Climbed(level.number, level.name, results, seconds=time.monotonic() - began))
-    return Diagnosis(tuple(climbed))
+    return climbed
 
 
 def to_json(diagnosis: Diagnosis, machine: str, tools: Mapping[str, str]) -> dict[str, Any]:

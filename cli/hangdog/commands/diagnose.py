@@ -21,8 +21,9 @@ from hangdog.options import format_option
 from hangdog.terminal import console_for, printable
 from hangdog_agent.diagnose.engine import Engine
 from hangdog_agent.diagnose.group import Group
+from hangdog_agent.diagnose.keepsake import Keepsake
 from hangdog_agent.diagnose.ladder import SCHEMA, Diagnosis, Verdict, climb, golden, to_json
-from hangdog_agent.diagnose.level import Outcome
+from hangdog_agent.diagnose.level import Level, Outcome
 from hangdog_agent.diagnose.settings import DiagnoseSettings
 from hangdog_agent.diagnose.standard import ALONE, LEVELS, Wish, standard
 from hangdog_models.errors import HangdogError, UnreadableEvidence, WrongUse
@@ -135,13 +136,17 @@ def command(
         probe = engine.probe(min(settings.start_s, budget), stop)
         wish = Wish(processes, stored_digests, group, replayed, str(Path.cwd()))
         levels = standard(engine, probe, settings, wish, wanted or ALONE)
-        diagnosis = climb(levels, budget, stop, lambda one: _tell(f"level {one.number}, {one.name} ..."), not first)
+        diagnosis = climb(levels, budget, stop, _begins, not first, Keepsake())
     if form == "json":
         document = to_json(diagnosis, socket.gethostname(), {"torch": probe.torch, "python": engine.interpreter})
         click.echo(json.dumps(document, indent=2))
     else:
         _print(diagnosis)
     ctx.exit(STATUSES[diagnosis.verdict])
+
+
+def _begins(level: Level) -> None:
+    _tell(f"level {level.number}, {level.name} ...")
 
 
 def _tell(line: str) -> None:

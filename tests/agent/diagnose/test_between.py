@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -28,13 +29,15 @@ def port() -> int:
         return int(free.getsockname()[1])
 
 
-def play(meet: str, engines: Sequence[Engine], patience_s: float = 0.0) -> list[tuple[Result, ...]]:
+def play(
+    meet: str, engines: Sequence[Engine], patience_s: float = 0.0, deadline_s: float = 90.0
+) -> list[tuple[Result, ...]]:
     """What each member tells, all run at once."""
     levels = [
         Between(engine, ON_CPU, SMALL, Group(meet, at, len(engines)), patience_s) for at, engine in enumerate(engines)
     ]
     with ThreadPoolExecutor(len(levels)) as pool:
-        return list(pool.map(lambda level: level.run(90.0, threading.Event()), levels))
+        return list(pool.map(lambda level: level.run(deadline_s, threading.Event()), levels))
 
 
 class Cables:
@@ -43,7 +46,7 @@ class Cables:
     def __init__(self, count: int, folder: Path) -> None:
         self.count, self.folder, self.mark = count, folder, f"hl{os.getpid() % 100_000}"
 
-    def __enter__(self) -> "Cables":
+    def __enter__(self) -> Self:
         ip("netns", "add", f"{self.mark}s")
         ip("-n", f"{self.mark}s", "link", "add", "br0", "type", "bridge")
         ip("-n", f"{self.mark}s", "link", "set", "br0", "up")
@@ -66,10 +69,11 @@ class Cables:
         there = self.folder / f"python{at}"
         there.write_text(f'#!/bin/sh\nexec ip netns exec {self.mark}m{at} {ladder.engine().interpreter} "$@"\n')
         there.chmod(0o755)
-        return replace(ladder.engine(), interpreter=str(there))
+        own = ladder.engine()
+        return replace(own, interpreter=str(there), environ={**own.environ, "GLOO_SOCKET_IFNAME": "eth7"})
 
     def spoil(self, at: int, *how: str) -> None:
-        """Has whatever machine `at` sends go through netem."""
+        """Has whatever machine `at` sends pass a queue."""
         subprocess.run(
             ("ip", "netns", "exec", f"{self.mark}m{at}", "tc", "qdisc", "add", "dev", "eth7", "root", *how), check=True
         )
@@ -86,11 +90,16 @@ def cables(tmp_path: Path) -> Iterator[Callable[[int], Cables]]:
     yield lambda count: Cables(count, tmp_path)
 
 
-@pytest.mark.parametrize("how", [("netem", "loss", "10%"), ("netem", "rate", "200mbit")], ids=["loss", "a tenth"])
+#: A queue too short for what is sent drops it: that takes no netem, which many kernels lack.
+LOSS = ("tbf", "rate", "400mbit", "burst", "8kb", "limit", "8kb")
+TENTH = ("tbf", "rate", "100mbit", "burst", "64kb", "latency", "200ms")
+
+
+@pytest.mark.parametrize("how", [LOSS, TENTH], ids=["loss", "a tenth"])
 def test_a_bad_cable_is_found_and_evicts_nobody(cables: Callable[[int], Cables], how: tuple[str, ...]) -> None:
     with cables(3) as network:
         network.spoil(2, *how)
-        told = play("10.213.78.1:29511", [network.engine(at) for at in range(3)])
+        told = play("10.213.78.1:29511", [network.engine(at) for at in range(3)], deadline_s=60.0)
     for results in told:
         assert failed(results) == {
             "bandwidth": (
@@ -118,9 +127,9 @@ def test_damaged_data_is_found_by_its_link() -> None:
 
 def test_a_member_that_never_answers_is_named_by_the_others() -> None:
     silent = ladder.engine("stopped in transfer", '"name": "member 1"')
-    first, _ = play(f"127.0.0.1:{port()}", [ladder.engine(), silent], patience_s=25.0)
+    first, _ = play(f"127.0.0.1:{port()}", [ladder.engine(), silent], 15.0, 25.0)
     assert not failed(first)
-    assert first[-1].words
+    assert first[-1].words.startswith("member 1 did not answer: it does not live")
 
 
 def test_a_group_that_nobody_joins_is_told() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -14,6 +15,8 @@ import torch.distributed as dist
 from hangdog_agent.diagnose.programs.device import wait
 from hangdog_agent.diagnose.programs.said import Said
 
+#: Between two signs of life.
+_BEAT_S = 1.0
 #: A store that does not answer for so long is stopped, or cut off.
 _STORE_S = 5.0
 #: Wrong bytes that are told by their place.
@@ -21,32 +24,35 @@ _TOLD = 4
 
 
 class Meeting:
-    """Where the members meet, and where each writes the step it is at: who never gets on is known by that."""
+    """Where the members meet, and where each says that it lives and at which step it is: who is silent is known by that."""
 
     def __init__(self, said: Said) -> None:
         asked = said.asked
         self.said = said
+        self.meet: str = asked["meet"]
         self.rank: int = asked["rank"]
         self.world: int = asked["world"]
         self.step = 0
         self.result: dict[str, Any] = {}
-        kind, _, where = asked["meet"].partition("://")
-        patience = timedelta(seconds=asked["patience_s"])
-        clock = threading.Timer(asked["patience_s"], self._give_up)
+        # by the clock of the machine, for loading torch takes its time, too
+        patience_s = max(1.0, asked["until"] - time.monotonic())
+        clock = threading.Timer(patience_s, self._give_up)
         clock.daemon = True
         clock.start()
         said.at("the meeting point")
-        if kind == "file":
-            self.store = dist.FileStore(where, self.world)
-        else:
-            host, _, port = where.rpartition(":")
-            self.store = dist.TCPStore(host, int(port), None, self.rank == 0, patience, wait_for_workers=False)
+        self.patience_s = patience_s
+
+    def begin(self) -> None:
+        """Waits until all are here."""
+        self.store = self._store(self.rank == 0, 2 * self.patience_s)
+        threading.Thread(target=self._beat, daemon=True).start()
         self.at("the meeting of all members")
-        device = asked["device"]
+        device = self.said.asked["device"]
         backend = "gloo"
         if device.startswith("cuda"):
             torch.cuda.set_device(device)
             backend = "nccl"
+        patience = timedelta(seconds=2 * self.patience_s)  # ours ends first, and tells more
         store = dist.PrefixStore("group", self.store)
         dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.world, timeout=patience)
 
@@ -54,29 +60,61 @@ class Meeting:
         """All members take the same steps; the next one begins."""
         self.step += 1
         self.said.at(step)
-        self.store.set(f"at {self.rank}", str(self.step))
+
+    def _store(self, serves: bool, patience_s: float) -> Any:
+        kind, _, where = self.meet.partition("://")
+        if kind == "file":
+            return dist.FileStore(where, self.world)
+        host, _, port = where.rpartition(":")
+        return dist.TCPStore(host, int(port), None, serves, timedelta(seconds=patience_s), wait_for_workers=False)
+
+    def _beat(self) -> None:
+        """Through a connection of its own: the other waits where its user waits."""
+        try:
+            store = self._store(False, _STORE_S)
+            for turn in itertools.count():
+                store.set(f"at {self.rank}", f"{self.step} {turn}")
+                time.sleep(_BEAT_S)
+        except RuntimeError:  # the meeting point is gone: others tell
+            pass
 
     def _give_up(self) -> None:
-        """Tells who is behind, and ends: neither gloo nor NCCL comes back from somebody who is silent."""
-        steps: dict[int, int] = {}
-        silent: list[int] = []
-        guard = threading.Timer(2 * _STORE_S, lambda: self._leave([], "the meeting point does not answer"))
+        self.give_up("")
+
+    def give_up(self, error: str) -> None:
+        """Tells who is silent, and ends: neither gloo nor NCCL comes back from somebody who does not answer."""
+        guard = threading.Timer(3 * _STORE_S, lambda: self._leave([], "the meeting point does not answer"))
         guard.daemon = True
         guard.start()
         try:
-            self.store.set_timeout(timedelta(seconds=_STORE_S))
-            for rank in range(self.world):
-                key = f"at {rank}"
-                steps[rank] = int(self.store.get(key)) if self.store.check([key]) else 0
-            least = min(steps.values())
-            silent = [rank for rank, step in steps.items() if step == least]
-            why = "" if len(silent) < self.world else "all members are at the same step"
-        except (AttributeError, RuntimeError):
-            why = "the meeting point does not answer"
-        self._leave([] if len(silent) == self.world else silent, why)
+            store = self._store(False, _STORE_S)
+            before = self._steps(store)
+            time.sleep(3 * _BEAT_S)
+            after = self._steps(store)
+        except RuntimeError:
+            self._leave([], "the meeting point does not answer")
+        silent = [rank for rank in range(self.world) if before[rank] == after[rank]]
+        behind = [rank for rank in range(self.world) if after[rank][0] < self.step]
+        why = (
+            "it does not live"
+            if silent
+            else "it is behind the others"
+            if behind
+            else error or "all wait for each other"
+        )
+        self._leave(silent or behind, why)
+
+    def _steps(self, store: Any) -> list[tuple[int, int]]:
+        """Each member's step and beat; of one that never came, 0 and 0."""
+        found = []
+        for rank in range(self.world):
+            key = f"at {rank}"
+            words = store.get(key).split() if store.check([key]) else (b"0", b"0")
+            found.append((int(words[0]), int(words[1])))
+        return found
 
     def _leave(self, silent: list[int], why: str) -> None:
-        self.said.found({**self.result, "silent": silent, "why": why or "somebody is behind all others"})
+        self.said.found({**self.result, "silent": silent, "why": why})
         os._exit(0)
 
 
@@ -159,6 +197,16 @@ def main() -> None:
     device = asked["device"]
     torch.set_num_threads(asked["threads"])
     meeting = Meeting(said)
+    try:
+        meeting.begin()
+        play(meeting, device)
+    except RuntimeError as error:  # so do gloo and NCCL say that somebody is gone
+        meeting.give_up(str(error)[:300])
+
+
+def play(meeting: Meeting, device: str) -> None:
+    """All that the members do together."""
+    asked = meeting.said.asked
     found: list[dict[str, Any]] = []
     meeting.result["pairs"] = found
     once = tournament(meeting.world) if asked["schedule"] == "all" else ring(meeting.world)
@@ -175,8 +223,8 @@ def main() -> None:
     meeting.at("the end")
     everybody: list[Any] = [None] * meeting.world
     dist.all_gather_object(everybody, found)
-    said.found({**meeting.result, "all": everybody})
     dist.barrier()  # nobody leaves while another still asks
+    meeting.said.found({**meeting.result, "all": everybody})
     os._exit(0)  # what libraries do at their end is not what is tested
 
 
