@@ -18,22 +18,21 @@ GPU1 = (Conviction(Sort.DEVICE, ("GPU 1",)),)
 
 def document(generation: int, status: str, warning: str = "", number: int = 0, severity: int = 0) -> dict[str, Any]:
     """What `dcgmi diag -j` of a generation prints for a memory test of GPUs 0 and 1, of which 1 came out as `status`."""
-    numbered = (
+    numbered: list[Any] = (
         [{"warning": warning, "error_id": number, "error_category": 7, "error_severity": severity}] if warning else []
     )
+    sound: dict[str, Any] = {"status": "Pass", "warnings": []}
+    bad: dict[str, Any] = {"status": status, "warnings": warning if generation == 3 else numbered}
     if generation == 3:
-        results = [{"gpu_ids": "0", "status": "PASS"}, {"gpu_ids": "1", "status": status.upper(), "warnings": warning}]
-        key, more = "DCGM GPU Diagnostic", {}
+        results = [{**sound, "gpu_ids": "0", "status": "PASS"}, {**bad, "gpu_ids": "1", "status": status.upper()}]
+        key = "DCGM GPU Diagnostic"
     elif generation == 31:
-        results = [{"gpu_id": "0", "status": "PASS"}, {"gpu_id": "1", "status": status.upper(), "warnings": numbered}]
-        key, more = "DCGM Diagnostic", {"version": "3.3.8", "GPU Device Serials": {"1": "1650"}}
+        results = [{**sound, "gpu_id": "0", "status": "PASS"}, {**bad, "gpu_id": "1", "status": status.upper()}]
+        more = {"version": "3.3.8", "GPU Device Serials": {"1": "1650"}}
     else:
         one = {"entity_group": "GPU", "entity_group_id": 1}
-        results = [
-            {**one, "entity_id": 0, "status": "Pass", "warnings": []},
-            {**one, "entity_id": 1, "status": status, "warnings": numbered},
-        ]
-        key, more = "DCGM Diagnostic", {"metadata": {"version": "4.6.0"}}
+        results = [{**one, **sound, "entity_id": 0}, {**one, **bad, "entity_id": 1}]
+        more = {"metadata": {"version": "4.6.0"}}
     return {
         key: {"test_categories": [{"category": "Hardware", "tests": [{"name": "Memory", "results": results}]}]},
         **more,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import pynvml as n  # type: ignore[import-untyped]  # NVIDIA ships no types with it
@@ -14,7 +15,7 @@ _MOST = 64
 #: Clock domains: graphics and memory.
 _GRAPHICS, _MEMORY = 0, 2
 #: Settings by name: how each is read. What a GPU or driver does not have is left out.
-_READ = {
+_READ: dict[str, Callable[[Any], Any]] = {
     "persistence mode": lambda gpu: n.nvmlDeviceGetPersistenceMode(gpu),
     "power limit in mW": lambda gpu: n.nvmlDeviceGetPowerManagementLimit(gpu),
     "compute mode": lambda gpu: n.nvmlDeviceGetComputeMode(gpu),
@@ -26,7 +27,7 @@ _READ = {
     "MIG": lambda gpu: list(n.nvmlDeviceGetMigMode(gpu)),
 }
 #: How those are set that can be without a reset or a restart of the machine.
-_SET = {
+_SET: dict[str, Callable[[Any, Any], None]] = {
     "persistence mode": lambda gpu, value: n.nvmlDeviceSetPersistenceMode(gpu, value),
     "power limit in mW": lambda gpu, value: n.nvmlDeviceSetPowerManagementLimit(gpu, value),
     "compute mode": lambda gpu, value: n.nvmlDeviceSetComputeMode(gpu, value),
@@ -60,7 +61,7 @@ def restore(wanted: dict[str, Any]) -> list[str]:
         for name, value in wanted.get(uuid, {}).get("settings", {}).items():
             if now["settings"].get(name) != value and name in _SET:
                 try:
-                    _SET[name](gpu, value)  # type: ignore[no-untyped-call]
+                    _SET[name](gpu, value)
                 except n.NVMLError as error:
                     failed.append(f"{name} of GPU {now['index']}: {error}")
     return failed
