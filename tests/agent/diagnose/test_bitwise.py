@@ -60,9 +60,3 @@ def test_one_bit_of_one_gradient_is_found_by_a_stored_answer(eight: tuple[Result
 def test_a_gradient_that_is_wrong_now_and_then_disagrees_with_itself() -> None:
     results = play(level("rare gradient", "minigpt"))
     assert failed(results) == {"dense step": convicting("cpu:0"), "moe step": convicting("cpu:0")}
-
-
-def test_of_two_that_differ_nobody_is_convicted() -> None:
-    results = play(level("weight", '"name": "cpu:1"', processes=2))
-    assert not failed(results)
-    assert "another must tell who is right" in results[-1].words

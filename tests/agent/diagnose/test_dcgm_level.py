@@ -21,6 +21,8 @@ def document(generation: int, status: str, warning: str = "", number: int = 0, s
     numbered: list[Any] = (
         [{"warning": warning, "error_id": number, "error_category": 7, "error_severity": severity}] if warning else []
     )
+    key = "DCGM Diagnostic"
+    more: dict[str, Any] = {}
     sound: dict[str, Any] = {"status": "Pass", "warnings": []}
     bad: dict[str, Any] = {"status": status, "warnings": warning if generation == 3 else numbered}
     if generation == 3:

@@ -54,14 +54,15 @@ def test_a_cell_that_does_not_keep_a_bit_is_named() -> None:
     assert "word 999: wrote 0x0000000000000000, read 0x0000010000000000" in results[0].evidence
 
 
-def test_a_device_a_fifth_slower_than_its_like_is_convicted_and_one_like_them_is_not(
-    clean: tuple[Result, ...],
-) -> None:
-    cohort = [clean[-1].measures["rate_tflops"]]
-    cohort += [play(level())[-1].measures["rate_tflops"]]
-    results = play(level("slow", cohort=tuple(cohort)))
-    assert failed(results) == {"speed": CPU0}, (cohort, results[-1])
-    assert not failed(play(level(cohort=tuple(cohort))))
+def test_a_device_a_fifth_slower_than_its_like_is_convicted_and_they_are_not() -> None:
+    results = play(level("slow", '"name": "cpu:2"', processes=3))
+    assert failed(results) == {"speed": (Conviction(Sort.DEVICE, ("cpu:2",)),)}
+    assert "below the 2 like it" in results[-1].words
+
+
+def test_a_rate_is_also_judged_beside_other_machines(clean: tuple[Result, ...]) -> None:
+    rate = clean[-1].measures["rate_tflops"]
+    assert failed(play(level(cohort=(50 * rate, 51 * rate)))) == {"speed": CPU0}
 
 
 @pytest.mark.parametrize(
@@ -79,13 +80,6 @@ def test_one_that_does_not_come_to_its_end_is_told_and_convicts_nobody(fault: st
     (open_,) = [one for one in results if one.outcome is Outcome.INCONCLUSIVE]
     assert said in open_.words and "cpu:1" in open_.words
     assert sum(one.outcome is Outcome.PASS and "cpu:0" in one.words for one in results) == 7
-
-
-def test_whoever_is_left_behind_is_told() -> None:
-    results = play(level("leaves others"))
-    assert [one.words for one in results if one.outcome is not Outcome.PASS] == [
-        "1 processes were left behind, and ended"
-    ]
 
 
 def test_a_python_without_torch_is_no_fault_of_the_machine() -> None:

@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangdog_agent.diagnose import alignment, device
@@ -14,6 +14,7 @@ from hangdog_agent.diagnose.exchange import arrived, gathered, rates
 from hangdog_agent.diagnose.group import Group
 from hangdog_agent.diagnose.level import Conviction, Outcome, Sort
 from hangdog_agent.diagnose.run import End, Ended, run
+from hangdog_models.planning.alignment import Answer
 
 NAMES = ["memory", "gemm", "count", "wrong", "wanted", "was", "word", "digests", "digest", "times", "kinds", "parts", "items",
          "kind", "odd", "repetitions", "key", "from", "to", "seconds", "bytes", "gather", "rows", "host wavers"]  # fmt: skip
@@ -39,6 +40,7 @@ def gemm(**more: Any) -> Report:
     return Report(ended(), {"gemm": [sound | more]})
 
 
+@settings(max_examples=60)
 @given(st.dictionaries(st.sampled_from(NAMES), VALUES))
 def test_no_report_raises(found: dict[str, Any]) -> None:
     report = Report(ended(), found)
@@ -72,6 +74,19 @@ def test_one_odd_product_is_not_enough_two_are_and_a_checked_one_is(
 ) -> None:
     (result,) = device.judged(gemm(**more))
     assert (result.outcome, result.convicts) == (outcome, whom)
+
+
+def test_of_two_devices_that_differ_nobody_is_convicted_and_of_three_only_one_that_differs_twice() -> None:
+    right, wrong = (Answer(name, "k", {"dense output": mark}) for name, mark in (("cpu:0", "a"), ("cpu:1", "b")))
+    third = Answer("cpu:2", "k", right.digests)
+    (open_,) = alignment._beside([right, wrong], [], {}, 4)
+    assert open_.outcome is Outcome.INCONCLUSIVE and "another must tell who is right" in open_.words
+    (once,) = alignment._beside([right, wrong, third], [Answer("cpu:1", "k", right.digests)], {}, 4)
+    assert once.outcome is Outcome.INCONCLUSIVE and "not confirmed" in once.words
+    (twice,) = alignment._beside([right, wrong, third], [wrong], {}, 4)
+    assert (twice.outcome, twice.convicts) == (Outcome.FAIL, (Conviction(Sort.DEVICE, ("cpu:1",)),))
+    (alone,) = alignment._beside([right], [], {}, 4)
+    assert alone.outcome is Outcome.PASS and alone.digests == right.digests, "others may compare"
 
 
 def test_a_program_that_failed_has_no_result_whatever_it_said_before() -> None:
