@@ -32,6 +32,11 @@ def test_an_end_that_fails_with_most_is_blamed_and_other_pairs_are_links(
     assert (set(blamed), left) == (set(ends), links)
 
 
+def test_an_end_that_fails_with_half_of_its_partners_is_not_blamed() -> None:
+    five = list(itertools.combinations("abcde", 2))
+    assert blame(five, [("a", "b"), ("a", "c")]) == ((), (("a", "b"), ("a", "c")))
+
+
 def test_one_pair_alone_never_blames_an_end() -> None:
     assert blame([("a", "b")], [("a", "b")]) == ((), (("a", "b"),))
 

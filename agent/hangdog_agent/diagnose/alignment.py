@@ -9,8 +9,9 @@ from typing import Any
 
 from hangdog_agent.diagnose.engine import Engine, Probe, Report, read
 from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.diagnose.members import Member, Ran
 from hangdog_agent.diagnose.reading import table, tables, text, whole
-from hangdog_agent.diagnose.run import Member, Ran, run
+from hangdog_agent.diagnose.run import run
 from hangdog_agent.diagnose.settings import DiagnoseSettings
 from hangdog_models.planning.alignment import Answer, Digests, compare
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from hangdog_agent.diagnose.engine import cleaned
 from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
-from hangdog_agent.diagnose.run import End, Ended, Member, run
+from hangdog_agent.diagnose.members import End, Ended, Member
+from hangdog_agent.diagnose.run import run
 from hangdog_agent.diagnose.settings import DiagnoseSettings
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Bearing

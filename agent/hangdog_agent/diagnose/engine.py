@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import hangdog_agent
-from hangdog_agent.diagnose.run import Ended, Member, run
+from hangdog_agent.diagnose.members import Ended, Member
+from hangdog_agent.diagnose.run import run
 from hangdog_models.reading.printable import printable
 
 #: Runs a program of ours under any Python: our package is found, but nothing else that lies beside it, nor in the folder

@@ -10,8 +10,9 @@ from pathlib import Path
 from hangdog_agent.diagnose.engine import Engine, Probe, Report, read
 from hangdog_agent.diagnose.exchange import GB, Arrived, arrived, gathered, rates, slow
 from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.diagnose.members import Ran
 from hangdog_agent.diagnose.reading import tables
-from hangdog_agent.diagnose.run import Ran, run
+from hangdog_agent.diagnose.run import run
 from hangdog_agent.diagnose.settings import DiagnoseSettings
 from hangdog_models.planning.pairs import Pair, blame
 

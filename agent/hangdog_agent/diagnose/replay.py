@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from hangdog_agent.diagnose.engine import Probe, cleaned
 from hangdog_agent.diagnose.group import Group
 from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
-from hangdog_agent.diagnose.run import End, Ended, Member, run
+from hangdog_agent.diagnose.members import End, Ended, Member
+from hangdog_agent.diagnose.run import run
 from hangdog_agent.diagnose.settings import DiagnoseSettings
 
 #: Where the processes of one machine meet when no group was given.

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import targets
-from hangdog_agent.diagnose.run import End, Ended, Member, Ran, run, sweep
+from hangdog_agent.diagnose.members import End, Ended, Member, Ran
+from hangdog_agent.diagnose.run import run, sweep
 from targets import letter
 
 #: Long enough for two interpreters on a busy machine, short enough to wait for.

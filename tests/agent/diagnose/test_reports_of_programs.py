@@ -13,7 +13,8 @@ from hangdog_agent.diagnose.engine import Engine, Report, cleaned, read
 from hangdog_agent.diagnose.exchange import arrived, gathered, rates
 from hangdog_agent.diagnose.group import Group
 from hangdog_agent.diagnose.level import Conviction, Outcome, Sort
-from hangdog_agent.diagnose.run import End, Ended, run
+from hangdog_agent.diagnose.members import End, Ended
+from hangdog_agent.diagnose.run import run
 from hangdog_models.planning.alignment import Answer
 
 NAMES = ["memory", "gemm", "count", "wrong", "wanted", "was", "word", "digests", "digest", "times", "kinds", "parts", "items",

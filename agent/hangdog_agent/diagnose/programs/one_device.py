@@ -110,12 +110,19 @@ def multiply(said: Said, device: str, name: str, regime: str, size: int, repetit
     digests: Counter[str] = Counter()
     wrong: list[dict[str, Any]] = []
     wavers = False
-    for _ in range(repetitions):
+    first, usual = None, ""
+    for turn in range(repetitions):
         product = torch.mm(there_left, there_right)
         wait(device)
+        # most are compared where they are, for hashing takes the host far longer than a product takes an accelerator
+        if first is not None and turn < repetitions - 1 and torch.equal(product, first):
+            digests[usual] += 1
+            continue
         here = product.to("cpu")
         mark = digest(here)
         digests[mark] += 1
+        if first is None:
+            first, usual = product, mark
         if digests[mark] == 1 and len(digests) <= _TOLD:
             rows = wrong_rows(here, left, right, regime == "exact")
             if rows:

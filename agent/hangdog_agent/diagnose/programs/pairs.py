@@ -19,6 +19,8 @@ from hangdog_agent.diagnose.programs.said import Said
 _BEAT_S = 1.0
 #: A store that does not answer for so long is stopped, or cut off.
 _STORE_S = 5.0
+#: Bytes that are made at random; more of them are repeated, for making them takes longer than sending them.
+_BLOCK = 4 << 20
 #: Wrong bytes that are told by their place.
 _TOLD = 4
 
@@ -121,7 +123,8 @@ class Meeting:
 def known(sender: int, receiver: int, size: int) -> Any:
     """What `sender` sends to `receiver`: both can make it."""
     maker = torch.Generator().manual_seed(1 + sender * 65_536 + receiver)
-    return torch.randint(0, 256, (size,), dtype=torch.uint8, generator=maker)
+    block = torch.randint(0, 256, (min(size, _BLOCK),), dtype=torch.uint8, generator=maker)
+    return block.repeat(-(-size // _BLOCK))[:size]
 
 
 def differing(was: Any, wanted: Any) -> tuple[int, list[int]]:
