@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hangdog_agent.diagnose.engine import Engine, Probe, read
-from hangdog_agent.diagnose.exchange import GB, Arrived, arrived, gathered, rates, slow
+from hangdog_agent.diagnose.exchange import GB, Arrived, arrived, damaged, gathered, rates, slow
 from hangdog_agent.diagnose.group import Group
 from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.diagnose.members import Member
 from hangdog_agent.diagnose.reading import number, numbers, table, text
 from hangdog_agent.diagnose.run import run
 from hangdog_agent.diagnose.settings import DiagnoseSettings
@@ -71,7 +72,7 @@ class Between:
         wrong = {
             one.pair: f"from {one.sender} to {one.receiver}: {one.wrong} wrong bytes" for one in everything if one.wrong
         }
-        among = {one.pair: f"gathering, from {one.sender}: {one.wrong} wrong bytes" for one in at_all if one.wrong}
+        among = damaged(at_all)
         took = sorted(numbers(gather, "seconds"))
         rate = (
             number(gather, "bytes") * len(self.group.names) / took[len(took) // 2] / GB if took and took[0] > 0 else 0.0
@@ -92,7 +93,7 @@ class Between:
             results.append(one)
         return results
 
-    def _member(self, deadline_s: float) -> Any:
+    def _member(self, deadline_s: float) -> Member:
         s = self.settings
         accelerated = bool(self.probe.accelerators)
         patience_s = self.patience_s or max(deadline_s / 2, deadline_s - _LAST_WORDS_S)

@@ -1,6 +1,6 @@
 """What levels 2 and 3 share: how fast each pair was and what arrived wrong, out of what the members reported."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,20 @@ def slow(measured: Mapping[Pair, float], drop: float, floor_gb_per_s: float) -> 
     """The pairs that are slower than the others, and why."""
     told = slow_pairs({pair: rate / GB for pair, rate in measured.items()}, drop, floor_gb_per_s or None)
     return {pair: f"GB/s {why}" for pair, why in told.items()}
+
+
+def damaged(everything: Iterable[Arrived]) -> dict[Pair, str]:
+    """The pairs between which data arrived wrong, in which direction, and how much of it."""
+    found: dict[Pair, dict[str, int]] = {}
+    for one in everything:
+        if one.wrong:
+            at = f", the first at {one.places[0]:.0f}" if one.places else ""
+            way = f"from {one.sender} to {one.receiver}{at}"
+            ways = found.setdefault(one.pair, {})
+            ways[way] = ways.get(way, 0) + one.wrong
+    return {
+        pair: "; ".join(f"{wrong} wrong bytes {way}" for way, wrong in ways.items()) for pair, ways in found.items()
+    }
 
 
 def gathered(reports: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> Iterator[Arrived]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hangdog_agent.diagnose.engine import Engine, Probe, Report, read
-from hangdog_agent.diagnose.exchange import GB, Arrived, arrived, gathered, rates, slow
+from hangdog_agent.diagnose.exchange import GB, Arrived, arrived, damaged, gathered, rates, slow
 from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
 from hangdog_agent.diagnose.members import Ran
 from hangdog_agent.diagnose.reading import tables
@@ -50,12 +50,8 @@ class Inside:
         everything = _all(reports, devices)
         measured = rates(everything)
         late = slow(measured, self.settings.inside_drop, self.settings.inside_floor_gb_per_s)
-        wrong = {
-            one.pair: f"from {one.sender} to {one.receiver}: {one.wrong} wrong bytes"
-            + (f", the first at {one.places[0]:.0f}" if one.places else "")
-            for one in (*everything, *gathered({name: r.found for name, r in reports.items()}, devices))
-            if one.wrong
-        }
+        among = gathered({name: report.found for name, report in reports.items()}, devices)
+        wrong = damaged((*everything, *among))
         often = self.settings.pair_repetitions
         slowest = min(measured.values(), default=0.0) / GB
         measures = {"slowest_gb_per_s": slowest}

@@ -20,7 +20,7 @@ from hangdog_agent.diagnose.group import Group
 from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
 from ladder import ON_CPU, SMALL, failed
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]
 
 
 def port() -> int:

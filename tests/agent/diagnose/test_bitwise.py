@@ -10,7 +10,7 @@ from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
 from hangdog_models.planning.alignment import Digests
 from ladder import ON_CPU, failed, play
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]
 
 SMALL = replace(ladder.SMALL, alignment_repetitions=6, alignment_width_cpu=32)
 

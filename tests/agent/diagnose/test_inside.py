@@ -7,7 +7,7 @@ from hangdog_agent.diagnose.inside import Inside
 from hangdog_agent.diagnose.level import Conviction, Outcome, Sort
 from ladder import ON_CPU, SMALL, failed, play
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]
 
 LINK = (Conviction(Sort.LINK, ("cpu:0", "cpu:2")), Conviction(Sort.MACHINE, ()))
 
@@ -20,7 +20,7 @@ def test_one_wrong_bit_on_the_way_convicts_the_link_and_with_it_the_machine() ->
     results = play(level("damaged transfer"))
     assert failed(results) == {"integrity": LINK}
     (wrong,) = [one for one in results if one.outcome is Outcome.FAIL]
-    assert wrong.evidence == ("cpu:0 with cpu:2: from cpu:2 to cpu:0: 4 wrong bytes, the first at 7",)
+    assert wrong.evidence == ("cpu:0 with cpu:2: 4 wrong bytes from cpu:2 to cpu:0, the first at 7",)
     assert [(one.test, one.outcome) for one in results] == [("integrity", Outcome.FAIL), ("bandwidth", Outcome.PASS)]
 
 

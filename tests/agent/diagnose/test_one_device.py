@@ -13,7 +13,7 @@ from ladder import ON_CPU, SMALL, failed, play
 CPU0 = (Conviction(Sort.DEVICE, ("cpu:0",)),)
 CPU1 = (Conviction(Sort.DEVICE, ("cpu:1",)),)
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]
 
 
 def level(fault: str = "", victim: str = "one_device", cohort: tuple[float, ...] = (), processes: int = 1) -> OneDevice:
@@ -77,9 +77,8 @@ def test_one_that_does_not_come_to_its_end_is_told_and_convicts_nobody(fault: st
     results = play(level(fault, '"name": "cpu:1"', processes=2), 14.0)
     assert time.monotonic() - began < 20
     assert not failed(results)
-    (open_,) = [one for one in results if one.outcome is Outcome.INCONCLUSIVE]
-    assert said in open_.words and "cpu:1" in open_.words
-    assert sum(one.outcome is Outcome.PASS and "cpu:0" in one.words for one in results) == 7
+    open_ = [one.words for one in results if one.outcome is Outcome.INCONCLUSIVE]
+    assert any(said in words and words.startswith("cpu:1") for words in open_), open_
 
 
 def test_a_python_without_torch_is_no_fault_of_the_machine() -> None:
