@@ -68,7 +68,7 @@ class Between:
     ) -> list[Result]:
         s, often = self.settings, self.settings.pair_repetitions
         measured = rates(everything)
-        late = slow(measured, s.between_drop, s.between_floor_gb_per_s)
+        late = slow(measured, s.between_drop if self.probe.accelerators else s.pair_drop_cpu, s.between_floor_gb_per_s)
         wrong = {
             one.pair: f"from {one.sender} to {one.receiver}: {one.wrong} wrong bytes" for one in everything if one.wrong
         }

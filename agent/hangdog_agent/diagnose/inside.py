@@ -49,7 +49,8 @@ class Inside:
             return (*results, Result(2, "pairs", Outcome.INCONCLUSIVE, words, evidence=evidence, seconds=ran.seconds))
         everything = _all(reports, devices)
         measured = rates(everything)
-        late = slow(measured, self.settings.inside_drop, self.settings.inside_floor_gb_per_s)
+        drop = self.settings.inside_drop if self.probe.accelerators else self.settings.pair_drop_cpu
+        late = slow(measured, drop, self.settings.inside_floor_gb_per_s)
         among = gathered({name: report.found for name, report in reports.items()}, devices)
         wrong = damaged((*everything, *among))
         often = self.settings.pair_repetitions

@@ -59,3 +59,5 @@ class DiagnoseSettings:
     #: Links between machines should be alike. CHS and nccl-tests allow 10 %; TCP on shared links varies more.
     between_drop: float = 0.3
     between_floor_gb_per_s: float = 0.0
+    #: Either, where processes stand for devices: at ten times the work that the cores can do, sound pairs were 40 % apart.
+    pair_drop_cpu: float = 0.75
