@@ -138,6 +138,35 @@ int nvmlDeviceGetPciInfo_v3(struct device *d, struct address *out) {
     return a_text(d, "pci", out->text, sizeof out->text);
 }
 
+/* -------- settings: what is set is what is read next, unless "set" answers a code */
+
+static int set(struct device *d, const char *name, unsigned value) {
+    char path[PATH_MAX], fresh[PATH_MAX], text[TEXT];
+    int code = of_device(d, "set", text);
+    FILE *file;
+    if (code != FINE && code != NOT_SUPPORTED) return code;
+    snprintf(path, sizeof path, "%s/%u/%s", getenv("FAKE_NVML"), d->index, name);
+    snprintf(fresh, sizeof fresh, "%s/%u/.set", getenv("FAKE_NVML"), d->index);
+    if ((file = fopen(fresh, "w")) == NULL) return NOT_SUPPORTED;
+    fprintf(file, "%u\n", value);
+    fclose(file);
+    return rename(fresh, path) == 0 ? FINE : NOT_SUPPORTED;
+}
+#define SETTING_OF(what, name) \
+    int nvmlDeviceGet##what(struct device *d, unsigned *out) { return a_small_number(d, name, out); } \
+    int nvmlDeviceSet##what(struct device *d, unsigned value) { return set(d, name, value); }
+
+SETTING_OF(PersistenceMode, "persistence")
+SETTING_OF(PowerManagementLimit, "power_limit")
+SETTING_OF(ComputeMode, "compute_mode")
+int nvmlDeviceGetApplicationsClock(struct device *d, unsigned kind, unsigned *out) {
+    return a_small_number(d, kind == 2 ? "clock_memory" : "clock_graphics", out);
+}
+int nvmlDeviceSetApplicationsClocks(struct device *d, unsigned memory, unsigned graphics) {
+    int code = set(d, "clock_memory", memory);
+    return code == FINE ? set(d, "clock_graphics", graphics) : code;
+}
+
 /* -------- memory */
 
 int nvmlDeviceGetTotalEccErrors(struct device *d, unsigned kind, unsigned counter, unsigned long long *out) {

@@ -96,7 +96,8 @@ import importlib, pkgutil, sys
 import hangdog_agent, hangdog_proto
 for package in (hangdog_agent, hangdog_proto):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        importlib.import_module(module.name)
+        if ".diagnose.programs" not in module.name:  # children's, run by a Python that has torch
+            importlib.import_module(module.name)
 print(*{name.partition(".")[0] for name in sys.modules})
 """
     done = subprocess.run([sys.executable, "-I", "-c", probe], capture_output=True, text=True, check=True)

@@ -62,6 +62,15 @@ def read(document: object, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
     return tuple(found.values())
 
 
+def passed(document: object, limits: Limits = DEFAULTS) -> tuple[str, ...]:
+    """The tests of a diagnosis that ran and passed, by name: without any, a diagnosis that found nothing tested nothing."""
+    inside = document.get(_key(document) or "") if isinstance(document, dict) else None
+    categories = inside.get("test_categories") if isinstance(inside, dict) else None
+    results = _results(categories, limits) if isinstance(categories, list) else ()
+    ran = (one.test for one in results if one.status.strip().lower().startswith("pass"))
+    return tuple(name for name, _ in zip(dict.fromkeys(ran), range(_MOST), strict=False))
+
+
 def _key(document: Mapping[object, object]) -> str | None:
     return next((str(k) for k in document if str(k).startswith("DCGM") and "Diagnostic" in str(k)), None)
 

@@ -1,0 +1,177 @@
+"""Level 1, one device: memory patterns, products that are checked and must not change, and how fast they are."""
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+from hangdog_agent.diagnose.engine import Engine, Probe, Report, read
+from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.diagnose.reading import number, numbers, table, tables, text, whole
+from hangdog_agent.diagnose.run import run
+from hangdog_agent.diagnose.settings import DiagnoseSettings
+from hangdog_models.planning.pace import too_slow
+
+_TYPES = ("bfloat16", "float32", "float16")
+#: Half precision on a CPU is emulated, slow, and computed by the same units as the rest.
+_TYPES_CPU = ("float32",)
+#: Values that real faults depend on: exact sums, all ones, ordinary, and the ends of what training meets.
+_REGIMES = ("exact", "ones", "ordinary", "small", "large")
+_TESTS = ("memory", "gemm", "speed")
+
+
+@dataclass(slots=True)
+class OneDevice:
+    """The level; `cohort_tflops` are rates of devices of the same kind on other machines."""
+
+    engine: Engine
+    probe: Probe
+    settings: DiagnoseSettings
+    processes: int = 1
+    cohort_tflops: Sequence[float] = ()
+
+    number = 1
+    name = "one device"
+
+    @property
+    def deadline_s(self) -> float:
+        return self.settings.device_s
+
+    def supported(self) -> str:
+        return self.probe.why
+
+    def run(self, deadline_s: float, stop: threading.Event) -> tuple[Result, ...]:
+        """All devices at once: each is tested by a process of its own. One that seems slow is timed again, alone."""
+        devices = self.probe.devices(self.processes)
+        members = [self.engine.member("one_device", self._asked(device, _TESTS), device) for device in devices]
+        ran = run(members, deadline_s, linger_s=deadline_s, stop=stop)
+        reports = [read(ended) for ended in ran.members]
+        results = [replace(one, seconds=ran.seconds) for report in reports for one in judged(report)]
+        rates = {report.ended.name: rate for report in reports if (rate := self._rate(report))}
+        for device, rate in rates.items():
+            why = self._slow(device, rate, rates)
+            if why and not stop.is_set() and deadline_s - ran.seconds > self.settings.start_s / 2:
+                member = self.engine.member("one_device", self._asked(device, ("speed",)), device)
+                again = read(run([member], deadline_s - ran.seconds, stop=stop).members[0])
+                rate = max(rate, self._rate(again))
+                why = self._slow(device, rate, rates)
+            results.append(self._speed(device, rate, why))
+        remarks = tuple(Result(1, "containment", Outcome.INCONCLUSIVE, each) for each in ran.remarks)
+        return (*results, *remarks)
+
+    def _asked(self, device: str, tests: Sequence[str]) -> Mapping[str, Any]:
+        on_cpu = device.startswith("cpu")
+        s = self.settings
+        size = s.gemm_size_cpu if on_cpu else s.gemm_size
+        return {
+            "name": device,
+            "device": "cpu" if on_cpu else device,
+            "threads": 1,
+            "tests": list(tests),
+            "memory_bytes": s.memory_bytes if on_cpu else 0,
+            "memory_share": s.memory_share,
+            "memory_passes": s.memory_passes,
+            "size": size,
+            "types": list(_TYPES_CPU if on_cpu else _TYPES),
+            "regimes": list(_REGIMES),
+            "repetitions": s.gemm_repetitions,
+            "speed_repetitions": s.speed_repetitions,
+        }
+
+    def _rate(self, report: Report) -> float:
+        """TFLOP/s; 0 where it was not measured. A CPU is shared, so there the fastest of the products counts."""
+        speed = table(report.found, "speed")
+        seconds = [one for one in numbers(speed, "seconds") if one > 0]
+        if not seconds:
+            return 0.0
+        typical = min(seconds) if report.ended.name.startswith("cpu") else median(seconds)
+        return number(speed, "operations") / typical / 1e12
+
+    def _slow(self, device: str, rate: float, rates: Mapping[str, float]) -> str:
+        drop = self.settings.speed_drop_cpu if device.startswith("cpu") else self.settings.speed_drop
+        others = [*(each for name, each in rates.items() if name != device), *self.cohort_tflops]
+        return too_slow(rate, others, self.settings.speed_floor_tflops or None, drop)
+
+    def _speed(self, device: str, rate: float, why: str) -> Result:
+        measured = f"{device} reaches {rate:.4g} TFLOP/s"
+        measures, often = {"rate_tflops": rate}, self.settings.speed_repetitions
+        if not why:
+            return Result(1, "speed", Outcome.PASS, measured, measures=measures, repetitions=often)
+        convicted = (Conviction(Sort.DEVICE, (device,)),)
+        return Result(1, "speed", Outcome.FAIL, f"{measured}, {why}", convicted, measures=measures, repetitions=often)
+
+
+def judged(report: Report) -> Iterator[Result]:
+    """What memory and products of one device say; a device whose program did not come to its end is not convicted by that."""
+    device = report.ended.name
+    if not report.found:
+        yield Result(1, "device", Outcome.INCONCLUSIVE, report.words, evidence=_last(report))
+        return
+    memory = table(report.found, "memory")
+    if memory:
+        yield _memory(device, memory)
+    key = text(report.found, "key")
+    for gemm in tables(report.found, "gemm"):
+        yield replace(_gemm(device, gemm), key=key)
+
+
+def _memory(device: str, memory: Mapping[str, Any]) -> Result:
+    count, passes = whole(memory, "count"), whole(memory, "passes")
+    measures = {"tested_bytes": number(memory, "bytes")}
+    if not count:
+        words = f"{device}: {measures['tested_bytes'] / 2**20:.0f} MiB of memory kept every pattern"
+        return Result(1, "memory", Outcome.PASS, words, measures=measures, repetitions=passes)
+    evidence = (
+        f"word {whole(one, 'word')}: wrote {whole(one, 'wanted') & _WORD:#018x}, read {whole(one, 'was') & _WORD:#018x}"
+        for one in tables(memory, "wrong")
+    )
+    words = f"{device}: {count} cells of memory did not keep what was written"
+    return _convicting("memory", device, words, evidence, measures, passes)
+
+
+#: To show a signed word as the bits it is.
+_WORD = (1 << 64) - 1
+
+
+def _gemm(device: str, gemm: Mapping[str, Any]) -> Result:
+    name = f"products of {text(gemm, 'type')}, {text(gemm, 'regime')} operands"
+    repetitions = whole(gemm, "repetitions")
+    wrong, kinds, digests = tables(gemm, "wrong"), whole(gemm, "kinds"), tables(gemm, "digests")
+    evidence = [f"digest {text(one, 'digest')} {whole(one, 'times')} times" for one in digests]
+    evidence += [
+        f"digest {text(one, 'digest')}: {whole(one, 'count')} wrong rows, the first {_listed(numbers(one, 'rows'))}"
+        for one in wrong
+    ]
+    if gemm.get("host wavers") is True:
+        words = f"{device}: the host finds other rows wrong each time it checks the same {name}"
+        convicted = (Conviction(Sort.MACHINE, ()),)
+        return Result(1, "gemm", Outcome.FAIL, words, convicted, tuple(evidence), repetitions=repetitions)
+    odd = repetitions - whole(digests[0], "times") if digests else 0
+    if odd == 1 and not wrong:  # two are needed, or one and another proof
+        words = f"{device}: one of {repetitions} {name} came out otherwise than the rest"
+        return Result(1, "gemm", Outcome.INCONCLUSIVE, words, evidence=tuple(evidence), repetitions=repetitions)
+    if wrong or kinds > 1:
+        how = "do not add up" if kinds <= 1 else f"came out in {kinds} ways from the same operands"
+        return _convicting("gemm", device, f"{device}: {name} {how}", evidence, {}, repetitions)
+    if not digests:
+        return Result(1, "gemm", Outcome.INCONCLUSIVE, f"{device}: {name} were not computed")
+    digest = {f"{text(gemm, 'type')} {text(gemm, 'regime')} {whole(gemm, 'size')}": text(digests[0], "digest")}
+    words = f"{device}: {name} add up, and {repetitions} of them are equal"
+    return Result(1, "gemm", Outcome.PASS, words, digests=digest, repetitions=repetitions)
+
+
+def _convicting(
+    test: str, device: str, words: str, evidence: Iterable[str], measures: Mapping[str, float], repetitions: int
+) -> Result:
+    convicted = (Conviction(Sort.DEVICE, (device,)),)
+    return Result(1, test, Outcome.FAIL, words, convicted, tuple(evidence), measures, repetitions=repetitions)
+
+
+def _listed(rows: Sequence[float]) -> str:
+    return ", ".join(f"{row:.0f}" for row in rows)
+
+
+def _last(report: Report) -> tuple[str, ...]:
+    """The last lines of what it said on stderr."""
+    return tuple(line for line in report.ended.stderr.splitlines() if line.strip())[-4:]

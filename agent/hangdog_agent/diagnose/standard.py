@@ -1,0 +1,46 @@
+"""The ladder of this machine, put together from what is wished for."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from hangdog_agent.diagnose.alignment import Alignment
+from hangdog_agent.diagnose.between import Between
+from hangdog_agent.diagnose.dcgm import Dcgm
+from hangdog_agent.diagnose.device import OneDevice
+from hangdog_agent.diagnose.engine import Engine, Probe
+from hangdog_agent.diagnose.group import Group
+from hangdog_agent.diagnose.inside import Inside
+from hangdog_agent.diagnose.level import Level
+from hangdog_agent.diagnose.replay import Replay
+from hangdog_agent.diagnose.settings import DiagnoseSettings
+from hangdog_models.planning.alignment import Digests
+
+#: All levels, and those that need nobody else.
+LEVELS = (1, 2, 3, 4, 5)
+ALONE = (1, 2, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a diagnosis is about beyond the machine itself: see the levels that use it."""
+
+    processes: int = 1
+    golden: Mapping[str, Digests] = field(default_factory=dict)
+    group: Group = field(default_factory=Group)
+    command: tuple[str, ...] = ()
+    folder: str = "/"
+
+
+def standard(
+    engine: Engine, probe: Probe, settings: DiagnoseSettings, wish: Wish, wanted: Collection[int]
+) -> tuple[Level, ...]:
+    """The levels of the numbers wanted, the cheapest first."""
+    all_: tuple[Level, ...] = (
+        Dcgm(settings, engine.environ),
+        OneDevice(engine, probe, settings, wish.processes),
+        Inside(engine, probe, settings, wish.processes),
+        Between(engine, probe, settings, wish.group),
+        Alignment(engine, probe, settings, wish.processes, wish.golden),
+        Replay(probe, settings, wish.group, wish.command, wish.processes, wish.folder, engine.environ),
+    )
+    return tuple(level for level in all_ if level.number in wanted)

@@ -1,0 +1,215 @@
+"""`hangdog diagnose` tests this machine, level by level, as a gate before a job or after one that failed."""
+
+import json
+import re
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from hangdog.options import format_option
+from hangdog.terminal import console_for, printable
+from hangdog_agent.diagnose.engine import Engine
+from hangdog_agent.diagnose.group import Group
+from hangdog_agent.diagnose.keepsake import Keepsake
+from hangdog_agent.diagnose.ladder import SCHEMA, Diagnosis, Verdict, climb, golden, to_json
+from hangdog_agent.diagnose.level import Level, Outcome
+from hangdog_agent.diagnose.settings import DiagnoseSettings
+from hangdog_agent.diagnose.standard import ALONE, LEVELS, Wish, standard
+from hangdog_models.errors import HangdogError, UnreadableEvidence, WrongUse
+from hangdog_models.reading.document import read_json
+
+#: The word stands beside the colour, so nothing is lost without it.
+STYLES = {Outcome.PASS: "green", Outcome.INCONCLUSIVE: "yellow", Outcome.FAIL: "bold red"}
+STATUSES = {Verdict.CONVICTED: 1, Verdict.FAILED: 1, Verdict.OPEN: 2, Verdict.NOT_CONVICTED: 0}
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+#: Characters of a stored report; one of 16 devices has some 100 KB.
+REPORT_BYTES = 16 << 20
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Seconds from `90`, `90s`, `10m` or `1.5h`."""
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", value)
+    if not found or not float(found[1]):
+        raise click.BadParameter(f"{value!r} is no duration: write 90s, 10m or 1h", ctx, param)
+    return float(found[1]) * UNITS[found[2]]
+
+
+@click.command("diagnose")
+@click.option("--local", is_flag=True, required=True, help="Test this machine, without any server.")
+@click.option(
+    "--level",
+    "wanted",
+    type=click.IntRange(min(LEVELS), max(LEVELS)),
+    multiple=True,
+    help=f"Run this level; may be repeated.  [default: {', '.join(map(str, ALONE))}]",
+)
+@click.option(
+    "--budget",
+    default="10m",
+    show_default=True,
+    metavar="DURATION",
+    callback=_seconds,
+    help="End all of it after so long: 90s, 10m, 1h.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Without accelerators, so many processes on the CPU stand for devices.",
+)
+@click.option("--first", is_flag=True, help="End with the first level that convicts this machine.")
+@click.option(
+    "--golden",
+    "stored",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    metavar="REPORT",
+    help="A JSON report of a machine that was right, to compare bits with; may be repeated.",
+)
+@click.option("--dcgm", type=click.IntRange(1, 4), default=2, show_default=True, help="The level of dcgmi diag.")
+@click.option("--floor", type=float, default=0.0, metavar="TFLOPS", help="A device below this rate fails.")
+@click.option(
+    "--python",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="PYTHON",
+    help="A Python that has torch.  [default: the one that runs hangdog]",
+)
+@click.option("--meet", metavar="HOST:PORT", default="", help="Levels 3 and 5: where the members of the group meet.")
+@click.option("--member", type=click.IntRange(0), default=0, help="Levels 3 and 5: which of them this machine is.")
+@click.option("--members", type=click.IntRange(1), default=1, help="Levels 3 and 5: how many machines there are.")
+@click.argument("replayed", nargs=-1, type=click.UNPROCESSED)
+@format_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    local: bool,
+    wanted: tuple[int, ...],
+    budget: float,
+    processes: int,
+    first: bool,
+    stored: tuple[Path, ...],
+    dcgm: int,
+    floor: float,
+    python: Path | None,
+    meet: str,
+    member: int,
+    members: int,
+    replayed: tuple[str, ...],
+    form: str,
+) -> None:
+    """Test this machine, level by level, while no job runs on it.
+
+    \b
+    1  one device: memory, products, speed; dcgmi diag where it is installed
+    2  inside the machine: every pair of devices
+    3  between machines: each tells of its group (--meet, --member, --members)
+    4  bit-wise alignment: a small GPT, compared between devices and --golden
+    5  replay: the command after `--`, one process a device
+
+    A level that finds nothing to test here is skipped. A pass is no proof of health: it says what was tested, and how
+    often. Exit status: 0 every test passed, 1 a test failed, 2 some test came to no end or none ran.
+    """
+    group = Group(meet, member, members)
+    if (5 in wanted) != bool(replayed):
+        hint = "hangdog diagnose --local --level 5 -- python train.py"
+        raise WrongUse("level 5 replays a command, and only level 5 does", hint)
+    if 3 in wanted and (wrong := group.wrong()):
+        raise WrongUse(f"level 3 tests a group of machines: {wrong}", "say where member 0 listens: --meet HOST:PORT")
+    stored_digests = golden([_report(path) for path in stored])
+    settings = replace(DiagnoseSettings(), dcgm_level=dcgm, speed_floor_tflops=floor)
+    engine = Engine(interpreter=str(python)) if python else Engine()
+    stop = threading.Event()
+    with _ending(stop):
+        _tell("looking for devices ...")
+        probe = engine.probe(min(settings.start_s, budget), stop)
+        wish = Wish(processes, stored_digests, group, replayed, str(Path.cwd()))
+        levels = standard(engine, probe, settings, wish, wanted or ALONE)
+        diagnosis = climb(levels, budget, stop, _begins, not first, Keepsake())
+    if form == "json":
+        document = to_json(diagnosis, socket.gethostname(), {"torch": probe.torch, "python": engine.interpreter})
+        click.echo(json.dumps(document, indent=2))
+    else:
+        _print(diagnosis)
+    ctx.exit(STATUSES[diagnosis.verdict])
+
+
+def _begins(level: Level) -> None:
+    _tell(f"level {level.number}, {level.name} ...")
+
+
+def _tell(line: str) -> None:
+    """Progress; of a pipe's other end nobody needs it."""
+    click.echo(line, err=True)
+
+
+@contextmanager
+def _ending(stop: threading.Event) -> Iterator[None]:
+    """Has SIGTERM end all tests in order, as slurmd and systemd send it; Ctrl-C does so by itself."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _report(path: Path) -> Mapping[str, Any]:
+    """A stored report; raises UnreadableEvidence where it is none."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            document = read_json(file.read(REPORT_BYTES))
+    except (OSError, UnicodeDecodeError, HangdogError) as error:
+        raise UnreadableEvidence(f"cannot read {path}: {error}", "give what --format json wrote") from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise UnreadableEvidence(f"{path} is no report of a diagnosis", "give what --format json wrote")
+    return document
+
+
+def _print(diagnosis: Diagnosis) -> None:
+    console = console_for(sys.stdout)
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for level in diagnosis.levels:
+        name = Text(f"{level.number}  {printable(level.name)}")
+        if level.skipped:
+            table.add_row(name, Text("skipped", "dim"), printable(level.skipped))
+        for at, result in enumerate(level.results):
+            table.add_row("" if at else name, Text(result.outcome, STYLES[result.outcome]), printable(result.words))
+            if result.outcome is not Outcome.PASS:
+                for line in result.evidence:
+                    table.add_row("", "", Text(printable(line), "dim"))
+    console.print(table)
+    for remark in diagnosis.remarks:
+        console.print(printable(remark))
+    console.print(Text(_sentence(diagnosis), "bold"))
+
+
+def _sentence(diagnosis: Diagnosis) -> str:
+    whom = dict.fromkeys(
+        f"{one.sort} {' with '.join(one.names)}".strip() for result in diagnosis.results for one in result.convicts
+    )
+    tests = sum(result.outcome is Outcome.PASS for result in diagnosis.results)
+    return {
+        Verdict.CONVICTED: f"convicted: {', '.join(whom)}",
+        Verdict.FAILED: f"a test failed, for which this machine is not to blame yet: {', '.join(whom)}",
+        Verdict.OPEN: "open: nothing failed, and not every test came to an end",
+        Verdict.NOT_CONVICTED: f"not convicted by {tests} tests, which is no proof of health",
+    }[diagnosis.verdict]

@@ -1,0 +1,92 @@
+"""Who computed other bits than its like: digests of equal work compared inside one cohort, by majority or by a golden answer.
+
+Rules of the field (ByteRobust's bit-wise alignment; cuBLAS promises equal bits for one version on one architecture with one
+number of SMs): only answers under the same key are compared; three make a majority, two that differ need a third or a golden
+answer; where no majority is, key or software differ, and nobody is convicted.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+#: Members from which a majority counts: of two that differ nobody knows who is right.
+FEWEST = 3
+
+#: Digest of each item of the work, by the item's name.
+Digests = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one computed. `key` names all that the bits may depend on: device model, libraries, sizes."""
+
+    name: str
+    key: str
+    digests: Digests
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """One that computed otherwise, and in which items, in the order it computed them."""
+
+    name: str
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """The answers under one key. `agreed` names who computed what counts as right; `open` says why nothing counts."""
+
+    key: str
+    agreed: tuple[str, ...] = ()
+    odd: tuple[Odd, ...] = ()
+    open: str = ""
+    usual: Digests = field(default_factory=dict)
+
+
+def compare(
+    answers: Sequence[Answer], golden: Mapping[str, Digests] | None = None, fewest: int = FEWEST
+) -> tuple[Cohort, ...]:
+    """One cohort for each key, in order of appearance. `golden` holds stored answers by exactly equal keys.
+
+    A golden answer that nobody of several reproduces is more likely wrong itself: that convicts nobody.
+    """
+    keys = dict.fromkeys(answer.key for answer in answers)
+    return tuple(
+        _cohort(key, [answer for answer in answers if answer.key == key], (golden or {}).get(key), fewest)
+        for key in keys
+    )
+
+
+def _cohort(key: str, answers: Sequence[Answer], golden: Digests | None, fewest: int) -> Cohort:
+    if not all(answer.digests for answer in answers):
+        return Cohort(key, open="somebody gave no digests")
+    classes = Counter(_whole(answer.digests) for answer in answers)
+    (usual, most), *_ = classes.most_common(1)
+    if golden is not None:
+        stored = _whole(golden)
+        if stored in classes or len(answers) == 1:
+            return _split(key, answers, stored)
+        return Cohort(key, open=f"none of {len(answers)} computed the stored answer: that may be what is wrong")
+    if len(answers) == 1:
+        return Cohort(key, open="there is nobody to compare it with")
+    if most == len(answers) or (len(answers) >= fewest and 2 * most > len(answers)):
+        return _split(key, answers, usual)
+    if len(answers) < fewest:
+        return Cohort(key, open=f"{len(answers)} that differ: another must tell who is right")
+    return Cohort(key, open=f"{len(answers)} gave {len(classes)} answers, none of them more than half")
+
+
+def _whole(digests: Digests) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(digests.items()))
+
+
+def _split(key: str, answers: Sequence[Answer], usual: tuple[tuple[str, str], ...]) -> Cohort:
+    right = dict(usual)
+    agreed = tuple(answer.name for answer in answers if _whole(answer.digests) == usual)
+    odd = tuple(
+        Odd(answer.name, tuple(item for item in dict.fromkeys([*answer.digests, *right])
+                               if answer.digests.get(item) != right.get(item)))
+        for answer in answers if _whole(answer.digests) != usual
+    )  # fmt: skip
+    return Cohort(key, agreed, odd, usual=right)

@@ -1,0 +1,85 @@
+"""Level 1 on the CPU with the real torch: a broken product, memory, or pace is found, and what cannot run convicts nobody."""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+import ladder
+from hangdog_agent.diagnose.device import OneDevice
+from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
+from ladder import ON_CPU, SMALL, failed, play
+
+CPU0 = (Conviction(Sort.DEVICE, ("cpu:0",)),)
+CPU1 = (Conviction(Sort.DEVICE, ("cpu:1",)),)
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]
+
+
+def level(fault: str = "", victim: str = "one_device", cohort: tuple[float, ...] = (), processes: int = 1) -> OneDevice:
+    return OneDevice(ladder.engine(fault, victim), ON_CPU, SMALL, processes, cohort)
+
+
+@pytest.fixture(scope="module")
+def clean() -> tuple[Result, ...]:
+    return play(level())
+
+
+def test_a_sound_device_passes_every_test(clean: tuple[Result, ...]) -> None:
+    assert {one.outcome for one in clean} == {Outcome.PASS}
+    assert [one.test for one in clean] == ["memory", "gemm", "gemm", "gemm", "gemm", "gemm", "speed"]
+    assert all(len(one.digests) == 1 and "torch" in one.key for one in clean if one.test == "gemm")
+    assert len({digest for one in clean for digest in one.digests.values()}) == 5
+
+
+def test_a_product_with_one_wrong_bit_convicts_the_device_and_only_it() -> None:
+    results = play(level("product", '"name": "cpu:1"', processes=2))
+    assert failed(results) == {"gemm": CPU1}
+    wrong = [one for one in results if one.outcome is Outcome.FAIL]
+    assert ["exact" in one.words for one in wrong] == [True], (
+        "of sums that are rounded so small an error cannot be told"
+    )
+    assert wrong[0].evidence[1].endswith(": 1 wrong rows, the first 0")
+
+
+def test_a_product_that_is_wrong_now_and_then_disagrees_with_itself() -> None:
+    results = play(level("rare product"))
+    assert failed(results) == {"gemm": CPU0}
+    assert all("2 ways" in one.words for one in results if one.outcome is Outcome.FAIL)
+
+
+def test_a_cell_that_does_not_keep_a_bit_is_named() -> None:
+    results = play(level("memory"))
+    assert failed(results) == {"memory": CPU0}
+    assert "word 999: wrote 0x0000000000000000, read 0x0000010000000000" in results[0].evidence
+
+
+def test_a_device_a_fifth_slower_than_its_like_is_convicted(clean: tuple[Result, ...]) -> None:
+    """Its like being this very device a moment ago, so that other work on the machine slows both."""
+    rate = clean[-1].measures["rate_tflops"]
+    slow = level("slow", cohort=(rate, rate, rate))
+    slow.settings = replace(SMALL, speed_drop_cpu=0.1)
+    results = play(slow)
+    assert failed(results) == {"speed": CPU0}, (rate, results[-1])
+    assert "below the 3 like it" in results[-1].words
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("stopped", "did not answer within 14 s, in state T"),
+        ("dies", "was ended by SIGSEGV"),
+    ],
+)
+def test_one_that_does_not_come_to_its_end_is_told_and_convicts_nobody(fault: str, said: str) -> None:
+    began = time.monotonic()
+    results = play(level(fault, '"name": "cpu:1"', processes=2), 14.0)
+    assert time.monotonic() - began < 20
+    assert not failed(results)
+    open_ = [one.words for one in results if one.outcome is Outcome.INCONCLUSIVE]
+    assert any(said in words and words.startswith("cpu:1") for words in open_), open_
+
+
+def test_a_python_without_torch_is_no_fault_of_the_machine() -> None:
+    probe = replace(ladder.engine(), interpreter="/usr/bin/false").probe(10.0)
+    assert "cannot run torch" in OneDevice(ladder.engine(), probe, SMALL).supported()

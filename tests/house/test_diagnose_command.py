@@ -1,0 +1,99 @@
+"""`hangdog diagnose --local` as people and Slurm use it: exit statuses, a report on stdout, and nothing left when it is ended."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from hangdog_agent.diagnose.settings import DiagnoseSettings
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+#: A Python without torch: levels that need it are skipped, and the others are quick.
+NO_TORCH = "/usr/bin/false"
+
+
+def call(*args: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "hangdog", "diagnose", "--local", "--python", NO_TORCH, *args)
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    environ = {"PATH": "/nowhere", **{name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}}
+    return subprocess.run(call(*args), capture_output=True, text=True, env=environ, check=False, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "said"),
+    [
+        (("--level", "5", "--", "/bin/true"), 0, "not convicted by 1 tests, which is no proof of health"),
+        (
+            ("--level", "5", "--", "/bin/false"),
+            1,
+            "a test failed, for which this machine is not to blame yet: group this machine",
+        ),
+        ((), 2, "skipped  /usr/bin/false cannot run torch"),
+        (("--level", "5", "--budget", "6s", "--", "/bin/sleep", "600"), 1, "hangs: rank 0 did not answer within"),
+    ],
+    ids=["passes", "fails", "open", "hangs"],
+)
+def test_the_status_says_what_came_of_it(args: tuple[str, ...], status: int, said: str) -> None:
+    ended = run(*args)
+    assert (ended.returncode, said in ended.stdout) == (status, True), (ended.stdout, ended.stderr)
+    assert "looking for devices" in ended.stderr
+
+
+def test_the_report_is_one_json_object() -> None:
+    ended = run("--level", "5", "--format", "json", "--processes", "2", "--", "/bin/true")
+    document = json.loads(ended.stdout)
+    assert (document["schema"], document["verdict"]) == ("hangdog.diagnosis/1", "not convicted")
+    assert [result["test"] for result in document["levels"][0]["results"]] == ["rank 0", "rank 1"]
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "said"),
+    [
+        (("--level", "5"), 64, "level 5 replays a command"),
+        (("--", "/bin/true"), 64, "only level 5 does"),
+        (("--level", "3"), 64, "no group was given"),
+        (("--level", "6"), 64, "6 is not in the range"),
+        (("--budget", "soon"), 64, "is no duration"),
+        (("--budget", "0m"), 64, "is no duration"),
+        (("--golden", sys.executable), 65, "cannot read"),
+    ],
+)
+def test_wrong_use_is_told(args: tuple[str, ...], status: int, said: str) -> None:
+    ended = run(*args)
+    assert (ended.returncode, ended.stdout) == (status, "") and said in ended.stderr, ended.stderr
+
+
+def test_a_report_of_something_else_is_no_stored_answer(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"schema": "hangdog.verdict/1"}')
+    assert run("--golden", str(tmp_path / "x.json")).returncode == 65
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_ended_from_outside_it_leaves_nothing(number: int, status: int, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    program = f"import os, time; open({str(pids)!r}, 'w').write(f'{{os.getpid()}}\\n'); time.sleep(600)"
+    asking = subprocess.Popen(
+        call("--level", "5", "--", sys.executable, "-c", program), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    until = time.monotonic() + 30
+    while not (pids.exists() and pids.read_text().endswith("\n")):
+        assert asking.poll() is None and time.monotonic() < until
+        time.sleep(0.02)
+    asking.send_signal(number)
+    asking.communicate(timeout=30)
+    assert asking.returncode == status
+    assert not Path(f"/proc/{pids.read_text().strip()}").exists()
+
+
+def test_every_setting_and_its_default_is_documented() -> None:
+    page = (DOCS / "diagnose.md").read_text(encoding="utf-8")
+    for setting in fields(DiagnoseSettings):
+        assert f"| `{setting.name}` | {setting.default} |" in page, setting.name
