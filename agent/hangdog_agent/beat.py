@@ -1,4 +1,4 @@
-"""The pulse of a trainer's main thread: how much it ran and how often, as the kernel counts it.
+"""The pulse of the thread that trains: how much it ran and how often, as the kernel counts it.
 
 It costs two small reads of /proc and never touches the process, so every trainer's is felt every second.
 """
@@ -27,7 +27,7 @@ PINNED_SHARE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """Counters of one main thread at the moment `at` (of `time.monotonic`).
+    """Counters of one thread at the moment `at` (of `time.monotonic`).
 
     `ran_s` it was on a core, `queued_s` it was ready and had none, `wakes` times it was put on one.
     """
@@ -38,9 +38,12 @@ class Beat:
     wakes: int
 
 
-def feel(proc: Proc, pid: int, now: float) -> Beat | None:
-    """The beat of a process's main thread; None when it is gone, or the kernel does not count (CONFIG_SCHED_INFO)."""
-    counted = proc.schedstat(pid, pid)
+def feel(proc: Proc, pid: int, now: float, tid: int | None = None) -> Beat | None:
+    """The beat of a process's main thread, or of the one named; None when it is gone, or the kernel does not count.
+
+    The kernel counts with CONFIG_SCHED_INFO.
+    """
+    counted = proc.schedstat(pid, tid or pid)
     if counted is None or not any(counted):
         return None
     ran_ns, queued_ns, wakes = counted

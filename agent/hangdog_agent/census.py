@@ -13,9 +13,9 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hangdog_agent import discover
+from hangdog_agent import discover, ray_train
 from hangdog_agent.killable import run
 from hangdog_agent.procfs import Proc, Stat, parse_arguments, parse_environ
 from hangdog_models.stack import Reason
@@ -35,13 +35,18 @@ TURNS = 16
 #: An exec usually comes early in a process's life, and whoever is younger is read in every pass.
 YOUNG_S = 30.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+#: A log of Ray's that was there is read so often at most until it tells all: its first lines are written within a second.
+_LOG_READS = 8
 #: The variables that give a process a rank.
 _RANKS = frozenset(name for name in discover.ALLOWED if name.endswith(("RANK", "PROCID")))
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What a process tells of itself; it changes only with an exec, which changes `image` or `comm`."""
+    """What a process tells of itself; it changes only with an exec, which changes `image` or `comm`.
+
+    `announced` is what Ray says of it in a log, which was read `log_reads` times.
+    """
 
     comm: str
     image: int
@@ -49,11 +54,21 @@ class _Told:
     arguments: tuple[str, ...]
     environ: dict[str, str]
     permitted: bool
+    announced: ray_train.Announced | None = None
+    log_reads: int = 0
 
     @property
     def ranked(self) -> bool:
         """Whether it may be a trainer, a worker of one, or a launcher."""
-        return self.python and not _RANKS.isdisjoint(self.environ)
+        return self.python and (self.announced is not None or not _RANKS.isdisjoint(self.environ))
+
+    @property
+    def waits(self) -> bool:
+        """Whether Ray may yet have it train, or say more of it."""
+        if self.comm != ray_train.WORKER:
+            return self.comm == ray_train.IDLE
+        known = self.announced is not None and self.announced.world_size > 0
+        return not known and self.log_reads < _LOG_READS
 
 
 @dataclass(slots=True, eq=False)
@@ -146,6 +161,9 @@ class Census:
         told = known.told if known is not None and known.row.started == stat.started else None
         if told is None or (told.comm, told.image) != (stat.comm, stat.image):
             told = self._ask(stat, told, now, risky_until) or told
+        if told is not None and told.comm == ray_train.WORKER and told.waits and time.monotonic() < risky_until:
+            announced, there = ray_train.find(self.proc, pid, self._beginning)
+            told = replace(told, announced=announced or told.announced, log_reads=told.log_reads + there)
         self._known[pid] = _Known(_row(stat, told), told, stat.kernel)
 
     def _ask(self, stat: Stat, before: _Told | None, now: float, risky_until: float) -> _Told | None:
@@ -176,6 +194,11 @@ class Census:
             permitted=environ is not Reason.NOT_PERMITTED,
         )
 
+    def _beginning(self, path: str) -> bytes | None:
+        """The beginning of a file, which may lie on a server that is dead."""
+        outcome = run(("head", "-c", str(ray_train.BYTES), path), _RISKY_READ_S, ray_train.BYTES, stop=self._stop)
+        return outcome.stdout if outcome.status == 0 else None
+
     def _risky(self, pid: int, name: str) -> bytes | Reason:
         path = os.fspath(self.proc.root / str(pid) / name)
         outcome = run(("cat", path), _RISKY_READ_S, _MOST_BYTES, stop=self._stop)
@@ -188,7 +211,7 @@ class Census:
 
 def _may_rest(told: _Told | None, above: _Told | None) -> bool:
     """Whether most passes may leave a process out: it has no rank, or inherited all it has, as a trainer's workers do."""
-    if told is None:
+    if told is None or told.waits:
         return False
     return not told.ranked or (above is not None and above.ranked and above.environ == told.environ)
 
@@ -204,4 +227,5 @@ def _row(stat: Stat, told: _Told | None) -> discover.Process:
         arguments=told.arguments if told else (),
         environ=told.environ if told else None,
         cpu_ticks=stat.cpu_ticks,
+        announced=told.announced if told else None,
     )

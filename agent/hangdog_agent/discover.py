@@ -2,7 +2,8 @@
 
 A trainer is the topmost Python process that carries a rank in its environment; below it everything is its own. Launchers
 carry ranks too (a pod's RANK counts nodes, Slurm's counts launchers), and are told by their program or by their children.
-So do all processes of a Ray cluster that was started as a task: theirs is the task's rank, and none of their own.
+So do all processes of a Ray cluster that was started as a task: theirs is the task's rank, and none of their own. A worker of
+Ray Train has a rank of its own, which Ray announces.
 """
 
 import re
@@ -12,6 +13,7 @@ from enum import StrEnum
 from pathlib import PurePath
 
 from hangdog_agent.launchers import RAYLET, launches
+from hangdog_agent.ray_train import Announced
 from hangdog_models.ranks import MAX_RANK, Rank
 
 #: Where a rank and the number of ranks stand, the most trustworthy first: torch's own, then the MPIs', then Slurm's.
@@ -62,7 +64,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One row of the process table: `environ` holds allowed names only, `started` counts clock ticks after boot."""
+    """One row of the process table: `environ` holds allowed names only, `started` counts clock ticks after boot.
+
+    `announced` is what its framework says of it elsewhere than in its environment.
+    """
 
     pid: int
     parent: int
@@ -73,6 +78,7 @@ class Process:
     arguments: tuple[str, ...] = ()
     environ: Mapping[str, str] | None = None
     cpu_ticks: int = 0
+    announced: Announced | None = None
 
     @property
     def key(self) -> Key:
@@ -175,9 +181,10 @@ def _ancestors(table: Mapping[int, Process], pid: int) -> list[int]:
 
 def _family(top: Process, place: _Place, children: Mapping[int, list[Process]]) -> list[Member]:
     environ = top.environ or {}
-    job = next((name for key in _JOB_NAMES if (name := environ.get(key, "")) not in ("", "none")), "default")[
-        :_MOST_CHARACTERS
-    ]
+    names = [environ.get(name, "") for name in _JOB_NAMES]
+    if top.announced is not None:  # the run's own name is better than that of what started Ray
+        names.insert(1, top.announced.run)
+    job = next((name for name in names if name not in ("", "none")), "default")[:_MOST_CHARACTERS]
     topology = environ.get(TOPOLOGY, "")[:_MOST_CHARACTERS]
     # a loader or compile worker at the top has lost its trainer: it belongs to the rank, but does not stand for it
     kind = Kind.TRAINER if _kind(top) is Kind.CHILD else _kind(top)
@@ -203,6 +210,8 @@ def _preference(process: Process, place: _Place) -> tuple[bool, bool, int, int, 
 
 
 def _place(process: Process, table: Mapping[int, Process]) -> _Place | None:
+    if process.announced is not None:
+        return _Place(process.announced.rank, process.announced.world_size, len(_PLACES) + 2)
     environ = process.environ or {}
     lent: Mapping[str, str] | None = None
     for index, (rank_name, world_name) in enumerate(_PLACES):

@@ -10,6 +10,7 @@ import grpc
 
 from hangdog_agent.settings import LinkSettings
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.reach import misdated
 
 log = logging.getLogger(__name__)
 
@@ -98,5 +99,6 @@ async def cancelled(tasks: list[asyncio.Task[Any]]) -> None:
 def why(error: BaseException) -> str:
     """What an error says of why a connection ended."""
     if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name}: {error.details()}"
+        hint = misdated(error.details() or "")
+        return f"{error.code().name}: {error.details()}{'; ' * bool(hint)}{hint}"
     return f"{type(error).__name__}: {error}"

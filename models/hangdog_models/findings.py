@@ -1,6 +1,7 @@
 """What logs and hardware say by themselves: one finding is one event on one machine, with what it means for the machine."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hangdog_models.ranks import Rank
@@ -27,6 +28,7 @@ class Finding:
     It belongs to `rank` or to `machine` or to neither (empty, None): the place in the bundle tells. `device` is a PCI
     address or an index. `ranks` are those it names as the odd ones itself, `peers` the addresses it names as the other
     end. `at_s` is Unix time, `uptime_s` seconds since the machine's start; None: not told. `times`: so often in a row.
+    `age_s`: seconds since it was found, when an agent told it, by a clock that nobody sets.
     """
 
     source: str
@@ -41,3 +43,10 @@ class Finding:
     at_s: float | None = None
     uptime_s: float | None = None
     times: int = 1
+    age_s: float | None = None
+
+
+def aged(findings: Iterable[Finding], seconds: float) -> tuple[Finding, ...]:
+    """Findings as they are so many seconds after an agent told them; those without an age stay as they are."""
+    later = max(0.0, seconds)
+    return tuple(one if one.age_s is None else replace(one, age_s=one.age_s + later) for one in findings)

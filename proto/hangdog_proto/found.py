@@ -13,6 +13,8 @@ MOST = 200
 _SHORT, _LONG = 100, 500
 #: No machine runs for longer, and no event was seen so often. Seconds; times.
 _LONGEST_S, _MOST_TIMES = 1e10, 1 << 31
+#: What was found this moment: an age of 0 means that nobody told it. Seconds.
+_LEAST_S = 0.001
 
 
 def pack(findings: Iterable[Finding]) -> list[pb.Finding]:
@@ -35,6 +37,7 @@ def _packed(finding: Finding) -> pb.Finding:
         at_s=finding.at_s or 0.0,
         uptime_s=finding.uptime_s or 0.0,
         times=min(finding.times, _MOST_TIMES),
+        age_s=max(finding.age_s, _LEAST_S) if finding.age_s is not None else 0.0,
     )
 
 
@@ -53,6 +56,7 @@ def _finding(finding: pb.Finding, machine: str) -> Finding:
         at_s=_time(finding.at_s),
         uptime_s=_time(finding.uptime_s),
         times=max(1, min(finding.times, _MOST_TIMES)),
+        age_s=_time(finding.age_s),
     )
 
 

@@ -10,6 +10,9 @@ import grpc
 from hangdog_models.errors import WrongUse
 from hangdog_proto import pems
 
+#: What OpenSSL and BoringSSL say of a certificate whose dates do not fit the clock of whoever looks at it.
+_DATES = ("certificate is not yet valid", "certificate has expired")
+
 Options = tuple[tuple[str, int], ...]
 Metadata = tuple[tuple[str, str], ...]
 
@@ -46,6 +49,13 @@ def require_privacy(reach: Reach) -> None:
             f"{reach.address} is not this machine, and without TLS whoever is on the way reads along and answers",
             "give --tls DIR (HANGDOG_TLS), a folder from `hangdog certs`; or --insecure where the network is trusted",
         )
+
+
+def misdated(words: str) -> str:
+    """What to do where TLS refuses the server's certificate for its dates, by gRPC's words; empty where it does not."""
+    if not any(text in words for text in _DATES):
+        return ""
+    return "by this machine's clock the server's certificate is not valid now: is the date here right? else renew it"
 
 
 def open_channel(reach: Reach, options: Options) -> grpc.Channel:

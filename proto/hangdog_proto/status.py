@@ -11,6 +11,7 @@ from hangdog_models.errors import (
     UnreadableEvidence,
     WrongUse,
 )
+from hangdog_proto.reach import misdated
 
 #: Trailing metadata that name the class of an error and carry its hint (`-bin`: any UTF-8).
 CLASS, HINT = "hangdog-error", "hangdog-hint-bin"
@@ -50,7 +51,9 @@ def read(error: grpc.RpcError, address: str, tls: bool = False) -> HangdogError:
         return kind(words, hint.decode(errors="replace") if isinstance(hint, bytes) else hint)
     if code in _NOBODY:
         start = "start one with `hangdog server`, or name another with --server or HANGDOG_SERVER"
-        if tls:
+        if misdated(words):
+            start = misdated(words)
+        elif tls:
             start += "; or its certificate and the one of --tls do not know each other: hangdog certs show DIR"
         return ServerUnreachable(f"no server answers at {address}{' over TLS' * tls} ({words})", start)
     if code in _NOT_LET:

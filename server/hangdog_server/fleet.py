@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from hangdog_models.errors import HangdogError
-from hangdog_models.findings import Finding
+from hangdog_models.findings import Finding, aged
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing
 from hangdog_server.jobs import LocalJob
@@ -157,7 +157,7 @@ class Fleet:
         del self._connected[machine]
         before = self._left.pop(machine, None)
         jobs = connection.jobs or (before.jobs if before else {})
-        findings = connection.findings or (before.findings if before else ())
+        findings = _told(connection, now) or (_told(before, now) if before else ())
         if jobs:
             self._left[machine] = Seen(machine, connection.version, now, jobs, False, findings, connection.leaving)
         self._partings[machine] = Parting(machine, now, now - connection.heard, connection.leaving)
@@ -171,10 +171,10 @@ class Fleet:
         missing = meaning(self._partings.get(machine), others, connected, heartbeat_s, now)
         return replace(missing, words=f"the agent of {machine} {missing.words}")
 
-    def findings(self, machine: str) -> tuple[Finding, ...]:
-        """What the checks of a machine found, by the last word of its agent."""
+    def findings(self, machine: str, now: float) -> tuple[Finding, ...]:
+        """What the checks of a machine found, by the last word of its agent, and how old that is now."""
         here = self._connected.get(machine) or self._left.get(machine)
-        return here.findings if here is not None else ()
+        return _told(here, now) if here is not None else ()
 
     def send(self, machine: str, order: Told) -> bool:
         """Lays what an agent is to be told into a machine's line; False when it is not connected or reads nothing any more."""
@@ -256,3 +256,7 @@ class Fleet:
             del self._left[machine]
         for machine in [name for name, parting in self._partings.items() if now - parting.at > self._settings.forget_s]:
             del self._partings[machine]
+
+
+def _told(here: Connection | Seen, now: float) -> tuple[Finding, ...]:
+    return aged(here.findings, now - here.heard)  # the last word of an agent says what holds

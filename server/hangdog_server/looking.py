@@ -207,7 +207,7 @@ class Looking:
         plan, answers = self.capturing.gathering.plan, self.capturing.gathering.answers
         for machine in sorted({*plan.asked, *plan.absent}):
             if (machine, plan.rounds - 1) not in answers:
-                yield from self._fleet.findings(machine)
+                yield from self._fleet.findings(machine, steady())
 
     def _judging(self, snapshot: Snapshot) -> None:
         ranks = {trace.rank for round_ in snapshot.rounds for trace in round_.traces}

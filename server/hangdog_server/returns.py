@@ -183,7 +183,7 @@ class Returns:
         why = {
             machine: _silence(machine) if machine in running else fleet.gone(machine, steady()) for machine in silent
         }
-        findings = [finding for machine in silent for finding in fleet.findings(machine)]
+        findings = [finding for machine in silent for finding in fleet.findings(machine, steady())]
         plan = Plan(
             order=name,
             job=Job(job),

@@ -82,6 +82,8 @@ class Vigil:
                 del self._matters[job]
             return False
         if matter is None:
+            # a job that was killed while it hung is never seen to move again
+            self._matters = {name: one for name, one in self._matters.items() if now - one.seen < SELDOM_S}
             matter = self._matters[job] = _Matter(now, next=now)
         matter.seen = now
         return not matter.settled and now >= matter.next

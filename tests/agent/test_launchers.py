@@ -222,7 +222,7 @@ def raylet(folder: Path) -> Path:
 
 
 def test_workers_of_a_ray_cluster_do_not_have_the_rank_of_the_task_that_started_it(folder: Path) -> None:
-    """Ray Train's set RANK while they run, which nobody sees from outside: they are missed, and nobody is taken for them."""
+    """Ray Train's set RANK while they run, which nobody sees from outside: without Ray's log they are nobody (test_ray_train.py)."""
     workers = "".join(f"{PYTHON} train.py ray::{name} & " for name in ("IDLE", "RayTrainWorker.execute"))
     with started([raylet(folder), "-c", f"{workers} wait"], folder, 2, **TASK) as here:
         until(lambda: all(Path(f"/proc/{pid}/comm").read_text().startswith("ray::") for pid in here.pids))

@@ -167,3 +167,16 @@ def test_a_machine_whose_name_changes_changes_name_only(findings: list[Finding])
     assert {f"z{m}": (e.factor, e.bearing) for m, e in before.items()} == {
         m: (e.factor, e.bearing) for m, e in after.items()
     }
+
+
+def test_a_date_an_hour_wrong_makes_no_finding_old_where_agents_tell_ages() -> None:
+    """One machine's date runs ahead, the other's behind: each has just been seen."""
+    ahead = found(Bearing.SUSPECTS, "node-0", at_s=DAY + 1.1 * HOUR)
+    behind = found(Bearing.CONVICTS, "node-1", "Xid 79", at_s=DAY - 1.1 * HOUR)
+    lost = found(Bearing.CONVICTS, "node-2", "Xid 48", at_s=DAY)
+    dated = hardware.weigh([ahead, behind, lost], job(8))
+    assert set(dated) == {"node-0", "node-2"}, "by dates alone the one behind is old"
+    aged = [replace(one, age_s=float(age)) for age, one in enumerate((ahead, behind, lost))]
+    assert set(hardware.weigh(aged, job(8))) == {"node-0", "node-1", "node-2"}
+    old = replace(behind, bearing=Bearing.SUSPECTS, age_s=HOUR + 60.0)
+    assert set(hardware.weigh([aged[0], old], job(8))) == {"node-0"}, "an age is an age"

@@ -1,5 +1,7 @@
 """Findings over the wire: what comes out is what went in, and what a stranger says is bounded."""
 
+from dataclasses import replace
+
 from hangdog_models.findings import Bearing, Finding
 from hangdog_proto import found
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -25,3 +27,12 @@ def test_nonsense_is_bounded_and_tells_nothing() -> None:
     assert max(map(len, (read.source, read.code, read.what))) <= 500
     assert read.what.isprintable() and "\n" not in read.source
     assert len(found.unpack([wild] * 9999, "a")) == found.MOST
+
+
+def test_an_age_is_told_even_of_this_moment_and_none_is_none() -> None:
+    finding = Finding("NVML", "GPU lost", Bearing.CONVICTS, "gone", "a", at_s=2.5)
+    for age in (None, 0.0, 7.5, 1e9):
+        (read,) = found.unpack(found.pack([replace(finding, age_s=age)]), "a")
+        assert read.age_s == (max(age, 0.001) if age is not None else None)
+    for nonsense in (-5.0, float("nan"), float("inf"), 1e300):
+        assert found.unpack([pb.Finding(age_s=nonsense)], "a")[0].age_s is None

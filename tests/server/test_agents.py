@@ -9,6 +9,7 @@ import pytest
 
 from cast import PATIENT, QUICK, Stage, stage
 from hangdog_models.errors import WrongUse
+from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.fleet import LINE, Fleet, Order
@@ -133,3 +134,16 @@ async def test_an_earlier_run_of_another_size_is_not_missed() -> None:
     fleet.disconnect(old, 1.0)
     fleet.announce(new, local(0, 1, world=2), 2.0)
     assert fleet.absent("llama", 3.0) == {}
+
+
+async def test_what_a_machine_told_grows_old_while_nobody_hears_of_it() -> None:
+    fleet = Fleet(SETTINGS)
+    connection = fleet.connect("a", "1", "a", 0.0)
+    fleet.announce(connection, local(0), 10.0)
+    aged = Finding("NVML", "hot", Bearing.SLOWS, "hot", "a", age_s=5.0)
+    dated = Finding("NVML", "lost", Bearing.CONVICTS, "lost", "a", at_s=1e9)
+    connection.findings = aged, dated
+    assert fleet.findings("a", 12.0) == (replace(aged, age_s=7.0), dated)
+    fleet.disconnect(connection, 20.0)
+    assert fleet.findings("a", 50.0) == (replace(aged, age_s=45.0), dated)
+    assert fleet.findings("b", 50.0) == ()

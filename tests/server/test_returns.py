@@ -13,6 +13,7 @@ from hangdog_proto import found
 from hangdog_proto.codec import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.failures import StoreFailed
+from hangdog_server.retention import Retention
 from hangdog_server.spooled import Spooled
 from hangdog_server.store import Incident, State
 
@@ -201,3 +202,16 @@ async def test_without_a_store_nothing_is_acknowledged(tmp_path: Path, monkeypat
         assert await handed_over(a, look(2, 3, number=1, rounds=2)) == [""], "the first look is not answered"
         (incident,) = await on.store.latest("", 9)
         assert [capture.round for capture in (await on.store.recall(incident.id))[1]] == [1]
+
+
+async def test_evidence_is_as_fresh_as_its_arrival_whatever_its_agent_thinks_of_the_date(tmp_path: Path) -> None:
+    """After a restart a machine's date counts, and may be months off: nothing that has just come is pruned for that."""
+    day = 86400.0
+    async with stage(tmp_path / "s.db", settings=IMPATIENT) as on, on.agent("a") as a:
+        await a.hello()
+        assert await handed_over(a, look(0, 1, age_s=200 * day)) == [""]
+        (incident,) = await judged(on)
+        assert incident.began == NOON - 200 * day
+        for later, kept in ((1.0, 1), (29 * day, 1), (31 * day, 0)):
+            await Retention(on.store, IMPATIENT, lambda: NOON + later).once()  # noqa: B023 - called at once
+            assert len((await on.store.recall(incident.id))[1]) == kept

@@ -15,7 +15,7 @@ from hangdog_models.verdict import Kind
 from hangdog_proto import pulses
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.jobs import LocalJob
-from hangdog_server.vigil import AGAIN_S, Vigil
+from hangdog_server.vigil import AGAIN_S, SELDOM_S, Vigil
 
 STUCK = Sign(Doing.STILL, 6.0, overdue=True, place="all_reduce")
 RUNNING = {"a": LocalJob("llama", (Rank(0), Rank(1))), "b": LocalJob("llama", (Rank(2), Rank(3)))}
@@ -59,6 +59,21 @@ def test_one_standstill_is_asked_after_once_when_the_verdict_decides() -> None:
     assert not vigil.due("llama", vigil.suspicion("llama", here, 4002.0), 4002.0)
     assert not vigil.due("llama", None, 4002.0 + OVER_S)
     assert vigil.due("llama", vigil.suspicion("llama", here, 5000.0), 5000.0)
+
+
+def test_a_job_that_was_killed_while_it_hung_is_not_remembered_for_ever() -> None:
+    vigil, here = Vigil(), {"a": RUNNING["a"]}
+    vigil.note("a", said(0, 1), 10.0)
+    assert vigil.due("llama", vigil.suspicion("llama", here, 11.0), 11.0)
+    vigil.asked("llama", Kind.MACHINE, 16.0)
+    for at, again in (
+        (17.0 + SELDOM_S / 2, False),
+        (17.0 + 2 * SELDOM_S, True),
+    ):  # another job hangs, then one of that name
+        vigil.note("a", {"other": said(0, 1)["llama"]}, at)
+        assert vigil.due(f"other {at}", vigil.suspicion("other", here, at), at)
+        vigil.note("a", said(0, 1), at)
+        assert vigil.due("llama", vigil.suspicion("llama", here, at), at) is again
 
 
 @pytest.mark.parametrize("verdict", [Kind.UNDETERMINED, Kind.NONE, None])

@@ -18,6 +18,7 @@ from hangdog_agent.discover import Process
 from hangdog_agent.procfs import Proc
 from hangdog_agent.settings import CaptureSettings
 from hangdog_models.stack import Missing, ProcessState, Reason, Thread
+from hangdog_models.training import training_thread
 
 #: Reasons after which trying again is no use: the next try meets the same.
 _FINAL = frozenset({Reason.NOT_PERMITTED, Reason.NOT_PYTHON, Reason.EXITED, Reason.TIMED_OUT})
@@ -66,11 +67,13 @@ def look(process: Process, tools: Tools, until: float, *, attach: bool = True) -
         return Seen(threads, state, Missing(Reason.EXITED, "ended while it was looked at"))
     if after.stat.started != process.started:
         return Seen(missing=gone(process, after))
-    state = state_of(process, after, tools.proc)
+    threads = _from_outside(threads, after, tools.proc)
+    trains = training_thread(threads, process.pid)
+    state = state_of(process, after, tools.proc, trains.tid if trains is not None else None)
     hindered = condition.explain(before, after)
     if isinstance(read, Missing):
         return Seen((), state, _weigh(read, hindered))
-    return Seen(_from_outside(threads, after, tools.proc), state, hindered)
+    return Seen(threads, state, hindered)
 
 
 def _stacks(process: Process, tools: Tools, until: float, attach: bool) -> tuple[Thread, ...] | Missing:
@@ -121,18 +124,21 @@ def gone(process: Process, now: Condition | None) -> Missing:
     return Missing(Reason.EXITED, words)
 
 
-def state_of(process: Process, now: Condition, proc: Proc) -> ProcessState:
-    """The kernel's view of a process, to be sent.
+def state_of(process: Process, now: Condition, proc: Proc, tid: int | None = None) -> ProcessState:
+    """The kernel's view of a process, to be sent: of its main thread, or of the thread `tid` where that is the one that trains.
 
     The arguments of a system call are kept of one that cannot be woken: they tell its file. Of all others they are
     addresses, which no two processes share.
     """
-    syscall = proc.syscall(process.pid)
+    if tid not in now.states or now.stat.state in "ZX":
+        tid = process.pid
+    state = now.stat.state if tid == process.pid else now.states[tid]
+    syscall = proc.syscall(process.pid, tid)
     return ProcessState(
         pid=process.pid,
-        state=now.stat.state,
-        wchan=proc.wchan(process.pid),
-        syscall=syscall if now.stat.state == "D" else syscall.partition(" ")[0],
+        state=state,
+        wchan=proc.wchan(process.pid, tid),
+        syscall=syscall if state == "D" else syscall.partition(" ")[0],
         cpu_s=now.stat.cpu_ticks / _TICKS_PER_S,
         comm=now.stat.comm,
         cmdline=redact.command_line(process.arguments),

@@ -11,6 +11,7 @@ from hangdog_agent.capture import condition
 from hangdog_agent.capture.look import Seen, Tools, gone, state_of
 from hangdog_agent.discover import Process
 from hangdog_models.stack import Frame, Missing, Reason, Thread
+from hangdog_models.training import training_thread
 
 #: Its stack must be the same so long apart, and its pulse must have stopped meanwhile. Seconds.
 STANDS_S = 0.5
@@ -73,14 +74,17 @@ def _hindered(process: Process, now: condition.Condition, native: int) -> Missin
 
 def _standing(process: Process, tools: Tools) -> tuple[Thread, ...] | Missing:
     """Its stacks, if its main thread stays where it is for a moment, without holding it."""
-    first, pulse = _glance(process, tools), feel(tools.proc, process.pid, time.monotonic())
+    first = _glance(process, tools)
     if isinstance(first, Missing):
         return first
+    trains = training_thread(first, process.pid)
+    tid = trains.tid if trains is not None else None
+    pulse = feel(tools.proc, process.pid, time.monotonic(), tid)
     if tools.stop is not None:
         tools.stop.wait(STANDS_S)
     else:
         time.sleep(STANDS_S)
-    later = feel(tools.proc, process.pid, time.monotonic())
+    later = feel(tools.proc, process.pid, time.monotonic(), tid)
     if pulse is not None and later is not None and mode(pulse, later) is Mode.LIVELY:
         return _unsafe("it gets on: its main thread works and waits in turn")
     second = _glance(process, tools)
@@ -98,7 +102,8 @@ def _glance(process: Process, tools: Tools) -> tuple[Thread, ...] | Missing:
 
 
 def _main(process: Process, threads: Sequence[Thread]) -> tuple[Frame, ...]:
-    return next((thread.frames for thread in threads if thread.tid == process.pid), ())
+    thread = training_thread(threads, process.pid)
+    return thread.frames if thread is not None else ()
 
 
 def _unsafe(words: str) -> Missing:

@@ -40,7 +40,8 @@ class Keeper:
 
     def findings(self) -> tuple[Finding, ...]:
         """Everything that holds now, as diagnosis weighs it."""
-        return tuple(result.on(self._machine) for result in self._checks.standing(time.monotonic()))
+        now = time.monotonic()
+        return tuple(result.on(self._machine, now) for result in self._checks.standing(now))
 
     def _keep(self) -> None:
         while not self._over.is_set():

@@ -215,12 +215,14 @@ class Kernel:
         return [] if repeated else [result]
 
     def _result(self, finding: Finding, record: Record, moment: Moment) -> Result:
-        finding = replace(finding, at_s=moment.at_s - max(0.0, moment.now - record.uptime_s))
+        ago_s = max(0.0, moment.now - record.uptime_s)
+        finding = replace(finding, at_s=moment.at_s - ago_s)
         identity = "/".join((moment.boot, self.name, str(record.seq), finding.code, finding.device))
         component = (self._gpu_of(finding.device) if finding.device else None) or _component(finding)
         lasting = finding.code in self._clearable
         kind = kind_of(finding.bearing, finding.code)
-        return Result(self.name, component, kind, finding, identity, texts([record.text]), lasting)
+        evidence = texts([record.text])
+        return Result(self.name, component, kind, finding, identity, evidence, lasting, moment.now - ago_s)
 
     def _gap(self, lost: int, moment: Moment) -> Result:
         words = f"{lost} records of the kernel log were overwritten before they could be read"

@@ -56,7 +56,8 @@ class Component:
 class Result:
     """One thing found by `check`. `identity` is equal for the same thing, also after a restart of the agent.
 
-    A `lasting` result is a state and is found again in each look while it lasts; the others are events.
+    A `lasting` result is a state and is found again in each look while it lasts; the others are events. `at` is when it was
+    found, of `time.monotonic`: the machine's date may be set meanwhile.
     """
 
     check: str
@@ -66,6 +67,7 @@ class Result:
     identity: str
     evidence: tuple[str, ...] = ()
     lasting: bool = True
+    at: float | None = None
 
     @property
     def code(self) -> str:
@@ -75,9 +77,10 @@ class Result:
     def words(self) -> str:
         return self.finding.what
 
-    def on(self, machine: str) -> Finding:
-        """The finding as diagnosis weighs it, made on `machine`."""
-        return replace(self.finding, machine=machine)
+    def on(self, machine: str, now: float) -> Finding:
+        """The finding as diagnosis weighs it at `now` (of `time.monotonic`), made on `machine`."""
+        age_s = max(0.0, now - self.at) if self.at is not None else None
+        return replace(self.finding, machine=machine, age_s=age_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ def state(
     finding = Finding(source, code, bearing, printable(words), device=device, at_s=moment.at_s)
     kind = kind_of(bearing, code)  # part of the identity: a suspect that becomes a convict is news
     identity = "/".join(filter(None, (moment.boot, check, component.key, code, kind, mark)))
-    return Result(check, component, kind, finding, identity, texts(evidence), lasting)
+    return Result(check, component, kind, finding, identity, texts(evidence), lasting, moment.now)
 
 
 def texts(evidence: Iterable[str]) -> tuple[str, ...]:

@@ -1,16 +1,18 @@
 """Watches over all jobs of this machine, one tick after the other: pulses and witnesses of all trainers, glances where wanted."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from hangdog_agent.beat import Beat, feel
-from hangdog_agent.capture.look import Tools, look
+from hangdog_agent.capture.look import Seen, Tools, look
 from hangdog_agent.discover import Kind, Member
 from hangdog_agent.settings import VigilSettings
 from hangdog_agent.vigil.crowding import Crowding
 from hangdog_agent.vigil.job import JobVigil, Key
 from hangdog_agent.vigil.posture import Glance
+from hangdog_agent.vigil.threads import Threads
 from hangdog_agent.witness.witness import Witness
 from hangdog_agent.witness.witnesses import Readings, Witnesses
 from hangdog_models.diagnosis import activity
@@ -18,6 +20,8 @@ from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet
 from hangdog_models.stack import TRAINER, ProcessTrace
 from hangdog_models.suspicion import Sign
+
+T = TypeVar("T")
 
 
 class Vigil:
@@ -32,6 +36,7 @@ class Vigil:
         self._jobs: dict[str, JobVigil] = {}
         self._asked: dict[str, float] = {}
         self._crowding = Crowding(tools.proc)
+        self._threads = Threads(tools.proc)
 
     @property
     def beat_s(self) -> float:
@@ -54,9 +59,11 @@ class Vigil:
                 trainers.setdefault(member.job, {})[member.process.key] = member
         self._jobs = {job: self._jobs.get(job) or JobVigil(self._settings) for job in trainers}
         heard = self._witnesses.hear(trainers)
+        everybody = {key: member for members in trainers.values() for key, member in members.items()}
+        threads = self._threads.find(everybody, self._seen)
         signs: dict[str, dict[Rank, Sign]] = {}
         for job, watch in self._jobs.items():
-            watch.feel(self._beats(trainers[job], heard))
+            watch.feel(self._beats(trainers[job], heard, threads))
             watch.hear(heard)
             if (until := self._asked.pop(job, None)) is not None:
                 watch.ask(until)
@@ -68,23 +75,33 @@ class Vigil:
         return signs
 
     def _beats(
-        self, trainers: Mapping[Key, Member], heard: Mapping[Key, Sequence[Witness]]
+        self, trainers: Mapping[Key, Member], heard: Mapping[Key, Sequence[Witness]], threads: Mapping[Key, int]
     ) -> dict[Key, tuple[Rank, Beat | None]]:
-        """Of all that are to be watched: where the kernel counts no beats, those that have a witness."""
+        """Of all that are to be watched: where the kernel counts no beats, or no thread trains, those that have a witness."""
         found: dict[Key, tuple[Rank, Beat | None]] = {}
         for key, member in trainers.items():
-            beat = feel(self._tools.proc, member.process.pid, time.monotonic())
-            if beat is not None or (heard[key] and self._tools.proc.stat(member.process.pid) is not None):
+            pid = member.process.pid
+            tid = threads.get(key, pid)
+            beat = feel(self._tools.proc, pid, time.monotonic(), tid) if tid else None
+            if beat is not None or (heard[key] and self._tools.proc.stat(pid) is not None):
                 found[key] = (member.rank, beat)
         return found
 
     def _glances(self, members: Sequence[Member]) -> dict[Key, Glance]:
-        with ThreadPoolExecutor(min(self._tools.settings.pool(), len(members)), "hangdog-glance") as pool:
-            return dict(zip((member.process.key for member in members), pool.map(self._glance, members), strict=True))
+        return self._at_once(members, self._glance)
 
     def _glance(self, member: Member) -> Glance:
-        process = member.process
-        until = time.monotonic() + self._tools.settings.nonblocking_s
-        seen = look(process, self._tools, until, attach=False)
+        process, seen = member.process, self._look(member)
         trace = ProcessTrace(member.rank, TRAINER, process.pid, seen.threads, seen.state, seen.missing)
         return Glance(time.monotonic(), activity.read(trace, self._rules), self._tools.proc.io_bytes(process.pid))
+
+    def _seen(self, members: Sequence[Member]) -> dict[Key, Seen]:
+        return self._at_once(members, self._look)
+
+    def _look(self, member: Member) -> Seen:
+        until = time.monotonic() + self._tools.settings.nonblocking_s
+        return look(member.process, self._tools, until, attach=False)
+
+    def _at_once(self, members: Sequence[Member], taken: Callable[[Member], T]) -> dict[Key, T]:
+        with ThreadPoolExecutor(min(self._tools.settings.pool(), len(members)), "hangdog-glance") as pool:
+            return dict(zip((member.process.key for member in members), pool.map(taken, members), strict=True))

@@ -10,6 +10,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet, Wait
 from hangdog_models.stack import TRAINER, Frame, Missing, ProcessTrace, Reason, Thread
 from hangdog_models.topology import NARROWER
+from hangdog_models.training import training_thread
 from hangdog_models.verdict import Activity
 
 #: System calls that sleep for a peer on a socket (x86_64: connect, sendto, recvfrom, sendmsg, recvmsg). Collectives use
@@ -190,15 +191,8 @@ def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
 
 
 def main_thread(trace: ProcessTrace) -> Thread | None:
-    """The thread that runs the training loop: by Python's name, else by its id, else the only one."""
-    for thread in trace.threads:
-        if thread.name == "MainThread":
-            return thread
-    for thread in trace.threads:
-        if trace.pid is not None and thread.tid == trace.pid:
-            return thread
-    named = [thread for thread in trace.threads if thread.name is None]
-    return named[-1] if len(trace.threads) == len(named) and named else None
+    """The thread that runs the training loop."""
+    return training_thread(trace.threads, trace.pid)
 
 
 def _holder(trace: ProcessTrace, main: Thread) -> Thread | None:

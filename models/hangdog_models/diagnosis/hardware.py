@@ -109,7 +109,12 @@ def _fresh(placed: Sequence[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
 
 
 def _clock(machine: str, finding: Finding) -> tuple[object, float]:
-    """Which clock a finding was timed by, and when: dates compare among machines, the time since its start only on one."""
+    """Which clock a finding was timed by, and when: dates compare among machines, the time since its start only on one.
+
+    Ages compare best: a machine's date may be an hour wrong.
+    """
+    if finding.age_s is not None:
+        return (finding.source, "age"), -finding.age_s
     if finding.at_s is not None:
         return finding.source, finding.at_s
     if finding.uptime_s is not None:

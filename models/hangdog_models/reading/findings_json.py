@@ -54,6 +54,7 @@ def _finding(said: dict[str, Any], limits: Limits) -> Finding:
         peers=tuple(text_of(peer, limits) for peer in _listed(said.get("peers"))),
         at_s=_seconds(said.get("at_s")),
         uptime_s=_seconds(said.get("uptime_s")),
+        age_s=_seconds(said.get("age_s")),
         times=min(max(int_of(said.get("times")) or 1, 1), _TIMES),
     )
 

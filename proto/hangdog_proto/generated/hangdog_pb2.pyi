@@ -296,6 +296,7 @@ class Finding(google.protobuf.message.Message):
     AT_S_FIELD_NUMBER: builtins.int
     UPTIME_S_FIELD_NUMBER: builtins.int
     TIMES_FIELD_NUMBER: builtins.int
+    AGE_S_FIELD_NUMBER: builtins.int
     source: builtins.str
     """Where it was found: the kernel log, NVML, a counter."""
     code: builtins.str
@@ -312,6 +313,8 @@ class Finding(google.protobuf.message.Message):
     """Seconds since the machine's start; 0 when unknown."""
     times: builtins.int
     """So often in a row."""
+    age_s: builtins.float
+    """Seconds since it was found or last seen, when this was sent, by a clock that nobody sets; 0 when unknown."""
     def __init__(
         self,
         *,
@@ -323,8 +326,9 @@ class Finding(google.protobuf.message.Message):
         at_s: builtins.float = ...,
         uptime_s: builtins.float = ...,
         times: builtins.int = ...,
+        age_s: builtins.float = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["at_s", b"at_s", "bearing", b"bearing", "code", b"code", "device", b"device", "source", b"source", "times", b"times", "uptime_s", b"uptime_s", "what", b"what"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["age_s", b"age_s", "at_s", b"at_s", "bearing", b"bearing", "code", b"code", "device", b"device", "source", b"source", "times", b"times", "uptime_s", b"uptime_s", "what", b"what"]) -> None: ...
 
 global___Finding = Finding
 

@@ -55,7 +55,7 @@ def test_what_nvml_answers_is_a_result_about_that_gpu(
     assert component.pci == result.finding.device == "0000:1c:00"
     assert result.lasting
     assert result.identity == watched.one().identity
-    assert result.on("host-7").machine == "host-7"
+    assert result.on("host-7", 0.0).machine == "host-7"
 
 
 def test_gpus_in_order_are_no_result_in_any_sweep(gpus: FakeGpus, watch: Watch) -> None:

@@ -204,7 +204,7 @@ def test_diagnosis_weighs_a_result(one: Scripted) -> None:
     one.finds = (("GPU lost", Bearing.CONVICTS, True),)
     (result,) = begun(PATIENT, one).tick(0.0, 100.0)
     topology = Topology(2, {}, {"host-1": (Rank(0),), "host-2": (Rank(1),)})
-    weighed = weigh([result.on("host-2")], topology)
+    weighed = weigh([result.on("host-2", 0.0)], topology)
     assert {machine: evidence.factor for machine, evidence in weighed.items()} == {"host-2": CONVICTING}
 
 

@@ -48,3 +48,25 @@ def test_what_holds_is_said_on_this_machine_until_the_end() -> None:
     while check.looked.acquire(blocking=False):
         pass
     assert not check.looked.acquire(timeout=0.2)
+
+
+def test_an_age_does_not_follow_the_date() -> None:
+    """The machine's date is set back by an hour behind an event: it stays as old as it is."""
+    dates = iter([1e9])
+    check = Once()
+    with Keeper(Checks((check,), CheckSettings(), "boot"), "gpu-a17", lambda: next(dates, 1e9 - 3600)) as keeper:
+        for _ in range(3):
+            assert check.looked.acquire(timeout=10)
+        first, second = keeper.findings()[0], keeper.findings()[0]
+    assert first.at_s == second.at_s == 1e9
+    assert first.age_s is not None and second.age_s is not None and 0 < first.age_s <= second.age_s < 60
+
+
+class Once(Broken):
+    """One that finds an event in its first look, and nothing after that."""
+
+    def look(self, moment: Moment) -> tuple[Result, ...]:
+        self.looked.release()
+        said = "link flap", Bearing.SUSPECTS, "it went and came"
+        first = moment.at_s == 1e9
+        return (state(self.name, "played", Component(Sort.PORT, "p"), said, moment, lasting=False),) if first else ()
