@@ -36,8 +36,9 @@ PATIENCE_S = 15.0
 class Server(rpc.AgentsServicer):
     """A server that keeps what it hears, one queue for each connection, and says what the test tells it to."""
 
-    def __init__(self, heartbeat_s: float = 60.0, digests: bool = False) -> None:
+    def __init__(self, heartbeat_s: float = 60.0, digests: bool = False, together: bool = False) -> None:
         self.heartbeat_s = heartbeat_s
+        self.together = together
         self.digests = digests
         self.lines: asyncio.Queue[Line] = asyncio.Queue()
         self.port = 0
@@ -48,7 +49,8 @@ class Server(rpc.AgentsServicer):
         reader = asyncio.ensure_future(line.listen(request_iterator))
         reader.add_done_callback(lambda _: line.outbox.put_nowait(None))  # as a server does: who parts is let go
         self.lines.put_nowait(line)
-        yield pb.ToAgent(welcome=pb.Welcome(heartbeat_s=self.heartbeat_s, digests=self.digests))
+        welcome = pb.Welcome(heartbeat_s=self.heartbeat_s, digests=self.digests, together=self.together)
+        yield pb.ToAgent(welcome=welcome)
         try:
             while (message := await line.outbox.get()) is not None:
                 yield message

@@ -24,6 +24,7 @@ from hangdog_agent.servers import Servers, listed
 from hangdog_agent.session import Call, Session, backoff, cancelled, why, within
 from hangdog_agent.settings import LinkSettings
 from hangdog_agent.tally import Event, Standing, Tally
+from hangdog_agent.together import together
 from hangdog_agent.vigil.vigil import Vigil
 from hangdog_agent.watch import LocalJob, Watch, jobs
 from hangdog_models.errors import WrongUse
@@ -102,6 +103,7 @@ class Link:
         self._welcomed = False
         self._packer = Packer()
         self._pack: Pack = codec.pack
+        self._together = False
         self._lookers = ThreadPoolExecutor(1, "hangdog-order")
         self._scanners = ThreadPoolExecutor(1, "hangdog-scan")
         self._feelers = ThreadPoolExecutor(1, "hangdog-pulse")
@@ -194,7 +196,7 @@ class Link:
             )()  # the stubs know only the synchronous call
             session = Session(call)
             session.outbox.put_nowait(
-                pb.FromAgent(hello=pb.Hello(machine=self._identity.machine, version=self._identity.version))
+                pb.FromAgent(hello=pb.Hello(machine=self._identity.machine, version=self._identity.version, paced=True))
             )
             parts = (session.write(), self._report(session), self._read(session), stop.wait())
             tasks = [asyncio.ensure_future(cast("Coroutine[Any, Any, object]", part)) for part in parts]
@@ -218,6 +220,7 @@ class Link:
                 self._most_bytes = (
                     message.welcome.max_message_bytes - _ENVELOPE if message.welcome.max_message_bytes else 0
                 )
+                self._together = message.welcome.together
                 self._pack = self._packer.pack if message.welcome.digests else codec.pack
                 self._found = None  # it may not know yet what the checks found
                 self._tell()  # the next heartbeat may be due sooner than was thought
@@ -226,6 +229,9 @@ class Link:
                         self._recording.deliver(session.outbox.put, message.welcome.max_message_bytes, session.busy)
                     )
                 log.info("connected to %s as %s", self._servers.current, self._identity.machine)
+            elif body == "pace":
+                self._heartbeat_s = within(message.pace.heartbeat_s, 0.1, 300.0)
+                self._tell()
             elif body == "capture":
                 taken = session.start(self._answer(session, message.capture), self._settings.orders)
                 self._tally.count(Event.ORDERS if taken else Event.DROPPED)
@@ -249,16 +255,16 @@ class Link:
         found_at, told = -math.inf, cast("object", {})
         while True:
             news, here, signs = self._news, self._here, self._signs
-            due = loop.time() - sent_at >= self._heartbeat_s
-            if here is not None and (here != sent or due):
-                news_of = pb.FromAgent(presence=pb.Presence(jobs=map(local, here)))
-                await session.outbox.put(
-                    news_of if here != sent else pb.FromAgent()
-                )  # to be heard is all a heartbeat is
-                sent, sent_at = here, loop.time()
+            due = here is not None and loop.time() - max(sent_at, session.spoke_at) >= self._heartbeat_s
+            if here is not None and here != sent:
+                await session.outbox.put(pb.FromAgent(presence=pb.Presence(jobs=map(local, here))))
+                sent, sent_at, due = here, loop.time(), False
             if _said(signs) != told or (signs and due):  # the server counts the seconds on by itself
                 await session.outbox.put(pb.FromAgent(pulse=pulses.pack(signs)))
-                told = _said(signs)
+                told, sent_at = _said(signs), loop.time()
+            elif due:
+                await session.outbox.put(pb.FromAgent())  # to be heard is all a heartbeat is
+                sent_at = loop.time()
             findings, now = self._findings(), loop.time()
             again = findings and now - found_at >= self._heartbeat_s
             if self._welcomed and (again or _named(findings) != self._found):
@@ -266,7 +272,8 @@ class Link:
                 await session.outbox.put(pb.FromAgent(health=pb.Health(findings=found.pack(findings))))
                 self._found = _named(findings)
             with contextlib.suppress(TimeoutError):  # not wait_for, which may swallow that we are cancelled (bpo-37658)
-                async with asyncio.timeout(max(0.05, sent_at + self._heartbeat_s - loop.time())):
+                spoken_at = max(sent_at, session.spoke_at)
+                async with asyncio.timeout(max(0.05, spoken_at + self._heartbeat_s - loop.time())):
                     await news.wait()
 
     async def _answer(self, session: Session, order: pb.CaptureOrder) -> None:
@@ -279,7 +286,8 @@ class Link:
             self._light_at = begin = max(self._light_at + least_s, loop.time())
             await asyncio.sleep(begin - loop.time())
         answering = self._answering(order, self._most_bytes, self._pack)
-        async with contextlib.aclosing(answering.messages(rounds, interval_s)) as messages:
+        async with contextlib.aclosing(answering.messages(rounds, interval_s)) as looks:
+            messages = together(looks, rounds, interval_s, self._most_bytes) if self._together else looks
             async for captured in messages:
                 await session.outbox.put(pb.FromAgent(captured=captured))
 

@@ -27,8 +27,9 @@ class Session:
 
     def __init__(self, call: Call) -> None:
         self.call = call
-        #: Whether anything got through to the other end.
+        #: Whether anything got through to the other end, and when it last did: whatever is said is a sign of life.
         self.spoke = False
+        self.spoke_at = -math.inf
         self.outbox: asyncio.Queue[pb.FromAgent] = asyncio.Queue(_OUTBOX)
         self.orders: set[asyncio.Task[None]] = set()
         self.beside: set[asyncio.Task[None]] = set()
@@ -59,7 +60,7 @@ class Session:
         while True:
             message = await self.outbox.get()
             await self.call.write(message)
-            self.spoke = True
+            self.spoke, self.spoke_at = True, asyncio.get_running_loop().time()
             if message.presence.leaving:
                 await self.call.done_writing()
                 return

@@ -6,7 +6,8 @@
 
 Two incidents each: the first one meets a server that knows no stack (cold), the second one that knows them (warm). `answer` is
 from the request to the stored verdict, of which the looks themselves last (rounds - 1) x interval; `server` is the CPU the
-server used meanwhile, `load` what the played agents used on the same cores. Agents make their messages before they are asked.
+server used meanwhile, `load` what the played agents used on the same cores. Agents make their messages before they are asked, of which
+the last one holds all looks behind the first.
 """
 
 import argparse
@@ -41,8 +42,8 @@ class Row:
     server_s: float
     load_s: float
     rss_mib: float
-    looks: int
-    look_bytes: float
+    messages: int
+    message_bytes: float
     pieces: int
     piece_bytes: int
     verdict: str
@@ -132,7 +133,9 @@ def incident(
     grown = {key: sum(b[key] for b in after) - sum(a[key] for a in before) for key in after[0]}
     if options.verbose:
         print(*(f"  {step.text}" for step in steps), sep="\n")
-    verdict = steps[-1].verdict
+        slowest = max(part["ping_s"] for part in after)
+        print(f"  the slowest answer to a ping took {slowest:.2f} s: agents give a line up after 5")
+    verdict, gone = steps[-1].verdict, int(sum(part["gone"] for part in after))
     return Row(
         agents,
         kind,
@@ -144,7 +147,7 @@ def incident(
         grown["sent_bytes"] / max(1, grown["sent"]),
         int(grown["told"]),
         int(grown["told_bytes"]),
-        f"{verdict.kind} {verdict.confidence:.2f}" if verdict else "none",
+        (f"{verdict.kind} {verdict.confidence:.2f}" if verdict else "none") + (f", {gone} agents lost" if gone else ""),
     )
 
 
@@ -163,14 +166,14 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that whoever ends this ends its processes
     print(
         f"{'agents':>7} {'ranks':>7} {'':5} {'answer s':>9} {'server s':>9} {'load s':>7} {'us/rank':>8} {'RSS MiB':>8}"
-        f" {'looks':>6} {'B/look':>7} {'pieces':>7} {'KiB told':>9}  verdict"
+        f" {'said':>6} {'B each':>7} {'pieces':>7} {'KiB told':>9}  verdict"
     )
     for agents in options.agents:
         for row in measure(agents, options):
             ranks = row.agents * PER_MACHINE
             print(
                 f"{row.agents:7} {ranks:7} {row.kind:5} {row.answer_s:9.1f} {row.server_s:9.2f} {row.load_s:7.1f}"
-                f" {row.server_s / ranks * 1e6:8.1f} {row.rss_mib:8.0f} {row.looks:6} {row.look_bytes:7.0f}"
+                f" {row.server_s / ranks * 1e6:8.1f} {row.rss_mib:8.0f} {row.messages:6} {row.message_bytes:7.0f}"
                 f" {row.pieces:7} {row.piece_bytes / 1024:9.0f}  {row.verdict}",
                 flush=True,
             )

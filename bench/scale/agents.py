@@ -1,4 +1,4 @@
-"""Some thousand played agents in one process: `python -m scale.agents ADDRESS JOBRANKS FIRST COUNT SEED SHARE`.
+"""Some thousand played agents in one process: `python -m scale.agents ADDRESS JOBRANKS FIRST COUNT SEED SHARE ROUNDS MOVING`.
 
 Each holds a line of its own and answers orders to look as a real one does, with its own messages, which it makes before it is
 asked: what a look costs is its machine's affair and not the server's. Says `ready` once all are connected, then a line of
@@ -9,99 +9,175 @@ import asyncio
 import json
 import resource
 import sys
-from collections.abc import Callable
-from typing import Any, cast
 
-import grpc
-
+from hangdog_agent.together import KEPT_S
 from hangdog_proto.alike import Packer
+from hangdog_proto.client import CHANNEL_OPTIONS
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.generated.hangdog_pb2_grpc import AgentsStub
+from hangdog_proto.together import same
 from scale.stacks import PER_MACHINE, Job
+from scale.wire import Call, Line, connected
 
 #: Agents that connect at the same time, as a cluster's do after a restart of their server, spread by their back-off.
 AT_ONCE = 128
+#: A line on which nothing was heard for so long is asked, as by gRPC in a real agent. Seconds.
+QUIET_S = dict(CHANNEL_OPTIONS)["grpc.keepalive_time_ms"] / 1000
+
+#: What stands for the last look together with those between it and the first.
+TOGETHER = -1
+
+
+class Agent:
+    """One machine's agent, on its line."""
+
+    def __init__(self, at: int, agents: "Agents") -> None:
+        self.at = at
+        self.welcomed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._agents = agents
+        self._heartbeat_s = 0.0
+        self._spoke_at = 0.0
+        self._call: Call | None = None
+
+    async def begin(self, line: Line) -> None:
+        """Says who and what is here."""
+        self._call = line.call("/hangdog.v1.Agents/Connect", self._hear)
+        self._say(pb.FromAgent(hello=pb.Hello(machine=f"gpu-{self.at:05}", version="bench", paced=True)))
+        await self.welcomed
+        ranks = range(self.at * PER_MACHINE, (self.at + 1) * PER_MACHINE)
+        job = self._agents.job
+        local = pb.LocalJob(job="big", ranks=ranks, world_size=job.ranks, topology=job.topology)
+        self._say(pb.FromAgent(presence=pb.Presence(jobs=[local])))
+        self._beat(first=True)
+
+    def _say(self, message: pb.FromAgent) -> None:
+        self._send(message.SerializeToString())
+
+    def _send(self, message: bytes) -> None:
+        assert self._call is not None
+        self._spoke_at = asyncio.get_running_loop().time()
+        self._call.send(message)
+
+    def _hear(self, data: bytes) -> None:
+        message = pb.ToAgent.FromString(data)
+        if message.HasField("welcome"):
+            self._heartbeat_s = message.welcome.heartbeat_s
+            self.welcomed.set_result(None)
+        elif message.HasField("pace"):
+            self._heartbeat_s = message.pace.heartbeat_s
+        elif message.HasField("capture") and not message.capture.native:
+            self._look(message.capture)
+        elif message.HasField("need"):
+            for pieces in self._agents.packer.find(message.need.digests, 1 << 20):
+                self._agents.told += len(pieces.pieces)
+                self._agents.told_bytes += pieces.ByteSize()
+                self._say(pb.FromAgent(pieces=pieces))
+
+    def _beat(self, first: bool = False) -> None:
+        loop = asyncio.get_running_loop()
+        due_at = self._spoke_at + self._heartbeat_s
+        if not first and due_at <= loop.time():  # whatever else was said is a sign of life, too
+            self._send(b"")
+            due_at = self._spoke_at + self._heartbeat_s
+        loop.call_at(due_at, self._beat)
+
+    def _look(self, order: pb.CaptureOrder) -> None:
+        """The first look goes at once; those between it and the last with that, if it is soon."""
+        loop, last = asyncio.get_running_loop(), order.rounds - 1
+        together = (last - 1) * order.interval_s <= KEPT_S and order.rounds == self._agents.rounds
+        for number in range(order.rounds):
+            if number in (0, last) or not together:
+                kind = TOGETHER if together and number == last else number
+                loop.call_later(number * order.interval_s, self._answer, order.order, kind, number == last)
+
+    def _answer(self, order: str, kind: int, last: bool) -> None:
+        agents = self._agents
+        said = pb.Captured(order=order, last=last).SerializeToString() + agents.looks[self.at, kind]
+        agents.sent += 1
+        agents.sent_bytes += len(said)
+        self._send(b"\x1a" + _varint(len(said)) + said)  # FromAgent.captured
+
+
+def _older(look: pb.Capture) -> pb.Capture:
+    """The same look a second of CPU later."""
+    older = pb.Capture(alike=look.alike)
+    for group in older.alike:
+        group.cpu_s[:] = [cpu_s + 1 for cpu_s in group.cpu_s]
+    return older
+
+
+def _varint(number: int) -> bytes:
+    """A length as protobuf writes it, for one below 2 MiB."""
+    low, middle, high = number & 127, number >> 7 & 127, number >> 14
+    return bytes((low | 128, middle | 128, high) if high else (low | 128, middle) if middle else (low,))
 
 
 class Agents:
     """The agents of machines `first` to `first + count`; `share` of them share one connection (1: none does)."""
 
     def __init__(self, address: str, job: Job, first: int, count: int, share: int) -> None:
-        self._job = job
+        self.job = job
+        self.packer = Packer()
+        #: What each machine says of each look, written; under `TOGETHER` of the last one and those between.
+        self.looks: dict[tuple[int, int], bytes] = {}
+        self.rounds = 0
+        self.sent = self.sent_bytes = self.told = self.told_bytes = 0
         self._machines = range(first, first + count)
         self._share = share
         self._address = address
-        self._packer = Packer()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._looks: dict[tuple[int, int], pb.Capture] = {}
-        self.sent = self.sent_bytes = self.told = self.told_bytes = 0
+        self._lines: list[Line] = []
+        self._agents: list[Agent] = []
 
     def prepare(self, rounds: int, moving: bool) -> None:
         """Makes the looks that will be asked for."""
-        for number in range(rounds):
-            for at in self._machines:
-                self._looks[at, number] = self._packer.pack(self._job.machine(at, number, moving))
+        self.rounds = rounds
+        for at in self._machines:
+            looks = [self.packer.pack(self.job.machine(at, 0, moving))]
+            for number in range(1, rounds):
+                looks.append(self.packer.pack(self.job.machine(at, number, True)) if moving else _older(looks[-1]))
+            for number, look in enumerate(looks):
+                self.looks[at, number] = pb.Captured(round=number, capture=look).SerializeToString()
+            joined = pb.Captured(round=rounds - 1, capture=looks[-1])
+            for number, look in enumerate(looks[1:-1], 1):
+                cpu_s = same(look, looks[-1])
+                joined.before.add(round=number, cpu_s=cpu_s or (), capture=look if cpu_s is None else None)
+            self.looks[at, TOGETHER] = joined.SerializeToString()
 
     async def connect(self) -> None:
         """Connects all of them."""
-        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.keepalive_time_ms", 600_000)]
-        channels: list[grpc.aio.Channel] = []
         gate = asyncio.Semaphore(AT_ONCE)
 
-        async def one(at: int, channel: grpc.aio.Channel) -> None:
+        async def some(machines: range) -> None:
             async with gate:
-                call = cast("Callable[[], Any]", AgentsStub(channel).Connect)()
-                await call.write(pb.FromAgent(hello=pb.Hello(machine=f"gpu-{at:05}", version="bench")))
-                await call.read()
-                ranks = range(at * PER_MACHINE, (at + 1) * PER_MACHINE)
-                local = pb.LocalJob(job="big", ranks=ranks, world_size=self._job.ranks, topology=self._job.topology)
-                await call.write(pb.FromAgent(presence=pb.Presence(jobs=[local])))
-            self._tasks.append(asyncio.create_task(self._serve(at, call)))
+                line = await connected(self._address)
+                self._lines.append(line)
+                for at in machines:
+                    self._agents.append(Agent(at, self))
+                    await self._agents[-1].begin(line)
 
-        for index, _ in enumerate(self._machines):
-            if index % self._share == 0:
-                channels.append(grpc.aio.insecure_channel(self._address, options=options))
-        await asyncio.gather(*(one(at, channels[i // self._share]) for i, at in enumerate(self._machines)))
-        self._channels = channels
+        each = range(0, len(self._machines), self._share)
+        await asyncio.gather(*(some(self._machines[at : at + self._share]) for at in each))
 
-    async def _serve(self, at: int, call: Any) -> None:
-        outbox: asyncio.Queue[pb.FromAgent] = asyncio.Queue()
-        beside = [asyncio.create_task(self._beat(outbox)), asyncio.create_task(self._write(call, outbox))]
-        try:
-            while isinstance(message := await call.read(), pb.ToAgent):
-                if message.HasField("capture"):
-                    beside.append(asyncio.create_task(self._answer(at, outbox, message.capture)))
-                elif message.HasField("need"):
-                    for pieces in self._packer.find(message.need.digests, 1 << 20):
-                        self.told += len(pieces.pieces)
-                        self.told_bytes += pieces.ByteSize()
-                        outbox.put_nowait(pb.FromAgent(pieces=pieces))
-        finally:
-            for task in beside:
-                task.cancel()
-
-    async def _write(self, call: Any, outbox: "asyncio.Queue[pb.FromAgent]") -> None:
-        """One writer for each line: gRPC takes one message at a time."""
+    async def ping(self) -> None:
+        """Asks quiet lines whether the server is there, for ever."""
         while True:
-            await call.write(await outbox.get())
+            now = asyncio.get_running_loop().time()
+            for line in self._lines:
+                if now - line.heard_at >= QUIET_S:
+                    line.ping()
+            await asyncio.sleep(1.0)
 
-    async def _beat(self, outbox: "asyncio.Queue[pb.FromAgent]") -> None:
-        while True:
-            await asyncio.sleep(5.0)
-            outbox.put_nowait(pb.FromAgent())
-
-    async def _answer(self, at: int, outbox: "asyncio.Queue[pb.FromAgent]", order: pb.CaptureOrder) -> None:
-        if order.native:
-            return
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        for number in range(order.rounds):
-            await asyncio.sleep(max(0.0, began + number * order.interval_s - loop.time()))
-            last = number == order.rounds - 1
-            captured = pb.Captured(order=order.order, round=number, capture=self._looks[at, number], last=last)
-            self.sent += 1
-            self.sent_bytes += captured.ByteSize()
-            outbox.put_nowait(pb.FromAgent(captured=captured))
+    def figures(self) -> dict[str, float]:
+        """What all this cost so far, and how it stands."""
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return {
+            "cpu_s": used.ru_utime + used.ru_stime,
+            "sent": self.sent,
+            "sent_bytes": self.sent_bytes,
+            "told": self.told,
+            "told_bytes": self.told_bytes,
+            "gone": len(self._agents) - sum(len(line.calls) for line in self._lines),
+            "ping_s": max(line.slowest_s for line in self._lines),
+        }
 
 
 async def main() -> None:
@@ -109,12 +185,12 @@ async def main() -> None:
     agents = Agents(address, Job(ranks, seed), first, count, share)
     agents.prepare(rounds, bool(moving))
     await agents.connect()
+    pinging = asyncio.create_task(agents.ping())
     print("ready", flush=True)
     loop = asyncio.get_running_loop()
     while await loop.run_in_executor(None, sys.stdin.readline):
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        told = {"cpu_s": used.ru_utime + used.ru_stime, "sent": agents.sent, "sent_bytes": agents.sent_bytes}
-        print(json.dumps(told | {"told": agents.told, "told_bytes": agents.told_bytes}), flush=True)
+        print(json.dumps(agents.figures()), flush=True)
+    pinging.cancel()
 
 
 if __name__ == "__main__":

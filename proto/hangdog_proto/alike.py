@@ -125,35 +125,40 @@ def unpack(
 
     With `tids=False` processes that look the same share their threads, which then have no ids (0).
     """
-    traces = codec.unpack(capture, bounds)
-    if not capture.alike:
+    groups = capture.alike
+    traces = codec.unpack(capture, bounds) if capture.traces or capture.frames or capture.stacks else ()
+    if not groups:
         return traces
     if named(capture) > bounds.threads:
         raise UnreadableEvidence(f"capture message names {named(capture)} threads, the bound is {bounds.threads}")
     found = list(traces)
     walked, threads = 0, 0
-    for group in capture.alike:
-        size = len(group.ranks)
+    for group in groups:
+        ranks, written = list(group.ranks), group.threads
+        size = len(ranks)
         if len(found) + size > bounds.processes:
             raise UnreadableEvidence(f"capture message holds more than {bounds.processes} processes")
-        if len(group.threads) % RECORD:
+        if len(written) % RECORD:
             raise UnreadableEvidence("capture message holds a part of a thread")
-        stacks = dictionary.stacks(group.threads)
+        stacks = dictionary.stacks(written)
         walked += stacks.frames * size
         threads += len(stacks.threads) * size
         if walked > bounds.frames or threads > bounds.threads:
             raise UnreadableEvidence(f"capture message holds {threads} threads with {walked} frames, which is too many")
-        found += _traces(group, stacks, dictionary, bounds, tids)
+        found += _traces(group, ranks, stacks, dictionary, bounds, tids)
     return tuple(found)
 
 
 def _traces(
-    group: pb.Alike, stacks: Stacks, dictionary: Dictionary, bounds: codec.Bounds, tids: bool
-) -> Iterator[ProcessTrace]:
-    ranks, pids, cpu_s, ids = list(group.ranks), list(group.pids), list(group.cpu_s), list(group.tids)
-    each = len(stacks.threads)
-    face = dictionary.face(group.face) if group.face else None
-    if len(pids) != len(ranks) or len(cpu_s) != len(ranks) * bool(face) or len(ids) not in (0, len(ranks) * each):
+    group: pb.Alike, ranks: list[int], stacks: Stacks, dictionary: Dictionary, bounds: codec.Bounds, tids: bool
+) -> list[ProcessTrace]:
+    pids, cpu_s, name, each = list(group.pids), list(group.cpu_s), group.face, len(stacks.threads)
+    face = dictionary.face(name) if name else None
+    if (
+        len(pids) != len(ranks)
+        or len(cpu_s) != len(ranks) * bool(face)
+        or len(group.tids) not in (0, len(ranks) * each)
+    ):
         raise UnreadableEvidence("capture message holds lists that do not go together")
     if ranks and max(ranks) > MAX_RANK:
         raise UnreadableEvidence(f"capture message speaks of rank {max(ranks)}, the highest we believe is {MAX_RANK}")
@@ -162,11 +167,26 @@ def _traces(
     if not all(map(math.isfinite, cpu_s)):
         raise UnreadableEvidence("capture message gives CPU seconds that are no number")
     role, missing = codec.bounded(group.role, bounds), _missing(group, bounds)
-    for at, (rank, pid) in enumerate(zip(ranks, pids, strict=True)):
-        own = ids[at * each : (at + 1) * each] if tids and ids else ()
-        threads = _own(stacks.threads, pid, own) if own else stacks.threads
-        state = _state(face, pid, cpu_s[at]) if face is not None else None
-        yield ProcessTrace(Rank(rank), role, pid or None, threads, state, missing)
+    states: Sequence[ProcessState | None] = _states(face, pids, cpu_s) if face is not None else (None,) * len(ranks)
+    shared = stacks.threads
+    if tids and each and len(group.tids):
+        ids = list(group.tids)
+        return [
+            ProcessTrace(Rank(rank), role, pid or None, _own(shared, pid, ids[at * each :][:each]), state, missing)
+            for at, (rank, pid, state) in enumerate(zip(ranks, pids, states, strict=True))
+        ]
+    return [
+        ProcessTrace(Rank(rank), role, pid or None, shared, state, missing)
+        for rank, pid, state in zip(ranks, pids, states, strict=True)
+    ]
+
+
+def _states(face: Face, pids: Sequence[int], cpu_s: Sequence[float]) -> list[ProcessState]:
+    state, wchan, syscall, comm, cmdline = face.state, face.wchan, face.syscall, face.comm, face.cmdline
+    return [
+        ProcessState(pid, state, wchan, syscall, None if spent < 0 else spent, comm, cmdline)
+        for pid, spent in zip(pids, cpu_s, strict=True)
+    ]
 
 
 def _own(threads: Sequence[Thread], pid: int, ids: Sequence[int]) -> tuple[Thread, ...]:
@@ -174,11 +194,6 @@ def _own(threads: Sequence[Thread], pid: int, ids: Sequence[int]) -> tuple[Threa
         Thread(thread.name, max(0, pid + own), thread.frames, thread.active, thread.gil)
         for thread, own in zip(threads, ids, strict=True)
     )
-
-
-def _state(face: Face, pid: int, cpu_s: float) -> ProcessState:
-    spent = None if cpu_s < 0 else cpu_s
-    return ProcessState(pid, face.state, face.wchan, face.syscall, spent, face.comm, face.cmdline)
 
 
 def _missing(group: pb.Alike, bounds: codec.Bounds) -> Missing | None:

@@ -18,7 +18,7 @@ from hangdog_server import heard, refusals
 from hangdog_server.asking import Asking
 from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
-from hangdog_server.fleet import Connection, Doubt, Elsewhere, Fleet, Need, Order, Receipt, Told
+from hangdog_server.fleet import Connection, Doubt, Elsewhere, Fleet, Need, Order, Pace, Receipt, Told
 from hangdog_server.leading import Leading
 from hangdog_server.limits import Limits, Seldom
 from hangdog_server.refusals import Denial, TurnedAway
@@ -88,7 +88,8 @@ class Agents(AgentsServicer):
                 "give it the --machine of its certificate, or the certificate of its machine",
             )
         self._limits.heard(machine, size, steady())
-        connection = self._fleet.connect(machine, hello.version[: heard.NAME], context.peer(), steady())
+        version, peer = hello.version[: heard.NAME], context.peer()
+        connection = self._fleet.connect(machine, version, peer, steady(), hello.paced)
         ending = self._certificate_ends(connection, shown)
         try:
             with about(machine=machine):
@@ -105,7 +106,7 @@ class Agents(AgentsServicer):
         self._telemetry.count(Agent.CONNECTED)
         listening = asyncio.create_task(self._listen(connection, context), name=f"listening to {machine}")
         try:
-            await context.write(_welcome(self._settings))
+            await context.write(_welcome(connection.pace_s, self._settings))
             self._desk.joined(machine)
             while (order := await connection.line.get()) is not None:
                 await context.write(_told(order))
@@ -148,7 +149,7 @@ class Agents(AgentsServicer):
                 message, size = await _read(context)
                 if not isinstance(message, pb.FromAgent):
                     break
-                connection.heard = steady()
+                self._fleet.hear(connection, steady())
                 self._limits.heard(connection.machine, size, connection.heard)
                 if message.HasField("presence"):
                     self._fleet.announce(connection, heard.local_jobs(message.presence, self._settings), steady())
@@ -200,17 +201,19 @@ class Agents(AgentsServicer):
             log.warning("machine %s: answer refused: %s", machine, why)
 
     async def _captured(self, machine: str, captured: pb.Captured) -> None:
-        capture = captured.capture
-        if capture.traces or capture.statements:  # large ones; a look by digests is read faster than a thread is woken
-            answer = await asyncio.to_thread(heard.answer, machine, captured, self._dictionary)
+        each = (captured.capture, *(before.capture for before in captured.before))
+        if any(capture.traces or capture.statements for capture in each):
+            # large ones; a look by digests is read faster than a thread is woken
+            looks = await asyncio.to_thread(heard.looks, machine, captured, self._dictionary)
         else:
-            answer = heard.answer(machine, captured, self._dictionary)
-        refused = self._desk.answer(captured.order, answer, capture)
-        self._telemetry.count(refusals.look(refused, answer.unreadable))
-        if refused:
-            self._refused(machine, refused)
-        elif answer.unreadable:
-            log.warning("machine %s: look %d is not readable: %s", machine, answer.round, answer.unreadable)
+            looks = heard.looks(machine, captured, self._dictionary)
+        for answer, capture in looks:
+            refused = self._desk.answer(captured.order, answer, capture)
+            self._telemetry.count(refusals.look(refused, answer.unreadable))
+            if refused:
+                self._refused(machine, refused)
+            elif answer.unreadable:
+                log.warning("machine %s: look %d is not readable: %s", machine, answer.round, answer.unreadable)
 
 
 async def _read(context: Context) -> tuple[object, int]:
@@ -222,9 +225,9 @@ async def _read(context: Context) -> tuple[object, int]:
     return (said.message, said.size) if isinstance(said, Said) else (None, 0)
 
 
-def _welcome(settings: Settings) -> pb.ToAgent:
-    welcome = pb.Welcome(heartbeat_s=settings.heartbeat_s, max_message_bytes=settings.max_message_bytes, digests=True)
-    return pb.ToAgent(welcome=welcome)
+def _welcome(pace_s: float, settings: Settings) -> pb.ToAgent:
+    most = settings.max_message_bytes
+    return pb.ToAgent(welcome=pb.Welcome(heartbeat_s=pace_s, max_message_bytes=most, digests=True, together=True))
 
 
 def _told(what: Told) -> pb.ToAgent:
@@ -243,3 +246,5 @@ def _told(what: Told) -> pb.ToAgent:
             return pb.ToAgent(elsewhere=pb.Elsewhere(job=what.job, address=what.address))
         case Need():
             return pb.ToAgent(need=pb.Need(digests=what.digests))
+        case Pace():
+            return pb.ToAgent(pace=pb.Pace(heartbeat_s=what.heartbeat_s))

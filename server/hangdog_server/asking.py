@@ -15,6 +15,7 @@ from hangdog_proto.codec import BOUNDS
 from hangdog_proto.dictionary import Dictionary, named
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.pieces import split
+from hangdog_proto.together import MOST_BEFORE
 from hangdog_server.capturing import steady
 from hangdog_server.fleet import Need
 from hangdog_server.settings import Settings
@@ -95,8 +96,8 @@ class Asking:
                 async with asyncio.timeout(_TICK_S):
                     await self._news.wait()
             self._news.clear()
-            if steady() - ticked >= _TICK_S:
-                self._tick()
+            if (since := steady() - ticked) >= _TICK_S:
+                self._tick(max(0.0, since - 2 * _TICK_S))
                 ticked = steady()
             while self._ready:
                 await self._advance(self._ready.popleft())
@@ -121,8 +122,13 @@ class Asking:
 
     def _lacking(self, captured: pb.Captured) -> set[bytes]:
         """What a look names and nobody told; of one that names more than is believed nothing: it is unreadable anyway."""
-        too_many = named(captured.capture) > BOUNDS.threads
-        return set() if too_many else self._dictionary.lacking(captured.capture)
+        lacking = self._lacks(captured.capture)
+        for before in captured.before[:MOST_BEFORE]:
+            lacking |= self._lacks(before.capture)
+        return lacking
+
+    def _lacks(self, capture: pb.Capture) -> set[bytes]:
+        return set() if named(capture) > BOUNDS.threads else self._dictionary.lacking(capture)
 
     def _want(self, held: _Held, lacking: set[bytes]) -> None:
         held.lacking = set(lacking)
@@ -171,7 +177,14 @@ class Asking:
         self._ready.append(held.machine)
         self._news.set()
 
-    def _tick(self) -> None:
+    def _tick(self, late_s: float = 0.0) -> None:
+        """Sees to who did not answer; by how much we ourselves are late nobody else is."""
+        if late_s:
+            for wanted in self._wanted.values():
+                wanted.at += late_s
+            for queue in self._held.values():
+                for held in queue:
+                    held.since += late_s
         now = steady()
         for queue in self._held.values():
             if queue and queue[0].lacking and now - queue[0].since >= self._settings.hold_s:

@@ -19,7 +19,7 @@ from hangdog_server.refusals import Look, Refusal
 PACE_S = 0.5
 #: Between two looks at who is missing, while answers come: so long at least (seconds), and so many times as long as one
 #: takes, for it goes over all machines.
-MOMENT_S, SHARE = 0.1, 10.0
+MOMENT_S, SHARE = 0.1, 30.0
 #: Names one line holds before it says how many more there are.
 NAMED = 8
 
@@ -123,7 +123,8 @@ class Capturing:
 
     def _send(self, machine: str) -> None:
         ranks: tuple[Rank, ...] = self.gathering.plan.asked[machine] if self.order.native else ()
-        if not self.fleet.send(machine, replace(self.order, native=ranks)):
+        order = replace(self.order, native=ranks) if ranks else self.order
+        if not self.fleet.send(machine, order):
             gather.lose(self.gathering, machine, steady())
 
 

@@ -18,6 +18,9 @@ from hangdog_server.settings import Settings
 
 #: Signs of life an agent may miss before another one may take its machine's name.
 MISSED = 2.5
+#: An agent is told another pace when the one it was told is so many times too short or too long: joining in thousands, each
+#: would be told of every other one.
+REPACED = 1.5
 #: Between two times of dropping those who left too long ago: it goes over all of them. Seconds.
 FORGET_S = 10.0
 #: Orders that may lie in one agent's line; each is one incident, and an agent that reads none of 64 is gone.
@@ -70,22 +73,42 @@ class Elsewhere:
     address: str
 
 
-Told = Order | Doubt | Receipt | Need | Elsewhere
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Tells an agent how many seconds its signs of life may be apart from now on."""
+
+    heartbeat_s: float
+
+
+Told = Order | Doubt | Receipt | Need | Elsewhere | Pace
 
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """One agent's stream: `line` holds what it is to be told; None in it ends the stream, `ended` says why if known."""
+    """One agent's stream: `line` holds what it is to be told; None in it ends the stream, `ended` says why if known.
+
+    `pace_s` is how far apart it was told that its signs of life may be; it follows another one when it is `paced`.
+    """
 
     machine: str
     version: str
     peer: str
     heard: float
+    pace_s: float = 0.0
+    paced: bool = False
     jobs: Mapping[str, LocalJob] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     leaving: bool = False
     line: asyncio.Queue[Told | None] = field(default_factory=lambda: asyncio.Queue(LINE))
     ended: HangdogError | None = None
+
+    #: Since when its signs of life are expected as often as now.
+    since: float = float("-inf")
+
+    def silent_s(self, now: float) -> float:
+        """For how long it has said nothing although it should have, in seconds; 0 while it may be silent."""
+        silent = now - max(self.heard, self.since)
+        return silent if silent > MISSED * self.pace_s else 0.0
 
     def end(self, because: HangdogError | None) -> None:
         """Has the stream end next, whatever else lies in its line; the first reason given stands."""
@@ -117,8 +140,16 @@ class Fleet:
         self._left: dict[str, Seen] = {}
         self._partings: dict[str, Parting] = {}
         self._forgot = float("-inf")
+        #: The machines of each job, put together when somebody asks; the watch over the jobs does every second.
+        self._running: dict[str, dict[str, LocalJob]] = {}
 
-    def connect(self, machine: str, version: str, peer: str, now: float) -> Connection:
+    @property
+    def pace_s(self) -> float:
+        """How far apart signs of life may be in a cluster of this size, in seconds."""
+        settings = self._settings
+        return max(settings.heartbeat_s, min(settings.heartbeat_most_s, len(self._connected) / settings.beats_per_s))
+
+    def connect(self, machine: str, version: str, peer: str, now: float, paced: bool = False) -> Connection:
         """Takes an agent in; raises WrongUse when another living one speaks for its machine, or there are too many.
 
         The first one stays as long as it gives signs of life: two living agents of one name are a mistake of set-up
@@ -128,7 +159,7 @@ class Fleet:
         first = self._connected.get(machine)
         if first is not None:
             silent = now - first.heard
-            if silent < MISSED * self._settings.heartbeat_s:
+            if not first.silent_s(now):
                 raise TurnedAway(
                     Denial.TAKEN,
                     f"an agent at {first.peer} already speaks for {machine}, last heard {silent:.1f} s ago",
@@ -137,16 +168,27 @@ class Fleet:
             first.end(TurnedAway(Denial.REPLACED, f"silent for {silent:.0f} s and replaced by the agent at {peer}"))
         elif len(self._connected) >= self._settings.max_machines:
             raise TurnedAway(Denial.FULL, f"{self._settings.max_machines} machines are connected, more are not taken")
-        connection = Connection(machine, version, peer, now)
+        connection = Connection(machine, version, peer, now, self.pace_s, paced)
         self._connected[machine] = connection
+        self._running.clear()
         if machine in self._partings:
             self._partings[machine] = replace(self._partings[machine], back=True)
         return connection
+
+    def hear(self, connection: Connection, now: float) -> None:
+        """Notes that an agent said something, and tells it another pace if the cluster has grown or shrunk."""
+        connection.heard = now
+        pace_s, told_s = self.pace_s, connection.pace_s
+        if not connection.paced or told_s / REPACED < pace_s < told_s * REPACED or connection.line.full():
+            return
+        connection.line.put_nowait(Pace(pace_s))
+        connection.pace_s, connection.since = pace_s, now
 
     def announce(self, connection: Connection, jobs: Mapping[str, LocalJob], now: float) -> None:
         """Notes what runs on a machine now."""
         connection.heard = now
         connection.jobs = jobs
+        self._running.clear()
         self._left.pop(connection.machine, None)
 
     def disconnect(self, connection: Connection, now: float) -> bool:
@@ -155,12 +197,15 @@ class Fleet:
         if self._connected.get(machine) is not connection:
             return False
         del self._connected[machine]
+        self._running.clear()
         before = self._left.pop(machine, None)
         jobs = connection.jobs or (before.jobs if before else {})
         findings = _told(connection, now) or (_told(before, now) if before else ())
         if jobs:
             self._left[machine] = Seen(machine, connection.version, now, jobs, False, findings, connection.leaving)
-        self._partings[machine] = Parting(machine, now, now - connection.heard, connection.leaving)
+        self._partings[machine] = Parting(
+            machine, now, now - connection.heard, connection.leaving, pace_s=connection.pace_s
+        )
         self._forget(now)
         return True
 
@@ -195,8 +240,13 @@ class Fleet:
 
     def asked(self, job: str) -> dict[str, LocalJob]:
         """The connected machines the job runs on."""
-        found = {name: c.jobs[job] for name, c in self._connected.items() if job in c.jobs}
-        return dict(sorted(found.items()))
+        running = self._running.get(job)
+        if running is None:
+            found = {name: c.jobs[job] for name, c in self._connected.items() if job in c.jobs}
+            running = dict(sorted(found.items()))
+            if running:
+                self._running[job] = running
+        return dict(running)
 
     def awake(self, job: str, now: float) -> dict[str, LocalJob]:
         """The connected machines the job runs on whose agents give signs of life: an open stream alone is none."""
@@ -205,8 +255,7 @@ class Fleet:
     def mute_s(self, machine: str, now: float) -> float:
         """For how long a connected machine has said nothing, when that is longer than its signs of life are apart; else 0."""
         here = self._connected.get(machine)
-        silent = now - here.heard if here is not None else 0.0
-        return silent if silent > MISSED * self._settings.heartbeat_s else 0.0
+        return here.silent_s(now) if here is not None else 0.0
 
     def absent(self, job: str, now: float) -> dict[str, LocalJob]:
         """The machines the job ran on when they were lost, as far as no connected machine has taken their ranks."""
@@ -235,8 +284,7 @@ class Fleet:
     def standing(self, now: float) -> dict[str, int]:
         """How many machines there are whose agents are connected, connected and silent, lost, or stopped in order."""
         self._forget(now)
-        since = now - MISSED * self._settings.heartbeat_s
-        silent = sum(connection.heard < since for connection in self._connected.values())
+        silent = sum(connection.silent_s(now) > 0 for connection in self._connected.values())
         gone = [seen for name, seen in self._left.items() if name not in self._connected]
         stopped = sum(seen.stopped for seen in gone)
         connected = len(self._connected) - silent

@@ -3,6 +3,7 @@
 Pure: a moment (`now`, seconds on any steady clock) comes in as a value, and every decision carries its reason.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -16,7 +17,12 @@ from hangdog_server import looks
 from hangdog_server.refusals import Look, Refusal
 
 Ranks = tuple[Rank, ...]
-_ORDER = attrgetter("rank", "role")
+_RANK, _ROLE = attrgetter("rank"), attrgetter("role")
+#: Looks of a large cluster come in for longer than patience lasts: while they still come, and not more than so long apart,
+#: they are waited for. Seconds.
+FLOW_S = 2.0
+#: But no longer than the server needs for all that it asked for, several times a third of a millisecond for each. Seconds.
+LOOK_S = 0.001
 #: Messages one machine may send behind its last look: what libraries counted there, cut to the size of a message.
 FURTHER = 64
 
@@ -40,6 +46,11 @@ class Plan:
     def lasts_s(self) -> float:
         """How long the slowest answer is waited for, counted from the asking."""
         return (self.rounds - 1) * self.interval_s + self.patience_s
+
+    @property
+    def backlog_s(self) -> float:
+        """How much longer looks are waited for that still come in: what takes less than a second patience covers."""
+        return max(0.0, self.rounds * len(self.asked) * LOOK_S - 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +81,10 @@ class Waiting:
 
 @dataclass(slots=True)
 class Gathering:
-    """The state of one gathering; only the functions of this module change it. `seen` counts the looks of each machine."""
+    """The state of one gathering; only the functions of this module change it. `seen` counts the looks of each machine.
+
+    `came` is when it was seen that more answers than `taken` were in; `owned` are the owners by so many answers.
+    """
 
     plan: Plan
     began: float
@@ -80,6 +94,9 @@ class Gathering:
     done: set[str] = field(default_factory=set)
     lost: dict[str, float] = field(default_factory=dict)
     looked: dict[str, float] = field(default_factory=dict)
+    taken: int = 0
+    came: float = -math.inf
+    owned: tuple[int, dict[Rank, str]] | None = None
 
 
 def take(gathering: Gathering, answer: Answer) -> str:
@@ -128,7 +145,10 @@ def further(gathering: Gathering, now: float) -> None:
 def ready(gathering: Gathering, now: float) -> Snapshot | Waiting:
     """The snapshot, once everybody answered or nobody is worth waiting for any longer; else what is waited for."""
     plan = gathering.plan
+    if len(gathering.answers) != gathering.taken:
+        gathering.taken, gathering.came = len(gathering.answers), now
     deadline = gathering.began + plan.lasts_s
+    deadline = max(deadline, min(gathering.came + FLOW_S, deadline + plan.backlog_s))
     waited: list[float] = []
     for machine in plan.asked.keys() - gathering.done:
         looked = _looked(gathering, machine)
@@ -161,19 +181,24 @@ def owners(gathering: Gathering) -> dict[Rank, str]:
     So nobody takes a rank from another machine by merely answering for it. Where two machines' claims are alike the first
     by name has it, whichever answered first.
     """
+    if gathering.owned is not None and gathering.owned[0] == len(gathering.answers):
+        return gathering.owned[1]
     plan = gathering.plan
     captured: dict[str, set[Rank]] = {}
     named: dict[str, set[Rank]] = {}
     for answer in gathering.answers.values():
-        seen = {trace.rank for trace in answer.traces if trace.threads or trace.missing is None}
+        seen = {trace.rank for trace in answer.traces}
+        named.setdefault(answer.machine, set()).update(seen)
+        if not all(trace.threads or trace.missing is None for trace in answer.traces):
+            seen = {trace.rank for trace in answer.traces if trace.threads or trace.missing is None}
         captured.setdefault(answer.machine, set()).update(seen)
-        named.setdefault(answer.machine, set()).update(trace.rank for trace in answer.traces)
     kept = {machine: seen.intersection(plan.asked.get(machine, ())) for machine, seen in captured.items()}
     found: dict[Rank, str] = {}
     for claims in (kept, plan.asked, captured, named, plan.absent):
         for machine in sorted(claims):
             for rank in claims[machine]:
                 found.setdefault(rank, machine)
+    gathering.owned = len(gathering.answers), found
     return found
 
 
@@ -196,7 +221,8 @@ def conclude(gathering: Gathering) -> Snapshot:
     for machine, number in gathering.answers:
         answered.setdefault(machine, set()).add(number)
     for number in numbers:
-        traces = sorted(_look(gathering, owner, answered, number), key=_ORDER)
+        traces = sorted(_look(gathering, owner, answered, number), key=_ROLE)
+        traces.sort(key=_RANK)  # twice by one is faster than once by both
         rounds.append(Round(number, tuple(looks.restarted(traces, pids))))
     return Snapshot(
         job=plan.job,
@@ -226,7 +252,7 @@ def _look(
     for machine, numbers in answered.items():
         if number in numbers:
             answer = gathering.answers[machine, number]
-            mine = looks.distinct(trace for trace in answer.traces if owner.get(trace.rank) == machine)
+            mine = looks.distinct([trace for trace in answer.traces if owner.get(trace.rank) == machine])
             seen.update(trace.rank for trace in mine if trace.role == TRAINER)
             yield from mine
     for rank, machine in owner.items():

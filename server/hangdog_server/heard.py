@@ -5,7 +5,7 @@ import math
 from hangdog_models.errors import UnreadableEvidence, WrongUse
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.printable import printable
-from hangdog_proto import alike, found, statement
+from hangdog_proto import alike, found, statement, together
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.gather import FURTHER, Answer
@@ -35,6 +35,31 @@ def answer(machine: str, captured: pb.Captured, dictionary: Dictionary) -> Answe
         traces, unreadable = (), str(error)
     findings = found.unpack(captured.capture.findings, machine)
     return Answer(machine, captured.round, traces, captured.last, unreadable, told, captured.more, findings)
+
+
+def looks(machine: str, captured: pb.Captured, dictionary: Dictionary) -> list[tuple[Answer, pb.Capture]]:
+    """The looks of an agent's message, oldest first, each with what is kept of it; raises WrongUse when they are too many."""
+    if len(captured.before) > together.MOST_BEFORE:
+        raise WrongUse(f"{len(captured.before)} looks before another one; {together.MOST_BEFORE} at most")
+    last = answer(machine, captured, dictionary)
+    return [
+        *(_before(last, before, captured.capture, dictionary) for before in captured.before),
+        (last, captured.capture),
+    ]
+
+
+def _before(last: Answer, before: pb.Before, after: pb.Capture, dictionary: Dictionary) -> tuple[Answer, pb.Capture]:
+    if before.HasField("capture"):
+        alone = pb.Captured(round=before.round, capture=before.capture)
+        return answer(last.machine, alone, dictionary), before.capture
+    try:
+        if last.unreadable:
+            raise UnreadableEvidence(f"it is told by the look behind it, which is not: {last.unreadable}")
+        capture = together.earlier(after, before.cpu_s)
+        traces = together.rewound(last.traces, after, before.cpu_s)
+    except UnreadableEvidence as error:
+        return Answer(last.machine, before.round, unreadable=str(error)), pb.Capture()
+    return Answer(last.machine, before.round, traces), capture
 
 
 def local_jobs(presence: pb.Presence, settings: Settings) -> dict[str, LocalJob]:

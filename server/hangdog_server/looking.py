@@ -21,6 +21,7 @@ from hangdog_server.gather import FURTHER, Gathering, Plan
 from hangdog_server.jobs import LocalJob, Placement
 from hangdog_server.judging import Judge, prepared, remembered, triage
 from hangdog_server.settings import Settings
+from hangdog_server.sparing import spared
 from hangdog_server.telemetry import SILENT, Asked, Stage, Telemetry
 
 log = logging.getLogger(__name__)
@@ -87,7 +88,8 @@ class Looking:
 
     async def verdict(self) -> Verdict:
         """What the looks show, once they are all taken."""
-        return await (self._lightly() if self._about.light else self._deeply())
+        with spared():
+            return await (self._lightly() if self._about.light else self._deeply())
 
     async def _deeply(self) -> Verdict:
         """All looks, and then a closer one at the ranks whose native stacks decide, where there are any."""

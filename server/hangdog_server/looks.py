@@ -34,6 +34,9 @@ def restarted(traces: list[ProcessTrace], pids: dict[Rank, int]) -> Iterator[Pro
 def explained(snapshot: Snapshot, owners: Mapping[Rank, str], gone: Mapping[str, Missing]) -> Snapshot:
     """The snapshot with the reasons in `gone` for the ranks of those machines that are missing because no agent answered."""
 
+    if not gone:
+        return snapshot
+
     def better(trace: ProcessTrace) -> ProcessTrace:
         why = gone.get(owners.get(trace.rank, ""))
         silent = trace.missing is not None and trace.missing.reason is Reason.NO_AGENT

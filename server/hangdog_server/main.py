@@ -131,6 +131,7 @@ def _options(settings: Settings) -> list[tuple[str, int]]:
         # line, would otherwise be waited for a minute
         ("grpc.http2.ping_timeout_ms", int(settings.heartbeat_s * 1000)),
         ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.bdp_probe", 0),  # it answers every look with a ping that measures a bandwidth nobody lacks
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 4000),  # agents and people ask likewise, every 10 s
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_ping_strikes", 0),  # a server short of CPU reads the pings of a minute at once: nobody's fault

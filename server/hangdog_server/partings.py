@@ -16,13 +16,17 @@ BACK_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """A machine's stream ended at `at`, after `silent_s` without a word; `goodbye`: its agent said that it would."""
+    """A machine's stream ended at `at`, after `silent_s` without a word; `goodbye`: its agent said that it would.
+
+    `pace_s` is how far apart its signs of life were to be; 0: as those of others.
+    """
 
     machine: str
     at: float
     silent_s: float
     goodbye: bool = False
     back: bool = False
+    pace_s: float = 0.0
 
 
 def meaning(
@@ -49,7 +53,7 @@ def meaning(
         if now - parting.at < BACK_S or 2 * back <= len(together):
             return Missing(Reason.NO_EVIDENCE, f"{with_it}: the server's line rather than the machine")
         return Missing(Reason.NO_AGENT, f"{with_it}, and {back} of them are back")
-    if parting.silent_s > 2 * heartbeat_s:
+    if parting.silent_s > 2 * (parting.pace_s or heartbeat_s):
         last = _ago(now - parting.at + parting.silent_s)
         return Missing(Reason.NO_AGENT, f"is not connected: it fell silent {last} and was given up {ago}")
     return Missing(Reason.NO_AGENT, f"is not connected: its stream broke {ago}")

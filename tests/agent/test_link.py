@@ -1,6 +1,7 @@
 """The line to the server: what is said when, what an order is answered with, and how it comes back after a loss."""
 
 import asyncio
+import math
 import random
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -73,6 +74,38 @@ async def test_it_is_heard_of_again_and_again(stoppable: Tools) -> None:
         async with asyncio.timeout(PATIENCE_S):
             while beats < 3:
                 beats += (await line.heard.get()).WhichOneof("body") is None
+
+
+async def test_it_follows_the_pace_it_is_told_and_whatever_it_says_is_a_sign_of_life(stoppable: Tools) -> None:
+    loop = asyncio.get_running_loop()
+    async with Server(heartbeat_s=60.0) as server, linked(server, stoppable):
+        line = await server.line()
+        assert (await line.hear("hello")).paced
+        await line.hear("presence")
+        line.outbox.put_nowait(pb.ToAgent(pace=pb.Pace(heartbeat_s=0.4)))
+        async with asyncio.timeout(PATIENCE_S):
+            while (await line.heard.get()).WhichOneof("body") is not None:
+                pass
+        order = pb.CaptureOrder(order="o", job="nobody's", rounds=1)
+        began, heard_at = loop.time(), -math.inf
+        while loop.time() - began < 1.5:
+            line.outbox.put_nowait(pb.ToAgent(capture=order))
+            async with asyncio.timeout(PATIENCE_S):
+                while (await line.heard.get()).WhichOneof("body") != "captured":
+                    assert loop.time() - heard_at > 0.2, "an answer just before is sign of life enough"
+            heard_at = loop.time()
+
+
+async def test_looks_travel_together_to_a_server_that_knows_it(stoppable: Tools) -> None:
+    async with Server(digests=True, together=True) as server, linked(server, stoppable):
+        line = await server.line()
+        with running(WAIT, environ=ENVIRON):
+            line.outbox.put_nowait(pb.ToAgent(capture=pb.CaptureOrder(order="o", job="linked", rounds=3)))
+            messages = [await line.hear("captured"), await line.hear("captured")]
+        assert [[*(before.round for before in m.before), m.round] for m in messages] == [[0], [1, 2]]
+        assert messages[1].last
+        (before,) = messages[1].before
+        assert before.HasField("capture") or before.cpu_s
 
 
 async def test_an_order_is_answered_look_by_look(server: Server, stoppable: Tools) -> None:

@@ -12,6 +12,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Snapshot
 from hangdog_models.stack import Missing, ProcessTrace, Reason
 from hangdog_server.gather import (
+    FLOW_S,
     Answer,
     Gathering,
     Plan,
@@ -58,6 +59,30 @@ def test_everybody_answered_is_ready_at_once() -> None:
 def test_waiting_says_for_whom_and_until_when() -> None:
     assert ready(gathering(PLAN, FROM_A), 119.9) == Waiting("1 of 2 machines answered", 120.0)
     assert ready(gathering(TWICE, FROM_A), 100.0) == Waiting("0 of 2 machines answered", 122.0)
+
+
+def test_looks_of_a_large_cluster_that_still_come_in_are_waited_for_but_not_for_ever() -> None:
+    machines = {f"m{at}": (Rank(at),) for at in range(11_000)}
+    plan = replace(PLAN, asked=machines)
+    assert plan.lasts_s == 20.0 and plan.backlog_s == 10.0 and PLAN.backlog_s == 0.0
+    begun, coming = gathering(plan), iter(range(11_000))
+
+    def waited(now: float, answers: bool = True) -> float | None:
+        if answers:
+            at = next(coming)
+            assert take(begun, Answer(f"m{at}", 0, (trainer(at),))) == ""
+        state = ready(begun, now)
+        return state.until if isinstance(state, Waiting) else None
+
+    assert waited(110.0) == 120.0
+    assert waited(119.5) == 119.5 + FLOW_S
+    assert waited(121.0, answers=False) == 119.5 + FLOW_S
+    assert waited(121.0) == 121.0 + FLOW_S
+    assert waited(129.0) == 130.0, "the backlog is as long as that"
+    assert waited(129.5) == 130.0
+    assert waited(130.0) is None
+    begun = gathering(plan)
+    assert waited(117.0) == 120.0 and waited(120.0, answers=False) is None, "nobody waits for those who do not come"
 
 
 def test_ranks_of_a_silent_machine_are_missing_and_not_healthy() -> None:

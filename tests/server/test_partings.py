@@ -9,6 +9,7 @@ import pytest
 
 from cast import PATIENT, QUICK, Listener, stage, trainer
 from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.errors import WrongUse
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Frame, Missing, ProcessTrace, Reason, Thread
@@ -16,7 +17,7 @@ from hangdog_models.verdict import Kind
 from hangdog_proto import found
 from hangdog_proto.client import MachineLine
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.fleet import Fleet
+from hangdog_server.fleet import Connection, Fleet, Pace
 from hangdog_server.jobs import LocalJob
 from hangdog_server.partings import BACK_S, Parting, meaning
 
@@ -175,6 +176,71 @@ def test_ranks_of_a_mute_machine_do_not_count_as_going_on() -> None:
     connection.heard = 10.0
     assert set(fleet.awake("llama", 13.0)) == {"b"}
     assert fleet.mute_s("a", 13.0) == 13.0 and fleet.mute_s("nobody", 13.0) == 0.0
+
+
+#: Signs of life are a second apart in a cluster of five, and no further than ten seconds apart.
+SMALL = replace(PATIENT, heartbeat_s=1.0, heartbeat_most_s=10.0, beats_per_s=5.0, max_machines=1000)
+
+
+def joined(fleet: Fleet, count: int, now: float = 0.0, paced: bool = True) -> list[Connection]:
+    there = fleet.standing(now)["connected"]
+    return [fleet.connect(f"m{there + at}", "1", "here", now, paced) for at in range(count)]
+
+
+def told(connection: Connection) -> list[object]:
+    return [connection.line.get_nowait() for _ in range(connection.line.qsize())]
+
+
+def test_signs_of_life_are_further_apart_in_a_large_cluster_and_agents_are_told() -> None:
+    fleet = Fleet(SMALL)
+    first, *_ = joined(fleet, 5)
+    assert first.pace_s == fleet.pace_s == 1.0, "as ever in a small one"
+    old, *_ = joined(fleet, 1, paced=False)
+    joined(fleet, 14)
+    fleet.hear(first, 1.0)
+    fleet.hear(old, 1.0)
+    assert told(first) == [Pace(4.0)] and told(old) == []
+    joined(fleet, 4)
+    fleet.hear(first, 2.0)
+    assert told(first) == [], "not of every other one that joins"
+    joined(fleet, 976)
+    assert fleet.pace_s == 10.0
+    assert joined(Fleet(SMALL), 1)[0].pace_s == 1.0
+
+
+def test_an_agent_is_silent_by_the_pace_it_was_told_and_not_before() -> None:
+    fleet = Fleet(SMALL)
+    first, *others = joined(fleet, 50)
+    fleet.hear(first, 0.0)
+    assert told(first) == [Pace(10.0)]
+    assert not fleet.mute_s("m0", 24.0) and fleet.mute_s("m0", 26.0) == 26.0
+    assert fleet.standing(24.0)["silent"] == 47, "those that were told less and were not heard since"
+    with pytest.raises(WrongUse, match="already speaks for m0"):
+        fleet.connect("m0", "1", "there", 24.0)
+    fleet.hear(first, 30.0)
+    for other in others:
+        fleet.disconnect(other, 30.0)
+    first.heard = 31.0
+    fleet.hear(first, 40.0)
+    assert told(first) == [Pace(1.0)]
+    first.heard = 31.0  # as far as it knew when it spoke last, it could be silent until now
+    assert not fleet.mute_s("m0", 42.0) and fleet.mute_s("m0", 43.0) == 3.0
+
+
+async def test_the_pace_travels_to_agents_that_follow_it_and_to_no_other(tmp_path: Path) -> None:
+    settings = replace(PATIENT, heartbeat_s=20.0, heartbeat_most_s=40.0, beats_per_s=0.05)
+    async with stage(tmp_path / "s.db", settings=settings) as on, on.agent("a") as new, on.agent("b") as old:
+        await new.say(hello=pb.Hello(machine="a", version="1", paced=True))
+        assert (await new.next()).welcome.heartbeat_s == 20.0
+        assert (await old.hello(llama=[1])).heartbeat_s == 20.0, "the one that joins makes the cluster no larger yet"
+        await on.knows("b")
+        await new.announce(pb.LocalJob(job="llama", ranks=[0]))
+        assert (await new.next()).pace.heartbeat_s == 40.0
+        await on.knows("a", "b")
+        asking = asyncio.ensure_future(on.snapshot("llama"))
+        for agent, rank in ((new, 0), (old, 1)):
+            await agent.answer(await agent.order(), trainer(rank), last=True)
+        await asking
 
 
 async def test_an_agent_that_comes_back_is_no_longer_gone(tmp_path: Path) -> None:

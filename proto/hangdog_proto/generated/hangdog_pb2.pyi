@@ -574,17 +574,21 @@ class Hello(google.protobuf.message.Message):
 
     MACHINE_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
+    PACED_FIELD_NUMBER: builtins.int
     machine: builtins.str
     """Name of the machine the agent speaks for."""
     version: builtins.str
     """Version of the agent."""
+    paced: builtins.bool
+    """True: the agent follows a Pace. Others keep the pace of their Welcome."""
     def __init__(
         self,
         *,
         machine: builtins.str = ...,
         version: builtins.str = ...,
+        paced: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["machine", b"machine", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["machine", b"machine", "paced", b"paced", "version", b"version"]) -> None: ...
 
 global___Hello = Hello
 
@@ -613,8 +617,39 @@ class Presence(google.protobuf.message.Message):
 global___Presence = Presence
 
 @typing.final
+class Before(google.protobuf.message.Message):
+    """A look that was kept back until the next one, and travels with it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ROUND_FIELD_NUMBER: builtins.int
+    CAPTURE_FIELD_NUMBER: builtins.int
+    CPU_S_FIELD_NUMBER: builtins.int
+    round: builtins.int
+    """Round it belongs to."""
+    @property
+    def capture(self) -> global___Capture:
+        """What was seen; absent when that is what the look it travels with shows, but for the seconds of CPU."""
+
+    @property
+    def cpu_s(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+        """As in Alike, those of all its groups one behind the other; only without a capture."""
+
+    def __init__(
+        self,
+        *,
+        round: builtins.int = ...,
+        capture: global___Capture | None = ...,
+        cpu_s: collections.abc.Iterable[builtins.float] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["capture", b"capture"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["capture", b"capture", "cpu_s", b"cpu_s", "round", b"round"]) -> None: ...
+
+global___Before = Before
+
+@typing.final
 class Captured(google.protobuf.message.Message):
-    """The answer to one CaptureOrder: one message for each round, and further ones for statements that came later."""
+    """The answer to one CaptureOrder: a message for each round or for several, and further ones for statements that came later."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -623,6 +658,7 @@ class Captured(google.protobuf.message.Message):
     CAPTURE_FIELD_NUMBER: builtins.int
     LAST_FIELD_NUMBER: builtins.int
     MORE_FIELD_NUMBER: builtins.int
+    BEFORE_FIELD_NUMBER: builtins.int
     order: builtins.str
     """The order it answers."""
     round: builtins.int
@@ -635,6 +671,10 @@ class Captured(google.protobuf.message.Message):
     def capture(self) -> global___Capture:
         """What was seen."""
 
+    @property
+    def before(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Before]:
+        """Looks before this one, oldest first: only to a server that says it knows them (Welcome.together)."""
+
     def __init__(
         self,
         *,
@@ -643,9 +683,10 @@ class Captured(google.protobuf.message.Message):
         capture: global___Capture | None = ...,
         last: builtins.bool = ...,
         more: builtins.bool = ...,
+        before: collections.abc.Iterable[global___Before] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["capture", b"capture"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["capture", b"capture", "last", b"last", "more", b"more", "order", b"order", "round", b"round"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["before", b"before", "capture", b"capture", "last", b"last", "more", b"more", "order", b"order", "round", b"round"]) -> None: ...
 
 global___Captured = Captured
 
@@ -965,22 +1006,44 @@ class Welcome(google.protobuf.message.Message):
     HEARTBEAT_S_FIELD_NUMBER: builtins.int
     MAX_MESSAGE_BYTES_FIELD_NUMBER: builtins.int
     DIGESTS_FIELD_NUMBER: builtins.int
+    TOGETHER_FIELD_NUMBER: builtins.int
     heartbeat_s: builtins.float
-    """Seconds between two Presence messages the server expects."""
+    """Seconds between two signs of life that the server expects; whatever an agent says is one."""
     max_message_bytes: builtins.int
     """Largest message the server takes, in bytes; 0 when it does not say. A larger one ends the stream."""
     digests: builtins.bool
     """True: captures may name pieces by their digests; the server asks for those it does not know."""
+    together: builtins.bool
+    """True: looks may travel together."""
     def __init__(
         self,
         *,
         heartbeat_s: builtins.float = ...,
         max_message_bytes: builtins.int = ...,
         digests: builtins.bool = ...,
+        together: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["digests", b"digests", "heartbeat_s", b"heartbeat_s", "max_message_bytes", b"max_message_bytes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["digests", b"digests", "heartbeat_s", b"heartbeat_s", "max_message_bytes", b"max_message_bytes", "together", b"together"]) -> None: ...
 
 global___Welcome = Welcome
+
+@typing.final
+class Pace(google.protobuf.message.Message):
+    """How often signs of life are expected from now on: a large cluster gives them more rarely. Only to agents that follow it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    HEARTBEAT_S_FIELD_NUMBER: builtins.int
+    heartbeat_s: builtins.float
+    """As in Welcome."""
+    def __init__(
+        self,
+        *,
+        heartbeat_s: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["heartbeat_s", b"heartbeat_s"]) -> None: ...
+
+global___Pace = Pace
 
 @typing.final
 class Need(google.protobuf.message.Message):
@@ -1033,6 +1096,7 @@ class ToAgent(google.protobuf.message.Message):
     DOUBT_FIELD_NUMBER: builtins.int
     RECEIPT_FIELD_NUMBER: builtins.int
     NEED_FIELD_NUMBER: builtins.int
+    PACE_FIELD_NUMBER: builtins.int
     ELSEWHERE_FIELD_NUMBER: builtins.int
     @property
     def welcome(self) -> global___Welcome:
@@ -1055,6 +1119,10 @@ class ToAgent(google.protobuf.message.Message):
         """What is not known yet."""
 
     @property
+    def pace(self) -> global___Pace:
+        """How often to speak."""
+
+    @property
     def elsewhere(self) -> global___Elsewhere:
         """Another server leads a job of this machine."""
 
@@ -1066,11 +1134,12 @@ class ToAgent(google.protobuf.message.Message):
         doubt: global___Doubt | None = ...,
         receipt: global___Receipt | None = ...,
         need: global___Need | None = ...,
+        pace: global___Pace | None = ...,
         elsewhere: global___Elsewhere | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "elsewhere", b"elsewhere", "need", b"need", "receipt", b"receipt", "welcome", b"welcome"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "elsewhere", b"elsewhere", "need", b"need", "receipt", b"receipt", "welcome", b"welcome"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["welcome", "capture", "doubt", "receipt", "need", "elsewhere"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "elsewhere", b"elsewhere", "need", b"need", "pace", b"pace", "receipt", b"receipt", "welcome", b"welcome"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "elsewhere", b"elsewhere", "need", b"need", "pace", b"pace", "receipt", b"receipt", "welcome", b"welcome"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["welcome", "capture", "doubt", "receipt", "need", "pace", "elsewhere"] | None: ...
 
 global___ToAgent = ToAgent
 

@@ -1,0 +1,60 @@
+"""Looks that travel together: most looks at a job that stands still show what the one before showed, but for the seconds of CPU."""
+
+import math
+from collections.abc import Sequence
+
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.stack import ProcessState, ProcessTrace
+from hangdog_proto.generated import hangdog_pb2 as pb
+
+#: Looks that may stand before another one in its message: more than an agent keeps back, and few enough to be unfolded.
+MOST_BEFORE = 16
+
+
+def same(before: pb.Capture, after: pb.Capture) -> list[float] | None:
+    """The CPU seconds of a look that shows what the one `after` it shows, but for these; None where more differs.
+
+    What comes with the last look only, statements and findings, counts for nothing.
+    """
+    if len(before.alike) != len(after.alike):
+        return None
+    probe = pb.Capture(frames=after.frames, stacks=after.stacks, traces=after.traces, alike=after.alike)
+    for group, earlier in zip(probe.alike, before.alike, strict=True):
+        group.cpu_s[:] = earlier.cpu_s
+    return [cpu_s for group in before.alike for cpu_s in group.cpu_s] if probe == before else None
+
+
+def earlier(after: pb.Capture, cpu_s: Sequence[float]) -> pb.Capture:
+    """The look that `same` found to be as the one `after` it; raises UnreadableEvidence when the CPU seconds do not fit."""
+    if len(cpu_s) != sum(len(group.cpu_s) for group in after.alike):
+        raise UnreadableEvidence("a look before gives CPU seconds of other processes than the look behind it")
+    capture, at = pb.Capture(frames=after.frames, stacks=after.stacks, traces=after.traces, alike=after.alike), 0
+    for group in capture.alike:
+        size = len(group.cpu_s)
+        group.cpu_s[:] = cpu_s[at : at + size]
+        at += size
+    return capture
+
+
+def rewound(traces: Sequence[ProcessTrace], after: pb.Capture, cpu_s: Sequence[float]) -> tuple[ProcessTrace, ...]:
+    """The traces of the look that `same` found, from those of the look `after` it, of which they share all they can.
+
+    Raises UnreadableEvidence when the CPU seconds do not fit.
+    """
+    if not all(map(math.isfinite, cpu_s)):
+        raise UnreadableEvidence("capture message gives CPU seconds that are no number")
+    found = list(traces)
+    told = [at for at in range(len(after.traces), len(traces)) if traces[at].state is not None]
+    if len(told) != len(cpu_s):
+        raise UnreadableEvidence("a look before gives CPU seconds of other processes than the look behind it")
+    for at, spent in zip(told, cpu_s, strict=True):
+        found[at] = _respent(traces[at], None if spent < 0 else spent)
+    return tuple(found)
+
+
+def _respent(trace: ProcessTrace, cpu_s: float | None) -> ProcessTrace:
+    state = trace.state
+    if state is None or state.cpu_s == cpu_s:
+        return trace
+    state = ProcessState(state.pid, state.state, state.wchan, state.syscall, cpu_s, state.comm, state.cmdline)
+    return ProcessTrace(trace.rank, trace.role, trace.pid, trace.threads, state, trace.missing)

@@ -1,0 +1,75 @@
+"""Looks that travel together: what is not told of the one before is what the one behind shows, and nothing else is believed."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.findings import Bearing, Finding
+from hangdog_models.stack import ProcessTrace
+from hangdog_proto import found
+from hangdog_proto.alike import Packer, unpack
+from hangdog_proto.dictionary import Dictionary
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.together import earlier, rewound, same
+from traced import plausible, traces
+
+
+def told(packer: Packer, capture: pb.Capture) -> Dictionary:
+    dictionary = Dictionary()
+    for _ in range(2):  # the threads and faces, then their frames
+        for pieces in packer.find(b"".join(dictionary.lacking(capture)), 0):
+            dictionary.learn(pieces.pieces)
+    return dictionary
+
+
+def aged(trace: ProcessTrace, seconds: float) -> ProcessTrace:
+    """The same process after it ran for a while; a state without CPU seconds has none later, either."""
+    state = trace.state
+    if state is None or state.cpu_s is None:
+        return trace
+    return replace(trace, state=replace(state, cpu_s=state.cpu_s + seconds))
+
+
+@given(st.lists(st.one_of(plausible, traces), max_size=5), st.sampled_from([0.0, 1.5]))
+def test_a_look_that_differs_in_its_cpu_seconds_alone_comes_back_from_the_one_behind_it(
+    looked: list[ProcessTrace], seconds: float
+) -> None:
+    packer = Packer()
+    before, after = packer.pack(looked), packer.pack([aged(trace, seconds) for trace in looked])
+    cpu_s = same(before, after)
+    if cpu_s is None:  # the long form holds its CPU seconds itself
+        assert before.traces and seconds
+        return
+    after.findings.extend(found.pack([Finding("NVML", "Xid 79", Bearing.CONVICTS, "fell off the bus")]))
+    after.statements.add(kind="record")
+    assert same(before, after) == cpu_s, "what comes with the last look alone"
+    assert earlier(after, cpu_s) == before
+    dictionary = told(packer, after)
+    shown = rewound(unpack(after, dictionary), after, cpu_s)
+    assert list(map(repr, shown)) == list(map(repr, unpack(before, dictionary)))
+
+
+@given(st.lists(plausible, min_size=1, max_size=4), st.lists(plausible, min_size=1, max_size=4))
+def test_looks_that_show_different_things_are_not_taken_for_the_same(
+    one: list[ProcessTrace], other: list[ProcessTrace]
+) -> None:
+    packer = Packer()
+    before, after = packer.pack(one), packer.pack(other)
+    cpu_s = same(before, after)
+    assert cpu_s is None or earlier(after, cpu_s) == before
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "words"), [([], "other processes"), ([1.0, 2.0], "other processes"), ([float("nan")], "no number")]
+)
+def test_cpu_seconds_that_do_not_fit_are_not_believed(cpu_s: list[float], words: str) -> None:
+    after = pb.Capture(alike=[pb.Alike(ranks=[0], pids=[7], cpu_s=[1.0], role="trainer", face=b"f" * 16)])
+    dictionary = Dictionary()
+    dictionary.learn([pb.Piece(face=pb.Face(state="S"))])
+    after.alike[0].face = next(iter(dictionary.learn([pb.Piece(face=pb.Face(state="S"))])))
+    shown = unpack(after, dictionary)
+    with pytest.raises(UnreadableEvidence, match=words):
+        rewound(shown, after, cpu_s)

@@ -1,0 +1,88 @@
+"""Looks that came in one message are looks like any other: judged, kept, asked after, and refused where they cannot be."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cast import PATIENT, Listener, cluster, failed, stage, trainer
+from hangdog_models.stack import ProcessState, ProcessTrace
+from hangdog_proto.alike import Packer, unpack
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.together import MOST_BEFORE, same
+from hangdog_server.replay import Look, opened
+
+THRICE = replace(PATIENT, rounds=3)
+
+
+def aged(rank: int, cpu_s: float, function: str = "step") -> ProcessTrace:
+    return replace(trainer(rank, function), state=ProcessState(1000 + rank, "S", cpu_s=cpu_s))
+
+
+def joined(packer: Packer, order: pb.CaptureOrder, middle: ProcessTrace, last: ProcessTrace) -> pb.Captured:
+    """The second and third look in one message."""
+    captures = packer.pack([middle]), packer.pack([last])
+    captured = pb.Captured(order=order.order, round=2, capture=captures[1], last=True)
+    cpu_s = same(*captures)
+    captured.before.add(round=1, capture=captures[0] if cpu_s is None else None, cpu_s=cpu_s or ())
+    return captured
+
+
+@pytest.mark.parametrize("function", ["step", "other"])
+async def test_looks_of_one_message_are_judged_and_kept_one_by_one(tmp_path: Path, function: str) -> None:
+    listener, packer = Listener(), Packer()
+    looks = [aged(0, 1.0), aged(0, 2.0, function), aged(0, 3.0)]
+    async with stage(tmp_path / "s.db", listener, THRICE) as on, cluster(on, a=[0]) as (a,):
+        asking = asyncio.create_task(on.snapshot(interval_s=0.01))
+        order = await a.order()
+        # what the looks name is asked for, that of the one in the middle too
+        await a.say(captured=pb.Captured(order=order.order, round=0, capture=packer.pack(looks[:1])))
+        await a.say(captured=joined(packer, order, *looks[1:]))
+        while not asking.done():
+            message = asyncio.ensure_future(a.next())
+            await asyncio.wait({message, asking}, return_when=asyncio.FIRST_COMPLETED)
+            if not message.done():
+                message.cancel()
+                break
+            for pieces in packer.find(message.result().need.digests, 0):
+                await a.say(pieces=pieces)
+        steps = await asking
+        assert not failed(steps) and listener.snapshot is not None
+        shown = [round_.traces[0] for round_ in listener.snapshot.rounds]
+        assert [trace.state.cpu_s for trace in shown if trace.state] == [1.0, 2.0, 3.0]
+        assert [trace.threads[0].frames[1].function for trace in shown] == ["step", function, "step"]
+        assert (shown[0].threads is shown[1].threads) == (function == "step")
+        _, kept = await on.store.recall(steps[0].incident)
+    dictionary, captures = opened(Look(one.machine, one.round, one.packed) for one in kept)
+    again = [unpack(pb.Capture.FromString(capture.packed), dictionary) for capture in captures]
+    assert again == [(look,) for look in looks]
+
+
+async def test_looks_that_cannot_be_are_not_believed_and_the_others_stand(tmp_path: Path) -> None:
+    listener = Listener()
+    async with stage(tmp_path / "s.db", listener, THRICE) as on, cluster(on, a=[0]) as (a,):
+        asking = asyncio.create_task(on.snapshot(interval_s=0.01))
+        order = await a.order()
+        captured = pb.Captured(order=order.order, round=2, capture=pb.Capture(), last=True)
+        captured.capture.traces.add(rank=0, role="trainer", pid=7)
+        captured.before.add(round=0, capture=captured.capture)
+        captured.before.add(round=1, cpu_s=[1.0, 2.0])
+        captured.before.add(round=9, capture=captured.capture)
+        await a.say(captured=captured)
+        await asking
+    assert listener.snapshot is not None
+    unreadable = listener.snapshot.account.unreadable
+    assert list(unreadable) == ["a, look 1"] and "of other processes" in unreadable["a, look 1"]
+    assert [round_.traces[0].missing is None for round_ in listener.snapshot.rounds] == [True, False, True]
+
+
+async def test_an_agent_that_says_too_many_at_once_is_shown_out(tmp_path: Path) -> None:
+    async with stage(tmp_path / "s.db", settings=THRICE) as on, cluster(on, a=[0]) as (a,):
+        asking = asyncio.create_task(on.snapshot(interval_s=0.01))
+        order = await a.order()
+        befores = [pb.Before(round=at) for at in range(MOST_BEFORE + 1)]
+        await a.say(captured=pb.Captured(order=order.order, round=2, before=befores))
+        code, words = await a.end()
+        assert f"{MOST_BEFORE} at most" in words, code
+        asking.cancel()
