@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _PR_SET_CHILD_SUBREAPER = 36
 #: Between two looks whether somebody ended; a death is seen no later.
@@ -135,7 +135,7 @@ class _Warden:
         """Leaves nothing behind, and tells."""
         silent = [member for member in self.members if member.ended is None]
         states = {member.name: _state(member.process.pid) for member in silent if member.process is not None}
-        strays = len(_descendants()) - len(silent)
+        strays = len(_living(_family())) - len(silent)
         for member in silent:
             member.hear_all()
             member.end(self.why, state=states.get(member.name, ""))
@@ -145,20 +145,24 @@ class _Warden:
         return {"members": [member.document() for member in self.members], "left": left, "strays": max(0, strays)}
 
     def _end_all(self) -> list[int]:
+        """Kills until nobody is left, not even dead: one that forks and ends all the time is mostly seen as its own remains.
+
+        Whole groups at once, whoever forks meanwhile included; remains that are not collected yet keep their group's number
+        from being another's.
+        """
         until = time.monotonic() + _DEATH_S
-        while time.monotonic() < until:
-            alive = _descendants()
-            for pid in alive:
+        while family := _family():
+            if time.monotonic() >= until:
+                return _living(family)
+            for group in {one.group for one in family.values()} - {os.getpgid(0)}:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    group = os.getpgid(pid)
-                    if group != os.getpgid(0):  # at once, whoever forks meanwhile included
-                        os.killpg(group, signal.SIGKILL)
+                    os.killpg(group, signal.SIGKILL)
+            for pid in _living(family):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             self._reap()
-            if not alive:
-                return []
-            time.sleep(_LOOK_S / 4)
-        return _descendants()
+            time.sleep(_LOOK_S / 20)
+        return []
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -187,23 +191,30 @@ class _Warden:
                 os.killpg(member.process.pid, signal.SIGKILL)
 
 
-def _descendants() -> list[int]:
-    """Everybody who descends from this process and has not ended, zombies apart; nobody can leave by a new session."""
-    parents: dict[int, int] = {}
-    zombies = set()
+class _Process(NamedTuple):
+    parent: int
+    group: int
+    lives: bool
+
+
+def _family() -> dict[int, _Process]:
+    """Everybody who descends from this process, the dead that nobody has collected included; no new session leads out of it."""
+    everybody: dict[int, _Process] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208 - names only
         if entry.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 words = Path(f"/proc/{entry}/stat").read_bytes().rpartition(b")")[2].split()
-                parents[int(entry)] = int(words[1])
-                if words[0] in (b"Z", b"X"):
-                    zombies.add(int(entry))
+                everybody[int(entry)] = _Process(int(words[1]), int(words[2]), words[0] not in (b"Z", b"X"))
     found: set[int] = set()
     layer = {os.getpid()}
     while layer:
-        layer = {pid for pid, parent in parents.items() if parent in layer} - found
+        layer = {pid for pid, one in everybody.items() if one.parent in layer} - found
         found |= layer
-    return sorted(found - zombies)
+    return {pid: everybody[pid] for pid in found}
+
+
+def _living(family: dict[int, _Process]) -> list[int]:
+    return sorted(pid for pid, one in family.items() if one.lives)
 
 
 def _state(pid: int) -> str:

@@ -92,11 +92,26 @@ def test_grandchildren_in_sessions_of_their_own_are_ended_too(tmp_path: Path, af
     assert "left behind" in ran.remarks[0]
 
 
+#: Forks and ends again and again, so that each of its processes lives for a moment only; after a while by itself, lest it
+#: outlive a warden that fails.
+CHAIN = """
+import os, sys, time
+until = time.monotonic() + 30
+while time.monotonic() < until:
+    if os.fork():
+        os._exit(0)
+    with open(sys.argv[1], "w") as file:
+        file.write(str(os.getpid()))
+"""
+
+
 def test_one_that_forks_without_end_is_ended(tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
-    chain = "import os, sys, time\nopen(sys.argv[1], 'a').write(f'{os.getpid()}\\n')\nwhile True:\n if os.fork(): os._exit(0)"
-    _, ran = alone(chain, str(pids), deadline_s=0.5)
+    latest = tmp_path / "latest"
+    _, ran = alone(CHAIN, str(latest), deadline_s=0.5)
     assert ran.left == ()
+    said = latest.read_text()
+    time.sleep(0.3)
+    assert latest.read_text() == said, "nobody writes there any more"
 
 
 def test_one_that_dies_ends_the_wait_for_the_others() -> None:
