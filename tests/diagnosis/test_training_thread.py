@@ -10,7 +10,7 @@ from hangdog_models.verdict import Activity
 
 #: py-spy's words of a worker of Ray Train 2.60 whose ranks wait in gloo; recorded in November 2026.
 RAY = """Process 8496: ray::RayTrainWorker
-Python v3.11.7 (/root/.pyenv/versions/3.11.7/bin/python3.11)
+Python v3.11.7 (/usr/bin/python3.11)
 
 Thread 8496 (idle): "MainThread"
     Worker.main_loop (ray/_private/worker.py:1069)

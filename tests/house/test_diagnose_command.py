@@ -37,7 +37,12 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
             "a test failed, for which this machine is not to blame yet: group this machine",
         ),
         ((), 2, "skipped  /usr/bin/false cannot run torch"),
-        (("--level", "5", "--budget", "6s", "--", "/bin/sleep", "600"), 1, "hangs: rank 0 did not answer within"),
+        pytest.param(
+            ("--level", "5", "--budget", "6s", "--", "/bin/sleep", "600"),
+            1,
+            "hangs: rank 0 did not answer within",
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["passes", "fails", "open", "hangs"],
 )

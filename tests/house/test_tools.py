@@ -38,6 +38,7 @@ def test_a_help_text_that_differs_is_found_and_rewritten(tmp_path: Path) -> None
     assert run(sys.executable, tool).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_failing_pip_shows_what_it_said_and_leaves_no_stamp(tmp_path: Path) -> None:
     tool = tree(tmp_path, "bootstrap.py", "pyproject.toml")
     nothing = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
@@ -49,6 +50,7 @@ def test_a_failing_pip_shows_what_it_said_and_leaves_no_stamp(tmp_path: Path) ->
     assert not list(tmp_path.glob(".venv/*.stamp"))
 
 
+@pytest.mark.slow
 def test_an_environment_that_is_up_to_date_touches_no_network(tmp_path: Path) -> None:
     home = tmp_path / ".venv"
     tool = tree(tmp_path, "bootstrap.py", "pyproject.toml")

@@ -84,6 +84,7 @@ def counted(metrics: str) -> dict[str, float]:
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PYSPY, reason="needs py-spy")
 def test_a_standstill_is_recorded_told_and_judged_at_the_servers_time(tmp_path: Path, library: Path) -> None:
     port, store, log, began = free_port(), tmp_path / "s.db", tmp_path / "log", now()

@@ -72,6 +72,7 @@ def free_port() -> int:
         return port
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     shutil.which("py-spy") is None and not Path(sys.executable).with_name("py-spy").exists(), reason="needs py-spy"
 )

@@ -15,6 +15,8 @@ from hangdog_agent.diagnose.members import End, Ended, Member, Ran
 from hangdog_agent.diagnose.run import run, sweep
 from targets import letter
 
+pytestmark = pytest.mark.slow  # real processes that hang until their deadline
+
 #: Long enough for two interpreters on a busy machine, short enough to wait for.
 DEADLINE_S = 0.8
 #: A run must be over this much later, killing and telling included.

@@ -14,6 +14,8 @@ from hangdog_agent.diagnose.replay import Replay
 from hangdog_agent.diagnose.run import LINGER_S
 from ladder import ON_CPU, SMALL
 
+pytestmark = pytest.mark.slow  # real processes that hang until their deadline
+
 #: Says who it is on stderr, which only a failure shows.
 SAYS = (
     "import os, sys; names = ('RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'LOCAL_WORLD_SIZE', 'MASTER_ADDR', 'MASTER_PORT');"
