@@ -39,9 +39,11 @@ _DOORS = (
     *("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "XDG_CACHE_HOME", "HOME"),
     *("TORCH_WORKER_SERVER_SOCKET", "NCCL_RAS_ADDR"),
 )
+#: Names the members of a test of this machine (`hangdog diagnose`): they carry ranks, and no job hangs with them.
+DIAGNOSIS = "HANGDOG_DIAGNOSIS"
 #: All that is ever kept of an environment.
 ALLOWED = frozenset(name for pair in _PLACES for name in pair if name) | {
-    *(*_JOB_NAMES, *_DOORS, TOPOLOGY, LOG, STEP_PATTERN, HEARTBEAT, "LOCAL_RANK", _STEP),
+    *(*_JOB_NAMES, *_DOORS, TOPOLOGY, LOG, STEP_PATTERN, HEARTBEAT, "LOCAL_RANK", _STEP, DIAGNOSIS),
 }
 #: A job's name and topology are printed and sent; longer ones are cut.
 _MOST_CHARACTERS = 200
@@ -213,6 +215,8 @@ def _place(process: Process, table: Mapping[int, Process]) -> _Place | None:
     if process.announced is not None:
         return _Place(process.announced.rank, process.announced.world_size, len(_PLACES) + 2)
     environ = process.environ or {}
+    if environ.get(DIAGNOSIS):
+        return None
     lent: Mapping[str, str] | None = None
     for index, (rank_name, world_name) in enumerate(_PLACES):
         rank = _number(environ.get(rank_name, ""))

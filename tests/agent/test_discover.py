@@ -77,6 +77,11 @@ def test_one_rank_a_node_leaves_only_the_command_line_to_tell_the_launcher() -> 
     assert told(find(table)) == [(1, Kind.TRAINER, 11)]
 
 
+def test_members_of_a_test_of_the_machine_are_no_job() -> None:
+    replayed = [INIT, *(row(11 + number, 1, rank(number, HANGDOG_DIAGNOSIS="5a")) for number in range(2))]
+    assert find(replayed) == ()
+
+
 def test_slurm_starts_launchers_or_ranks() -> None:
     slurm = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "77"}
     launched = [

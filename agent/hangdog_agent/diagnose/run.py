@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hangdog_agent.diagnose.members import End, Ended, Member, Ran
+from hangdog_agent.discover import DIAGNOSIS
 from hangdog_models.reading.document import int_of, text_of
 from hangdog_models.reading.limits import Limits
 
@@ -26,8 +27,8 @@ LINGER_S = 5.0
 _GRACE_S = 4.0
 #: How often a wait looks whether the agent is being stopped.
 _LOOK_UP_S = 0.2
-#: Names everybody who belongs to one run, for the day on which the warden itself is killed.
-_MARK = "HANGDOG_DIAGNOSIS"
+#: Names everybody who belongs to one run, for the day on which the warden itself is killed, and for the agent's census.
+_MARK = DIAGNOSIS
 _WARDEN = Path(__file__).with_name("warden.py")
 #: Bytes of the warden's answer for each byte of a member's: JSON writes a control character as six.
 _ESCAPED = 6
