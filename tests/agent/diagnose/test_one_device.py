@@ -12,6 +12,8 @@ from ladder import ON_CPU, SMALL, failed, play
 
 CPU0 = (Conviction(Sort.DEVICE, ("cpu:0",)),)
 CPU1 = (Conviction(Sort.DEVICE, ("cpu:1",)),)
+#: How often a device is timed anew whose pace was not the same before and after: others were at work.
+TRIES = 6
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]
 
@@ -54,14 +56,22 @@ def test_a_cell_that_does_not_keep_a_bit_is_named() -> None:
     assert "word 999: wrote 0x0000000000000000, read 0x0000010000000000" in results[0].evidence
 
 
-def test_a_device_a_fifth_slower_than_its_like_is_convicted(clean: tuple[Result, ...]) -> None:
-    """Its like being this very device a moment ago, so that other work on the machine slows both."""
-    rate = clean[-1].measures["rate_tflops"]
-    slow = level("slow", cohort=(rate, rate, rate))
-    slow.settings = replace(SMALL, speed_drop_cpu=0.1)
-    results = play(slow)
-    assert failed(results) == {"speed": CPU0}, (rate, results[-1])
+def test_a_device_a_fifth_slower_than_its_like_is_convicted() -> None:
+    """Its like being this very device a moment before and a moment after; what is measured while others work counts for nothing."""
+    for _ in range(TRIES):
+        before = rate()
+        slow = level("slow", cohort=(before, before, before))
+        slow.settings = replace(SMALL, speed_drop_cpu=0.1)
+        results = play(slow)
+        if abs(rate() / before - 1.0) < 0.05:
+            break
+    assert failed(results) == {"speed": CPU0}, (before, results[-1])
     assert "below the 3 like it" in results[-1].words
+
+
+def rate() -> float:
+    """How fast the sound device is now, in TFLOP/s."""
+    return play(level())[-1].measures["rate_tflops"]
 
 
 @pytest.mark.parametrize(
