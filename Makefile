@@ -66,7 +66,7 @@ accuracy: .venv/dev.stamp ## how often the diagnosis is right on simulated incid
 	$(IN)/python bench/accuracy $(ARGS)
 
 fuzz: .venv/dev.stamp ## feed a reader of evidence garbage (READER=log RUNS=1000000; all readers without READER)
-	$(IN)/python tests/fuzzing.py $(or $(READER),all) $(or $(RUNS),100000) $(SEED)
+	$(IN)/python tests/fuzzing $(or $(READER),all) $(or $(RUNS),100000) $(SEED)
 
 clean: ## remove what make made
 	rm -rf .venv .venv-protos .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build

@@ -170,7 +170,7 @@ class Link:
                 if self._recording is not None:
                     closer = self._recording.feel(self._welcomed, self._here or (), self._members, signs)
                 news = _said(signs) != _said(self._signs) or _named(self._findings()) != self._found
-            except Exception:  # likewise
+            except Exception:  # a bug met in one pulse must not leave the other jobs unwatched
                 log.exception("the pulses could not be felt")
                 signs, news = {}, True
             self._signs = signs

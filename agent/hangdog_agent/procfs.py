@@ -199,7 +199,7 @@ def parse_environ(read: bytes, names: frozenset[str]) -> dict[str, str]:
 
 def _numbers(folder: str) -> tuple[int, ...]:
     try:
-        return tuple(sorted(int(name) for name in os.listdir(folder) if name.isdigit()))  # noqa: PTH208 - names only
+        return tuple(sorted(int(name) for name in os.listdir(folder) if name.isdigit()))
     except OSError:
         return ()
 

@@ -71,9 +71,9 @@ def parse(data: bytes) -> Announced | None:
 def _log(folder: str) -> str | None:
     """The path of a worker's log, by way of the process that holds it open: in containers the name is not ours."""
     try:
-        names = os.listdir(folder)[:_FILES]  # noqa: PTH208 - names only
+        names = os.listdir(folder)[:_FILES]
         for name in names:
-            if _LOG.fullmatch(os.readlink(f"{folder}/{name}")):  # noqa: PTH115 - text in, text out
+            if _LOG.fullmatch(os.readlink(f"{folder}/{name}")):
                 return f"{folder}/{name}"
     except OSError:
         return None  # gone, or not permitted

@@ -1,7 +1,7 @@
 """What goes wrong in the benchmark, who looks for it, and what must come out."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from hangdog_models.planning.campaign.assurance import needed
@@ -25,6 +25,9 @@ REPLAY = Diagnostic(
 )
 RARE = FailureMode("shows in 0.2 of runs", 0.2)
 
+#: Ways to look for a fault, by name; each is made for what is believed at the start.
+Ways = dict[str, Callable[[Belief], Method]]
+
 
 @dataclass(frozen=True)
 class Scene:
@@ -32,7 +35,7 @@ class Scene:
 
     name: str
     cluster: Callable[[int], tuple[Cluster, Belief]]
-    methods: Mapping[str, Callable[[Belief], Method]]
+    methods: Ways
     must: str = ""
     times: int = 1
 
@@ -44,147 +47,114 @@ def names(count: int) -> list[str]:
 def scenes(clock: Callable[[], float]) -> list[Scene]:
     """All of them; `clock` times the planner's steps."""
 
-    def planned(diagnostic: Diagnostic, budget: Budget) -> Callable[[Belief], Method]:
-        return lambda belief: planner(belief, [diagnostic], budget, clock)
-
-    def quiet(diagnostic: Diagnostic) -> Diagnostic:
-        return replace(diagnostic, false_alarm=0.0)
+    def planned(diagnostic: Diagnostic, budget: Budget) -> Ways:
+        return {"planner": lambda belief: planner(belief, [diagnostic], budget, clock)}
 
     many = Budget(parallel=64, rounds=24)
     convict = failures_needed(1024, REPLAY.false_alarm)
-    rare = (
-        needed([RARE], REPLAY, 0.99, convict) or 0
-    )  # what the planner says it needs: so many repetitions in each launch
+    #: What the planner says it needs: so many repetitions in each launch.
+    rare = needed([RARE], REPLAY, 0.99, convict) or 0
     enough = Budget(parallel=64, seconds=convict * REPLAY.takes_s(rare))
+    cluster = replace(many, rounds=40)
     return [
         Scene(
             "1 of 232, fixed, no noise",
             lambda seed: bad(seed, 232, 1),
-            {
-                "planner": planned(quiet(ANY_SIZE), Budget(launches=22)),
-                "bisection": lambda _: bisection(quiet(ANY_SIZE)),
-                "DLRover pairs": lambda _: pairing(quiet(ALL_GATHER)),
-                "ByteRobust H, V (8)": lambda _: replay(quiet(REPLAY), 8, third=False),
-            },
+            planned(quiet(ANY_SIZE), Budget(launches=22)) | halving(noise=False) | two_phases(8, noise=False),
             "<= 22 launches",
         ),
         Scene(
             "1 of 232, fixed, 2 % false alarms",
             lambda seed: bad(seed, 232, 1),
-            {
-                "planner": planned(ANY_SIZE, Budget(launches=22)),
-                "bisection": lambda _: bisection(ANY_SIZE),
-                "DLRover pairs": lambda _: pairing(ALL_GATHER),
-                "ByteRobust H, V (8)": lambda _: replay(REPLAY, 8, third=False),
-            },
+            planned(ANY_SIZE, Budget(launches=22)) | halving() | two_phases(8),
             "<= 22 launches",
         ),
         Scene(
             "1 of 1,024, fixed, one of 8 suspects",
             lambda seed: suspected(seed, rightly=True),
-            {
-                "planner": planned(ALL_GATHER, many),
-                "bisection": lambda _: bisection(ANY_SIZE),
-                "DLRover pairs": lambda _: pairing(ALL_GATHER),
-            },
+            planned(ALL_GATHER, many) | halving(),
             "<= 3 rounds",
         ),
         Scene(
             "1 of 1,024, fixed, none of 8 suspects",
             lambda seed: suspected(seed, rightly=False),
-            {"planner": planned(ALL_GATHER, many)},
+            planned(ALL_GATHER, many),
         ),
         Scene(
             "1 of 1,024, fixed, no prior, no noise",
             lambda seed: bad(seed, 1024, 1),
-            {
-                "planner": planned(quiet(REPLAY), many),
-                "bisection": lambda _: bisection(quiet(ANY_SIZE)),
-                "DLRover pairs": lambda _: pairing(quiet(ALL_GATHER)),
-                "ByteRobust H, V": lambda _: replay(quiet(REPLAY), 16, third=False),
-            },
+            planned(quiet(REPLAY), many) | halving(noise=False) | two_phases(16, noise=False),
             "<= 3 rounds",
         ),
         Scene(
             "1 of 1,024, fixed, no prior, 2 % false alarms",
             lambda seed: bad(seed, 1024, 1),
-            {
-                "planner": planned(REPLAY, many),
-                "bisection": lambda _: bisection(ANY_SIZE),
-                "DLRover pairs": lambda _: pairing(ALL_GATHER),
-                "ByteRobust H, V": lambda _: replay(REPLAY, 16, third=False),
-                "H, V and third phase": lambda _: replay(REPLAY, 16, third=True),
-            },
+            planned(REPLAY, many) | halving() | two_phases(16) | three_phases(),
         ),
         Scene(
             "2 of 1,024, fixed, no noise",
             lambda seed: bad(seed, 1024, 2),
-            {
-                "planner": planned(quiet(REPLAY), many),
-                "bisection": lambda _: bisection(quiet(ANY_SIZE)),
-                "DLRover pairs": lambda _: pairing(quiet(ALL_GATHER)),
-                "ByteRobust H, V": lambda _: replay(quiet(REPLAY), 16, third=False),
-                "H, V and third phase": lambda _: replay(quiet(REPLAY), 16, third=True),
-            },
+            planned(quiet(REPLAY), many)
+            | halving(noise=False)
+            | two_phases(16, noise=False)
+            | three_phases(noise=False),
             ">= 99 % exact",
         ),
         Scene(
             "2 of 1,024, fixed, 2 % false alarms",
             lambda seed: bad(seed, 1024, 2),
-            {
-                "planner": planned(REPLAY, many),
-                "ByteRobust H, V": lambda _: replay(REPLAY, 16, third=False),
-                "H, V and third phase": lambda _: replay(REPLAY, 16, third=True),
-            },
+            planned(REPLAY, many) | two_phases(16) | three_phases(),
         ),
         Scene(
             f"1 of 1,024, p = 0.2, time for {convict} x {rare} repetitions",
             lambda seed: bad(seed, 1024, 1, RARE),
-            {
-                "planner": planned(REPLAY, enough),
-                "bisection": lambda _: bisection(ANY_SIZE, rare),
-                "DLRover pairs": lambda _: pairing(ALL_GATHER, rare),
-                "ByteRobust H, V": lambda _: replay(REPLAY, 16, False, rare),
-                "H, V and third phase": lambda _: replay(REPLAY, 16, True, rare),
-            },
+            planned(REPLAY, enough) | halving(rare) | two_phases(16, rare) | three_phases(rare),
             ">= 95 % found",
         ),
         Scene(
             "0 of 1,024, 2 % false alarms",
             lambda seed: bad(seed, 1024, 0),
-            {
-                "planner": planned(REPLAY, many),
-                "bisection": lambda _: bisection(ANY_SIZE),
-                "DLRover pairs": lambda _: pairing(ALL_GATHER),
-                "ByteRobust H, V": lambda _: replay(REPLAY, 16, third=False),
-                "H, V and third phase": lambda _: replay(REPLAY, 16, third=True),
-            },
+            planned(REPLAY, many) | halving() | two_phases(16) | three_phases(),
             "nobody, >= 99.9 %",
             times=10,
         ),
         Scene(
             "a link of 64 machines",
             lambda seed: network(seed, leaf=False),
-            {
-                "planner": planned(ALL_GATHER, replace(many, rounds=40)),
-                "bisection": lambda _: bisection(ANY_SIZE),
-                "DLRover pairs": lambda _: pairing(ALL_GATHER),
-                "ByteRobust H, V (8)": lambda _: replay(REPLAY, 8, third=False),
-            },
+            planned(ALL_GATHER, cluster) | halving() | two_phases(8),
             "evicts nobody",
         ),
         Scene(
             "a leaf of 64 machines",
             lambda seed: network(seed, leaf=True),
-            {
-                "planner": planned(ALL_GATHER, replace(many, rounds=40)),
-                "bisection": lambda _: bisection(ANY_SIZE),
-                "DLRover pairs": lambda _: pairing(ALL_GATHER),
-                "ByteRobust H, V (8)": lambda _: replay(REPLAY, 8, third=False),
-            },
+            planned(ALL_GATHER, cluster) | halving() | two_phases(8),
             "evicts nobody",
         ),
     ]
+
+
+def quiet(diagnostic: Diagnostic, noise: bool = False) -> Diagnostic:
+    """The diagnostic without false alarms, unless there is to be `noise`."""
+    return diagnostic if noise else replace(diagnostic, false_alarm=0.0)
+
+
+def halving(repetitions: int = 1, noise: bool = True) -> Ways:
+    """Those who halve the cluster, or pair its machines."""
+    return {
+        "bisection": lambda _: bisection(quiet(ANY_SIZE, noise), repetitions),
+        "DLRover pairs": lambda _: pairing(quiet(ALL_GATHER, noise), repetitions),
+    }
+
+
+def two_phases(size: int, repetitions: int = 1, noise: bool = True) -> Ways:
+    """ByteRobust's replay in groups of `size`."""
+    name = "ByteRobust H, V" + (f" ({size})" if size != REPLAY.most else "")
+    return {name: lambda _: replay(quiet(REPLAY, noise), size, False, repetitions)}
+
+
+def three_phases(repetitions: int = 1, noise: bool = True) -> Ways:
+    """The same with the third phase, in groups of 16."""
+    return {"H, V and third phase": lambda _: replay(quiet(REPLAY, noise), REPLAY.most, True, repetitions)}
 
 
 def bad(seed: int, count: int, faults: int, mode: FailureMode | None = None) -> tuple[Cluster, Belief]:

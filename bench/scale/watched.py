@@ -66,7 +66,7 @@ def _held(folder: Path, means: Means) -> dict[str, float]:
     used = os.times()
     return {
         "rss_mib": int(status["VmRSS"].split()[0]) / 1024,
-        "files": len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - names only
+        "files": len(os.listdir("/proc/self/fd")),
         "threads": int(status["Threads"]),
         "tasks": len(asyncio.all_tasks()),
         "pieces": len(means.dictionary),

@@ -233,7 +233,7 @@ class Fleet:
         """Every job that runs on a connected machine, by name."""
         return tuple(sorted({job for connection in self._connected.values() for job in connection.jobs}))
 
-    def running(self, machine: str) -> Mapping[str, LocalJob]:
+    def jobs_of(self, machine: str) -> Mapping[str, LocalJob]:
         """The jobs of a connected machine, by name."""
         here = self._connected.get(machine)
         return here.jobs if here is not None else {}

@@ -160,7 +160,7 @@ class Inquiry:
         self._say(State.SUSPECTED, f"incident {self.name} of job {self._job}, which the server's end cut short")
         if cut.attempt >= resuming.ATTEMPTS:
             words = f"the server ended {cut.attempt + 1} times while it led this incident"
-            raise ServerUnreachable(words, "its captures are kept: hangdog bundle, then hangdog triage")
+            raise ServerUnreachable(words, resuming.KEPT)
         asked: Mapping[str, object] = {**cut.asked, "attempt": cut.attempt + 1}
         await store.remember(self.name, asked)
         if cut.unanswered():

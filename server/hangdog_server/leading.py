@@ -84,7 +84,7 @@ class Leading:
 
     def noticed(self, machine: str) -> None:
         """A machine announced its jobs: it is sent to the server that leads them, or they are looked after soon."""
-        jobs = self._fleet.running(machine).keys() if self._store.shared else set[str]()
+        jobs = self._fleet.jobs_of(machine).keys() if self._store.shared else set[str]()
         if jobs - self._mine - self._theirs.keys():
             self._wake.set()
         self._send(machine)
@@ -139,6 +139,6 @@ class Leading:
                 self._send(machine)
 
     def _send(self, machine: str) -> None:
-        jobs = sorted(self._fleet.running(machine))
+        jobs = sorted(self._fleet.jobs_of(machine))
         if jobs and all(job in self._theirs for job in jobs) and (address := self._theirs[jobs[0]].address):
             self._fleet.send(machine, Elsewhere(jobs[0], address))

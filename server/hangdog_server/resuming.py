@@ -30,6 +30,8 @@ from hangdog_server.store import Incident, RawCapture
 #: How often one incident is taken up: one that ends its server each time (it does not fit into memory, say) must not do
 #: so for ever.
 ATTEMPTS = 3
+#: What somebody can do with one that was given up.
+KEPT = "its captures are kept: hangdog bundle, then hangdog triage"
 #: Between two looks at who is back. Seconds.
 _TICK_S = 0.1
 

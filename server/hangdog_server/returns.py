@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job
@@ -28,6 +28,7 @@ from hangdog_server.incident import Means, new_name
 from hangdog_server.jobs import LocalJob
 from hangdog_server.judging import Judge, remembered, triage
 from hangdog_server.leading import Leading
+from hangdog_server.resuming import ATTEMPTS, KEPT
 from hangdog_server.settings import Settings
 from hangdog_server.spooled import Kept, Spooled
 from hangdog_server.store import State
@@ -160,9 +161,10 @@ class Returns:
                 verdict = await self._verdict(name)
                 with telemetry.stage(Stage.STORING):
                     await self._means.store.judged(name, verdict, self._means.clock())
+                    await self._means.store.remember(name, {**(await self._means.store.kept(name))[0], "attempt": 0})
                 telemetry.count(State.JUDGED)
                 telemetry.count(verdict.kind)
-        except StoreFailed as error:  # likewise
+        except StoreFailed as error:  # it stays open, too
             log.error("incident %s: not judged yet: %s", name, error)
         except HangdogError as error:
             await self._fail(name, str(error))
@@ -176,7 +178,7 @@ class Returns:
 
     async def _verdict(self, name: str) -> Verdict:
         fleet, held = self._means.fleet, await self._spooled.of(name)
-        job = held[0].local.job
+        job, attempt = held[0].local.job, await self._attempt(name)
         told = {kept.machine: kept.local for kept in held}
         running, absent = fleet.asked(job), fleet.absent(job, steady())
         silent = {machine: local for machine, local in (absent | running).items() if machine not in told}
@@ -193,9 +195,20 @@ class Returns:
             absent={machine: local.ranks for machine, local in silent.items()},
         )
         announced = silent | told
-        await self._means.store.remember(name, remembered(plan, "", announced, why, findings, done=told))
+        await self._means.store.remember(
+            name, remembered(plan, "", announced, why, findings, done=told, attempt=attempt)
+        )
         with self._means.telemetry.stage(Stage.JUDGING):
             return await asyncio.to_thread(_judged, plan, held, why, findings, announced, self._means.judge)
+
+    async def _attempt(self, name: str) -> int:
+        """Which attempt at judging an incident this is; raises ServerUnreachable when its server ended in each one before."""
+        asked, _ = await self._means.store.kept(name)
+        attempt = int(asked.get("attempt", 0)) + 1
+        if attempt > ATTEMPTS:
+            raise ServerUnreachable(f"the server ended {ATTEMPTS} times while it judged this incident", KEPT)
+        await self._means.store.remember(name, {**asked, "attempt": attempt})
+        return attempt
 
     async def _fail(self, name: str, words: str) -> None:
         self._means.telemetry.count(State.FAILED)

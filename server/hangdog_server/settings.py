@@ -87,7 +87,7 @@ class Settings:
     #: hundred at once when it answers an order with all that libraries counted.
     burst_messages: int = 1000
     messages_per_s: int = 50
-    #: Bytes of one agent likewise: a machine's looks are some 100 KiB, its flight records some MiB.
+    #: Bytes of one agent, as above: a machine's looks are some 100 KiB, its flight records some MiB.
     burst_bytes: int = 64 << 20
     bytes_per_s: int = 4 << 20
     #: Bytes that one agent may have kept of what it recorded by itself: a spool is 32 MiB, a disk is not endless.

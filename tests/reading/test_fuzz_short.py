@@ -4,7 +4,10 @@ import time
 
 import pytest
 
-import fuzzing
+from fuzzing.attempts import run
+from fuzzing.damage import inputs
+from fuzzing.readers import TARGETS
+from fuzzing.seeds import SEEDS
 from hangdog_models.reading import log, ras
 from hangdog_models.reading.ras_json import repaired
 
@@ -16,22 +19,22 @@ STUMBLING = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", fuzzing.TARGETS)
+@pytest.mark.parametrize("name", TARGETS)
 def test_mutated_evidence_is_read_or_refused(name: str) -> None:
-    fuzzing.run(name, 300, seed=1)
+    run(name, 300, seed=1)
 
 
 def test_the_fuzzer_tells_a_failing_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(data: bytes) -> object:
         raise IndexError(data)
 
-    monkeypatch.setitem(fuzzing.TARGETS, "ras", fails)
+    monkeypatch.setitem(TARGETS, "ras", fails)
     with pytest.raises(AssertionError, match="ras fails at b'"):
-        fuzzing.run("ras", 1)
+        run("ras", 1)
 
 
 def test_equal_seeds_give_equal_inputs() -> None:
-    first, second = (zip(range(50), fuzzing.inputs("log", 3), strict=False) for _ in range(2))
+    first, second = (zip(range(50), inputs("log", 3), strict=False) for _ in range(2))
     assert list(first) == list(second)
 
 
@@ -49,7 +52,7 @@ def test_repeated_pieces_take_no_longer_than_a_second_a_megabyte(piece: str, end
 
 def test_reading_grows_with_the_log_and_not_with_its_square() -> None:
     def seconds(copies: int) -> float:
-        text = (fuzzing.SEEDS["log"][0] if isinstance(fuzzing.SEEDS["log"][0], str) else "") * copies
+        text = (SEEDS["log"][0] if isinstance(SEEDS["log"][0], str) else "") * copies
         begin = time.process_time()
         log.read(text, None)
         return time.process_time() - begin

@@ -13,6 +13,7 @@ from hangdog_proto import found
 from hangdog_proto.codec import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.failures import StoreFailed
+from hangdog_server.resuming import ATTEMPTS
 from hangdog_server.retention import Retention
 from hangdog_server.spooled import Spooled
 from hangdog_server.store import Incident, State
@@ -87,6 +88,32 @@ async def test_what_is_sent_again_is_acknowledged_again_and_kept_once(tmp_path: 
             assert await handed_over(a, look(0, 1)) == [""]
         assert len((await on.store.recall(incident.id))[1]) == 2
         assert (await on.store.latest("", 9))[0].state is State.JUDGED, "nothing new came"
+
+
+async def test_a_standstill_whose_judging_ends_the_server_each_time_is_given_up(tmp_path: Path) -> None:
+    async with stage(tmp_path / "s.db") as on, on.agent("a") as a:
+        await a.hello()
+        await handed_over(a, look(0, 1))
+        (recorded,) = await on.store.latest("", 9)
+        await on.store.remember(recorded.id, {"attempt": ATTEMPTS})
+    async with stage(tmp_path / "s.db", settings=IMPATIENT) as on:
+        async with asyncio.timeout(10):
+            while await on.store.open():
+                await asyncio.sleep(0.02)
+        (incident,) = await on.store.latest("", 9)
+        assert (incident.state, incident.note) == (
+            State.FAILED,
+            f"the server ended {ATTEMPTS} times while it judged this incident",
+        )
+
+
+async def test_a_standstill_may_be_judged_anew_as_often_as_looks_come(tmp_path: Path) -> None:
+    async with stage(tmp_path / "s.db", settings=IMPATIENT) as on, on.agent("a") as a:
+        await a.hello()
+        for number in range(ATTEMPTS + 2):
+            assert await handed_over(a, look(0, 1, number=number, rounds=ATTEMPTS + 2)) == [""]
+            (incident,) = await judged(on)
+            assert (await on.store.recall(incident.id))[0]["attempt"] == 0
 
 
 async def test_machines_that_do_not_come_are_missing_with_a_reason(tmp_path: Path) -> None:

@@ -145,9 +145,9 @@ def _listens(fds: str, name: str) -> bool:
     Their names are read and not followed: following one may wait for a dead file server.
     """
     try:
-        for fd in os.listdir(fds):  # noqa: PTH208 - names only
+        for fd in os.listdir(fds):
             try:
-                if os.readlink(f"{fds}/{fd}").rpartition("/")[2] == name:  # noqa: PTH115 - no pathlib, for a fast start
+                if os.readlink(f"{fds}/{fd}").rpartition("/")[2] == name:
                     return True
             except FileNotFoundError:
                 continue
@@ -216,7 +216,7 @@ def inside(root: str, path: str) -> str:
             done[-1:] = []
             continue
         try:
-            target = os.readlink("/".join([root, *done, part]))  # noqa: PTH115 - no pathlib, for a fast start
+            target = os.readlink("/".join([root, *done, part]))
         except OSError:  # no link, or nothing yet
             done.append(part)
             continue

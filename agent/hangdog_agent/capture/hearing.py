@@ -49,7 +49,7 @@ def _guarded_record(member: Member, tools: Tools) -> pb.Statement:
 def _guarded_ras(member: Member, tools: Tools) -> pb.Statement:
     try:
         return statement.pack(ras.report(member, tools))
-    except Exception as error:  # likewise
+    except Exception as error:  # nor must one met in asking NCCL cost the stacks
         log.exception("cannot ask NCCL RAS")
         return statement.pack(Statement(Kind.RAS, None, missing=_bug(error)))
 

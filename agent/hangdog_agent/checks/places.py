@@ -54,6 +54,6 @@ def number(path: Path | str) -> int | None:
 def names(folder: Path) -> tuple[str, ...]:
     """What a folder holds, sorted; nothing where it cannot be read."""
     try:
-        return tuple(sorted(os.listdir(folder)))  # noqa: PTH208 - names only
+        return tuple(sorted(os.listdir(folder)))
     except OSError:
         return ()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hangdog_agent.diagnose.engine import Engine, Probe, Report, read
-from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort, contained
 from hangdog_agent.diagnose.members import Member, Ran
 from hangdog_agent.diagnose.reading import table, tables, text, whole
 from hangdog_agent.diagnose.run import run
@@ -46,19 +46,19 @@ class Alignment:
         devices = self.probe.devices(self.processes)
         ran = run([self._member(device, None) for device in devices], deadline_s, linger_s=deadline_s, stop=stop)
         reports = {ended.name: read(ended) for ended in ran.members}
-        results = [replace(one, seconds=ran.seconds) for name in devices for one in _alone(name, reports[name])]
-        again = _doubted(results, _answers(reports), self.golden)
+        alone = {name: _alone(name, reports[name], ran.seconds) for name in devices}
+        again = _doubted(alone, _answers(reports), self.golden)
         left = deadline_s - ran.seconds
         seconds: dict[str, Report] = {}
         if again and not stop.is_set() and left > 0:
             second = run([self._member(device, None) for device in again], left, linger_s=left, stop=stop)
             seconds = {ended.name: read(ended) for ended in second.members}
             left -= second.seconds
-        results = _confirmed(results, {name: _alone(name, report) for name, report in seconds.items()})
+        results = _confirmed(alone, {name: _alone(name, report) for name, report in seconds.items()})
         results += _beside(_answers(reports), _answers(seconds), self.golden, self.settings.alignment_repetitions)
         if len(devices) >= _RANKS and not again and not stop.is_set() and left > 0:
             results += self._together(devices[:_RANKS], left, stop)
-        return (*results, *(Result(4, "containment", Outcome.INCONCLUSIVE, each) for each in ran.remarks))
+        return (*results, *contained(4, ran))
 
     def _together(self, devices: Sequence[str], deadline_s: float, stop: threading.Event) -> list[Result]:
         """As one job. A wrong bit spreads along its pipeline, so that this convicts the machine, not a device of it."""
@@ -103,45 +103,53 @@ class Alignment:
         return self.engine.member("minigpt", asked, device)
 
 
-def _alone(device: str, report: Report) -> list[Result]:
+def _alone(device: str, report: Report, seconds: float = 0.0) -> list[Result]:
     """Whether a device agrees with itself: no peer is needed to tell a fault that comes and goes."""
     if not report.found:
-        return [Result(4, "step", Outcome.INCONCLUSIVE, report.words)]
+        return [Result(4, "step", Outcome.INCONCLUSIVE, report.words, seconds=seconds)]
     results = []
     for part in tables(report.found, "parts"):
         kind, often = text(part, "kind"), whole(part, "repetitions")
         odd = often - whole(part, "times")
         if not odd:
             words = f"{device}: {often} steps of the {kind} model have the same bits"
-            results.append(Result(4, f"{kind} step", Outcome.PASS, words, repetitions=often))
+            results.append(Result(4, f"{kind} step", Outcome.PASS, words, repetitions=often, seconds=seconds))
             continue
         names = ", ".join(str(name) for name in part.get("odd", [])[:4])
         words = f"{device}: {odd} of {often} steps of the {kind} model have other bits than the rest"
         outcome = Outcome.FAIL if odd > 1 else Outcome.INCONCLUSIVE  # two are needed, or one and another proof
         convicted = (Conviction(Sort.DEVICE, (device,)),) if odd > 1 else ()
-        results.append(Result(4, f"{kind} step", outcome, words, convicted, (names,), repetitions=often))
+        results.append(
+            Result(4, f"{kind} step", outcome, words, convicted, (names,), repetitions=often, seconds=seconds)
+        )
     return results
 
 
-def _doubted(results: Sequence[Result], answers: Sequence[Answer], golden: Mapping[str, Digests]) -> tuple[str, ...]:
+def _odd_once(one: Result) -> bool:
+    """Whether a device disagreed with itself, too seldom to be convicted of it."""
+    return one.outcome is Outcome.INCONCLUSIVE and bool(one.evidence)
+
+
+def _doubted(
+    alone: Mapping[str, Sequence[Result]], answers: Sequence[Answer], golden: Mapping[str, Digests]
+) -> tuple[str, ...]:
     """The devices that a second run must confirm."""
     odd = {odd.name for cohort in compare(answers, golden) for odd in cohort.odd}
-    once = {one.words.partition(": ")[0] for one in results if one.outcome is Outcome.INCONCLUSIVE and one.evidence}
-    return tuple(answer.name for answer in answers if answer.name in odd | once)
+    odd |= {device for device, results in alone.items() if any(map(_odd_once, results))}
+    return tuple(answer.name for answer in answers if answer.name in odd)
 
 
-def _confirmed(results: Sequence[Result], again: Mapping[str, Sequence[Result]]) -> list[Result]:
+def _confirmed(alone: Mapping[str, Sequence[Result]], again: Mapping[str, Sequence[Result]]) -> list[Result]:
     """A device that disagreed with itself once is convicted when it does so in a second run, too."""
     confirmed = []
-    for one in results:
-        device = one.words.partition(": ")[0]
-        twice = any(other.test == one.test and other.evidence for other in again.get(device, ()))
-        if one.outcome is Outcome.INCONCLUSIVE and one.evidence and twice:
-            convicted = (Conviction(Sort.DEVICE, (device,)),)
-            one = replace(
-                one, outcome=Outcome.FAIL, convicts=convicted, words=f"{one.words}, and again in a second run"
-            )
-        confirmed.append(one)
+    for device, results in alone.items():
+        twice = {other.test for other in again.get(device, ()) if other.evidence}
+        for one in results:
+            if _odd_once(one) and one.test in twice:
+                convicted = (Conviction(Sort.DEVICE, (device,)),)
+                words = f"{one.words}, and again in a second run"
+                one = replace(one, outcome=Outcome.FAIL, convicts=convicted, words=words)
+            confirmed.append(one)
     return confirmed
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from hangdog_agent.diagnose.engine import Engine, Probe, read
 from hangdog_agent.diagnose.exchange import GB, Arrived, arrived, damaged, gathered, rates, slow
 from hangdog_agent.diagnose.group import Group
-from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort, contained
 from hangdog_agent.diagnose.members import Member
 from hangdog_agent.diagnose.reading import number, numbers, table, text
 from hangdog_agent.diagnose.run import run
@@ -44,7 +44,7 @@ class Between:
         """One process for this machine; the others start theirs, with the same meeting point, within the deadline."""
         names = self.group.names
         ran = run([self._member(deadline_s)], deadline_s, stop=stop)
-        results = [Result(3, "containment", Outcome.INCONCLUSIVE, each) for each in ran.remarks]
+        results = list(contained(3, ran))
         report = read(ran.members[0])
         everything = [
             one

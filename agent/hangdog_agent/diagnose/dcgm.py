@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from hangdog_agent.diagnose.engine import cleaned
-from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort, contained
 from hangdog_agent.diagnose.members import End, Ended, Member
 from hangdog_agent.diagnose.run import run
 from hangdog_agent.diagnose.settings import DiagnoseSettings
@@ -48,8 +48,7 @@ class Dcgm:
         command = (self._program(), "diag", "-r", str(self.settings.dcgm_level), "-j")
         ran = run([Member("dcgmi", command, self.environ)], deadline_s, _MOST_BYTES, stop=stop)
         results = tuple(judged(ran.members[0]))
-        remarks = tuple(Result(1, "containment", Outcome.INCONCLUSIVE, each) for each in ran.remarks)
-        return (*results, *remarks)
+        return (*results, *contained(1, ran))
 
     def _program(self) -> str:
         return shutil.which("dcgmi", path=self.environ.get("PATH", os.defpath)) or ""

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from hangdog_agent.diagnose.engine import Engine, Probe, Report, read
-from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort, contained
 from hangdog_agent.diagnose.reading import number, numbers, table, tables, text, whole
 from hangdog_agent.diagnose.run import run
 from hangdog_agent.diagnose.settings import DiagnoseSettings
@@ -19,6 +19,8 @@ _TYPES_CPU = ("float32",)
 #: Values that real faults depend on: exact sums, all ones, ordinary, and the ends of what training meets.
 _REGIMES = ("exact", "ones", "ordinary", "small", "large")
 _TESTS = ("memory", "gemm", "speed")
+#: To show a signed word as the bits it is.
+_WORD = (1 << 64) - 1
 
 
 @dataclass(slots=True)
@@ -57,8 +59,7 @@ class OneDevice:
                 rate = max(rate, self._rate(again))
                 why = self._slow(device, rate, rates)
             results.append(self._speed(device, rate, why))
-        remarks = tuple(Result(1, "containment", Outcome.INCONCLUSIVE, each) for each in ran.remarks)
-        return (*results, *remarks)
+        return (*results, *contained(1, ran))
 
     def _asked(self, device: str, tests: Sequence[str]) -> Mapping[str, Any]:
         on_cpu = device.startswith("cpu")
@@ -106,7 +107,7 @@ def judged(report: Report) -> Iterator[Result]:
     """What memory and products of one device say; a device whose program did not come to its end is not convicted by that."""
     device = report.ended.name
     if not report.found:
-        yield Result(1, "device", Outcome.INCONCLUSIVE, report.words, evidence=_last(report))
+        yield Result(1, "device", Outcome.INCONCLUSIVE, report.words, evidence=report.ended.last(4))
         return
     memory = table(report.found, "memory")
     if memory:
@@ -128,10 +129,6 @@ def _memory(device: str, memory: Mapping[str, Any]) -> Result:
     )
     words = f"{device}: {count} cells of memory did not keep what was written"
     return _convicting("memory", device, words, evidence, measures, passes)
-
-
-#: To show a signed word as the bits it is.
-_WORD = (1 << 64) - 1
 
 
 def _gemm(device: str, gemm: Mapping[str, Any]) -> Result:
@@ -170,8 +167,3 @@ def _convicting(
 
 def _listed(rows: Sequence[float]) -> str:
     return ", ".join(f"{row:.0f}" for row in rows)
-
-
-def _last(report: Report) -> tuple[str, ...]:
-    """The last lines of what it said on stderr."""
-    return tuple(line for line in report.ended.stderr.splitlines() if line.strip())[-4:]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hangdog_agent.diagnose.engine import Engine, Probe, Report, read
 from hangdog_agent.diagnose.exchange import GB, Arrived, arrived, damaged, gathered, rates, slow
-from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort, contained
 from hangdog_agent.diagnose.members import Ran
 from hangdog_agent.diagnose.reading import tables
 from hangdog_agent.diagnose.run import run
@@ -42,7 +42,7 @@ class Inside:
         """All pairs, disjoint ones at once, in several passes: slow is a pair that was slow in each."""
         devices = self.probe.devices(self.processes)
         ran, reports = self._exchange(devices, deadline_s, stop)
-        results = [Result(2, "containment", Outcome.INCONCLUSIVE, each) for each in ran.remarks]
+        results = list(contained(2, ran))
         if silent := _silent(reports):
             words = f"{', '.join(silent)} did not answer: {reports[silent[0]].words}"
             evidence = tuple(report.words for report in reports.values() if not report.found)

@@ -1,5 +1,6 @@
 """Climbs the ladder on this machine: the levels asked for, in order, within a budget; and writes what came of it."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,6 +10,8 @@ from typing import Any, Protocol
 
 from hangdog_agent.diagnose.level import Level, Outcome, Result, Sort
 from hangdog_models.reading.printable import printable
+
+log = logging.getLogger(__name__)
 
 SCHEMA = "hangdog.diagnosis/1"
 #: Characters of one sentence, and lines of evidence for one result.
@@ -114,7 +117,12 @@ def _climbed(
             continue
         tell(level)
         began = time.monotonic()
-        results = level.run(min(left, level.deadline_s), stop)
+        try:
+            results = level.run(min(left, level.deadline_s), stop)
+        except Exception as error:  # a bug in one level must not cost what the others found
+            log.exception("level %d failed", level.number)
+            words = f"this is a bug in hangdog: {type(error).__name__}: {error}"
+            results = (Result(level.number, level.name, Outcome.INCONCLUSIVE, words),)
         climbed.append(Climbed(level.number, level.name, results, seconds=time.monotonic() - began))
     return climbed
 

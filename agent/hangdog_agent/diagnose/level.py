@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from hangdog_agent.diagnose.members import Ran
+
 
 class Outcome(StrEnum):
     """How a test came out. There is no `healthy`: a pass says that this test, so often repeated, convicted nobody."""
@@ -55,6 +57,11 @@ class Result:
     def __post_init__(self) -> None:
         if self.convicts and self.outcome is not Outcome.FAIL:
             raise ValueError(f"{self.test}: a test that did not fail convicts nobody")
+
+
+def contained(level: int, ran: Ran) -> tuple[Result, ...]:
+    """What a level tells of its processes beside what they found: that some were left behind, or cannot be killed."""
+    return tuple(Result(level, "containment", Outcome.INCONCLUSIVE, each) for each in ran.remarks)
 
 
 class Level(Protocol):

@@ -52,10 +52,14 @@ class Ended:
         """Whether somebody had stopped it (SIGSTOP, a tracer) when the time was up."""
         return self.state[:1] in ("T", "t")
 
+    def last(self, count: int) -> tuple[str, ...]:
+        """The last lines that it said on stderr, empty ones apart."""
+        return tuple(line for line in self.stderr.splitlines() if line.strip())[-count:]
+
     @property
     def words(self) -> str:
         """In a few words for people, with what it said last."""
-        last = next((line for line in reversed(self.stderr.splitlines()) if line.strip()), "")
+        last = "".join(self.last(1))
         said = f': "{printable(last, 160)}"' if last else ""
         if self.how is End.DEADLINE:
             letter = f", in state {self.state}" if self.state else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hangdog_agent.diagnose.engine import Probe, cleaned
 from hangdog_agent.diagnose.group import Group
-from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort, contained
 from hangdog_agent.diagnose.members import End, Ended, Member
 from hangdog_agent.diagnose.run import run
 from hangdog_agent.diagnose.settings import DiagnoseSettings
@@ -48,7 +48,7 @@ class Replay:
         members = [self._member(at, local) for at in range(local)]
         ran = run(members, deadline_s, stop=stop)
         results = [self._judged(one) for one in ran.members]
-        return (*results, *(Result(5, "containment", Outcome.INCONCLUSIVE, each) for each in ran.remarks))
+        return (*results, *contained(5, ran))
 
     def _judged(self, ended: Ended) -> Result:
         test, seconds = ended.name, ended.seconds
@@ -61,10 +61,8 @@ class Replay:
         how = "hangs" if ended.how is End.DEADLINE else "crashes"
         group = self.group.names if self.group.meet else ("this machine",)
         convicted = (Conviction(Sort.GROUP, group),)
-        evidence = tuple(line for line in ended.stderr.splitlines() if line.strip())[-8:]
-        return Result(
-            5, test, Outcome.FAIL, f"{how}: {ended.words}", convicted, evidence, seconds=seconds, repetitions=1
-        )
+        words = f"{how}: {ended.words}"
+        return Result(5, test, Outcome.FAIL, words, convicted, ended.last(8), seconds=seconds, repetitions=1)
 
     def _member(self, at: int, local: int) -> Member:
         rank = self.group.member * local + at

@@ -22,6 +22,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 _LOOK_S = 0.02
 #: The kernel carries out SIGKILL within milliseconds, unless a driver holds the process; then we say so and go.
 _DEATH_S = 2.0
+#: Between two rounds of killing: whoever forks and ends all the time must not get far meanwhile.
+_AGAIN_S = 0.001
 #: Of what a member says on stderr its last words explain a failure.
 _STDERR_BYTES = 8 << 10
 #: Reads of one pipe in a row: one that floods us must not keep us from the others.
@@ -161,7 +163,7 @@ class _Warden:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             self._reap()
-            time.sleep(_LOOK_S / 20)
+            time.sleep(_AGAIN_S)
         return []
 
     def _reap(self) -> None:
@@ -200,7 +202,7 @@ class _Process(NamedTuple):
 def _family() -> dict[int, _Process]:
     """Everybody who descends from this process, the dead that nobody has collected included; no new session leads out of it."""
     everybody: dict[int, _Process] = {}
-    for entry in os.listdir("/proc"):  # noqa: PTH208 - names only
+    for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 words = Path(f"/proc/{entry}/stat").read_bytes().rpartition(b")")[2].split()

@@ -70,7 +70,7 @@ def listed(tokens: Path, form: str) -> None:
     """List whose tokens there are, what they may do, and when they end."""
     from hangdog_server.tokens import read
 
-    now, found = time.time(), read(tokens)  # noqa: TID251  # likewise
+    now, found = time.time(), read(tokens)  # noqa: TID251  # a token ends by the wall clock
     if form == "json":
         rows = [
             {"name": each.name, "role": each.role, "made": utc(each.made), "expires": utc(each.expires)}
@@ -103,6 +103,6 @@ def _record(tokens: Path, what: str, why: str) -> None:
 
     deed = Deed(what, getpass.getuser(), "", "shell", "", "", why, outcome="done")
     try:
-        append(beside(str(tokens), AUDIT), line(deed, time.time()))  # noqa: TID251  # likewise
+        append(beside(str(tokens), AUDIT), line(deed, time.time()))  # noqa: TID251  # a record is dated by the wall clock
     except OSError as error:
         click.echo(f"hangdog: cannot be recorded in {beside(str(tokens), AUDIT)}: {error.strerror}", err=True)

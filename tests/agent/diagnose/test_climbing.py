@@ -55,6 +55,18 @@ def test_a_test_that_did_not_fail_cannot_convict() -> None:
         Result(1, "t", Outcome.INCONCLUSIVE, "", (Conviction(Sort.MACHINE, ()),))
 
 
+class Broken(Played):
+    def run(self, deadline_s: float, stop: threading.Event) -> tuple[Result, ...]:
+        raise ZeroDivisionError("no devices")
+
+
+def test_a_bug_in_one_level_costs_no_other_and_convicts_nobody() -> None:
+    diagnosis = climb([Broken(), Played((DEVICE,), number=2)], 60.0, threading.Event())
+    assert [one.outcome for one in diagnosis.results] == [Outcome.INCONCLUSIVE, Outcome.FAIL]
+    assert diagnosis.results[0].words == "this is a bug in hangdog: ZeroDivisionError: no devices"
+    assert climb([Broken()], 60.0, threading.Event()).verdict is Verdict.OPEN
+
+
 def test_levels_go_in_order_each_within_its_deadline_and_the_budget() -> None:
     late, early = Played(number=4, deadline_s=500.0), Played(number=1)
     told: list[int] = []

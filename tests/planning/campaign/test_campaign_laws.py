@@ -59,6 +59,14 @@ def test_outcomes_commute(belief: Belief, turn: list[int]) -> None:
     assert (infer(again).place == infer(belief).place).all()
 
 
+def test_outcomes_that_differ_only_in_how_they_are_told_commute() -> None:
+    belief, sound = begin(NAMES[:4]), replace(RING, false_alarm=0.0)
+    told = [
+        Outcome(Launch(each, names), Result.PASS) for each in (RING, sound) for names in (("m0", "m1"), ("m1", "m0"))
+    ]
+    assert len({update(belief, told[at:] + told[:at]).evidence for at in range(4)}) == 1
+
+
 @FEW
 @given(beliefs())
 def test_probabilities_stay_probabilities(belief: Belief) -> None:

@@ -91,7 +91,7 @@ class Meeting:
         try:
             store = self._store(False, _STORE_S)
             before = self._steps(store)
-            time.sleep(3 * _BEAT_S)
+            time.sleep(3 * _BEAT_S)  # who lives has said so by then
             after = self._steps(store)
         except RuntimeError:
             self._leave([], "the meeting point does not answer")
@@ -191,7 +191,8 @@ def tournament(world: int) -> list[list[tuple[int, int]]]:
 
 def ring(world: int) -> list[list[tuple[int, int]]]:
     """Neighbours, one pair after the other, so that a slow link holds up nobody else's."""
-    return [[tuple(sorted((at, (at + 1) % world)))] for at in range(world if world > 2 else world - 1)]  # type: ignore[list-item]
+    closing = [[(0, world - 1)]] if world > 2 else []
+    return [*([(at, at + 1)] for at in range(world - 1)), *closing]
 
 
 def main() -> None:

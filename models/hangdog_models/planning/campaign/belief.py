@@ -67,5 +67,7 @@ def members(belief: Belief, launch: Launch) -> tuple[int, ...]:
 
 
 def _key(belief: Belief, outcome: Outcome) -> tuple[object, ...]:
+    """An order in which only equal outcomes are alike."""
     launch = outcome.launch
-    return launch.diagnostic.name, members(belief, launch), launch.repetitions, outcome.result, outcome.because
+    asked = launch.diagnostic.name, members(belief, launch), launch.repetitions
+    return *asked, outcome.result, outcome.because, launch.machines, repr(launch.diagnostic)

@@ -1,0 +1,137 @@
+"""A small piece of evidence of each kind, as the readers expect it: what is then damaged."""
+
+import json
+import pickle  # noqa: TID251  # makes seeds; only our own reader reads them
+
+from hangdog_models.findings import Bearing, Finding
+from hangdog_models.ranks import Rank
+from hangdog_models.reading import findings_json
+
+_ENTRY = {
+    "record_id": 0, "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": 3, "p2p_seq_id": 0,
+    "profiling_name": "nccl:all_reduce", "input_sizes": [[3, 4]], "input_dtypes": ["Float"], "output_sizes": [[3, 4]],
+    "state": "started", "time_created_ns": 17, "time_discovered_started_ns": 18, "retired": False, "is_p2p": False,
+}  # fmt: skip
+_RECORDER = {
+    "version": "2.10", "entries": [_ENTRY, {**_ENTRY, "is_p2p": True}],
+    "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}},
+    "pg_status": {"0": {"last_enqueued_collective": "3", "last_started_collective": "3", "last_completed_collective": 2}},
+}  # fmt: skip
+_MEMBER = {
+    "rank": 0, "host": "h", "pid": 5, "cuda_dev": 0, "nvml_dev": 0, "collective_counts": {"AllReduce": 4},
+    "status": {"init_state": 0, "async_error": 6, "finalize_called": False, "destroy_flag": False, "abort_flag": False},
+}  # fmt: skip
+_REPORT = {
+    "nccl_version": "2.28.9", "timestamp": "2026-01-02 03:04:05",
+    "communicators": [{"hash": "0xab", "size": 2, "ranks": [_MEMBER], "missing_ranks": [
+        {"rank": 1, "host": "h", "pid": 6, "nvml_dev": 1, "status": {"unresponsive": True, "considered_dead": False}},
+    ]}],
+}  # fmt: skip
+_THREAD = {
+    "pid": 7, "thread_id": 1, "thread_name": "MainThread", "os_thread_id": 7, "active": True, "owns_gil": False,
+    "frames": [{"name": "f", "filename": "/a/t.py", "short_filename": "t.py", "module": None, "line": 3}],
+}  # fmt: skip
+_DIAGNOSIS = {
+    "DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": [
+        {"name": "Memory", "results": [{"gpu_id": "0", "status": "Fail", "warnings": [{"warning": "w", "error_id": 3}]}]},
+    ]}]},
+    "metadata": {"version": "3.3"},
+}  # fmt: skip
+
+_RAS_TEXT = """Communicators... (0.00s)
+
+Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    0         1         2         4         8         8   RUNNING  INCOMPLETE,MISMATCH
+    1         2         2         4         8         8   RUNNING  OK
+
+INCOMPLETE
+  Missing communicator data from 1 job process
+  Process 91 on node 10.0.0.2 managing GPUs 0,1 (NVML 2,3)
+
+DEAD
+  Process 90 on node 10.0.0.2 managing GPU 3
+
+#0-0 (00ab) INCOMPLETE
+  Rank 6 -- GPU 2 (NVML 1) managed by process 90 on node 10.0.0.2
+  The missing ranks: 3,7
+#0-0 (00ab) MISMATCH
+  Communicator ranks have different AllReduce operation counts
+  5 ranks have launched up to operation 41
+  Rank 7 has not launched any operations -- GPU 3 managed by process 80 on node 10.0.0.2
+  Rank 3 reported Remote process error -- [process information not found]
+  Rank 5 has status ABORT -- GPU 1 managed by process 7 on node b
+"""
+_LOG_TEXT = """[rank3]:[E1 x.cpp:1] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=32, NumelOut=32, Timeout(ms)=600000) ran for 600012 milliseconds before timing out.
+[default2]:[PG ID 2 PG GUID 7(dp) Rank 1]  at work sequence id: 12 PG status: last enqueued work: 14, last completed work: 11
+[PG 7 Rank 1] Timeout at NCCL work: 12, last enqueued NCCL work: 14, last started work: 12, last completed NCCL work: 11.
+ - [0] Timeout at collective: ALLREDUCE, #13
+   - [1, 2] finished collective #11, but didn't join collective #12 (count from 1)
+ - To our best knowledge, ranks [2] are the lagging ranks that caused this timeout. They never joined any collectives
+RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=6, OpType=ALLREDUCE, TensorShape=[20, 10], TensorDtypes=Float), but Rank 0 is running collective: CollectiveFingerPrint(SequenceNumber=6, OpType=BARRIER).
+h:1:2 [0] NCCL INFO AllReduce: opCount 1d sendbuff 0x1 recvbuff 0x2 count 8 datatype 7 op 0 root 0 comm 0xa [nranks=4] stream 0x3 task 0 globalrank 6
+h:1:2 [0] NCCL INFO comm 0xa rank 3 nranks 4 cudaDev 0 commId 0xfe - Init COMPLETE
+Waiting in store based barrier to initialize process group for rank: 0, key: store_based_barrier_key:1 (world_size=4, worker_count=8, timeout=0:30:00)
+(Worker pid=71, ip=10.0.0.1) Traceback (most recent call last):
+(Worker pid=71, ip=10.0.0.1)   File "t.py", line 3, in <module>
+(Worker pid=71, ip=10.0.0.1) ValueError: a bad batch
+2026-01-02T03:04:05Z NET/IB : Got completion from peer 10.0.0.7<41> with error 12, opcode 0
+[Rank 0]: Ranks 1, 5 failed to pass monitoredBarrier in 5000 ms
+Root Cause (first observed failure):
+  host      : gpu-a
+  rank      : 7 (local_rank: 7)
+  exitcode  : -9 (pid: 3)
+CUDA error: uncorrectable ECC error encountered\r 50%|##|[rank1]: x
+"""
+_KERNEL_TEXT = """[12.5] NVRM: Xid (PCI:0000:01:00): 79, pid=1, name=python, GPU has fallen off the bus.
+Jan 02 03:04:05 a kernel: NVRM: Xid (PCI:0000:01:00.0): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)
+2026-01-02T03:04:05.6+00:00 a kernel: nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress
+[13.0] INFO: task python:71 blocked for more than 120 seconds.
+[13.1] nfs: server a not responding, still trying
+[13.2] Out of memory: Killed process 71 (python) total-vm:1kB
+"""
+_NVIDIA_TEXT = """==============NVSMI LOG==============
+
+Timestamp                                 : Fri Jan  2 03:04:05 2026
+Driver Version                            : 550.54.15
+Attached GPUs                             : 1
+GPU 00000000:1B:00.0
+    Product Name                          : NVIDIA H100 80GB HBM3
+    Clocks Event Reasons
+        HW Power Brake Slowdown           : Active
+    ECC Errors
+        Volatile
+            SRAM Uncorrectable Parity     : 3
+    Remapped Rows
+        Pending                           : Yes
+"""
+_STACK_TEXT = """Process 7: python train.py
+Thread 7 (active+gil): "MainThread"
+    f (a.py:3)
+Traceback for thread 7 (python) [Has the GIL] (most recent call last):
+    (Python) File "/a/t.py", line 3, in f
+Thread 1 (Thread 0x7f (LWP 12) "python"):
+#0  0x01 in read () at a.c:3
+#1  std::vector<int>::f (x=1) from /lib/a.so
+"""
+
+SEEDS: dict[str, tuple[object, ...]] = {
+    "pyspy": ([_THREAD],),
+    "flight_recorder": (_RECORDER,),
+    "ras_json": (_REPORT,),
+    "ras_mended": (json.dumps(_REPORT, indent=1).replace('"nvml_dev": 1,', '"nvml_dev": 1'),),
+    "dcgm": (_DIAGNOSIS,),
+    "findings_json": (
+        findings_json.written([Finding("kernel log", "Xid 79", Bearing.CONVICTS, "w", "a", Rank(1), at_s=1.5, times=2)]),
+    ),
+    "proc": ({"pid": 7, "state": "D", "wchan": "w", "syscall": "0", "cpu_s": 1.5, "comm": "c", "cmdline": "l"},),
+    "proc_status": ("Name:\tpython\nState:\tD (disk sleep)\nPid:\t7\n",),
+    "ras": (_RAS_TEXT,),
+    "log": (_LOG_TEXT,),
+    "kernel_log": (_KERNEL_TEXT,),
+    "nvidia_smi": (_NVIDIA_TEXT, "<?xml version='1.0'?><nvidia_smi_log><gpu id='00000000:1B:00.0'><pci/></gpu></nvidia_smi_log>"),
+    "failure": ("Error: Failed to get process executable name.\nReason: Permission denied\n",),
+    "job": ("[job]\nworld_size = 8\n[topology]\ntp = 2\norder = 'tp-dp'\n[machines]\na = '0-3'\n",),
+    "plain_pickle": tuple(pickle.dumps(_RECORDER, protocol)[2:] for protocol in (2, 4, 5)),
+}  # fmt: skip
+SEEDS |= dict.fromkeys(("pyspy_text", "pystack", "gdb"), (_STACK_TEXT,))
+SEEDS["content"] = tuple(seed for seeds in SEEDS.values() for seed in seeds)
