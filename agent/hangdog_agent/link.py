@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 from hangdog_agent.answering import Answering, Found
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.series import Series
+from hangdog_agent.diagnosing import Diagnosing, Jobs
 from hangdog_agent.discover import Member
 from hangdog_agent.fit import Pack
 from hangdog_agent.recording import Recording, Spooling, local
@@ -81,9 +82,14 @@ class Link:
         findings: Found = tuple,
         spooling: Spooling | None = None,
         tally: Tally | None = None,
+        diagnosing: Callable[[Jobs], Diagnosing] | None = None,
     ) -> None:
-        """`findings` says what the checks of this machine have found; without `spooling` nothing is recorded alone."""
+        """`findings` says what the checks of this machine have found; without `spooling` nothing is recorded alone.
+
+        Without `diagnosing` a server never has this machine tested.
+        """
         self._tally = tally or Tally()
+        self._diagnosing = diagnosing(self._running) if diagnosing else None
         self._findings = findings
         self._recording = Recording(spooling, self._answering) if spooling else None
         self._identity = identity
@@ -131,6 +137,8 @@ class Link:
             if self._tools.stop is not None:
                 self._tools.stop.set()
             await cancelled(watching)
+            if self._diagnosing is not None:
+                await self._diagnosing.close()
             if self._recording is not None:
                 await self._recording.close()
             for pool in (self._lookers, self._scanners, self._feelers):
@@ -152,6 +160,8 @@ class Link:
                 log.exception("the process table could not be read")
             else:
                 here = jobs(self._members)
+                if self._diagnosing is not None:
+                    self._diagnosing.noticed(here)
                 if here != self._here:
                     self._here = here
                     self._tell()
@@ -195,9 +205,9 @@ class Link:
                 "Callable[[], Call]", rpc.AgentsStub(channel).Connect
             )()  # the stubs know only the synchronous call
             session = Session(call)
-            session.outbox.put_nowait(
-                pb.FromAgent(hello=pb.Hello(machine=self._identity.machine, version=self._identity.version, paced=True))
-            )
+            machine, version, obeys = self._identity.machine, self._identity.version, self._diagnosing is not None
+            hello = pb.Hello(machine=machine, version=version, paced=True, diagnoses=obeys)
+            session.outbox.put_nowait(pb.FromAgent(hello=hello))
             parts = (session.write(), self._report(session), self._read(session), stop.wait())
             tasks = [asyncio.ensure_future(cast("Coroutine[Any, Any, object]", part)) for part in parts]
             try:
@@ -206,6 +216,8 @@ class Link:
                     await cancelled([tasks[1], *session.orders, *session.beside])
                     await session.part(map(local, self._here or ()), tasks[2])
             finally:
+                if self._diagnosing is not None:
+                    self._diagnosing.lost()
                 await cancelled([*tasks, *session.orders, *session.beside])
                 call.cancel()
         return next((why(error) for task in done if (error := task.exception()) is not None), "the server ended it")
@@ -224,6 +236,8 @@ class Link:
                 self._pack = self._packer.pack if message.welcome.digests else codec.pack
                 self._found = None  # it may not know yet what the checks found
                 self._tell()  # the next heartbeat may be due sooner than was thought
+                if self._diagnosing is not None:
+                    self._diagnosing.connected(session.outbox.put)
                 if self._recording is not None:
                     session.begin(
                         self._recording.deliver(session.outbox.put, message.welcome.max_message_bytes, session.busy)
@@ -237,6 +251,10 @@ class Link:
                 self._tally.count(Event.ORDERS if taken else Event.DROPPED)
             elif body == "doubt":
                 self._vigil.ask(message.doubt.job, within(message.doubt.seconds, 0.0, _DOUBT_S))
+            elif body == "diagnose" and self._diagnosing is not None:
+                await self._diagnosing.take(message.diagnose, self._servers.current)
+            elif body == "abort" and self._diagnosing is not None:
+                self._diagnosing.abort(message.abort.launch)
             elif body == "receipt" and self._recording is not None:
                 self._recording.received(message.receipt)
             elif body == "elsewhere":
@@ -294,6 +312,10 @@ class Link:
     def _answering(self, order: pb.CaptureOrder, most: int, pack: Pack = codec.pack) -> Answering:
         series = Series(order.job, self._watch.see, self._tools, self._watch.known())
         return Answering(series, order, self._lookers, most, self._findings, pack, self._tally)
+
+    async def _running(self) -> tuple[LocalJob, ...]:
+        """The jobs that run here now."""
+        return jobs(await self._in(self._scanners, self._watch.see))
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.look import Tools
@@ -34,6 +34,9 @@ from hangdog_agent.witness.witnesses import Readings
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.stack import Missing
 from hangdog_proto.logs import FORMS, configure
+
+if TYPE_CHECKING:
+    from hangdog_agent.testing import Tester
 
 #: Where a server listens unless told otherwise; the agent's default must be the server's.
 DEFAULT_SERVER = "127.0.0.1:7411"
@@ -74,6 +77,7 @@ class _Agent:
     metrics: Path | None
     tls: Path | None
     insecure: bool
+    interpreter: str
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -147,6 +151,13 @@ def _parser() -> argparse.ArgumentParser:
         default=FORMS[0],
         help="lines for people, or one JSON object a line (default: text)",
     )
+    parser.add_argument(
+        "--python",
+        metavar="PYTHON",
+        default=sys.executable,
+        help="a Python that has torch, such as the trainers': what a server has tested here is run by it "
+        "(default: the one that runs the agent)",
+    )
     parser.add_argument("--once", action="store_true", help="print one look at all jobs here as JSON, and end")
     parser.add_argument(
         "--set",
@@ -192,6 +203,7 @@ def _assemble(options: argparse.Namespace) -> _Agent:
         metrics,
         Path(tls) if tls else None,
         options.insecure,
+        options.python,
     )
 
 
@@ -208,6 +220,7 @@ def _once(agent: _Agent) -> None:
 
 async def _serve(agent: _Agent, server: str) -> None:
     # imported here, for one look needs no gRPC, which is most of the agent's memory
+    from hangdog_agent.diagnosing import Diagnosing, Jobs
     from hangdog_agent.link import Identity, Link
     from hangdog_agent.recording import Spooling
     from hangdog_agent.servers import listed
@@ -232,13 +245,25 @@ async def _serve(agent: _Agent, server: str) -> None:
     clock = time.time  # noqa: TID251 - the main module passes the clock down
     clocks = Clocks(clock, lambda: time.clock_gettime(time.CLOCK_BOOTTIME), agent.places.boot())
     spooling = Spooling(agent.places.state, agent.settings.spool, clocks)
+
+    def diagnosing(jobs: Jobs) -> Diagnosing:
+        return Diagnosing(agent.settings.diagnosing, jobs, lambda: _tester(agent))
+
     with contextlib.ExitStack() as stack:
         keeper = stack.enter_context(Keeper(agent.checks, agent.machine, clock)) if agent.checks is not None else None
-        link = Link(*parts, keeper.findings if keeper else tuple, spooling, tally)
+        link = Link(*parts, keeper.findings if keeper else tuple, spooling, tally, diagnosing)
         if agent.metrics is not None:
             every_s = agent.settings.link.metrics_s
             stack.enter_context(Textfile(agent.metrics, every_s, lambda: tally.text(link.standing())))
         await link.keep(stop)
+
+
+def _tester(agent: _Agent) -> "Tester":
+    from hangdog_agent.diagnose.engine import Engine
+    from hangdog_agent.testing import Tester
+
+    settings = agent.settings
+    return Tester(Engine(agent.interpreter), settings.levels, settings.diagnosing.diagnose_processes)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from hangdog_agent.checks.settings import CheckSettings
+from hangdog_agent.diagnose.settings import DiagnoseSettings
 from hangdog_models.errors import WrongUse
 
 
@@ -123,31 +124,56 @@ class SpoolSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DiagnosingSettings:
+    """How the agent obeys a server that has its machine tested; every time is in seconds."""
+
+    #: 0: it refuses to. No job runs while it does, and no test brings code, so that 1 is the default.
+    diagnose: int = 1
+    #: Without a server for so long a test is ended: one that is started anew is back within half a minute, and asks for it again.
+    diagnose_abandon_s: float = 60.0
+    #: No test takes longer, whatever a server says.
+    diagnose_most_s: float = 3600.0
+    #: Without accelerators, so many processes on the CPU stand for devices.
+    diagnose_processes: int = 1
+
+
+#: How a setting of the levels themselves is named, which are those of `hangdog diagnose`: `diagnose.memory_bytes`.
+LEVELS = "diagnose."
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
-    """All of them; their names are unique among all parts."""
+    """All of them; their names are unique among all parts but `levels`, whose names begin with LEVELS."""
 
     capture: CaptureSettings = CaptureSettings()
     link: LinkSettings = LinkSettings()
     vigil: VigilSettings = VigilSettings()
     spool: SpoolSettings = SpoolSettings()
     checks: CheckSettings = field(default_factory=CheckSettings)
+    diagnosing: DiagnosingSettings = DiagnosingSettings()
+    levels: DiagnoseSettings = field(default_factory=DiagnoseSettings)
 
 
 def chosen(assignments: Iterable[str]) -> Settings:
     """The settings with each `NAME=VALUE` in the place of its default; raises WrongUse. Values are numbers, 0 or more."""
     settings = Settings()
-    parts = {setting.name: part.name for part in fields(settings) for setting in fields(getattr(settings, part.name))}
+    parts = {
+        (LEVELS if part.name == "levels" else "") + setting.name: (part.name, setting.name)
+        for part in fields(settings)
+        for setting in fields(getattr(settings, part.name))
+    }
     for assignment in assignments:
         name, _, value = assignment.partition("=")
         if name not in parts:
             raise WrongUse(f"{name!r} is no setting", f"settings are {', '.join(sorted(parts))}")
-        part = getattr(settings, parts[name])
-        whole = not isinstance(getattr(part, name), float)
+        of, own = parts[name]
+        part = getattr(settings, of)
+        whole = not isinstance(getattr(part, own), float)
         number = _number(value, whole=whole)
         if number is None:
             raise WrongUse(f"{assignment!r} sets no number of 0 or more", f"write it as {name}=NUMBER")
-        change: dict[str, Any] = {name: number}
-        settings = replace(settings, **{parts[name]: replace(part, **change)})
+        change: dict[str, Any] = {own: number}
+        settings = replace(settings, **{of: replace(part, **change)})
     return settings
 
 

@@ -16,11 +16,13 @@ from hangdog_proto.generated.hangdog_pb2_grpc import AgentsServicer
 from hangdog_proto.logs import about
 from hangdog_server import heard, refusals
 from hangdog_server.asking import Asking
+from hangdog_server.campaigns.desk import CampaignDesk
 from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Connection, Doubt, Elsewhere, Fleet, Need, Order, Pace, Receipt, Told
 from hangdog_server.leading import Leading
 from hangdog_server.limits import Limits, Seldom
+from hangdog_server.orders import Abort, Diagnose
 from hangdog_server.refusals import Denial, TurnedAway
 from hangdog_server.refusing import Context, refuse
 from hangdog_server.returns import Returns
@@ -49,9 +51,11 @@ class Agents(AgentsServicer):
         dictionary: Dictionary,
         gate: Gate,
         limits: Limits,
+        campaigns: CampaignDesk,
         telemetry: Telemetry = SILENT,
     ) -> None:
         self._telemetry = telemetry
+        self._campaigns = campaigns
         self._fleet = fleet
         self._desk = desk
         self._vigil = vigil
@@ -90,6 +94,7 @@ class Agents(AgentsServicer):
         self._limits.heard(machine, size, steady())
         version, peer = hello.version[: heard.NAME], context.peer()
         connection = self._fleet.connect(machine, version, peer, steady(), hello.paced)
+        connection.diagnoses = hello.diagnoses
         ending = self._certificate_ends(connection, shown)
         try:
             with about(machine=machine):
@@ -108,12 +113,14 @@ class Agents(AgentsServicer):
         try:
             await context.write(_welcome(connection.pace_s, self._settings))
             self._desk.joined(machine)
+            self._campaigns.joined(machine)
             while (order := await connection.line.get()) is not None:
                 await context.write(_told(order))
         finally:
             listening.cancel()
             if self._fleet.disconnect(connection, steady()):
                 self._desk.lost(machine)
+                self._campaigns.lost(machine)
                 self._vigil.forget(machine)
             self._telemetry.count(Agent.STOPPED if connection.leaving else Agent.LOST)
             log.info("machine %s: agent at %s is gone", machine, connection.peer)
@@ -167,6 +174,9 @@ class Agents(AgentsServicer):
                     self._vigil.note(connection.machine, self._own(connection, message.pulse), steady())
                 elif message.HasField("health"):
                     connection.findings = found.unpack(message.health.findings, connection.machine)
+                elif message.HasField("diagnosed"):
+                    if refused := await self._campaigns.told(connection.machine, message.diagnosed):
+                        self._refused(connection.machine, refused)
                 elif message.HasField("spooled"):
                     await self._recorded(connection.machine, message.spooled, size)
         except HangdogError as error:
@@ -246,5 +256,7 @@ def _told(what: Told) -> pb.ToAgent:
             return pb.ToAgent(elsewhere=pb.Elsewhere(job=what.job, address=what.address))
         case Need():
             return pb.ToAgent(need=pb.Need(digests=what.digests))
+        case Diagnose() | Abort():
+            return what.packed()
         case Pace():
             return pb.ToAgent(pace=pb.Pace(heartbeat_s=what.heartbeat_s))

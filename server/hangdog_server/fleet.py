@@ -12,6 +12,7 @@ from hangdog_models.findings import Finding, aged
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing
 from hangdog_server.jobs import LocalJob
+from hangdog_server.orders import Abort, Diagnose
 from hangdog_server.partings import Parting, meaning
 from hangdog_server.refusals import Denial, TurnedAway
 from hangdog_server.settings import Settings
@@ -80,14 +81,15 @@ class Pace:
     heartbeat_s: float
 
 
-Told = Order | Doubt | Receipt | Need | Elsewhere | Pace
+Told = Order | Doubt | Receipt | Need | Elsewhere | Pace | Diagnose | Abort
 
 
 @dataclass(slots=True, eq=False)
 class Connection:
     """One agent's stream: `line` holds what it is to be told; None in it ends the stream, `ended` says why if known.
 
-    `pace_s` is how far apart it was told that its signs of life may be; it follows another one when it is `paced`.
+    `pace_s` is how far apart it was told that its signs of life may be; it follows another one when it is `paced`. It has its
+    machine tested when told to, if it `diagnoses`.
     """
 
     machine: str
@@ -96,6 +98,7 @@ class Connection:
     heard: float
     pace_s: float = 0.0
     paced: bool = False
+    diagnoses: bool = False
     jobs: Mapping[str, LocalJob] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     leaving: bool = False
@@ -229,6 +232,13 @@ class Fleet:
         connection.line.put_nowait(order)
         return True
 
+    def untestable(self, machine: str) -> str:
+        """Why nothing can be tested on a machine now; empty when it can."""
+        here = self._connected.get(machine)
+        if here is None:
+            return "its agent is not connected"
+        return "" if here.diagnoses else f"its agent, version {here.version}, knows no tests that a server orders"
+
     def jobs(self) -> tuple[str, ...]:
         """Every job that runs on a connected machine, by name."""
         return tuple(sorted({job for connection in self._connected.values() for job in connection.jobs}))
@@ -251,6 +261,11 @@ class Fleet:
     def awake(self, job: str, now: float) -> dict[str, LocalJob]:
         """The connected machines the job runs on whose agents give signs of life: an open stream alone is none."""
         return {machine: local for machine, local in self.asked(job).items() if not self.mute_s(machine, now)}
+
+    def peer(self, machine: str) -> str:
+        """Where a connected machine's agent calls from, in gRPC's words; empty when it is not connected."""
+        here = self._connected.get(machine)
+        return here.peer if here is not None else ""
 
     def mute_s(self, machine: str, now: float) -> float:
         """For how long a connected machine has said nothing, when that is longer than its signs of life are apart; else 0."""

@@ -14,10 +14,17 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from hangdog_models.errors import ServerUnreachable
-from hangdog_proto.generated.hangdog_pb2_grpc import add_AgentsServicer_to_server, add_IncidentsServicer_to_server
+from hangdog_proto.generated.hangdog_pb2_grpc import (
+    add_AgentsServicer_to_server,
+    add_CampaignsServicer_to_server,
+    add_IncidentsServicer_to_server,
+)
 from hangdog_server.agents import Agents
 from hangdog_server.audit import Audit
+from hangdog_server.campaigns import course
+from hangdog_server.campaigns.desk import CampaignDesk
 from hangdog_server.desk import Desk
+from hangdog_server.diagnoses import Campaigns
 from hangdog_server.door import LOCAL, Door, Opened
 from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
@@ -37,7 +44,7 @@ from hangdog_server.vigil import Vigil
 #: Open files enough for most clusters; fewer are told.
 FILES = 4096
 #: What is asked of by name whether it serves, beside the whole (grpc.health.v1).
-SERVICES = ("", "hangdog.v1.Agents", "hangdog.v1.Incidents")
+SERVICES = ("", "hangdog.v1.Agents", "hangdog.v1.Campaigns", "hangdog.v1.Incidents")
 
 log = logging.getLogger(__name__)
 _DEFAULTS = Settings()
@@ -82,15 +89,19 @@ async def running(
     audit, limits = Audit(door.audit, means.clock), Limits(settings)
     leading = Leading(means.store, means.fleet, settings, door.advertised)
     desk, vigil, returns = Desk(means, settings, leading), Vigil(), Returns(means, settings, leading)
+    campaigns = CampaignDesk(course.Means(means.fleet, means.store, settings, means.clock))
     await leading.tick(desk, returns)  # what lies open is under way before anybody can ask for the same
+    await campaigns.tick()
     server = grpc.aio.server(options=_options(settings) + opened.options(), interceptors=[opened.gate, *interceptors])
     agents = Agents(
-        means.fleet, desk, vigil, returns, leading, settings, means.dictionary, opened.gate, limits, means.telemetry
-    )
+        means.fleet, desk, vigil, returns, leading, settings, means.dictionary, opened.gate, limits, campaigns,
+        means.telemetry,
+    )  # fmt: skip
     add_AgentsServicer_to_server(agents, server)
     records = Records(means.store, settings, means.clock)
     people = Incidents(means.fleet, desk, means.store, records, settings, opened.gate, limits, audit)
     add_IncidentsServicer_to_server(people, server)
+    add_CampaignsServicer_to_server(Campaigns(campaigns, means.store, settings, opened.gate, limits, audit), server)
     state = health.aio.HealthServicer()  # type: ignore[attr-defined]  # it has no type information of it
     health_pb2_grpc.add_HealthServicer_to_server(state, server)
     address = opened.bind(server)
@@ -101,6 +112,7 @@ async def running(
     beside = [
         asyncio.create_task(sentry.keep(), name="watch over the jobs"),
         asyncio.create_task(leading.keep(desk, returns), name="leases"),
+        asyncio.create_task(campaigns.keep(), name="campaigns"),
         asyncio.create_task(agents.asking.keep(), name="asking what captures name"),
         asyncio.create_task(Retention(means.store, settings, means.clock).keep(), name="retention"),
     ]
@@ -113,6 +125,7 @@ async def running(
         await asyncio.gather(*beside, return_exceptions=True)
         means.fleet.end(ServerUnreachable("the server was stopped"))
         await desk.close()
+        await campaigns.close()
         await returns.close()
         await leading.close()
         await server.stop(settings.grace_s)

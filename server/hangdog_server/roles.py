@@ -38,6 +38,13 @@ NEEDED: Mapping[str, Role | str] = {
     "/hangdog.v1.Incidents/Machines": Role.VIEW,
     "/hangdog.v1.Incidents/Ledger": Role.VIEW,
     "/hangdog.v1.Incidents/Bundle": Role.VIEW,
+    "/hangdog.v1.Campaigns/Run": Role.ACT,  # it takes machines for minutes, and ends in convictions
+    "/hangdog.v1.Campaigns/Abort": Role.ACT,
+    "/hangdog.v1.Campaigns/Follow": Role.VIEW,
+    "/hangdog.v1.Campaigns/Plan": Role.VIEW,
+    "/hangdog.v1.Campaigns/List": Role.VIEW,
+    "/hangdog.v1.Campaigns/Get": Role.VIEW,
+    "/hangdog.v1.Campaigns/History": Role.VIEW,
     "/grpc.health.v1.Health/Check": KNOWN,
     "/grpc.health.v1.Health/List": KNOWN,
     "/grpc.health.v1.Health/Watch": KNOWN,

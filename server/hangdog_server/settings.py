@@ -102,3 +102,16 @@ class Settings:
     idle_s: float = 300.0
     #: Bytes of a request's metadata: a token is 50, a proxy's headers some KiB.
     max_metadata_bytes: int = 16 << 10
+    #: A campaign of diagnostics may take so long when nobody says, and at most: a job waits for it, but a rare fault takes hours.
+    campaign_s: float = 600.0
+    max_campaign_s: float = 6 * 3600.0
+    #: Machines of one campaign: planning the next round for 1,024 takes up to 0.6 s.
+    campaign_machines: int = 1024
+    #: Campaigns running at once, each on machines of its own.
+    max_campaigns: int = 16
+    #: A machine whose agent is lost in the middle of its test has so long to come back, and goes on with it; an agent whose
+    #: machine lives is back within some seconds.
+    campaign_lost_s: float = 20.0
+    #: A machine that was convicted stays more suspicious than others: a GPU that passes everything after a restart fails
+    #: again about a month later (AEGIS). 0: never.
+    probation_s: float = 35 * 86400.0

@@ -85,3 +85,69 @@ LEDGER = sa.Table(
     sa.Column("kind", Words, nullable=False),
     sa.Index("ix_ledger_machine_at", "machine", "at"),
 )
+#: Campaigns of diagnostics: `asked` is all that planning takes beside the launches, `report` what came of it.
+CAMPAIGNS = sa.Table(
+    "campaigns",
+    TABLES,
+    sa.Column("id", Words, primary_key=True),
+    sa.Column("state", Words, nullable=False, index=True),
+    sa.Column("began", sa.Float, nullable=False, index=True),
+    sa.Column("changed", sa.Float, nullable=False, index=True),
+    sa.Column("who", Words, nullable=False),
+    sa.Column("why", Words, nullable=False),
+    sa.Column("incident", Words, nullable=False),
+    sa.Column("asked", sa.JSON, nullable=False),
+    sa.Column("convicted", sa.JSON, nullable=False),
+    sa.Column("note", Words, nullable=False),
+    sa.Column("report", sa.Text, nullable=False),
+)
+#: Their launches, written before anybody is asked; `result` is empty while one is under way.
+LAUNCHES = sa.Table(
+    "launches",
+    TABLES,
+    sa.Column("campaign", sa.ForeignKey("campaigns.id"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("round", sa.Integer, nullable=False),
+    sa.Column("test", Words, nullable=False),
+    sa.Column("machines", sa.JSON, nullable=False),
+    sa.Column("repetitions", sa.Integer, nullable=False),
+    sa.Column("began", sa.Float, nullable=False),
+    sa.Column("deadline_s", sa.Float, nullable=False),
+    sa.Column("meet", Words, nullable=False),
+    sa.Column("ended", sa.Float, nullable=False),
+    sa.Column("result", Words, nullable=False),
+    sa.Column("came", sa.JSON, nullable=False),
+)
+#: What each machine was tested for: it outlives its campaign. `parts` are what was in it, such as the UUIDs of GPUs.
+TESTS = sa.Table(
+    "tests",
+    TABLES,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("machine", Words, nullable=False),
+    sa.Column("campaign", Words, nullable=False),
+    sa.Column("at", sa.Float, nullable=False, index=True),
+    sa.Column("level", sa.Integer, nullable=False),
+    sa.Column("test", Words, nullable=False),
+    sa.Column("outcome", Words, nullable=False),
+    sa.Column("repetitions", sa.BigInteger, nullable=False),
+    sa.Column("says", Words, nullable=False),
+    sa.Column("others", sa.JSON, nullable=False),
+    sa.Index("ix_tests_machine_at", "machine", "at"),
+)
+#: In which machine each part was seen last, by its serial number or UUID.
+PARTS = sa.Table(
+    "parts",
+    TABLES,
+    sa.Column("part", Words, primary_key=True),
+    sa.Column("machine", Words, nullable=False, index=True),
+    sa.Column("at", sa.Float, nullable=False),
+)
+#: Whom campaigns convicted; `part` is empty where it was the machine as a whole.
+CONVICTIONS = sa.Table(
+    "convictions",
+    TABLES,
+    sa.Column("campaign", Words, primary_key=True),
+    sa.Column("machine", Words, primary_key=True),
+    sa.Column("part", Words, primary_key=True),
+    sa.Column("at", sa.Float, nullable=False, index=True),
+)

@@ -575,20 +575,24 @@ class Hello(google.protobuf.message.Message):
     MACHINE_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
     PACED_FIELD_NUMBER: builtins.int
+    DIAGNOSES_FIELD_NUMBER: builtins.int
     machine: builtins.str
     """Name of the machine the agent speaks for."""
     version: builtins.str
     """Version of the agent."""
     paced: builtins.bool
     """True: the agent follows a Pace. Others keep the pace of their Welcome."""
+    diagnoses: builtins.bool
+    """True: the agent obeys Diagnose and Abort. Others are never asked to test their machine."""
     def __init__(
         self,
         *,
         machine: builtins.str = ...,
         version: builtins.str = ...,
         paced: builtins.bool = ...,
+        diagnoses: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["machine", b"machine", "paced", b"paced", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["diagnoses", b"diagnoses", "machine", b"machine", "paced", b"paced", "version", b"version"]) -> None: ...
 
 global___Hello = Hello
 
@@ -876,6 +880,38 @@ class Pieces(google.protobuf.message.Message):
 global___Pieces = Pieces
 
 @typing.final
+class Diagnosed(google.protobuf.message.Message):
+    """What came of a Diagnose; sent again whenever the same launch is asked for again."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LAUNCH_FIELD_NUMBER: builtins.int
+    MEET_FIELD_NUMBER: builtins.int
+    REFUSED_FIELD_NUMBER: builtins.int
+    REPORT_FIELD_NUMBER: builtins.int
+    launch: builtins.str
+    """The launch it answers."""
+    meet: builtins.str
+    """HOST:PORT where the members of a group meet, from member 0, which begins then: the others are to be told."""
+    refused: builtins.str
+    """Why nothing is tested here, in words for people."""
+    report: builtins.str
+    """What was found, as JSON (hangdog.diagnosis/1). It comes from a machine that may be sick."""
+    def __init__(
+        self,
+        *,
+        launch: builtins.str = ...,
+        meet: builtins.str = ...,
+        refused: builtins.str = ...,
+        report: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "meet", b"meet", "refused", b"refused", "report", b"report"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "launch", b"launch", "meet", b"meet", "refused", b"refused", "report", b"report"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["meet", "refused", "report"] | None: ...
+
+global___Diagnosed = Diagnosed
+
+@typing.final
 class FromAgent(google.protobuf.message.Message):
     """What an agent says."""
 
@@ -888,6 +924,7 @@ class FromAgent(google.protobuf.message.Message):
     SPOOLED_FIELD_NUMBER: builtins.int
     HEALTH_FIELD_NUMBER: builtins.int
     PIECES_FIELD_NUMBER: builtins.int
+    DIAGNOSED_FIELD_NUMBER: builtins.int
     @property
     def hello(self) -> global___Hello:
         """Who speaks; first, and once."""
@@ -916,6 +953,10 @@ class FromAgent(google.protobuf.message.Message):
     def pieces(self) -> global___Pieces:
         """What digests stand for."""
 
+    @property
+    def diagnosed(self) -> global___Diagnosed:
+        """What a diagnosis of the machine came to."""
+
     def __init__(
         self,
         *,
@@ -926,10 +967,11 @@ class FromAgent(google.protobuf.message.Message):
         spooled: global___Spooled | None = ...,
         health: global___Health | None = ...,
         pieces: global___Pieces | None = ...,
+        diagnosed: global___Diagnosed | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "pulse", b"pulse", "spooled", b"spooled"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "pulse", b"pulse", "spooled", b"spooled"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured", "pulse", "spooled", "health", "pieces"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "pulse", b"pulse", "spooled", b"spooled"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "pulse", b"pulse", "spooled", b"spooled"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured", "pulse", "spooled", "health", "pieces", "diagnosed"] | None: ...
 
 global___FromAgent = FromAgent
 
@@ -996,6 +1038,78 @@ class Doubt(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["job", b"job", "seconds", b"seconds"]) -> None: ...
 
 global___Doubt = Doubt
+
+@typing.final
+class Diagnose(google.protobuf.message.Message):
+    """Asks an agent to test its machine, on which no job runs: levels of the ladder that need nobody's command.
+    No test carries code: what is run is the agent's own.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LAUNCH_FIELD_NUMBER: builtins.int
+    LEVELS_FIELD_NUMBER: builtins.int
+    REPETITIONS_FIELD_NUMBER: builtins.int
+    DEADLINE_S_FIELD_NUMBER: builtins.int
+    MEMBERS_FIELD_NUMBER: builtins.int
+    MEMBER_FIELD_NUMBER: builtins.int
+    MEET_FIELD_NUMBER: builtins.int
+    ADDRESSES_FIELD_NUMBER: builtins.int
+    launch: builtins.str
+    """Names this launch among all there ever are; asked for twice, it is done once and answered twice."""
+    repetitions: builtins.int
+    """How often all that is repeated in a level is repeated, as a multiple of the agent's own settings."""
+    deadline_s: builtins.float
+    """After so many seconds all of it is ended, and what was found until then is told."""
+    member: builtins.int
+    """Which of them the agent is, 0 first."""
+    meet: builtins.str
+    """HOST:PORT where they meet; empty to member 0, which chooses and tells."""
+    @property
+    def levels(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Levels of the ladder, 1 to 4; the replay of a command is none of them, and is refused."""
+
+    @property
+    def members(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Names of the machines that are tested together, the agent's own among them."""
+
+    @property
+    def addresses(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Addresses of the others as the server sees them, by which member 0 chooses where it can be met."""
+
+    def __init__(
+        self,
+        *,
+        launch: builtins.str = ...,
+        levels: collections.abc.Iterable[builtins.int] | None = ...,
+        repetitions: builtins.int = ...,
+        deadline_s: builtins.float = ...,
+        members: collections.abc.Iterable[builtins.str] | None = ...,
+        member: builtins.int = ...,
+        meet: builtins.str = ...,
+        addresses: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["addresses", b"addresses", "deadline_s", b"deadline_s", "launch", b"launch", "levels", b"levels", "meet", b"meet", "member", b"member", "members", b"members", "repetitions", b"repetitions"]) -> None: ...
+
+global___Diagnose = Diagnose
+
+@typing.final
+class Abort(google.protobuf.message.Message):
+    """Ends a launch: everything it started is killed, and nothing is told of it any more."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LAUNCH_FIELD_NUMBER: builtins.int
+    launch: builtins.str
+    """The launch."""
+    def __init__(
+        self,
+        *,
+        launch: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["launch", b"launch"]) -> None: ...
+
+global___Abort = Abort
 
 @typing.final
 class Welcome(google.protobuf.message.Message):
@@ -1098,6 +1212,8 @@ class ToAgent(google.protobuf.message.Message):
     NEED_FIELD_NUMBER: builtins.int
     PACE_FIELD_NUMBER: builtins.int
     ELSEWHERE_FIELD_NUMBER: builtins.int
+    DIAGNOSE_FIELD_NUMBER: builtins.int
+    ABORT_FIELD_NUMBER: builtins.int
     @property
     def welcome(self) -> global___Welcome:
         """First, and once."""
@@ -1126,6 +1242,14 @@ class ToAgent(google.protobuf.message.Message):
     def elsewhere(self) -> global___Elsewhere:
         """Another server leads a job of this machine."""
 
+    @property
+    def diagnose(self) -> global___Diagnose:
+        """Test the machine."""
+
+    @property
+    def abort(self) -> global___Abort:
+        """Stop testing it."""
+
     def __init__(
         self,
         *,
@@ -1136,10 +1260,12 @@ class ToAgent(google.protobuf.message.Message):
         need: global___Need | None = ...,
         pace: global___Pace | None = ...,
         elsewhere: global___Elsewhere | None = ...,
+        diagnose: global___Diagnose | None = ...,
+        abort: global___Abort | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "elsewhere", b"elsewhere", "need", b"need", "pace", b"pace", "receipt", b"receipt", "welcome", b"welcome"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["body", b"body", "capture", b"capture", "doubt", b"doubt", "elsewhere", b"elsewhere", "need", b"need", "pace", b"pace", "receipt", b"receipt", "welcome", b"welcome"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["welcome", "capture", "doubt", "receipt", "need", "pace", "elsewhere"] | None: ...
+    def HasField(self, field_name: typing.Literal["abort", b"abort", "body", b"body", "capture", b"capture", "diagnose", b"diagnose", "doubt", b"doubt", "elsewhere", b"elsewhere", "need", b"need", "pace", b"pace", "receipt", b"receipt", "welcome", b"welcome"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["abort", b"abort", "body", b"body", "capture", b"capture", "diagnose", b"diagnose", "doubt", b"doubt", "elsewhere", b"elsewhere", "need", b"need", "pace", b"pace", "receipt", b"receipt", "welcome", b"welcome"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["welcome", "capture", "doubt", "receipt", "need", "pace", "elsewhere", "diagnose", "abort"] | None: ...
 
 global___ToAgent = ToAgent
 
@@ -1693,3 +1819,373 @@ class BundlePart(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["part", b"part"]) -> typing.Literal["head", "capture"] | None: ...
 
 global___BundlePart = BundlePart
+
+@typing.final
+class CampaignRequest(google.protobuf.message.Message):
+    """---------------------------------------------------------------- campaigns of diagnostics
+
+    Asks for machines that have stopped to be tested, until it is known which of them is at fault.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MACHINES_FIELD_NUMBER: builtins.int
+    INCIDENT_FIELD_NUMBER: builtins.int
+    LEVELS_FIELD_NUMBER: builtins.int
+    BUDGET_S_FIELD_NUMBER: builtins.int
+    WHY_FIELD_NUMBER: builtins.int
+    incident: builtins.str
+    """An incident, or a prefix that only it has, whose verdict says how suspicious each machine is; empty for none."""
+    budget_s: builtins.float
+    """Seconds after which it ends, whatever is found; 0 for the server's default."""
+    why: builtins.str
+    """Why somebody asks; kept with the campaign."""
+    @property
+    def machines(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Names of the machines; empty to take those an incident suspects."""
+
+    @property
+    def levels(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Levels of the ladder that may be used; none for the server's default."""
+
+    def __init__(
+        self,
+        *,
+        machines: collections.abc.Iterable[builtins.str] | None = ...,
+        incident: builtins.str = ...,
+        levels: collections.abc.Iterable[builtins.int] | None = ...,
+        budget_s: builtins.float = ...,
+        why: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["budget_s", b"budget_s", "incident", b"incident", "levels", b"levels", "machines", b"machines", "why", b"why"]) -> None: ...
+
+global___CampaignRequest = CampaignRequest
+
+@typing.final
+class CampaignStep(google.protobuf.message.Message):
+    """One step of a running campaign."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CAMPAIGN_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    TEXT_FIELD_NUMBER: builtins.int
+    REPORT_JSON_FIELD_NUMBER: builtins.int
+    campaign: builtins.str
+    """The campaign."""
+    state: builtins.str
+    """State it has reached."""
+    text: builtins.str
+    """One line for people."""
+    report_json: builtins.str
+    """The report as JSON (hangdog.campaign/1), in the last message only."""
+    def __init__(
+        self,
+        *,
+        campaign: builtins.str = ...,
+        state: builtins.str = ...,
+        text: builtins.str = ...,
+        report_json: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["campaign", b"campaign", "report_json", b"report_json", "state", b"state", "text", b"text"]) -> None: ...
+
+global___CampaignStep = CampaignStep
+
+@typing.final
+class CampaignPlan(google.protobuf.message.Message):
+    """What a campaign would begin with."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MACHINES_FIELD_NUMBER: builtins.int
+    PLAN_JSON_FIELD_NUMBER: builtins.int
+    plan_json: builtins.str
+    """Its first launches, or the end without any, as JSON."""
+    @property
+    def machines(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The machines it would be about."""
+
+    def __init__(
+        self,
+        *,
+        machines: collections.abc.Iterable[builtins.str] | None = ...,
+        plan_json: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["machines", b"machines", "plan_json", b"plan_json"]) -> None: ...
+
+global___CampaignPlan = CampaignPlan
+
+@typing.final
+class CampaignName(google.protobuf.message.Message):
+    """Names a campaign."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Its name, or a prefix that only it has."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id"]) -> None: ...
+
+global___CampaignName = CampaignName
+
+@typing.final
+class CampaignsRequest(google.protobuf.message.Message):
+    """Asks for the latest campaigns."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: builtins.int
+    limit: builtins.int
+    """At most so many; 0 for the server's default."""
+    def __init__(
+        self,
+        *,
+        limit: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["limit", b"limit"]) -> None: ...
+
+global___CampaignsRequest = CampaignsRequest
+
+@typing.final
+class CampaignSummary(google.protobuf.message.Message):
+    """One line of the list of campaigns."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    BEGAN_FIELD_NUMBER: builtins.int
+    WHY_FIELD_NUMBER: builtins.int
+    WHO_FIELD_NUMBER: builtins.int
+    INCIDENT_FIELD_NUMBER: builtins.int
+    MACHINES_FIELD_NUMBER: builtins.int
+    CONVICTED_FIELD_NUMBER: builtins.int
+    NOTE_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Its name."""
+    state: builtins.str
+    """State it has reached."""
+    began: builtins.float
+    """Unix time it began."""
+    why: builtins.str
+    """Why somebody asked."""
+    who: builtins.str
+    """Who asked."""
+    incident: builtins.str
+    """The incident it began with; empty for none."""
+    note: builtins.str
+    """What went wrong, of one that failed; else empty."""
+    @property
+    def machines(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The machines it is about."""
+
+    @property
+    def convicted(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Those it convicted."""
+
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        state: builtins.str = ...,
+        began: builtins.float = ...,
+        why: builtins.str = ...,
+        who: builtins.str = ...,
+        incident: builtins.str = ...,
+        machines: collections.abc.Iterable[builtins.str] | None = ...,
+        convicted: collections.abc.Iterable[builtins.str] | None = ...,
+        note: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["began", b"began", "convicted", b"convicted", "id", b"id", "incident", b"incident", "machines", b"machines", "note", b"note", "state", b"state", "who", b"who", "why", b"why"]) -> None: ...
+
+global___CampaignSummary = CampaignSummary
+
+@typing.final
+class CampaignList(google.protobuf.message.Message):
+    """The latest campaigns, newest first."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CAMPAIGNS_FIELD_NUMBER: builtins.int
+    @property
+    def campaigns(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___CampaignSummary]:
+        """The campaigns."""
+
+    def __init__(
+        self,
+        *,
+        campaigns: collections.abc.Iterable[global___CampaignSummary] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["campaigns", b"campaigns"]) -> None: ...
+
+global___CampaignList = CampaignList
+
+@typing.final
+class Campaign(google.protobuf.message.Message):
+    """One campaign in full."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SUMMARY_FIELD_NUMBER: builtins.int
+    REPORT_JSON_FIELD_NUMBER: builtins.int
+    report_json: builtins.str
+    """The report as JSON; empty before there is one."""
+    @property
+    def summary(self) -> global___CampaignSummary:
+        """Its line in the list."""
+
+    def __init__(
+        self,
+        *,
+        summary: global___CampaignSummary | None = ...,
+        report_json: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["summary", b"summary"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["report_json", b"report_json", "summary", b"summary"]) -> None: ...
+
+global___Campaign = Campaign
+
+@typing.final
+class HistoryRequest(google.protobuf.message.Message):
+    """Asks what a machine was tested for."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MACHINE_FIELD_NUMBER: builtins.int
+    LIMIT_FIELD_NUMBER: builtins.int
+    machine: builtins.str
+    """Name of the machine, or of a part of it, such as the UUID of a GPU."""
+    limit: builtins.int
+    """At most so many lines; 0 for the server's default."""
+    def __init__(
+        self,
+        *,
+        machine: builtins.str = ...,
+        limit: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["limit", b"limit", "machine", b"machine"]) -> None: ...
+
+global___HistoryRequest = HistoryRequest
+
+@typing.final
+class HistoryEntry(google.protobuf.message.Message):
+    """One test of one machine."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MACHINE_FIELD_NUMBER: builtins.int
+    AT_FIELD_NUMBER: builtins.int
+    CAMPAIGN_FIELD_NUMBER: builtins.int
+    TEST_FIELD_NUMBER: builtins.int
+    LEVEL_FIELD_NUMBER: builtins.int
+    OUTCOME_FIELD_NUMBER: builtins.int
+    REPETITIONS_FIELD_NUMBER: builtins.int
+    SAYS_FIELD_NUMBER: builtins.int
+    OTHERS_FIELD_NUMBER: builtins.int
+    machine: builtins.str
+    """Name of the machine."""
+    at: builtins.float
+    """Unix time when it was told."""
+    campaign: builtins.str
+    """The campaign."""
+    test: builtins.str
+    """What was tested: the level's name and the test's."""
+    level: builtins.int
+    """Level of the ladder; 0 when unknown."""
+    outcome: builtins.str
+    """`pass`, `fail` or `inconclusive`."""
+    repetitions: builtins.int
+    """How often the test was repeated."""
+    says: builtins.str
+    """What it said, in words for people."""
+    @property
+    def others(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Machines tested together with it."""
+
+    def __init__(
+        self,
+        *,
+        machine: builtins.str = ...,
+        at: builtins.float = ...,
+        campaign: builtins.str = ...,
+        test: builtins.str = ...,
+        level: builtins.int = ...,
+        outcome: builtins.str = ...,
+        repetitions: builtins.int = ...,
+        says: builtins.str = ...,
+        others: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at", b"at", "campaign", b"campaign", "level", b"level", "machine", b"machine", "others", b"others", "outcome", b"outcome", "repetitions", b"repetitions", "says", b"says", "test", b"test"]) -> None: ...
+
+global___HistoryEntry = HistoryEntry
+
+@typing.final
+class Conviction(google.protobuf.message.Message):
+    """When a machine, or a part of it, was convicted by a campaign."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MACHINE_FIELD_NUMBER: builtins.int
+    PART_FIELD_NUMBER: builtins.int
+    AT_FIELD_NUMBER: builtins.int
+    CAMPAIGN_FIELD_NUMBER: builtins.int
+    machine: builtins.str
+    """Name of the machine."""
+    part: builtins.str
+    """The part that was named, such as the UUID of a GPU; empty for the machine as a whole."""
+    at: builtins.float
+    """Unix time."""
+    campaign: builtins.str
+    """The campaign."""
+    def __init__(
+        self,
+        *,
+        machine: builtins.str = ...,
+        part: builtins.str = ...,
+        at: builtins.float = ...,
+        campaign: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at", b"at", "campaign", b"campaign", "machine", b"machine", "part", b"part"]) -> None: ...
+
+global___Conviction = Conviction
+
+@typing.final
+class MachineHistory(google.protobuf.message.Message):
+    """What a machine was tested for, newest first."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENTRIES_FIELD_NUMBER: builtins.int
+    PARTS_FIELD_NUMBER: builtins.int
+    CONVICTIONS_FIELD_NUMBER: builtins.int
+    PROBATION_FIELD_NUMBER: builtins.int
+    probation: builtins.float
+    """Unix time until which it is on probation: more suspicious than others; 0: it is not."""
+    @property
+    def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___HistoryEntry]:
+        """The tests."""
+
+    @property
+    def parts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The parts that were in it when it was last tested."""
+
+    @property
+    def convictions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Conviction]:
+        """Its convictions, and those of the parts that are in it now."""
+
+    def __init__(
+        self,
+        *,
+        entries: collections.abc.Iterable[global___HistoryEntry] | None = ...,
+        parts: collections.abc.Iterable[builtins.str] | None = ...,
+        convictions: collections.abc.Iterable[global___Conviction] | None = ...,
+        probation: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["convictions", b"convictions", "entries", b"entries", "parts", b"parts", "probation", b"probation"]) -> None: ...
+
+global___MachineHistory = MachineHistory

@@ -303,3 +303,272 @@ class Incidents(object):
             hangdog__proto_dot_generated_dot_hangdog__pb2.BundlePart.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+
+class CampaignsStub(object):
+    """What people ask of the server about machines that have stopped.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Run = channel.unary_stream(
+                '/hangdog.v1.Campaigns/Run',
+                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignRequest.SerializeToString,
+                response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignStep.FromString,
+                )
+        self.Follow = channel.unary_stream(
+                '/hangdog.v1.Campaigns/Follow',
+                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignName.SerializeToString,
+                response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignStep.FromString,
+                )
+        self.Plan = channel.unary_unary(
+                '/hangdog.v1.Campaigns/Plan',
+                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignRequest.SerializeToString,
+                response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignPlan.FromString,
+                )
+        self.Abort = channel.unary_unary(
+                '/hangdog.v1.Campaigns/Abort',
+                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignName.SerializeToString,
+                response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignSummary.FromString,
+                )
+        self.List = channel.unary_unary(
+                '/hangdog.v1.Campaigns/List',
+                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignsRequest.SerializeToString,
+                response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignList.FromString,
+                )
+        self.Get = channel.unary_unary(
+                '/hangdog.v1.Campaigns/Get',
+                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignName.SerializeToString,
+                response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.Campaign.FromString,
+                )
+        self.History = channel.unary_unary(
+                '/hangdog.v1.Campaigns/History',
+                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.HistoryRequest.SerializeToString,
+                response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.MachineHistory.FromString,
+                )
+
+
+class CampaignsServicer(object):
+    """What people ask of the server about machines that have stopped.
+    """
+
+    def Run(self, request, context):
+        """Starts a campaign and reports its progress until its end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Follow(self, request, context):
+        """Reports the progress of a campaign that runs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Plan(self, request, context):
+        """Says what a campaign would begin with; asks no machine.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Abort(self, request, context):
+        """Ends a campaign: all tests are stopped, and what was found until then is its report.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def List(self, request, context):
+        """Lists campaigns.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Get(self, request, context):
+        """Shows one campaign.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def History(self, request, context):
+        """Tells what a machine was tested for.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_CampaignsServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Run': grpc.unary_stream_rpc_method_handler(
+                    servicer.Run,
+                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignRequest.FromString,
+                    response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignStep.SerializeToString,
+            ),
+            'Follow': grpc.unary_stream_rpc_method_handler(
+                    servicer.Follow,
+                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignName.FromString,
+                    response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignStep.SerializeToString,
+            ),
+            'Plan': grpc.unary_unary_rpc_method_handler(
+                    servicer.Plan,
+                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignRequest.FromString,
+                    response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignPlan.SerializeToString,
+            ),
+            'Abort': grpc.unary_unary_rpc_method_handler(
+                    servicer.Abort,
+                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignName.FromString,
+                    response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignSummary.SerializeToString,
+            ),
+            'List': grpc.unary_unary_rpc_method_handler(
+                    servicer.List,
+                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignsRequest.FromString,
+                    response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignList.SerializeToString,
+            ),
+            'Get': grpc.unary_unary_rpc_method_handler(
+                    servicer.Get,
+                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignName.FromString,
+                    response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.Campaign.SerializeToString,
+            ),
+            'History': grpc.unary_unary_rpc_method_handler(
+                    servicer.History,
+                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.HistoryRequest.FromString,
+                    response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.MachineHistory.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'hangdog.v1.Campaigns', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Campaigns(object):
+    """What people ask of the server about machines that have stopped.
+    """
+
+    @staticmethod
+    def Run(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(request, target, '/hangdog.v1.Campaigns/Run',
+            hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignRequest.SerializeToString,
+            hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignStep.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Follow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(request, target, '/hangdog.v1.Campaigns/Follow',
+            hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignName.SerializeToString,
+            hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignStep.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Plan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Campaigns/Plan',
+            hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignRequest.SerializeToString,
+            hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignPlan.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Abort(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Campaigns/Abort',
+            hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignName.SerializeToString,
+            hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignSummary.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def List(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Campaigns/List',
+            hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignsRequest.SerializeToString,
+            hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignList.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Get(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Campaigns/Get',
+            hangdog__proto_dot_generated_dot_hangdog__pb2.CampaignName.SerializeToString,
+            hangdog__proto_dot_generated_dot_hangdog__pb2.Campaign.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def History(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Campaigns/History',
+            hangdog__proto_dot_generated_dot_hangdog__pb2.HistoryRequest.SerializeToString,
+            hangdog__proto_dot_generated_dot_hangdog__pb2.MachineHistory.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

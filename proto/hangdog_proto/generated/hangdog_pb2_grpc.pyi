@@ -182,3 +182,155 @@ class IncidentsServicer(metaclass=abc.ABCMeta):
         """Gives all that is kept of one incident: enough to judge it again elsewhere."""
 
 def add_IncidentsServicer_to_server(servicer: IncidentsServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
+
+class CampaignsStub:
+    """What people ask of the server about machines that have stopped."""
+
+    def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
+    Run: grpc.UnaryStreamMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.CampaignRequest,
+        hangdog_proto.generated.hangdog_pb2.CampaignStep,
+    ]
+    """Starts a campaign and reports its progress until its end."""
+
+    Follow: grpc.UnaryStreamMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.CampaignName,
+        hangdog_proto.generated.hangdog_pb2.CampaignStep,
+    ]
+    """Reports the progress of a campaign that runs."""
+
+    Plan: grpc.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.CampaignRequest,
+        hangdog_proto.generated.hangdog_pb2.CampaignPlan,
+    ]
+    """Says what a campaign would begin with; asks no machine."""
+
+    Abort: grpc.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.CampaignName,
+        hangdog_proto.generated.hangdog_pb2.CampaignSummary,
+    ]
+    """Ends a campaign: all tests are stopped, and what was found until then is its report."""
+
+    List: grpc.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.CampaignsRequest,
+        hangdog_proto.generated.hangdog_pb2.CampaignList,
+    ]
+    """Lists campaigns."""
+
+    Get: grpc.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.CampaignName,
+        hangdog_proto.generated.hangdog_pb2.Campaign,
+    ]
+    """Shows one campaign."""
+
+    History: grpc.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.HistoryRequest,
+        hangdog_proto.generated.hangdog_pb2.MachineHistory,
+    ]
+    """Tells what a machine was tested for."""
+
+class CampaignsAsyncStub:
+    """What people ask of the server about machines that have stopped."""
+
+    Run: grpc.aio.UnaryStreamMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.CampaignRequest,
+        hangdog_proto.generated.hangdog_pb2.CampaignStep,
+    ]
+    """Starts a campaign and reports its progress until its end."""
+
+    Follow: grpc.aio.UnaryStreamMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.CampaignName,
+        hangdog_proto.generated.hangdog_pb2.CampaignStep,
+    ]
+    """Reports the progress of a campaign that runs."""
+
+    Plan: grpc.aio.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.CampaignRequest,
+        hangdog_proto.generated.hangdog_pb2.CampaignPlan,
+    ]
+    """Says what a campaign would begin with; asks no machine."""
+
+    Abort: grpc.aio.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.CampaignName,
+        hangdog_proto.generated.hangdog_pb2.CampaignSummary,
+    ]
+    """Ends a campaign: all tests are stopped, and what was found until then is its report."""
+
+    List: grpc.aio.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.CampaignsRequest,
+        hangdog_proto.generated.hangdog_pb2.CampaignList,
+    ]
+    """Lists campaigns."""
+
+    Get: grpc.aio.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.CampaignName,
+        hangdog_proto.generated.hangdog_pb2.Campaign,
+    ]
+    """Shows one campaign."""
+
+    History: grpc.aio.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.HistoryRequest,
+        hangdog_proto.generated.hangdog_pb2.MachineHistory,
+    ]
+    """Tells what a machine was tested for."""
+
+class CampaignsServicer(metaclass=abc.ABCMeta):
+    """What people ask of the server about machines that have stopped."""
+
+    @abc.abstractmethod
+    def Run(
+        self,
+        request: hangdog_proto.generated.hangdog_pb2.CampaignRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[hangdog_proto.generated.hangdog_pb2.CampaignStep], collections.abc.AsyncIterator[hangdog_proto.generated.hangdog_pb2.CampaignStep]]:
+        """Starts a campaign and reports its progress until its end."""
+
+    @abc.abstractmethod
+    def Follow(
+        self,
+        request: hangdog_proto.generated.hangdog_pb2.CampaignName,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[hangdog_proto.generated.hangdog_pb2.CampaignStep], collections.abc.AsyncIterator[hangdog_proto.generated.hangdog_pb2.CampaignStep]]:
+        """Reports the progress of a campaign that runs."""
+
+    @abc.abstractmethod
+    def Plan(
+        self,
+        request: hangdog_proto.generated.hangdog_pb2.CampaignRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.CampaignPlan, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.CampaignPlan]]:
+        """Says what a campaign would begin with; asks no machine."""
+
+    @abc.abstractmethod
+    def Abort(
+        self,
+        request: hangdog_proto.generated.hangdog_pb2.CampaignName,
+        context: _ServicerContext,
+    ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.CampaignSummary, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.CampaignSummary]]:
+        """Ends a campaign: all tests are stopped, and what was found until then is its report."""
+
+    @abc.abstractmethod
+    def List(
+        self,
+        request: hangdog_proto.generated.hangdog_pb2.CampaignsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.CampaignList, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.CampaignList]]:
+        """Lists campaigns."""
+
+    @abc.abstractmethod
+    def Get(
+        self,
+        request: hangdog_proto.generated.hangdog_pb2.CampaignName,
+        context: _ServicerContext,
+    ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.Campaign, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.Campaign]]:
+        """Shows one campaign."""
+
+    @abc.abstractmethod
+    def History(
+        self,
+        request: hangdog_proto.generated.hangdog_pb2.HistoryRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.MachineHistory, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.MachineHistory]]:
+        """Tells what a machine was tested for."""
+
+def add_CampaignsServicer_to_server(servicer: CampaignsServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -19,6 +19,7 @@ class Belief:
     topology's, neighbours beside each other. `leaf` and `link` are the probabilities of a faulty leaf switch or link,
     shared alike by all of them, `none` that of nothing the diagnostics could show. Together they are 1.
     `further` is the probability of another fault beside one. `leafs` names the machines under each leaf switch.
+    `gone` are machines that can be asked no more: nothing is launched on them, what they answered before counts.
     """
 
     machines: Mapping[str, float]
@@ -29,6 +30,7 @@ class Belief:
     further: float = 0.05
     modes: tuple[FailureMode, ...] = (FIXED,)
     evidence: tuple[Outcome, ...] = ()
+    gone: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         parts = (*self.machines.values(), self.none, self.leaf, self.link)

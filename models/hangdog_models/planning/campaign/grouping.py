@@ -191,4 +191,5 @@ def _silent(belief: Belief, diagnostic: Diagnostic) -> tuple[Numbers, frozenset[
         for at in group:
             silent[at] += 1
             alone[at] += len(group) == 1
-    return silent, frozenset(np.flatnonzero((alone >= GIVEN_UP) | (silent >= GIVEN_UP_TOGETHER)).tolist())
+    given_up = np.flatnonzero((alone >= GIVEN_UP) | (silent >= GIVEN_UP_TOGETHER)).tolist()
+    return silent, frozenset(given_up) | {belief.number[name] for name in belief.gone}

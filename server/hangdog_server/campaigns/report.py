@@ -1,0 +1,173 @@
+"""What came of a campaign, as one JSON object (`hangdog.campaign/1`), and in one line."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from hangdog_models.planning.campaign.assurance import bought
+from hangdog_models.planning.campaign.belief import Belief
+from hangdog_models.planning.campaign.fault import Place
+from hangdog_models.planning.campaign.launch import Result
+from hangdog_models.planning.campaign.plan import Stop
+from hangdog_server.campaigns.records import Campaign, Convict, Kept
+from hangdog_server.campaigns.requests import Asked
+from hangdog_server.capturing import count, named
+
+SCHEMA = "hangdog.campaign/1"
+#: Words of failed launches that stand with a conviction.
+_REASONS = 4
+
+
+class Verdict(StrEnum):
+    """What all launches together say, in the words of `hangdog diagnose --local`. There is no `healthy`."""
+
+    CONVICTED = "convicted"
+    FAILED = "failed"
+    OPEN = "inconclusive"
+    NOT_CONVICTED = "not convicted"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a campaign ended: the planner's last word, or with what was known when it was cut short, and `because`."""
+
+    stop: Stop
+    because: str
+    cut: bool = False
+
+
+def convicts(end: End, launches: Sequence[Kept]) -> tuple[Convict, ...]:
+    """Whom it convicts, with the parts that their own failed tests named."""
+    likely = {place.names: probability for place, probability in end.stop.ranked}
+    found = []
+    for machine in end.stop.evict:
+        parts = {part for one in launches for part in one.parts.get(machine, ())}
+        found.append(Convict(machine, likely.get((machine,), 1.0), tuple(sorted(parts))))
+    return tuple(found)
+
+
+def verdict(end: End, asked: Asked, belief: Belief, launches: Sequence[Kept]) -> Verdict:
+    """One word for all of it: open as soon as anything was left untested, or a failure unexplained by a second one."""
+    if end.stop.evict:
+        return Verdict.CONVICTED
+    results = [one.came.result for one in launches if one.came]
+    if end.stop.tell:
+        return Verdict.FAILED
+    passed = {(one.machine, one.diagnostic) for one in bought(belief)}
+    wanted = {(machine, one.name) for machine in asked.prior for one in asked.diagnostics}
+    if end.cut or Result.FAIL in results or not wanted <= passed:
+        return Verdict.OPEN
+    return Verdict.NOT_CONVICTED
+
+
+def untested(asked: Asked, belief: Belief, launches: Sequence[Kept]) -> dict[str, dict[str, str]]:
+    """By machine, then by diagnostic, why it was passed in none: it did not answer, or had nothing that could be tested."""
+    found: dict[str, dict[str, str]] = {machine: {"": why} for machine, why in asked.unable.items()}
+    passed = {(one.machine, one.diagnostic) for one in bought(belief)}
+    for launch in launches:
+        came = launch.came
+        for machine, why in {**came.silent, **came.unable}.items() if came else ():
+            if (machine, launch.test) not in passed:
+                found.setdefault(machine, {})[launch.test] = why
+    return found
+
+
+def document(
+    campaign: Campaign, asked: Asked, end: End, belief: Belief, launches: Sequence[Kept], at: float
+) -> dict[str, Any]:
+    """The report for programs; `at` is Unix seconds."""
+    stop = end.stop
+    failed = {machine: _reasons(machine, launches) for machine in stop.evict}
+    return {
+        "schema": SCHEMA,
+        "campaign": campaign.id,
+        "verdict": str(verdict(end, asked, belief, launches)),
+        "because": end.because,
+        "began": _utc(campaign.began),
+        "ended": _utc(at),
+        "why": campaign.why,
+        "who": campaign.who,
+        "incident": campaign.incident or None,
+        "levels": list(asked.levels),
+        "budget_s": asked.budget_s,
+        "machines": list(asked.prior),
+        "convicted": [
+            {
+                "machine": one.machine,
+                "probability": round(one.probability, 4),
+                "parts": list(one.parts),
+                "because": failed[one.machine],
+            }
+            for one in convicts(end, launches)
+        ],
+        "tell": [_place(place) for place in stop.tell],
+        "covered": round(stop.covered, 4),
+        "none": round(stop.none, 4),
+        "ranked": [{**_place(place), "probability": round(probability, 4)} for place, probability in stop.ranked],
+        "instead": list(stop.instead),
+        "not_convicted": [
+            {
+                "machine": one.machine,
+                "by": one.diagnostic,
+                "launches": one.launches,
+                "repetitions": one.repetitions,
+                "would_have_shown": {mode: round(value, 4) for mode, value in one.detection.items() if value},
+            }
+            for one in bought(belief)
+            if one.machine not in stop.evict
+        ],
+        "untested": [
+            {"machine": machine, "by": test or None, "why": why}
+            for machine, each in sorted(untested(asked, belief, launches).items())
+            for test, why in each.items()
+        ],
+        "launches": [_launch(one) for one in launches],
+    }
+
+
+def sentence(document: Mapping[str, Any]) -> str:
+    """The end in one line for people."""
+    convicted = [one["machine"] for one in document["convicted"]]
+    silent = sorted({one["machine"] for one in document["untested"]})
+    left = f"; not tested in full: {named(silent)}" if silent else ""
+    tests = count(document["launches"], "launch").replace("launchs", "launches")
+    if convicted:
+        return f"convicted: {named(convicted)}, after {tests}{left}"
+    if document["tell"]:
+        told = ", ".join(f"{one['where']} {' - '.join(one['names'])}" for one in document["tell"])
+        return f"at fault is no machine but {told}, after {tests}{left}"
+    return f"{document['verdict']} after {tests} ({document['because']}), which is no proof of health{left}"
+
+
+def _reasons(machine: str, launches: Sequence[Kept]) -> list[str]:
+    mine = [one for one in launches if machine in one.machines and one.came and one.came.result is Result.FAIL]
+    with_ = [(one, [other for other in one.machines if other != machine]) for one in mine]
+    told = [
+        f"{one.test}{f' with {named(others)}' if others else ''}: {one.came.because}"
+        for one, others in with_
+        if one.came
+    ]
+    return told[:_REASONS]
+
+
+def _launch(one: Kept) -> dict[str, Any]:
+    return {
+        "launch": one.number,
+        "round": one.round,
+        "test": one.test,
+        "machines": list(one.machines),
+        "repetitions": one.repetitions,
+        "result": str(one.came.result) if one.came else "inconclusive",
+        "says": one.came.because if one.came else "",
+        "seconds": round(max(0.0, one.ended - one.began), 1),
+    }
+
+
+def _place(place: Place) -> dict[str, Any]:
+    return {"where": str(place.where), "names": list(place.names)}
+
+
+def _utc(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
