@@ -33,7 +33,7 @@ COMMANDS = {
     "certs": "Make and show the certificates that agents, server and people know each other by.",
     "agent": "Run the agent: one on each machine.",
     "doctor": "Say whether processes can be captured here, and what to change if not.",
-    "diagnose": "Test this machine, level by level, while no job runs on it.",
+    "diagnose": "Test machines that have stopped, level by level, until it is known which is at fault.",
     "demo": "Hang a real training job on this machine, and find the culprit.",
     "schema": "Print the JSON schema of a document hangdog writes.",
     "completion": "Print the script that completes this command in a shell.",

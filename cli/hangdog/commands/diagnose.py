@@ -1,4 +1,4 @@
-"""`hangdog diagnose` tests this machine, level by level, as a gate before a job or after one that failed."""
+"""`hangdog diagnose` tests machines that have stopped: this one by itself, or several over a server, until it is known which is at fault."""
 
 import json
 import re
@@ -14,10 +14,13 @@ from types import FrameType
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.table import Table
 from rich.text import Text
 
-from hangdog.options import format_option
+from hangdog import campaigns
+from hangdog.campaigns import Wanted
+from hangdog.options import format_option, server_option
 from hangdog.terminal import console_for, printable
 from hangdog_agent.diagnose.engine import Engine
 from hangdog_agent.diagnose.group import Group
@@ -28,11 +31,14 @@ from hangdog_agent.diagnose.settings import DiagnoseSettings
 from hangdog_agent.diagnose.standard import ALONE, LEVELS, Wish, standard
 from hangdog_models.errors import HangdogError, UnreadableEvidence, WrongUse
 from hangdog_models.reading.document import read_json
+from hangdog_proto.reach import Reach
 
 #: The word stands beside the colour, so nothing is lost without it.
 STYLES = {Outcome.PASS: "green", Outcome.INCONCLUSIVE: "yellow", Outcome.FAIL: "bold red"}
 STATUSES = {Verdict.CONVICTED: 1, Verdict.FAILED: 1, Verdict.OPEN: 2, Verdict.NOT_CONVICTED: 0}
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+#: What only a test of this machine takes, by parameter.
+LOCAL_ONLY = ("processes", "first", "stored", "dcgm", "floor", "python", "meet", "member", "members", "replayed")
 #: Characters of a stored report; one of 16 devices has some 100 KB.
 REPORT_BYTES = 16 << 20
 
@@ -46,13 +52,24 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
 
 
 @click.command("diagnose")
-@click.option("--local", is_flag=True, required=True, help="Test this machine, without any server.")
+@click.option("--local", is_flag=True, help="Test this machine, without any server.")
+@click.option("--machines", default="", metavar="A,B,...", help="Have the server test these until one is convicted.")
+@click.option(
+    "--incident", default="", metavar="ID", help="The same, with the suspicion of an incident; alone: on its machines."
+)
+@click.option("--dry-run", is_flag=True, help="Show the first tests that --machines or --incident would begin with.")
+@click.option(
+    "--follow", default="", metavar="ID", help="Follow a campaign of tests that runs, or show one that ended."
+)
+@click.option("--abort", default="", metavar="ID", help="End a campaign of tests with what it knows.")
+@click.option("--list", "listed", is_flag=True, help="List the latest campaigns of tests.")
+@click.option("--why", default="", help="A reason, kept with the campaign.")
 @click.option(
     "--level",
     "wanted",
     type=click.IntRange(min(LEVELS), max(LEVELS)),
     multiple=True,
-    help=f"Run this level; may be repeated.  [default: {', '.join(map(str, ALONE))}]",
+    help=f"Run this level; may be repeated.  [default: {', '.join(map(str, ALONE))}; over a server 1 to 4]",
 )
 @click.option(
     "--budget",
@@ -91,10 +108,18 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @click.option("--members", type=click.IntRange(1), default=1, help="Levels 3 and 5: how many machines there are.")
 @click.argument("replayed", nargs=-1, type=click.UNPROCESSED)
 @format_option
+@server_option
 @click.pass_context
 def command(
     ctx: click.Context,
     local: bool,
+    machines: str,
+    incident: str,
+    dry_run: bool,
+    follow: str,
+    abort: str,
+    listed: bool,
+    why: str,
     wanted: tuple[int, ...],
     budget: float,
     processes: int,
@@ -108,8 +133,9 @@ def command(
     members: int,
     replayed: tuple[str, ...],
     form: str,
+    server: Reach,
 ) -> None:
-    """Test this machine, level by level, while no job runs on it.
+    """Test machines, level by level, while no job runs on them: this one, or several over a server.
 
     \b
     1  one device: memory, products, speed; dcgmi diag where it is installed
@@ -120,7 +146,21 @@ def command(
 
     A level that finds nothing to test here is skipped. A pass is no proof of health: it says what was tested, and how
     often. Exit status: 0 every test passed, 1 a test failed, 2 some test came to no end or none ran.
+
+    Over a server, tests are chosen round by round until a machine is convicted, none is left in doubt, or the budget is
+    spent. Ctrl-C ends them.
     """
+    asked = [bool(one) for one in (local, machines or incident, follow, abort, listed)]
+    if sum(asked) != 1:
+        raise WrongUse(
+            "it is not said whom to test", "give one of --local, --machines, --incident, --follow, --abort, --list"
+        )
+    if not local:
+        _require_no_local(ctx)
+        named = tuple(name.strip() for name in machines.split(",") if name.strip())
+        ctx.exit(_over_server(server, Wanted(named, incident, wanted, budget, why), dry_run, follow, abort, form))
+    if dry_run:
+        raise WrongUse("--dry-run shows what a server would have tested", "give --machines or --incident")
     group = Group(meet, member, members)
     if (5 in wanted) != bool(replayed):
         hint = "hangdog diagnose --local --level 5 -- python train.py"
@@ -143,6 +183,24 @@ def command(
     else:
         _print(diagnosis)
     ctx.exit(STATUSES[diagnosis.verdict])
+
+
+def _over_server(server: Reach, wanted: Wanted, dry_run: bool, follow: str, abort: str, form: str) -> int:
+    if follow:
+        return campaigns.follow(server, follow, form)
+    if abort:
+        return campaigns.abort(server, abort)
+    if not (wanted.machines or wanted.incident):
+        return campaigns.show_list(server, form)
+    return campaigns.show_plan(server, wanted, form) if dry_run else campaigns.conduct(server, wanted, form)
+
+
+def _require_no_local(ctx: click.Context) -> None:
+    """What only this machine's own test takes would be passed over in silence."""
+    for parameter in ctx.command.params:
+        given = ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if parameter.name in LOCAL_ONLY and given and ctx.params[parameter.name]:
+            raise WrongUse(f"{parameter.opts[0]} is for --local", "agents test with their own settings: docs/agent.md")
 
 
 def _begins(level: Level) -> None:

@@ -1,4 +1,4 @@
-"""`hangdog machines` lists the machines the server hears of."""
+"""`hangdog machines` lists the machines the server hears of, or tells what one of them was tested for."""
 
 import json
 import sys
@@ -9,6 +9,7 @@ from rich.text import Text
 
 from hangdog.moments import ago
 from hangdog.options import format_option, server_option
+from hangdog.past import print_past
 from hangdog.terminal import console_for, printable
 from hangdog_models.findings import Bearing
 from hangdog_models.ranks import format_ranks
@@ -20,13 +21,17 @@ NAMED = 3
 
 
 @click.command("machines")
+@click.argument("machine", default="")
 @format_option
 @server_option
-def command(form: str, server: Reach) -> None:
+def command(machine: str, form: str, server: Reach) -> None:
     """List the machines whose agents report to the server, the jobs on them and what their checks found.
 
-    Lost ones stay in the list for some hours.
+    Lost ones stay in the list for some hours. With MACHINE, or the UUID of a GPU: what it was tested for, and convicted of.
     """
+    if machine:
+        print_past(server, machine, form)
+        return
     with Client(server) as client:
         machines = client.machines()
     if form == "json":

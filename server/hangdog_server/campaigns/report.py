@@ -49,28 +49,29 @@ def convicts(end: End, launches: Sequence[Kept]) -> tuple[Convict, ...]:
 
 
 def verdict(end: End, asked: Asked, belief: Belief, launches: Sequence[Kept]) -> Verdict:
-    """One word for all of it: open as soon as anything was left untested, or a failure unexplained by a second one."""
+    """One word for all of it: open as soon as a machine passed nothing that would show one of the ways to fail, or failed."""
     if end.stop.evict:
         return Verdict.CONVICTED
     results = [one.came.result for one in launches if one.came]
     if end.stop.tell:
         return Verdict.FAILED
-    passed = {(one.machine, one.diagnostic) for one in bought(belief)}
-    wanted = {(machine, one.name) for machine in asked.prior for one in asked.diagnostics}
+    passed = {(one.machine, mode) for one in bought(belief) for mode, shown in one.detection.items() if shown}
+    wanted = {(machine, mode.name) for machine in asked.prior for mode in belief.modes}
     if end.cut or Result.FAIL in results or not wanted <= passed:
         return Verdict.OPEN
     return Verdict.NOT_CONVICTED
 
 
-def untested(asked: Asked, belief: Belief, launches: Sequence[Kept]) -> dict[str, dict[str, str]]:
-    """By machine, then by diagnostic, why it was passed in none: it did not answer, or had nothing that could be tested."""
+def untested(asked: Asked, launches: Sequence[Kept]) -> dict[str, dict[str, str]]:
+    """By machine, then by diagnostic, why it had no result in any launch: no answer, nothing to test, or no end."""
     found: dict[str, dict[str, str]] = {machine: {"": why} for machine, why in asked.unable.items()}
-    passed = {(one.machine, one.diagnostic) for one in bought(belief)}
-    for launch in launches:
-        came = launch.came
-        for machine, why in {**came.silent, **came.unable}.items() if came else ():
-            if (machine, launch.test) not in passed:
-                found.setdefault(machine, {})[launch.test] = why
+    ended = [(one, one.came) for one in launches if one.came]
+    told = {(name, one.test) for one, came in ended if came.result is not Result.INCONCLUSIVE for name in one.machines}
+    for one, came in ended:
+        silent = {**came.silent, **came.unable} or dict.fromkeys(one.machines, came.because)
+        for machine, why in silent.items():
+            if (machine, one.test) not in told:
+                found.setdefault(machine, {})[one.test] = why
     return found
 
 
@@ -120,7 +121,7 @@ def document(
         ],
         "untested": [
             {"machine": machine, "by": test or None, "why": why}
-            for machine, each in sorted(untested(asked, belief, launches).items())
+            for machine, each in sorted(untested(asked, launches).items())
             for test, why in each.items()
         ],
         "launches": [_launch(one) for one in launches],

@@ -12,14 +12,19 @@ from hangdog_models.planning.campaign.grouping import GIVEN_UP
 from hangdog_models.planning.campaign.launch import Diagnostic, Launch, Outcome, Result
 from hangdog_models.reading.diagnosis import Diagnosed
 
-#: How a machine may fail, and how often that shows: a faulty GPU fails one small run of some (SDCHUNTER: one of 50, at worst).
-COMPUTES, RARELY, INSIDE, NETWORK = "computes wrong", "computes wrong at times", "inside the machine", "network"
+#: How a machine may fail: its memory, its units for products, always or at times, those that only a training step uses,
+#: what joins its devices, and its network cards. A faulty GPU may fail one small run of some (SDCHUNTER: one of 50, at worst).
+MEMORY, PRODUCTS, RARELY, BESIDE = "memory", "products", "products at times", "computing beside products"
+INSIDE, NETWORK = "between its devices", "network"
 MODES = (
-    FailureMode(COMPUTES, 1.0, 0.25),
-    FailureMode(RARELY, 0.2, 0.25),
-    FailureMode(INSIDE, 1.0, 0.25),
-    FailureMode(NETWORK, 1.0, 0.25),
+    FailureMode(MEMORY, 1.0, 1 / 6),
+    FailureMode(PRODUCTS, 1.0, 1 / 6),
+    FailureMode(RARELY, 0.2, 1 / 6),
+    FailureMode(BESIDE, 1.0, 1 / 6),
+    FailureMode(INSIDE, 1.0, 1 / 6),
+    FailureMode(NETWORK, 1.0, 1 / 6),
 )
+_COMPUTING = (MEMORY, PRODUCTS, RARELY, BESIDE)
 #: Offline tests find some 70 % of the bad GPUs of the field (ByteRobust, of the vendor's extended test).
 _MISS = 0.3
 #: Machines of one launch between machines: with three links or more they are judged by each other.
@@ -27,10 +32,10 @@ _MOST = 4
 
 #: By level. The names are those under which the agent's levels report.
 LADDER: Mapping[int, Diagnostic] = {
-    1: Diagnostic("one device", 15.0, 20.0, miss=_MISS, blind=(INSIDE, NETWORK)),
-    2: Diagnostic("inside the machine", 20.0, 20.0, miss=0.1, blind=(COMPUTES, RARELY, NETWORK)),
-    3: Diagnostic("between machines", 15.0, 30.0, miss=0.1, least=2, most=_MOST, network=True, blind=(COMPUTES, RARELY, INSIDE)),
-    4: Diagnostic("bit-wise alignment", 20.0, 20.0, miss=_MISS, blind=(INSIDE, NETWORK)),
+    1: Diagnostic("one device", 15.0, 20.0, miss=_MISS, blind=(BESIDE, INSIDE, NETWORK)),
+    2: Diagnostic("inside the machine", 20.0, 20.0, miss=0.1, blind=(*_COMPUTING, NETWORK)),
+    3: Diagnostic("between machines", 15.0, 30.0, miss=0.1, least=2, most=_MOST, network=True, blind=(*_COMPUTING, INSIDE)),
+    4: Diagnostic("bit-wise alignment", 20.0, 20.0, miss=_MISS, blind=(MEMORY, INSIDE, NETWORK)),
 }  # fmt: skip
 
 

@@ -1,0 +1,53 @@
+"""Shows what one machine was tested for, and what it was convicted of."""
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from hangdog.moments import here, utc
+from hangdog.terminal import console_for, printable
+from hangdog_proto.campaigns import CampaignClient, MachinePast
+from hangdog_proto.reach import Reach
+
+
+def print_past(server: Reach, machine: str, form: str) -> None:
+    """Asks the server for the past of a machine, or of the one that holds a part of that name, and prints it."""
+    with CampaignClient(server) as client:
+        past = client.past(machine)
+    if form == "json":
+        click.echo(json.dumps(_as_json(machine, past), indent=2))
+        return
+    console = console_for(sys.stdout)
+    if past.parts:
+        console.print(printable(f"holds {', '.join(past.parts)}"))
+    for one in past.convictions:
+        what = one.part or "the machine"
+        where = f", in {one.machine} then" if one.part and one.machine != machine else ""
+        line = f"convicted  {here(one.at)}  {what} by campaign {one.campaign}{where}"
+        console.print(Text(printable(line), "red"))
+    if past.probation:
+        console.print(printable(f"on probation until {here(past.probation)}: campaigns suspect it more than others"))
+    table = Table("when", "test", "outcome", "repetitions", "with", "says", "campaign", box=None, header_style="bold")
+    for test in past.tests:
+        cells = (test.test, test.outcome, str(test.repetitions), ", ".join(test.others), test.says, test.campaign)
+        table.add_row(*(Text(printable(cell)) for cell in (here(test.at), *cells)))
+    if past.tests:
+        console.print(table)
+    else:
+        click.echo(f"no campaign tested {printable(machine)}")
+
+
+def _as_json(machine: str, past: MachinePast) -> dict[str, Any]:
+    return {
+        "schema": "hangdog.past/1",
+        "machine": machine,
+        "parts": list(past.parts),
+        "probation": utc(past.probation) if past.probation else None,
+        "convictions": [{**asdict(one), "at": utc(one.at)} for one in past.convictions],
+        "tests": [{**asdict(one), "at": utc(one.at)} for one in past.tests],
+    }

@@ -1,0 +1,261 @@
+"""Campaigns over the wire, with machines that are played: who is convicted, who never is, and what nobody may hold up."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cast import PATIENT, Stage, stage
+from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
+from hangdog_proto.campaigns import CampaignStep
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.campaigns import launching
+from tested import Answer, asking, broken, campaign, linked, machine, machines, report, skipped, sound
+
+#: Who is lost is not waited for.
+QUICK = replace(PATIENT, campaign_lost_s=0.2)
+
+
+@pytest.fixture
+async def on(tmp_path: Path) -> AsyncIterator[Stage]:
+    async with stage(tmp_path / "s.db", settings=QUICK) as on:
+        yield on
+
+
+async def test_the_machine_that_computes_wrong_is_convicted_and_nobody_else(on: Stage) -> None:
+    async with machines(on, m0=sound, m1=broken(1), m2=sound):
+        steps: list[CampaignStep] = []
+        told = await campaign(on, "m0", "m1", "m2", heard=steps, levels=[1], budget_s=300.0, why="it hung")
+    assert (told["schema"], told["verdict"], told["because"]) == ("hangdog.campaign/1", "convicted", "settled")
+    assert [one["machine"] for one in told["convicted"]] == ["m1"] and told["why"] == "it hung"
+    assert {(one["machine"], one["by"]) for one in told["not_convicted"]} == {
+        ("m0", "one device"),
+        ("m2", "one device"),
+    }
+    assert told["not_convicted"][0]["would_have_shown"]["products"] >= 0.69
+    texts = [step.text for step in steps]
+    assert texts[0].startswith("campaign ") and texts[1].startswith("round 1: 3 x one device")
+    assert "m1: one device: fail: gemm: it fails" in texts and texts[-1].startswith("convicted: m1, after ")
+
+
+async def test_a_bad_network_card_is_told_from_its_links_by_other_partners(on: Stage) -> None:
+    bad = linked("m2")
+    async with machines(on, m0=bad, m1=bad, m2=bad, m3=bad) as played:
+        told = await campaign(on, "m0", "m1", "m2", "m3", levels=[3], budget_s=600.0)
+    assert [one["machine"] for one in told["convicted"]] == ["m2"]
+    partners = {tuple(one["machines"]) for one in told["launches"] if one["result"] == "fail"}
+    assert len(partners) >= 2, "one link alone convicts nobody"
+    for one in (order for each in played.values() for order in each.orders):
+        assert (one.meet == "") == (one.member == 0) and list(one.addresses) == ["127.0.0.1"] * (len(one.members) - 1)
+
+
+async def test_the_part_that_failed_is_convicted_by_its_uuid_and_stays_suspicious_in_another_machine(on: Stage) -> None:
+    bad = report(1, "fail", convicts=[{"sort": "device", "names": ["cuda:0"]}]).replace("GPU-of-nobody", "GPU-1")
+    async with machines(on, m0=sound, m1=lambda order: bad):
+        told = await campaign(on, "m0", "m1", levels=[1], budget_s=300.0)
+    assert told["convicted"][0]["parts"] == ["GPU-1"]
+    moved = report(1).replace("GPU-of-nobody", "GPU-1")
+    async with machines(on, m2=lambda order: moved, m3=lambda order: report(1).replace("GPU-of-nobody", "GPU-3")):
+        await campaign(on, "m2", "m3", levels=[1], budget_s=60.0)
+        past = await asking(on, lambda client: client.past("GPU-1"))
+        assert {test.machine for test in past.tests} == {"m2"} and past.parts == ("GPU-1",)
+        ((machine_, part),) = {(one.machine, one.part) for one in past.convictions}
+        assert (machine_, part) == ("m1", "GPU-1") and past.probation > past.convictions[0].at
+        told = await campaign(on, "m2", "m3", levels=[1], budget_s=40.0)
+        ranked = {one["names"][0]: one["probability"] for one in told["ranked"]}
+        assert ranked["m2"] > 4 * ranked["m3"], "it was convicted before, wherever it was then"
+    assert (await asking(on, lambda client: client.past("m0"))).convictions == ()
+
+
+async def test_a_campaign_that_convicts_nobody_says_what_was_bought_and_never_healthy(on: Stage) -> None:
+    async with machines(on, m0=sound, m1=sound):
+        told = await campaign(on, "m0", "m1", levels=[1], budget_s=2000.0)
+    assert (told["verdict"], told["convicted"], told["untested"]) == ("not convicted", [], [])
+    assert all(one["repetitions"] >= one["launches"] >= 1 for one in told["not_convicted"])
+    assert "healthy" not in str(told)
+
+
+async def test_a_machine_that_dies_in_the_middle_is_named_and_the_others_are_tested_on(on: Stage) -> None:
+    async with machines(on, m0=sound, m1=sound, m2=broken(1)):
+        async with machine(on, "m3", lambda order: None) as dying:
+            asked = asyncio.create_task(campaign(on, "m0", "m1", "m2", "m3", levels=[1, 3], budget_s=600.0))
+            await dying.ordered()
+        told = await asked
+    assert [one["machine"] for one in told["convicted"]] == ["m2"]
+    (untested,) = [one for one in told["untested"] if one["machine"] == "m3"]
+    assert untested["why"] == "did not answer its diagnostics: its agent is gone"
+    assert sum("m3" in one["machines"] for one in told["launches"]) == 1, "nobody waits for it again"
+
+
+async def test_partners_of_a_machine_that_dies_are_told_to_end_and_are_no_worse_for_it(on: Stage) -> None:
+    def waits(order: pb.Diagnose) -> str | None:
+        return None if "m1" in order.members else sound(order)
+
+    async with machine(on, "m0", waits) as first, machine(on, "m2", waits) as third:
+        async with machine(on, "m1", lambda order: None) as dying:
+            asked = asyncio.create_task(campaign(on, "m0", "m1", "m2", levels=[3], budget_s=200.0))
+            order = await dying.ordered()
+        await (first if "m0" in order.members else third).ended(order.launch)
+        told = await asked
+    assert {one["machine"] for one in told["untested"]} == {"m1"}
+    assert not told["convicted"] and {one["machine"] for one in told["not_convicted"]} == {"m0", "m2"}
+
+
+async def test_a_straggler_ends_with_the_deadline_and_is_told_to_end(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launching, "GRACE_S", -40.4)  # half a second is left of a deadline
+    async with machines(on, m0=sound, m1=lambda order: None) as played:
+        told = await campaign(on, "m0", "m1", levels=[1], budget_s=41.0)
+        order = await played["m1"].ordered()
+        await played["m1"].ended(order.launch)
+    assert told["verdict"] == "inconclusive"
+    (untested,) = told["untested"]
+    assert (untested["machine"], untested["by"]) == ("m1", "one device")
+    assert untested["why"] == f"did not answer its diagnostics within {order.deadline_s:.0f} s"
+
+
+async def test_an_abort_ends_all_tests_and_the_campaign_with_what_is_known(on: Stage) -> None:
+    async with machines(on, m0=sound, m1=lambda order: None) as played:
+        steps: list[CampaignStep] = []
+        asked = asyncio.create_task(campaign(on, "m0", "m1", heard=steps, levels=[1], budget_s=600.0))
+        order = await played["m1"].ordered()
+        line = await asking(on, lambda client: client.abort(order.launch[:6]))
+        await played["m1"].ended(order.launch)
+        told = await asked
+        with pytest.raises(WrongUse, match="is over: aborted"):
+            await asking(on, lambda client: client.abort(line.id))
+    assert (line.state, told["because"], told["verdict"]) == (
+        "aborted",
+        "aborted by whoever reaches the server",
+        "inconclusive",
+    )
+    assert told["convicted"] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("{" * 100_000, "its report cannot be read: "),
+        ("x" * (10 << 20), "its report of 10485760 characters is longer than 1048576"),
+        ('{"schema": "hangdog.verdict/1"}', "not a report of a diagnosis"),
+        ('{"schema": "hangdog.diagnosis/1", "levels": [{"results": 7}, "x"]}', "its report tells nothing of this test"),
+    ],
+    ids=["deep", "10 MB", "another", "empty"],
+)
+async def test_a_report_of_garbage_convicts_nobody_and_holds_nothing_up(on: Stage, said: str, why: str) -> None:
+    async with machines(on, m0=sound, m1=lambda order: said):
+        told = await campaign(on, "m0", "m1", levels=[1], budget_s=120.0)
+    (untested,) = told["untested"]
+    assert untested["machine"] == "m1" and why in untested["why"]
+    assert not told["convicted"] and told["verdict"] == "inconclusive"
+
+
+async def test_who_refuses_or_has_nothing_to_test_is_told_with_the_reason(on: Stage) -> None:
+    refuses: Answer = lambda order: pb.Diagnosed(launch=order.launch, refused="job llama runs here (8 ranks)")
+    none: Answer = lambda order: skipped(order.levels[0], "only one device")
+    async with machines(on, m0=refuses, m1=none, m2=sound) as played:
+        told = await campaign(on, "m0", "m1", "m2", levels=[2], budget_s=600.0)
+        assert len(played["m0"].orders) == len(played["m1"].orders) == 1, "asked once"
+    assert {(one["machine"], one["why"]) for one in told["untested"]} == {
+        ("m0", "refused: job llama runs here (8 ranks)"),
+        ("m1", "only one device"),
+    }
+
+
+async def test_an_agent_of_before_campaigns_is_never_ordered_anything(on: Stage) -> None:
+    async with on.agent("old") as old, machines(on, m0=sound):
+        await old.hello(llama=[0])
+        await on.knows("old")
+        told = await campaign(on, "old", "m0", levels=[1], budget_s=60.0)
+        with pytest.raises(WrongUse, match="no machine can be tested: old: its agent, version 1, knows no tests"):
+            await campaign(on, "old", levels=[1])
+        waiting = asyncio.create_task(old.next())
+        assert not (await asyncio.wait((waiting,), timeout=0.05))[0]
+        waiting.cancel()
+    assert told["untested"] == [
+        {"machine": "old", "by": None, "why": "its agent, version 1, knows no tests that a server orders"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "words"),
+    [
+        ((), {}, "it is not said whom to test"),
+        (("m0",), {"levels": [5]}, "level 5 replays a command"),
+        (("m0",), {"levels": [9]}, "there is no level 9"),
+        (("m0",), {"levels": [3]}, "level 3 takes two machines or more"),
+        (("m0",), {"budget_s": float("inf")}, "inf s is no budget"),
+        (("m0", "x" * 300), {}, "is no name of a machine"),
+        (("m9",), {}, "no machine can be tested: m9: its agent is not connected"),
+        ((), {"incident": "abc"}, "no incident is named 'abc'"),
+    ],
+)
+async def test_a_request_that_makes_no_sense_tests_nobody(
+    on: Stage, names: tuple[str, ...], asked: dict[str, object], words: str
+) -> None:
+    async with machines(on, m0=sound) as played:
+        with pytest.raises(HangdogError, match=words):
+            await campaign(on, *names, **asked)
+        assert not played["m0"].orders
+
+
+async def test_no_machine_is_in_two_campaigns(on: Stage) -> None:
+    async with machines(on, m0=sound, m1=lambda order: None) as played:
+        first = asyncio.create_task(campaign(on, "m0", "m1", levels=[1], budget_s=600.0))
+        order = await played["m1"].ordered()
+        with pytest.raises(WrongUse, match=r"machine m1 is being tested by campaign \w{12}"):
+            await campaign(on, "m1", levels=[1])
+        await asking(on, lambda client: client.abort(order.launch.partition("-")[0]))
+        await first
+
+
+async def test_a_campaign_goes_on_when_nobody_listens_and_can_be_followed(on: Stage) -> None:
+    ready = asyncio.Event()
+    async with machines(on, m0=sound, m1=lambda order: sound(order) if ready.is_set() else None) as played:
+
+        def leave(client: object) -> str:
+            steps = client.campaign(["m0", "m1"], levels=[1], budget_s=100.0)  # type: ignore[attr-defined]
+            name = str(next(steps).campaign)
+            steps.close()
+            return name
+
+        name = await asking(on, leave)
+        order = await played["m1"].ordered()
+        following = asyncio.create_task(asking(on, lambda client: list(client.follow(name))))
+        ready.set()
+        await played["m1"].say(pb.Diagnosed(launch=order.launch, report=sound(order)))
+        assert (await following)[-1].report["campaign"] == name
+    assert (await asking(on, lambda client: list(client.follow(name))))[-1].report["campaign"] == name
+    (line,) = await asking(on, lambda client: client.campaigns())
+    assert (line.id, line.state, line.machines) == (name, "done", ("m0", "m1"))
+
+
+async def test_what_it_would_begin_with_is_shown_and_nobody_is_asked(on: Stage) -> None:
+    async with machines(on, m0=sound, m1=sound) as played:
+        named, plan = await asking(on, lambda client: client.first_round(["m0", "m1"], levels=[1], budget_s=60.0))
+        assert named == ("m0", "m1") and [one["machines"] for one in plan["launches"]] == [["m0"], ["m1"]]
+        assert not played["m0"].orders and await asking(on, lambda client: client.campaigns()) == ()
+
+
+async def test_what_nobody_asked_for_is_not_heard(on: Stage) -> None:
+    async with machines(on, m0=sound, m1=lambda order: None) as played:
+        asked = asyncio.create_task(campaign(on, "m0", "m1", levels=[1], budget_s=300.0))
+        order = await played["m1"].ordered()
+        for launch in (order.launch, "nothing-0", ""):
+            await played["m0"].say(pb.Diagnosed(launch=launch, report=report(1, "fail", "m1 is broken, says m0")))
+        await played["m1"].say(pb.Diagnosed(launch=order.launch, report=sound(order)))
+        played["m1"].answer = sound
+        told = await asked
+    assert all(one["result"] == "pass" for one in told["launches"])
+
+
+async def test_the_server_that_stops_says_so_to_who_follows(tmp_path: Path) -> None:
+    async with stage(tmp_path / "s.db", settings=QUICK) as on, machines(on, m0=lambda order: None) as played:
+        asked = asyncio.create_task(campaign(on, "m0", levels=[1], budget_s=600.0))
+        await played["m0"].ordered()
+        on_end = asked
+    with pytest.raises(ServerUnreachable):
+        await on_end
