@@ -13,6 +13,7 @@ import grpc
 import targets
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.census import Census
+from hangdog_agent.diagnosing import Diagnosing, Jobs
 from hangdog_agent.link import Identity, Link
 from hangdog_agent.recording import Spooling
 from hangdog_agent.settings import LinkSettings, VigilSettings
@@ -122,6 +123,7 @@ async def linked(
     spooling: Spooling | None = None,
     tally: Tally | None = None,
     others: Sequence[Server] = (),
+    diagnosing: Callable[[Jobs], Diagnosing] | None = None,
 ) -> AsyncIterator[Kept]:
     """A link that is kept to the server, or to the `others` beside it, and has ended cleanly afterwards."""
     watch = Watch(Census(targets.proc, frozenset({MARK[0]})), MARK, (), forget_s=600.0)
@@ -129,7 +131,7 @@ async def linked(
     known = ",".join(f"127.0.0.1:{one.port}" for one in (server, *others))
     identity = Identity(known, "gpu-a17", "1.2.3")
     vigil = Vigil(tools, packaged(), alert)
-    link = Link(identity, watch, vigil, tools, settings, lambda: findings, spooling, tally)
+    link = Link(identity, watch, vigil, tools, settings, lambda: findings, spooling, tally, diagnosing)
     keeping = asyncio.ensure_future(link.keep(stop))
     try:
         yield Kept(link, stop)

@@ -19,7 +19,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 
 if TYPE_CHECKING:  # most agents are never asked, and need not hold the ladder in memory
     from hangdog_agent.meeting import Meeting
-    from hangdog_agent.testing import Order, Tester
+    from hangdog_agent.testing import Kit, Order
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +45,12 @@ class _Run:
 
 
 class Diagnosing:
-    """The diagnoses of this machine; `jobs` looks which jobs run here, `tester` makes what tests with."""
+    """The diagnoses of this machine; `jobs` looks which jobs run here, `kit` makes what tests with."""
 
-    def __init__(self, settings: DiagnosingSettings, jobs: Jobs, tester: "Callable[[], Tester]") -> None:
+    def __init__(self, settings: DiagnosingSettings, jobs: Jobs, kit: "Callable[[], Kit]") -> None:
         self._settings = settings
         self._jobs = jobs
-        self._tester = tester
+        self._kit = kit
         self._run: _Run | None = None
         self._task: asyncio.Task[None] | None = None
         self._kept: dict[str, pb.Diagnosed] = {}
@@ -117,6 +117,7 @@ class Diagnosing:
         try:
             told = await self._tested(run, order, server)
         except WrongUse as wrong:
+            run.because = ""  # whatever happened meanwhile: nothing had begun
             told = pb.Diagnosed(launch=run.launch, refused=str(wrong))
         except Exception as error:  # a bug of ours is no reason to be silent
             log.exception("launch %s failed", run.launch)
@@ -156,7 +157,7 @@ class Diagnosing:
             await self._tell(pb.Diagnosed(launch=run.launch, meet=meeting.at))
 
         def begin() -> str:
-            return self._tester().run(asked, run.stop, ready)
+            return self._kit().run(asked, run.stop, ready)
 
         def let_go() -> None:
             ready.wait()

@@ -36,7 +36,7 @@ from hangdog_models.stack import Missing
 from hangdog_proto.logs import FORMS, configure
 
 if TYPE_CHECKING:
-    from hangdog_agent.testing import Tester
+    from hangdog_agent.testing import Kit
 
 #: Where a server listens unless told otherwise; the agent's default must be the server's.
 DEFAULT_SERVER = "127.0.0.1:7411"
@@ -247,7 +247,7 @@ async def _serve(agent: _Agent, server: str) -> None:
     spooling = Spooling(agent.places.state, agent.settings.spool, clocks)
 
     def diagnosing(jobs: Jobs) -> Diagnosing:
-        return Diagnosing(agent.settings.diagnosing, jobs, lambda: _tester(agent))
+        return Diagnosing(agent.settings.diagnosing, jobs, lambda: _kit(agent))
 
     with contextlib.ExitStack() as stack:
         keeper = stack.enter_context(Keeper(agent.checks, agent.machine, clock)) if agent.checks is not None else None
@@ -258,12 +258,12 @@ async def _serve(agent: _Agent, server: str) -> None:
         await link.keep(stop)
 
 
-def _tester(agent: _Agent) -> "Tester":
+def _kit(agent: _Agent) -> "Kit":
     from hangdog_agent.diagnose.engine import Engine
-    from hangdog_agent.testing import Tester
+    from hangdog_agent.testing import Kit
 
     settings = agent.settings
-    return Tester(Engine(agent.interpreter), settings.levels, settings.diagnosing.diagnose_processes)
+    return Kit(Engine(agent.interpreter), settings.levels, settings.diagnosing.diagnose_processes)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Tester:
+class Kit:
     """What a machine is tested with; `processes` stand for devices where there are none."""
 
     engine: Engine = field(default_factory=Engine)

@@ -41,7 +41,7 @@ class CampaignLine:
 
 
 @dataclass(frozen=True, slots=True)
-class TestLine:
+class PastTest:
     """One test of a machine at `at` (Unix seconds), together with `others`."""
 
     machine: str
@@ -68,7 +68,7 @@ class ConvictionLine:
 class MachinePast:
     """What a machine was tested for, newest first; `probation`: Unix time until which it is more suspicious than others, or 0."""
 
-    tests: tuple[TestLine, ...]
+    tests: tuple[PastTest, ...]
     parts: tuple[str, ...]
     convictions: tuple[ConvictionLine, ...]
     probation: float
@@ -124,7 +124,7 @@ class CampaignClient(Client):
         with self._errors():
             answer = self._campaigns.History(pb.HistoryRequest(machine=machine, limit=limit), timeout=ANSWER_S)
         tests = tuple(
-            TestLine(
+            PastTest(
                 one.machine, one.at, one.campaign, one.test, one.outcome, one.repetitions, one.says, tuple(one.others)
             )
             for one in answer.entries

@@ -28,7 +28,7 @@ class Blamed:
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class OneTest:
     """One test of one level; `outcome` is one of OUTCOMES."""
 
     level: int
@@ -44,7 +44,7 @@ class Tested:
 class Diagnosed:
     """What one machine said: its tests, the levels that it skipped and why, its parts by the names that tests give them."""
 
-    tests: tuple[Tested, ...]
+    tests: tuple[OneTest, ...]
     skipped: Mapping[str, str]
     parts: Mapping[str, str]
     remarks: tuple[str, ...] = ()
@@ -68,10 +68,10 @@ def read_diagnosis(text: str) -> Diagnosed:
     return Diagnosed(tests, skipped, {device: part for device, part in named if part}, tuple(filter(None, told)))
 
 
-def _tests(level: Mapping[str, Any]) -> Iterator[Tested]:
+def _tests(level: Mapping[str, Any]) -> Iterator[OneTest]:
     for result in _tables(level, "results", _RESULTS):
         outcome = text_of(result.get("outcome"), LIMITS)
-        yield Tested(
+        yield OneTest(
             _whole(level, "level"),
             _name(level),
             _words(result, "test")[:_NAME],

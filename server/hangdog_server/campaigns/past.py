@@ -12,7 +12,7 @@ _AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Trial:
     """One test of one machine at `at` (Unix seconds), together with `others`."""
 
     machine: str
@@ -40,7 +40,7 @@ class Conviction:
 class Past:
     """What is known of a machine: its tests, newest first, the parts in it, its convictions and those of these parts."""
 
-    tests: tuple[Test, ...]
+    tests: tuple[Trial, ...]
     parts: tuple[str, ...]
     convictions: tuple[Conviction, ...]
 
@@ -55,7 +55,7 @@ def of(connection: sa.Connection, name: str, limit: int) -> Past:
     machine = connection.execute(sa.select(PARTS.c.machine).where(PARTS.c.part == name)).scalar() or name
     query = sa.select(TESTS).where(TESTS.c.machine == machine).order_by(TESTS.c.at.desc(), TESTS.c.id.desc())
     tests = tuple(
-        Test(
+        Trial(
             row.machine,
             row.at,
             row.campaign,

@@ -1,0 +1,101 @@
+"""Campaigns that a server's end cut short: what was under way is asked for again, nothing is done twice, none is ever stuck."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from cast import PATIENT, Stage, stage
+from hangdog_models.errors import HangdogError, ServerUnreachable
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.campaigns import course, records
+from hangdog_server.campaigns.records import Campaign, State
+from hangdog_server.store import Store
+from hangdog_server.tables import CONVICTIONS, LAUNCHES, LEDGER
+from tested import asking, broken, campaign, machines, sound
+
+#: Who is not back soon is not waited for.
+QUICK = replace(PATIENT, campaign_lost_s=0.3, returned_s=0.3)
+
+
+async def left(path: Path, levels: tuple[int, ...] = (1,)) -> pb.Diagnose:
+    """What a server leaves that ended while m1 was tested: the order that was under way. The others had answered."""
+    silent = lambda order: None if "m1" in order.members else sound(order)
+    with suppress(ServerUnreachable):
+        async with stage(path) as on, machines(on, m0=silent, m1=silent, m2=silent) as played:
+            asked = asyncio.create_task(campaign(on, "m0", "m1", "m2", levels=levels, budget_s=600.0))
+            order = await played["m1"].ordered()
+            others = 2 if 1 in levels else 0
+            async with asyncio.timeout(20):
+                while len([one for one in await launches(on.store) if one.result]) < others or (
+                    levels == (3,) and not (await launches(on.store))[0].meet
+                ):
+                    await asyncio.sleep(0.01)
+        await asked
+    return order
+
+
+async def launches(store: Store) -> list[sa.Row[tuple[object, ...]]]:
+    return await store.ask(lambda connection: list(connection.execute(sa.select(LAUNCHES).order_by(LAUNCHES.c.number))))
+
+
+async def count(store: Store, table: sa.Table) -> int:
+    return int(
+        await store.ask(lambda connection: connection.execute(sa.select(sa.func.count()).select_from(table)).scalar())
+    )
+
+
+async def ended(on: Stage) -> Campaign:
+    """The one campaign, once it is not under way any more."""
+    async with asyncio.timeout(20):
+        while (await on.store.ask(records.latest, 9))[0].state is State.RUNNING:
+            await asyncio.sleep(0.01)
+    (one,) = await on.store.ask(records.latest, 9)
+    return one
+
+
+async def test_what_was_under_way_is_asked_for_again_by_its_name_and_convicts_once(tmp_path: Path) -> None:
+    before = await left(tmp_path / "s.db")
+    async with stage(tmp_path / "s.db") as on, machines(on, m0=sound, m1=broken(1), m2=sound) as played:
+        order = await played["m1"].ordered()
+        assert (order.launch, order.levels, order.members) == (before.launch, before.levels, before.members)
+        assert order.deadline_s == before.deadline_s, "the clock of the tests stands"
+        done = await ended(on)
+        assert (done.id, done.state, done.convicted) == (before.launch.partition("-")[0], State.DONE, ("m1",))
+        names = [one.launch for each in played.values() for one in each.orders]
+        assert len(names) == len(set(names)), "what had an answer is not done again"
+        assert await count(on.store, CONVICTIONS) == await count(on.store, LEDGER) == 1
+        assert not await on.store.do(records.end, done.id, State.DONE, 1.0, "", "", [records.Convict("m0", 1.0)])
+        assert await count(on.store, CONVICTIONS) == await count(on.store, LEDGER) == 1
+
+
+async def test_the_members_of_a_group_meet_where_they_had_agreed(tmp_path: Path) -> None:
+    before = await left(tmp_path / "s.db", (3,))
+    async with stage(tmp_path / "s.db") as on, machines(on, m0=sound, m1=sound, m2=sound) as played:
+        again = [(await played[name].ordered()) for name in before.members]
+        assert {one.launch for one in again} == {before.launch}
+        assert {one.meet for one in again if one.member} == {"127.0.0.1:29500"}
+        assert (await ended(on)).state is State.DONE
+
+
+async def test_nobody_is_back_and_it_still_ends_and_blames_nobody(tmp_path: Path) -> None:
+    await left(tmp_path / "s.db")
+    async with stage(tmp_path / "s.db", settings=QUICK) as on:
+        done = await ended(on)
+        assert (done.state, done.convicted) == (State.DONE, ())
+        assert all(one.result for one in await launches(on.store))
+
+
+async def test_it_is_not_taken_up_for_ever(tmp_path: Path) -> None:
+    await left(tmp_path / "s.db")
+    for _ in range(course.ATTEMPTS):
+        async with stage(tmp_path / "s.db") as on, machines(on, m1=lambda order: None) as played:
+            await played["m1"].ordered()
+    async with stage(tmp_path / "s.db") as on:
+        failed = await ended(on)
+        assert failed.state is State.FAILED and failed.note == "the server ended 4 times while it led this campaign"
+        with pytest.raises(HangdogError, match="failed"):
+            await asking(on, lambda client: client.abort(failed.id))

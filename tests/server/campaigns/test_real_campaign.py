@@ -1,0 +1,146 @@
+"""Campaigns from the command line to the verdict: a real server, real agents, real tests on the CPU, one machine that is broken."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+import ladder
+from hangdog_models.errors import ServerUnreachable
+from hangdog_proto.campaigns import CampaignClient
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]
+
+FAULTS = Path(ladder.__file__).parent / "agent" / "diagnose" / "faults"
+#: Enough to see, in a second or two of one core; nothing here is about speed.
+SMALL = ("memory_bytes=8388608", "gemm_size_cpu=192", "gemm_repetitions=5", "speed_repetitions=5", "speed_drop_cpu=0.99",
+         "pair_drop_cpu=0.999")  # fmt: skip
+
+
+@contextmanager
+def process(log: IO[bytes], *arguments: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A program of ours, which is told to end afterwards."""
+    command = [sys.executable, "-m", *arguments]
+    with subprocess.Popen(command, env={**os.environ, **environ}, stdout=log, stderr=log) as running:
+        try:
+            yield running
+        finally:
+            running.terminate()
+
+
+@contextmanager
+def server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    with (folder / "server.log").open("ab") as log:
+        where = ("--listen", f"127.0.0.1:{port}", "--store", str(folder / "s.db"))
+        with process(log, "hangdog", "server", *where) as running:
+            yield running
+
+
+@contextmanager
+def agents(folder: Path, port: int, names: Sequence[str], fault: str, victim: str) -> Iterator[None]:
+    """One for each name; in the processes of the last one's tests whose command line holds `victim`, torch has a fault."""
+    broken = {"PYTHONPATH": str(FAULTS), "HANGDOG_TEST_FAULT": fault, "HANGDOG_TEST_VICTIM": victim}
+    sets = [word for one in SMALL for word in ("--set", f"diagnose.{one}")]
+    with ExitStack() as stack:
+        log = stack.enter_context((folder / "agents.log").open("ab"))
+        for name in names:
+            called = (
+                "--server",
+                f"127.0.0.1:{port}",
+                "--machine",
+                name,
+                "--match-env",
+                f"NOBODY_HAS={os.getpid()}",
+                *sets,
+            )
+            environ = broken if name == names[-1] else {}
+            stack.enter_context(process(log, "hangdog_agent.main", *called, **environ))
+        until(lambda: connected(port) == set(names))
+        yield
+
+
+def connected(port: int) -> set[str]:
+    with CampaignClient(f"127.0.0.1:{port}") as client:
+        try:
+            return {line.name for line in client.machines() if line.connected}
+        except ServerUnreachable:
+            return set()
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def diagnose(port: int, *args: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "hangdog", "diagnose", "--server", f"127.0.0.1:{port}", "--format", "json", *args]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def said(asked: subprocess.Popen[str], words: str) -> str:
+    """The line of progress that holds these words, once it has come."""
+    assert asked.stderr is not None
+    return next(line for line in asked.stderr if words in line)
+
+
+def free() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def test_a_machine_that_computes_wrong_is_convicted_though_the_server_is_killed_in_the_middle(tmp_path: Path) -> None:
+    port = free()
+    with ExitStack() as stack:
+        first = stack.enter_context(server(tmp_path, port))
+        until(lambda: (tmp_path / "server.log").read_bytes().count(b"listening on") == 1)
+        stack.enter_context(agents(tmp_path, port, ("m0", "m1"), "product", "one_device"))
+        with diagnose(port, "--machines", "m0,m1", "--level", "1", "--budget", "5m") as asked:
+            name = said(asked, "campaign").split()[1]
+            said(asked, "round 1")
+            first.kill()
+            assert asked.wait() == 69, "the command says that its server is gone"
+        with server(tmp_path, port):
+            until(lambda: connected(port) == {"m0", "m1"})
+            with diagnose(port, "--follow", name) as followed:
+                report, progress = followed.communicate()
+    document = json.loads(report)
+    assert followed.returncode == 1, progress
+    assert (document["campaign"], [one["machine"] for one in document["convicted"]]) == (name, ["m1"]), progress
+    assert document["launches"][0]["launch"] == 0 and all(
+        one["result"] != "inconclusive" for one in document["launches"]
+    )
+    assert all("products of float32" in words for words in document["convicted"][0]["because"])
+
+
+def test_ctrl_c_ends_the_tests_of_a_group_and_tells_what_was_found(tmp_path: Path) -> None:
+    port = free()
+    with server(tmp_path, port):
+        until(lambda: (tmp_path / "server.log").read_bytes().count(b"listening on") == 1)
+        with (
+            agents(tmp_path, port, ("m0", "m1"), "damaged transfer", "programs.pairs"),
+            diagnose(port, "--machines", "m0,m1", "--level", "3", "--budget", "5m", "--why", "a hang") as asked,
+        ):
+            line = said(asked, "between machines: ")
+            assert line.startswith(
+                "m0, m1: between machines: fail: integrity: data arrives wrong: m0 with m1: from m1 to m0"
+            )
+            asked.send_signal(signal.SIGINT)
+            report, progress = asked.communicate()
+            document = json.loads(report)
+            assert asked.returncode == 130, progress
+            assert (document["verdict"], document["why"]) == ("inconclusive", "a hang")
+            assert document["because"] == "aborted by whoever reaches the server"
+            with CampaignClient(f"127.0.0.1:{port}") as client:
+                assert [one.state for one in client.campaigns()] == ["aborted"]
