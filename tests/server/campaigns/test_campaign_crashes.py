@@ -1,0 +1,159 @@
+"""The server is killed with -9 at every point of a campaign: it comes to its end all the same, and convicts whom it should, once."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import pytest
+import sqlalchemy as sa
+
+import crashing
+from cast import Agent
+from hangdog_models.errors import HangdogError
+from hangdog_proto.campaigns import CampaignClient
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.campaigns import records
+from hangdog_server.campaigns.records import State
+from hangdog_server.store import Store
+from hangdog_server.tables import CONVICTIONS, LAUNCHES, LEDGER, TESTS
+from tested import Machine, broken, sound
+
+#: In `make test-slow` and in `make soak`; a campaign of two machines passes a hundred points and more.
+SOME, ALL, POINTS = 8, 300, 120
+PATIENCE_S = 60.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+
+
+@dataclass
+class Story:
+    """A server that ends now and then, two machines of which m1 is broken, and somebody who asks for a campaign."""
+
+    port: int
+    done: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def machine(self, name: str) -> None:
+        """Its agent comes back whenever its stream breaks, and does nothing twice."""
+        test = broken(1) if name == "m1" else sound
+
+        def answer(order: pb.Diagnose) -> str:
+            said = test(order)
+            assert isinstance(said, str)
+            return self.done.setdefault((name, order.launch), said)
+
+        while True:
+            with suppress(grpc.aio.AioRpcError, grpc.aio.UsageError, AssertionError, asyncio.InvalidStateError):
+                async with Agent(self.address, name) as agent:
+                    await agent.say(hello=pb.Hello(machine=name, version="1", diagnoses=True))
+                    assert (await agent.next()).HasField("welcome")
+                    await Machine(agent, answer).play()
+            await asyncio.sleep(0.02)
+
+    async def person(self) -> None:
+        """Asks until there is a campaign; whether it hears of its end is the campaign's own matter."""
+        while True:
+            await asyncio.to_thread(self._ask)
+            await asyncio.sleep(0.02)
+
+    def _ask(self) -> None:
+        with suppress(HangdogError), CampaignClient(self.address) as client:
+            if len([line for line in client.machines() if line.connected]) == 2 and not client.campaigns():
+                list(client.campaign(["m0", "m1"], levels=[1], budget_s=600.0))
+
+    def over(self) -> bool:
+        with suppress(HangdogError), CampaignClient(self.address) as client:
+            lines = client.campaigns()
+            return bool(lines) and all(line.state != State.RUNNING for line in lines)
+        return False
+
+
+@asynccontextmanager
+async def nursery() -> AsyncIterator[asyncio.subprocess.Process]:
+    """The program that forks the servers."""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipe = asyncio.subprocess.PIPE
+    program = (sys.executable, crashing.__file__)
+    process = await asyncio.create_subprocess_exec(*program, stdin=pipe, stdout=pipe, env=environ)
+    try:
+        yield process
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        await process.wait()
+
+
+async def number(servers: asyncio.subprocess.Process) -> int:
+    assert servers.stdout is not None
+    return int(await servers.stdout.readline())
+
+
+async def told(servers: asyncio.subprocess.Process, folder: Path, where: Path, deaths: tuple[int, ...]) -> Story:
+    """A story in which the servers end at these points; the last one is stopped when all is over."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        story = Story(free.getsockname()[1])
+    playing = [asyncio.create_task(one) for one in (story.machine("m0"), story.machine("m1"), story.person())]
+    try:
+        for last in (*deaths, 0):
+            asked = {"port": story.port, "where": str(where), "last": last, "passed": str(folder / "passed")}
+            assert servers.stdin is not None
+            servers.stdin.write(json.dumps({**asked, "log": str(folder / "log")}).encode() + b"\n")
+            pid, ended = await number(servers), asyncio.create_task(number(servers))
+            async with asyncio.timeout(PATIENCE_S):
+                while not ended.done() and not await asyncio.to_thread(story.over):
+                    await asyncio.sleep(0.05)
+            if not ended.done():
+                os.kill(pid, signal.SIGTERM)
+            if await ended == 0:
+                break
+            assert ended.result() == -signal.SIGKILL, (folder / "log").read_text()
+    finally:
+        for task in playing:
+            task.cancel()
+        await asyncio.gather(*playing, return_exceptions=True)
+    return story
+
+
+async def true_of(store: Store, story: Story) -> None:
+    (campaign,) = await store.ask(records.latest, 9)
+    assert (campaign.state, campaign.convicted) == (State.DONE, ("m1",)), campaign
+    launches = await store.ask(records.launches, campaign.id)
+    assert all(one.came and one.came.result != "inconclusive" for one in launches), launches
+    assert {f"{campaign.id}-{one.number}" for one in launches} == {launch for _, launch in story.done}
+
+    def count(connection: sa.Connection) -> list[int]:
+        tables = (CONVICTIONS, LEDGER, LAUNCHES, TESTS)
+        return [connection.execute(sa.select(sa.func.count()).select_from(one)).scalar_one() for one in tables]
+
+    assert await store.ask(count) == [1, 1, len(launches), len(launches)], "nothing is written twice"
+
+
+@pytest.mark.parametrize("count", [SOME, pytest.param(ALL, marks=pytest.mark.soak)])
+async def test_a_server_that_is_killed_anywhere_in_a_campaign(tmp_path: Path, count: int) -> None:
+    dice = random.Random(count)
+    async with nursery() as servers:
+        for at in range(count):
+            deaths = tuple(dice.randrange(1, POINTS) for _ in range(dice.choice((1, 1, 2))))
+            where = tmp_path / f"{at}.db"
+            story = await told(servers, tmp_path, where, deaths)
+            store = Store(where)
+            try:
+                await true_of(store, story)
+            except AssertionError as error:
+                error.add_note(f"ends at points {deaths}: {(tmp_path / 'log').read_text()[-3000:]}")
+                raise
+            finally:
+                store.close()
