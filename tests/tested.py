@@ -58,6 +58,7 @@ class Machine:
     orders: list[pb.Diagnose] = field(default_factory=list)
     aborted: list[str] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def play(self) -> None:
         """Obeys until its stream ends."""
@@ -72,7 +73,8 @@ class Machine:
                 self.news.set()
 
     async def say(self, told: pb.Diagnosed) -> None:
-        await self.agent.say(diagnosed=told)
+        async with self.turn:  # of two who write at once gRPC ends one
+            await self.agent.say(diagnosed=told)
 
     async def ordered(self, count: int = 1) -> pb.Diagnose:
         """The order of that number, once it has come."""

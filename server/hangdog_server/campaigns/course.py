@@ -246,7 +246,7 @@ class Course:
         means, campaign = self._means, self.campaign
         at = means.clock()
         told = report.document(campaign, self._asked, end, belief, self._launches, at)
-        text, convicts = json.dumps(told), report.convicts(end, self._launches)
+        text, convicts = json.dumps(told), report.convicts(end, self._asked, self._launches)
         state = State.ABORTED if end.cut else State.DONE
         await self._stored(lambda: means.store.do(records.end, campaign.id, state, at, "", text, convicts))
         log.info("campaign %s: %s", campaign.id, report.sentence(told))

@@ -13,9 +13,12 @@ from hangdog_models.planning.campaign.launch import Result
 from hangdog_models.planning.campaign.plan import Stop
 from hangdog_server.campaigns.records import Campaign, Convict, Kept
 from hangdog_server.campaigns.requests import Asked
-from hangdog_server.capturing import count, named
+from hangdog_server.capturing import named
 
 SCHEMA = "hangdog.campaign/1"
+#: Where more than so large a share of the machines would be convicted, and more than a few of them, what they share is the
+#: likelier cause: the test itself, its libraries, a setting. The planner knows no such fault, and six at once are its most.
+SHARE, FEW = 0.25, 2
 #: Words of failed launches that stand with a conviction.
 _REASONS = 4
 
@@ -38,8 +41,10 @@ class End:
     cut: bool = False
 
 
-def convicts(end: End, launches: Sequence[Kept]) -> tuple[Convict, ...]:
-    """Whom it convicts, with the parts that their own failed tests named."""
+def convicts(end: End, asked: Asked, launches: Sequence[Kept]) -> tuple[Convict, ...]:
+    """Whom it convicts, with the parts that their own failed tests named; nobody where it would be a crowd."""
+    if _crowd(end, asked):
+        return ()
     likely = {place.names: probability for place, probability in end.stop.ranked}
     found = []
     for machine in end.stop.evict:
@@ -50,10 +55,10 @@ def convicts(end: End, launches: Sequence[Kept]) -> tuple[Convict, ...]:
 
 def verdict(end: End, asked: Asked, belief: Belief, launches: Sequence[Kept]) -> Verdict:
     """One word for all of it: open as soon as a machine passed nothing that would show one of the ways to fail, or failed."""
-    if end.stop.evict:
+    if end.stop.evict and not _crowd(end, asked):
         return Verdict.CONVICTED
     results = [one.came.result for one in launches if one.came]
-    if end.stop.tell:
+    if end.stop.tell or end.stop.evict:
         return Verdict.FAILED
     passed = {(one.machine, mode) for one in bought(belief) for mode, shown in one.detection.items() if shown}
     wanted = {(machine, mode.name) for machine in asked.prior for mode in belief.modes}
@@ -80,12 +85,13 @@ def document(
 ) -> dict[str, Any]:
     """The report for programs; `at` is Unix seconds."""
     stop = end.stop
-    failed = {machine: _reasons(machine, launches) for machine in stop.evict}
+    convicted = convicts(end, asked, launches)
+    because = f"{len(stop.evict)} of {len(asked.prior)} machines fail: what they share is the likelier cause"
     return {
         "schema": SCHEMA,
         "campaign": campaign.id,
         "verdict": str(verdict(end, asked, belief, launches)),
-        "because": end.because,
+        "because": because if _crowd(end, asked) else end.because,
         "began": _utc(campaign.began),
         "ended": _utc(at),
         "why": campaign.why,
@@ -99,9 +105,9 @@ def document(
                 "machine": one.machine,
                 "probability": round(one.probability, 4),
                 "parts": list(one.parts),
-                "because": failed[one.machine],
+                "because": _reasons(one.machine, launches),
             }
-            for one in convicts(end, launches)
+            for one in convicted
         ],
         "tell": [_place(place) for place in stop.tell],
         "covered": round(stop.covered, 4),
@@ -133,13 +139,19 @@ def sentence(document: Mapping[str, Any]) -> str:
     convicted = [one["machine"] for one in document["convicted"]]
     silent = sorted({one["machine"] for one in document["untested"]})
     left = f"; not tested in full: {named(silent)}" if silent else ""
-    tests = count(document["launches"], "launch").replace("launchs", "launches")
+    tests = f"{len(document['launches'])} launch{'' if len(document['launches']) == 1 else 'es'}"
     if convicted:
         return f"convicted: {named(convicted)}, after {tests}{left}"
     if document["tell"]:
         told = ", ".join(f"{one['where']} {' - '.join(one['names'])}" for one in document["tell"])
         return f"at fault is no machine but {told}, after {tests}{left}"
-    return f"{document['verdict']} after {tests} ({document['because']}), which is no proof of health{left}"
+    proof = ", which is no proof of health" if document["verdict"] == Verdict.NOT_CONVICTED else ""
+    return f"{document['verdict']} after {tests} ({document['because']}){proof}{left}"
+
+
+def _crowd(end: End, asked: Asked) -> bool:
+    """Whether so many would be convicted that something else is the matter."""
+    return len(end.stop.evict) > max(FEW, SHARE * len(asked.prior))
 
 
 def _reasons(machine: str, launches: Sequence[Kept]) -> list[str]:

@@ -43,9 +43,10 @@ async def launches(store: Store) -> list[sa.Row[tuple[object, ...]]]:
 
 
 async def count(store: Store, table: sa.Table) -> int:
-    return int(
-        await store.ask(lambda connection: connection.execute(sa.select(sa.func.count()).select_from(table)).scalar())
-    )
+    def counted(connection: sa.Connection) -> int:
+        return int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
+
+    return await store.ask(counted)
 
 
 async def ended(on: Stage) -> Campaign:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,14 @@ async def test_the_part_that_failed_is_convicted_by_its_uuid_and_stays_suspiciou
         ranked = {one["names"][0]: one["probability"] for one in told["ranked"]}
         assert ranked["m2"] > 4 * ranked["m3"], "it was convicted before, wherever it was then"
     assert (await asking(on, lambda client: client.past("m0"))).convictions == ()
+
+
+async def test_where_all_fail_nobody_is_convicted_for_what_they_share(on: Stage) -> None:
+    async with machines(on, m0=broken(1), m1=broken(1), m2=broken(1), m3=broken(1)):
+        told = await campaign(on, "m0", "m1", "m2", "m3", levels=[1], budget_s=2000.0)
+        assert (await asking(on, lambda client: client.past("m0"))).convictions == ()
+    assert (told["verdict"], told["convicted"]) == ("failed", [])
+    assert told["because"] == "4 of 4 machines fail: what they share is the likelier cause"
 
 
 async def test_a_campaign_that_convicts_nobody_says_what_was_bought_and_never_healthy(on: Stage) -> None:
@@ -135,21 +144,27 @@ async def test_an_abort_ends_all_tests_and_the_campaign_with_what_is_known(on: S
     assert told["convicted"] == []
 
 
-@pytest.mark.parametrize(
-    ("said", "why"),
-    [
-        ("{" * 100_000, "its report cannot be read: "),
-        ("x" * (10 << 20), "its report of 10485760 characters is longer than 1048576"),
-        ('{"schema": "hangdog.verdict/1"}', "not a report of a diagnosis"),
-        ('{"schema": "hangdog.diagnosis/1", "levels": [{"results": 7}, "x"]}', "its report tells nothing of this test"),
-    ],
-    ids=["deep", "10 MB", "another", "empty"],
-)
-async def test_a_report_of_garbage_convicts_nobody_and_holds_nothing_up(on: Stage, said: str, why: str) -> None:
-    async with machines(on, m0=sound, m1=lambda order: said):
-        told = await campaign(on, "m0", "m1", levels=[1], budget_s=120.0)
-    (untested,) = told["untested"]
-    assert untested["machine"] == "m1" and why in untested["why"]
+GARBAGE = {
+    "deep": ("{" * 100_000, "its report cannot be read: "),
+    "large": ("x" * (10 << 20), "its report of 10485760 characters is longer than 1048576"),
+    "another": ('{"schema": "hangdog.verdict/1"}', "not a report of a diagnosis"),
+    "empty": (
+        '{"schema": "hangdog.diagnosis/1", "levels": [{"results": 7}, "x"]}',
+        "its report tells nothing of this test",
+    ),
+}
+
+
+def saying(said: str) -> Answer:
+    return lambda order: said
+
+
+async def test_reports_of_garbage_convict_nobody_and_hold_nothing_up(on: Stage) -> None:
+    async with machines(on, m0=sound, **{name: saying(said) for name, (said, _) in GARBAGE.items()}):
+        told = await campaign(on, "m0", *GARBAGE, levels=[1], budget_s=120.0)
+    untested = {one["machine"]: one["why"] for one in told["untested"]}
+    assert untested.keys() == GARBAGE.keys()
+    assert all(GARBAGE[name][1] in why for name, why in untested.items())
     assert not told["convicted"] and told["verdict"] == "inconclusive"
 
 
@@ -180,25 +195,23 @@ async def test_an_agent_of_before_campaigns_is_never_ordered_anything(on: Stage)
     ]
 
 
-@pytest.mark.parametrize(
-    ("names", "asked", "words"),
-    [
-        ((), {}, "it is not said whom to test"),
-        (("m0",), {"levels": [5]}, "level 5 replays a command"),
-        (("m0",), {"levels": [9]}, "there is no level 9"),
-        (("m0",), {"levels": [3]}, "level 3 takes two machines or more"),
-        (("m0",), {"budget_s": float("inf")}, "inf s is no budget"),
-        (("m0", "x" * 300), {}, "is no name of a machine"),
-        (("m9",), {}, "no machine can be tested: m9: its agent is not connected"),
-        ((), {"incident": "abc"}, "no incident is named 'abc'"),
-    ],
-)
-async def test_a_request_that_makes_no_sense_tests_nobody(
-    on: Stage, names: tuple[str, ...], asked: dict[str, object], words: str
-) -> None:
+NONSENSE: list[tuple[tuple[str, ...], dict[str, Any], str]] = [
+    ((), {}, "it is not said whom to test"),
+    (("m0",), {"levels": [5]}, "level 5 replays a command"),
+    (("m0",), {"levels": [9]}, "there is no level 9"),
+    (("m0",), {"levels": [3]}, "level 3 takes two machines or more"),
+    (("m0",), {"budget_s": float("inf")}, "inf s is no budget"),
+    (("m0", "x" * 300), {}, "is no name of a machine"),
+    (("m9",), {}, "no machine can be tested: m9: its agent is not connected"),
+    ((), {"incident": "abc"}, "no incident is named 'abc'"),
+]
+
+
+async def test_requests_that_make_no_sense_test_nobody(on: Stage) -> None:
     async with machines(on, m0=sound) as played:
-        with pytest.raises(HangdogError, match=words):
-            await campaign(on, *names, **asked)
+        for names, asked, words in NONSENSE:
+            with pytest.raises(HangdogError, match=words):
+                await campaign(on, *names, **asked)
         assert not played["m0"].orders
 
 

@@ -1,6 +1,6 @@
 """Chooses which stop-time diagnostics to launch next, and on which machines: group testing under misses and false alarms.
 
-Nobody calls this yet: the server that will run a campaign over the agents is still to come. It is whole without it.
+The server leads campaigns by it over its agents, with the levels of the ladder as diagnostics (ladder.py).
 
     belief = begin(machines, suspected, ...)           # prior.py: who is suspected, by how much, and what else it may be
     while isinstance(step := plan(belief, diagnostics, budget), Round):
