@@ -86,11 +86,11 @@ class Diagnosing:
         elif run is not None and run.launch == order.launch:
             if run.meet:
                 await self._tell(pb.Diagnosed(launch=run.launch, meet=run.meet))
-        elif run is not None:
+        elif run is not None and not run.stop.is_set():
             await self._refuse(order.launch, f"launch {run.launch} is being tested here")
-        else:
+        else:  # what is ended takes some seconds to end: the next one begins behind it
             self._run = run = _Run(order.launch[:_NAME])
-            self._task = asyncio.ensure_future(self._through(run, order, server))
+            self._task = asyncio.ensure_future(self._through(run, order, server, self._task))
 
     def abort(self, launch: str) -> None:
         """Ends a launch, should it be under way."""
@@ -113,7 +113,11 @@ class Diagnosing:
             run.because = because
             run.stop.set()
 
-    async def _through(self, run: _Run, order: pb.Diagnose, server: str) -> None:
+    async def _through(
+        self, run: _Run, order: pb.Diagnose, server: str, before: asyncio.Task[None] | None = None
+    ) -> None:
+        if before is not None:
+            await asyncio.wait((before,))
         try:
             told = await self._tested(run, order, server)
         except WrongUse as wrong:
@@ -122,7 +126,7 @@ class Diagnosing:
         except Exception as error:  # a bug of ours is no reason to be silent
             log.exception("launch %s failed", run.launch)
             told = pb.Diagnosed(launch=run.launch, refused=f"this is a bug in hangdog: {type(error).__name__}: {error}")
-        finally:
+        if self._run is run:
             self._run = None
         if run.because:  # what was cut short is no finding of this machine's
             told = pb.Diagnosed(launch=run.launch, refused=run.because)
@@ -134,6 +138,8 @@ class Diagnosing:
     async def _tested(self, run: _Run, order: pb.Diagnose, server: str) -> pb.Diagnosed:
         from hangdog_agent.meeting import Meeting
 
+        if run.stop.is_set():  # while it waited for the one before
+            raise WrongUse(run.because)
         asked = wanted(order, self._settings)
         if jobs := await self._jobs():
             ranks = len(jobs[0].ranks)

@@ -139,11 +139,13 @@ async def test_one_at_a_time_and_an_abort_ends_it_with_all_it_started(
         line.outbox.put_nowait(order())
         line.outbox.put_nowait(pb.ToAgent(abort=pb.Abort(launch="another")))
         line.outbox.put_nowait(pb.ToAgent(abort=pb.Abort(launch="c-0")))
+        line.outbox.put_nowait(order("d-1"))  # at once, as a campaign does whose partner died
         answer = await told(line)
         assert (answer.launch, answer.refused) == ("c-0", "the server aborted it")
-        assert bench.nobody_lives() and len(bench.began) == 1
-        line.outbox.put_nowait(order("d-1"))
+        assert not Path(f"/proc/{bench.began[0]}").exists()
         await reached(lambda: len(bench.began) == 2)
+        line.outbox.put_nowait(order("d-2"))
+        assert (await told(line)).refused == "launch d-1 is being tested here"
 
 
 async def test_a_server_that_is_not_back_in_time_wants_nothing_any_more(

@@ -199,7 +199,7 @@ class Course:
         async def met(meet: str) -> None:
             await means.store.do(records.met, campaign, one.number, meet)
 
-        left_s = one.deadline_s - passed
+        left_s = max(LEAST_S, one.deadline_s - passed)  # agents refuse less, which would count as the machine's silence
         settings = means.settings  # a whole cluster comes back to a server that was started anew
         lost_s = max(settings.campaign_lost_s, settings.returned_s) if self._resumed else settings.campaign_lost_s
         launching = Launching(name, one, _NAMES[one.test], left_s, means.fleet, lost_s, met)

@@ -41,6 +41,8 @@ class CampaignDesk:
         self._require_free(wanted)
         name = secrets.token_hex(_NAME_BYTES)
         incident = (await self._means.store.find(request.incident)).id if request.incident else ""
+        if self._means.store.shared:  # before there is anything that another server could take up
+            await self._means.store.do(lease.take, [_lease(name)], self._me, "", self._means.settings.lease_s)
         at = self._means.clock()
         campaign = Campaign(name, at, request.who, request.why, incident, wanted.to_json())
         self._require_free(wanted)  # somebody may have been faster

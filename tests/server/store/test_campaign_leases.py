@@ -1,0 +1,36 @@
+"""Several servers beside one database: a campaign is led by the one that was asked, and by another once that one has ended."""
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+
+from cast import PATIENT, stage
+from hangdog_models.errors import ServerUnreachable
+from hangdog_server.campaigns import records
+from hangdog_server.campaigns.records import State
+from postgres import Postgres
+from tested import broken, campaign, machines
+
+#: A lease that is looked after ten times a second.
+QUICK = replace(PATIENT, lease_s=0.3)
+
+
+async def test_another_server_leaves_a_campaign_alone_until_its_own_has_ended(server: Postgres) -> None:
+    where = server.database()
+    async with AsyncExitStack() as stack:
+        second = await stack.enter_async_context(stage(where, settings=QUICK))
+        async with stage(where, settings=QUICK) as first, machines(first, m0=lambda order: None) as played:
+            asked = asyncio.create_task(campaign(first, "m0", levels=[1], budget_s=600.0))
+            order = await played["m0"].ordered()
+            async with machines(second, m0=broken(1)) as elsewhere:
+                await asyncio.sleep(1.0)  # three leases: had it been free, the second server would have taken it
+                assert not elsewhere["m0"].orders
+        with suppress(ServerUnreachable):
+            await asked
+        async with machines(second, m0=broken(1)) as elsewhere:
+            assert (await elsewhere["m0"].ordered()).launch == order.launch
+            async with asyncio.timeout(20):
+                while (await second.store.ask(records.latest, 1))[0].state is State.RUNNING:
+                    await asyncio.sleep(0.01)
+            (done,) = await second.store.ask(records.latest, 9)
+            assert done.convicted == ("m0",)
