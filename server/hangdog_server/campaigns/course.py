@@ -21,9 +21,10 @@ from hangdog_server.campaigns.launching import Launching
 from hangdog_server.campaigns.records import Campaign, Kept, State
 from hangdog_server.campaigns.report import End
 from hangdog_server.campaigns.requests import Asked, Step
-from hangdog_server.capturing import named
+from hangdog_server.capturing import named, steady
 from hangdog_server.failures import StoreFailed
 from hangdog_server.fleet import Fleet
+from hangdog_server.orders import Abort
 from hangdog_server.settings import Settings
 from hangdog_server.store import Store
 
@@ -68,6 +69,9 @@ class Course:
         self._failure: HangdogError | None = None
         self._aborted = ""
         self._over = False
+        self._before = 0
+        self._spent_s = 0.0
+        self._since = 0.0
 
     @property
     def machines(self) -> frozenset[str]:
@@ -129,6 +133,7 @@ class Course:
 
     async def _through(self) -> None:
         name, store = self.campaign.id, self._means.store
+        self._since = steady()
         if self._resumed:
             await self._take_up()
         else:
@@ -150,8 +155,10 @@ class Course:
     async def _take_up(self) -> None:
         """Goes on with what was under way when the server before ended."""
         name, store, attempt = self.campaign.id, self._means.store, self._asked.attempt + 1
+        self._spent_s = self._passed_s(self.campaign.began, self._asked.budget_s)
         self._say(State.RUNNING, f"campaign {name}, which the server's end cut short")
         self._launches = list(await store.ask(records.launches, name))
+        self._before = len(self._launches)
         if attempt > ATTEMPTS:
             raise ServerUnreachable(
                 f"the server ended {attempt} times while it led this campaign", "ask for another one"
@@ -172,7 +179,7 @@ class Course:
             )
             for at, one in enumerate(step.launches)
         ]  # fmt: skip
-        await self._means.store.do(records.planned, self.campaign.id, new)
+        await self._stored(lambda: self._means.store.do(records.planned, self.campaign.id, new))
         self._launches += new
         self._say(State.RUNNING, f"round {number}: {step.because}")
         await self._launch(new)
@@ -192,14 +199,15 @@ class Course:
     async def _launched(self, one: Kept) -> None:
         means, campaign = self._means, self.campaign.id
         name = f"{campaign}-{one.number}"
-        passed = min(
-            max(0.0, means.clock() - one.began), one.deadline_s
-        )  # whatever somebody did to the clock meanwhile
+        passed_s = self._passed_s(one.began, one.deadline_s) if one.number < self._before else 0.0
+        left_s = max(LEAST_S, one.deadline_s - passed_s)  # agents refuse less, and would be taken for silent
 
         async def met(meet: str) -> None:
-            await means.store.do(records.met, campaign, one.number, meet)
+            try:
+                await means.store.do(records.met, campaign, one.number, meet)
+            except StoreFailed as error:  # only the next server would need it
+                log.warning("launch %s: where its members meet is not stored: %s", name, error)
 
-        left_s = max(LEAST_S, one.deadline_s - passed)  # agents refuse less, which would count as the machine's silence
         settings = means.settings  # a whole cluster comes back to a server that was started anew
         lost_s = max(settings.campaign_lost_s, settings.returned_s) if self._resumed else settings.campaign_lost_s
         launching = Launching(name, one, _NAMES[one.test], left_s, means.fleet, lost_s, met)
@@ -215,7 +223,7 @@ class Course:
             came = concluded(LADDER[_NAMES[one.test]], answers)
         reports = {machine: answer.report for machine, answer in answers.items() if answer.report is not None}
         at = means.clock()
-        await means.store.do(records.concluded, campaign, one, came, reports, at)
+        await self._stored(lambda: means.store.do(records.concluded, campaign, one, came, reports, at))
         parts = {machine: tuple(found) for machine, told in reports.items() if (found := records.blamed(told))}
         self._launches[one.number] = replace(one, came=came, ended=at, parts=parts)
         because = f": {came.because}" if came.because else ""
@@ -235,8 +243,12 @@ class Course:
         return replace(belief, gone=gone)
 
     def _left_s(self) -> float:
-        spent = self._means.clock() - self.campaign.began
-        return max(0.0, self._asked.budget_s - max(0.0, spent))
+        """Seconds of the budget: by the steady clock, for somebody may set the other one."""
+        return max(0.0, self._asked.budget_s - self._spent_s - (steady() - self._since))
+
+    def _passed_s(self, since: float, most: float) -> float:
+        """Seconds since a moment before this server began, as far as its clock can be believed."""
+        return min(max(0.0, self._means.clock() - since), most)
 
     def _budget(self) -> Budget:
         left_s = self._left_s()
@@ -255,6 +267,9 @@ class Course:
     async def _fail(self, error: HangdogError) -> None:
         at, end = self._means.clock(), records.end
         self._failure = error
+        for one in (each for each in self._launches if each.came is None):
+            for machine in one.machines:
+                self._means.fleet.send(machine, Abort(f"{self.campaign.id}-{one.number}"))
         self._say(State.FAILED, str(error))
         await self._stored(lambda: self._means.store.do(end, self.campaign.id, State.FAILED, at, str(error), "", ()))
 
@@ -264,7 +279,7 @@ class Course:
             try:
                 await step()
             except StoreFailed as error:
-                log.error("campaign %s: how it ended is still not stored: %s", self.campaign.id, error)
+                log.error("campaign %s waits for the store: %s", self.campaign.id, error)
                 await asyncio.sleep(AGAIN_S)
             else:
                 return

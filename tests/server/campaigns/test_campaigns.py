@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from cast import PATIENT, Stage, stage
-from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
+from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable, WrongUse
 from hangdog_proto.campaigns import CampaignStep
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.campaigns import launching
+from hangdog_server.campaigns import course, launching, records
+from hangdog_server.failures import StoreFailed
 from tested import Answer, asking, broken, campaign, linked, machine, machines, report, skipped, sound
 
 #: Who is lost is not waited for.
@@ -70,6 +71,47 @@ async def test_the_part_that_failed_is_convicted_by_its_uuid_and_stays_suspiciou
     assert (await asking(on, lambda client: client.past("m0"))).convictions == ()
 
 
+async def test_a_store_that_is_away_for_a_while_holds_a_campaign_up_and_does_not_end_it(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = {"planned": 1, "concluded": 2, "end": 1, "met": 1}
+
+    def sometimes(name: str) -> None:
+        real = getattr(records, name)
+
+        def step(*given: Any, **named: Any) -> Any:
+            if failures[name]:
+                failures[name] -= 1
+                raise StoreFailed("the store failed: its disk is full")
+            return real(*given, **named)
+
+        monkeypatch.setattr(records, name, step)
+
+    for name in failures:
+        sometimes(name)
+    monkeypatch.setattr(course, "AGAIN_S", 0.01)
+    bad = linked("m1")
+    async with machines(on, m0=bad, m1=bad, m2=bad):
+        told = await campaign(on, "m0", "m1", "m2", levels=[3], budget_s=600.0)
+    assert [one["machine"] for one in told["convicted"]] == ["m1"] and not any(failures.values())
+
+
+async def test_a_bug_of_ours_ends_the_campaign_and_the_tests_and_is_told(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken_down(*_: object) -> None:
+        raise ZeroDivisionError("no machines")
+
+    async with machines(on, m0=sound, m1=lambda order: None) as played:
+        monkeypatch.setattr(course, "concluded", broken_down)
+        with pytest.raises(OurFault, match="ZeroDivisionError: no machines"):
+            await campaign(on, "m0", "m1", levels=[1], budget_s=600.0)
+        order = await played["m1"].ordered()
+        await played["m1"].ended(order.launch)
+    (line,) = await asking(on, lambda client: client.campaigns())
+    assert line.state == "failed" and "ZeroDivisionError" in line.note
+
+
 async def test_where_all_fail_nobody_is_convicted_for_what_they_share(on: Stage) -> None:
     async with machines(on, m0=broken(1), m1=broken(1), m2=broken(1), m3=broken(1)):
         told = await campaign(on, "m0", "m1", "m2", "m3", levels=[1], budget_s=2000.0)
@@ -118,12 +160,12 @@ async def test_a_straggler_ends_with_the_deadline_and_is_told_to_end(
     monkeypatch.setattr(launching, "GRACE_S", -40.4)  # half a second is left of a deadline
     async with machines(on, m0=sound, m1=lambda order: None) as played:
         told = await campaign(on, "m0", "m1", levels=[1], budget_s=41.0)
-        order = await played["m1"].ordered()
-        await played["m1"].ended(order.launch)
+        await played["m1"].ended((await played["m1"].ordered()).launch)
     assert told["verdict"] == "inconclusive"
     (untested,) = told["untested"]
     assert (untested["machine"], untested["by"]) == ("m1", "one device")
-    assert untested["why"] == f"did not answer its diagnostics within {order.deadline_s:.0f} s"
+    last_s = played["m1"].orders[-1].deadline_s
+    assert untested["why"] == f"did not answer its diagnostics within {last_s:.0f} s"
 
 
 async def test_an_abort_ends_all_tests_and_the_campaign_with_what_is_known(on: Stage) -> None:
