@@ -8,6 +8,7 @@ from hangdog.evidence.naming import name_of
 from hangdog_models.ranks import Rank
 from hangdog_models.reading import (
     dcgm,
+    diagnosis,
     failure,
     findings_json,
     flight_recorder,
@@ -68,6 +69,7 @@ TARGETS: dict[str, Target] = {
     "kernel_log": _text(_kernel_log),
     "nvidia_smi": _text(_nvidia_smi),
     "dcgm": _document(dcgm.read),
+    "diagnosis": _text(diagnosis.read_diagnosis),
     "findings_json": _document(findings_json.read),
     "proc": _document(proc.read),
     "proc_status": _text(proc.read_status),

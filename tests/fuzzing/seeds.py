@@ -38,6 +38,15 @@ _DIAGNOSIS = {
     "metadata": {"version": "3.3"},
 }  # fmt: skip
 
+_LADDER = {
+    "schema": "hangdog.diagnosis/1",
+    "levels": [{"level": 1, "name": "one device", "skipped": "", "results": [
+        {"test": "gemm", "outcome": "fail", "says": "w", "repetitions": 21, "convicts": [{"sort": "device", "names": ["c"]}]},
+    ]}],
+    "parts": {"c": "GPU-1"},
+    "remarks": ["r"],
+}  # fmt: skip
+
 _RAS_TEXT = """Communicators... (0.00s)
 
 Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
@@ -120,6 +129,7 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "ras_json": (_REPORT,),
     "ras_mended": (json.dumps(_REPORT, indent=1).replace('"nvml_dev": 1,', '"nvml_dev": 1'),),
     "dcgm": (_DIAGNOSIS,),
+    "diagnosis": (_LADDER,),
     "findings_json": (
         findings_json.written([Finding("kernel log", "Xid 79", Bearing.CONVICTS, "w", "a", Rank(1), at_s=1.5, times=2)]),
     ),
