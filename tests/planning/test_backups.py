@@ -16,7 +16,9 @@ Evictions = Sequence[tuple[str, frozenset[int]]]
 
 def job(sizes: dict[str, int], per: int | None = None, leaf: int = 0, order: Sequence[str] = DEFAULT_ORDER) -> Topology:
     machines = [f"node-{number}" for number in range(-(-prod(sizes.values()) // (per or 1)))]
-    switches = {f"leaf-{at}": tuple(machines[at : at + leaf]) for at in range(0, len(machines) if leaf else 0, leaf or 1)}
+    switches = {
+        f"leaf-{at}": tuple(machines[at : at + leaf]) for at in range(0, len(machines) if leaf else 0, leaf or 1)
+    }
     return build(Layout(None, tuple(order), sizes, per, switches=switches), None)[0]
 
 
@@ -58,7 +60,11 @@ def test_the_pairs_of_byterobust() -> None:
 
 
 def test_the_layouts_of_the_field_survive_everything() -> None:
-    for sizes, leaf in (({"tp": 8, "dp": 16, "pp": 8}, 4), ({"tp": 8, "dp": 32, "pp": 4}, 4), ({"tp": 8, "dp": 128, "pp": 16}, 32)):
+    for sizes, leaf in (
+        ({"tp": 8, "dp": 16, "pp": 8}, 4),
+        ({"tp": 8, "dp": 32, "pp": 4}, 4),
+        ({"tp": 8, "dp": 128, "pp": 16}, 32),
+    ):
         placement = place(job(sizes, 8, leaf))
         assert (placement.survives, placement.lost) == (("machine", "tp", "dp", "pp", "leaf"), ())
         assert sorted(placement.holder) == list(range(prod(sizes.values())))

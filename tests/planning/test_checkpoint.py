@@ -42,7 +42,9 @@ MACHINES = st.sampled_from("abcdef")
     st.dictionaries(st.text("xyz", min_size=1), st.frozensets(MACHINES, min_size=1), max_size=6),
     st.lists(st.lists(MACHINES, min_size=1, unique=True), max_size=4),
 )
-def test_whoever_may_go_leaves_a_copy_of_every_shard(copies: dict[str, frozenset[str]], choices: list[list[str]]) -> None:
+def test_whoever_may_go_leaves_a_copy_of_every_shard(
+    copies: dict[str, frozenset[str]], choices: list[list[str]]
+) -> None:
     answer = gate(choices, copies)
     assert all(holders - set(answer.machines) for holders in copies.values())
     assert answer.because

@@ -24,7 +24,9 @@ def test_the_binomial_of_a_day(daily: float, expected: list[int]) -> None:
     assert [spares(single(Fleet(n, daily)), 0.99) for n in (16, 64, 128, 256, 512, 1024, 2048)] == expected
 
 
-@pytest.mark.parametrize(("machines", "expected"), [(1024, [2, 3, 6, 9, 20]), (2048, [2, 5, 9, 15, 35]), (128, [1, 1, 2, 3, 5])])
+@pytest.mark.parametrize(
+    ("machines", "expected"), [(1024, [2, 3, 6, 9, 20]), (2048, [2, 5, 9, 15, 35]), (128, [1, 1, 2, 3, 5])]
+)
 def test_the_window_is_the_replenish_time(machines: int, expected: list[int]) -> None:
     fleets = [Fleet(machines, 0.0038, hours * 3600.0) for hours in (1, 4, 12, 24, 72)]
     assert [spares(compound(fleet), 0.99) for fleet in fleets] == expected

@@ -50,13 +50,18 @@ def place(topology: Topology) -> Placement:
     """Finds a placement; raises WrongUse for more machines than MOST_PLACES."""
     where = places(topology)
     if len(where) > MOST_PLACES:
-        raise WrongUse(f"{len(where)} machines are too many to place backups on", f"{MOST_PLACES} at most: say which ranks share one")
+        raise WrongUse(
+            f"{len(where)} machines are too many to place backups on",
+            f"{MOST_PLACES} at most: say which ranks share one",
+        )
     every = domains(topology, where)
     kinds = tuple(dict.fromkeys(domain.kind for domain in every))
     if len(where) < 2:
         return Placement((), (), every, ("there is one machine only: nobody else can hold a copy",))
     whole = [domain for domain in every if len(domain.places) == len(where)]
-    because = [f"{domain.name} is on every machine: nothing but a checkpoint outside survives it" for domain in whole[:1]]
+    because = [
+        f"{domain.name} is on every machine: nothing but a checkpoint outside survives it" for domain in whole[:1]
+    ]
     if len(whole) > 1:
         because.append(f"so are {len(whole) - 1} more groups")
     partial = [domain for domain in every if len(domain.places) < len(where)]
@@ -67,14 +72,18 @@ def place(topology: Topology) -> Placement:
             lost = tuple(domain for domain in every if _loses(domain, where, holder))
             bad = {domain.kind for domain in lost}
             if named := [kind for kind in given_up if kind in bad]:
-                because.append(f"no placement survives the eviction of any one {' or '.join(named)} and of all else, too")
+                because.append(
+                    f"no placement survives the eviction of any one {' or '.join(named)} and of all else, too"
+                )
             return Placement(holder, tuple(kind for kind in kinds if kind not in bad), lost, (*because, how))
     raise AssertionError("two machines can hold each other's copies")
 
 
 def _subsets(kinds: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """What to give up: nothing, then one kind, then two; machines never."""
-    may = sorted((kind for kind in kinds if kind != MACHINE), key=lambda kind: _GIVEN_UP.index(kind) if kind in _GIVEN_UP else 0)
+    may = sorted(
+        (kind for kind in kinds if kind != MACHINE), key=lambda kind: _GIVEN_UP.index(kind) if kind in _GIVEN_UP else 0
+    )
     for size in range(len(may) + 1):
         yield from combinations(may, size)
 
@@ -143,7 +152,9 @@ def _composed(world: int, turns: dict[str, NDArray[numpy.int64]], steps: Sequenc
 
 
 def _said(turns: dict[str, NDArray[numpy.int64]], steps: Sequence[int]) -> str:
-    return "each rank " + " and ".join(f"{step} further along {dim}" for dim, step in zip(turns, steps, strict=True) if step)
+    return "each rank " + " and ".join(
+        f"{step} further along {dim}" for dim, step in zip(turns, steps, strict=True) if step
+    )
 
 
 def _next(where: Sequence[Place], step: int) -> NDArray[numpy.int64]:

@@ -42,14 +42,18 @@ class Fleet:
         if not 1 <= self.machines <= MOST_MACHINES:
             raise WrongUse(f"{self.machines} machines", f"ask about 1 to {MOST_MACHINES}")
         if not 0 < self.daily < 1:
-            raise WrongUse(f"{self.daily:g} is no daily failure rate", "give the incidents a machine and day, as 0.0038")
+            raise WrongUse(
+                f"{self.daily:g} is no daily failure rate", "give the incidents a machine and day, as 0.0038"
+            )
         if not self.replenish_s > 0:
             raise WrongUse(f"{self.replenish_s:g} s is no time", "say how long it takes to replace a machine")
         wrong = [size for size, share in self.sizes.items() if size < 1 or not 0 < share <= 1]
         if wrong or abs(sum(self.sizes.values()) - 1) > 1e-9:
             raise WrongUse("the shares of incidents by size do not sum to 1", "give shares whose sum is below 1")
         if self.incidents * self.mean_size > self.machines:
-            raise WrongUse("more machines would be away than there are", "give a shorter time to replace one, or a lower rate")
+            raise WrongUse(
+                "more machines would be away than there are", "give a shorter time to replace one, or a lower rate"
+            )
 
     @property
     def incidents(self) -> float:
