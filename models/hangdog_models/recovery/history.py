@@ -56,6 +56,13 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
+class Progressed:
+    """It got on for the first time since it was started, as far as its log tells of steps."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Troubled:
     """Something is wrong with it. `since` is when it last got on, as far as that is known."""
 
@@ -107,4 +114,4 @@ class Finished:
     at: float
 
 
-Entry = Opened | Began | Troubled | Stepped | Done | Steady | Changed | Finished
+Entry = Opened | Began | Progressed | Troubled | Stepped | Done | Steady | Changed | Finished

@@ -14,6 +14,7 @@ from hangdog_models.recovery.history import (
     Entry,
     Finished,
     Opened,
+    Progressed,
     Steady,
     Step,
     Stepped,
@@ -27,6 +28,7 @@ LONGEST = 1 << 20
 _NAMES = {
     Opened: "opened",
     Began: "began",
+    Progressed: "progressed",
     Troubled: "troubled",
     Stepped: "stepped",
     Done: "done",
@@ -59,6 +61,8 @@ def _entry(row: Mapping[str, Any]) -> Entry:
             return Opened(at, _text(row["run"]))
         case "began":
             return Began(at, _texts(row["machines"]), _text(row["token"]))
+        case "progressed":
+            return Progressed(at)
         case "troubled":
             return Troubled(at, _number(row["since"]), _trouble(row["trouble"]))
         case "stepped":

@@ -43,6 +43,8 @@ class _Case:
         return tuple(change.name for change in self.standing.pending)
 
 
+_DEFAULTS = LadderSettings()
+
 #: The rungs for each cause, from the lowest up; the last one always holds.
 RUNGS: Mapping[Cause, tuple[Act, ...]] = {
     Cause.MACHINE: (Act.EVICT, Act.DIAGNOSE, Act.REATTEMPT, Act.ROLLBACK, Act.REPLAY, Act.HUMAN),
@@ -56,8 +58,8 @@ def next_step(
     history: Sequence[Entry],
     trouble: Trouble | None,
     now: float,
-    means: Means = Means(),
-    settings: LadderSettings = LadderSettings(),
+    means: Means,
+    settings: LadderSettings = _DEFAULTS,
 ) -> Step:
     """The next step for a job in this trouble, or in none; the history holds all steps before it. `now` in Unix seconds."""
     standing = stand(history, now)

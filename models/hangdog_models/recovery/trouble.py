@@ -14,8 +14,9 @@ OF_CODE = frozenset({
     "ModuleNotFoundError", "NameError", "NotImplementedError", "SyntaxError", "TypeError", "UnboundLocalError", "ValueError",
     "ZeroDivisionError",
 })  # fmt: skip
-#: The last line of a traceback; launchers put `[rank3]:` or `3:` before it.
-_RAISED = re.compile(r"^(?:\[?[\w ./-]{1,60}\]?: ?){0,2}(?P<name>[A-Za-z_][\w.]{0,100})(?:: (?P<words>.*))?$")
+#: The last line of a traceback; launchers put `[rank3]:`, `[default0]:` or `3:` before it.
+_RAISED = re.compile(r"(?:\[[^\]]{1,60}\]:? ?|\d{1,7}: ?){0,2}(?P<name>[A-Za-z_][\w.]{0,100})(?:: .*)?")
+_TRACEBACK = "Traceback (most recent call last)"
 #: Characters of a line looked at, and kept of what it says.
 _LINE, _WORDS = 1000, 200
 
@@ -63,8 +64,9 @@ def of_exit(statuses: Mapping[str, int], words: Mapping[str, str]) -> Trouble:
     who = ", ".join(f"{machine} with status {statuses[machine]}" for machine in failed[:4])
     what = f"the job ended on {who}" + (f" and {len(failed) - 4} more machines" if len(failed) > 4 else "")
     for machine in failed:
-        for line in words.get(machine, "").splitlines():
-            found = _RAISED.match(line[:_LINE].strip())
+        _, _, raised = words.get(machine, "").partition(_TRACEBACK)
+        for line in raised.splitlines():
+            found = _RAISED.fullmatch(line[:_LINE].rstrip())
             if found and found["name"].rpartition(".")[2] in OF_CODE:
                 return Trouble(Cause.SOFTWARE, f"{what}: {found[0][:_WORDS]}")
     return Trouble(Cause.UNKNOWN, what)
