@@ -159,6 +159,7 @@ ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     machines: tuple[str, ...],
     spares: tuple[str, ...],
     once: bool,
@@ -237,7 +238,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 def _limits(assignments: Sequence[str]) -> LadderSettings:
     """The ladder's settings with each NAME=NUMBER in the place of its default; raises WrongUse."""
-    kinds = {setting.name: type(setting.default) for setting in fields(LadderSettings)}
+    kinds = {setting.name: type(getattr(LadderSettings(), setting.name)) for setting in fields(LadderSettings)}
     changed: dict[str, Any] = {}
     for assignment in assignments:
         name, _, value = assignment.partition("=")

@@ -14,10 +14,17 @@ from hangdog.supervising.logs import Log
 
 #: Tells which machine a process stands for, and which attempt it belongs to.
 MACHINE, TOKEN = "HANGDOG_RUN_MACHINE", "HANGDOG_RUN_TOKEN"
+#: The same machine, of this supervisor: an agent must not see what another one starts on the same host.
+PLACE = "HANGDOG_RUN_PLACE"
 #: Time for the kernel to carry out SIGKILL; a process that needs longer hangs in the kernel, and its machine with it. Seconds.
 DEATH_S = 30.0
 #: What the first process that fails leaves the others: they are told by it why they end. Seconds.
 WAKE_S = 5.0
+
+
+def place(machine: str) -> str:
+    """What the processes of a machine carry as PLACE."""
+    return f"{machine}-{os.getpid()}"
 
 
 class Attempt:
@@ -35,7 +42,7 @@ class Attempt:
             with path.open("ab") as log:  # a file and no pipe: nobody has to read it for the job to go on
                 self._processes[machine] = subprocess.Popen(
                     (sys.executable, "-P", "-m", "hangdog.supervising.tether", str(os.getpid()), *command),
-                    env={**environ, MACHINE: machine},
+                    env={**environ, MACHINE: machine, PLACE: place(machine)},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hangdog.demo.pipes import first_line
-from hangdog.supervising.attempt import MACHINE
+from hangdog.supervising.attempt import PLACE, place
 from hangdog_models.errors import HangdogError, OurFault
 from hangdog_models.verdict import Verdict
 from hangdog_proto.client import Client
@@ -74,7 +74,15 @@ class Local:
             "server": ("hangdog", "server", "--listen", address, *store),
             **{
                 f"agent-{name}": (
-                    *("hangdog_agent.main", "--server", address, "--machine", name, "--match-env", f"{MACHINE}={name}"),
+                    *(
+                        "hangdog_agent.main",
+                        "--server",
+                        address,
+                        "--machine",
+                        name,
+                        "--match-env",
+                        f"{PLACE}={place(name)}",
+                    ),
                     *(word for setting in settings for word in ("--set", setting)),
                 )
                 for name in machines

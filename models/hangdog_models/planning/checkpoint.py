@@ -54,9 +54,8 @@ def gate(choices: Sequence[Sequence[str]], copies: Copies | None, price: Price |
         return Gate((), ("there is nobody to evict",))
     price = price or Price()
     if copies is None:
-        return Gate(
-            sets[0], ("nobody says who holds copies of the checkpoint: those in memory count as lost", str(price))
-        )
+        told = () if price.age_s is None else (f"copies in memory count as lost: {price}",)
+        return Gate(sets[0], ("nobody says who holds copies of the checkpoint", *told))
     losses = {machines: gone for machines in sets if (gone := lost(machines, copies))}
     because = [f"evicting {', '.join(machines)} would lose {_shards(gone)}" for machines, gone in losses.items()]
     for machines in sets:
