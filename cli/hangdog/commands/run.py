@@ -293,7 +293,8 @@ def _ending() -> Iterator[None]:
             signal.signal(each, signal.SIG_IGN)
         raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, leave) for number in ENDINGS}
+    heard = [number for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup ignores one for us
+    before = {number: signal.signal(number, leave) for number in heard}
     try:
         yield
     finally:
@@ -302,7 +303,8 @@ def _ending() -> Iterator[None]:
 
 
 def _tell(line: str) -> None:
-    click.echo(f"hangdog: {printable(line)}", err=True)
+    with contextlib.suppress(BrokenPipeError):
+        click.echo(f"hangdog: {printable(line)}", err=True)
 
 
 def _pass_on(output: bytes) -> None:

@@ -27,6 +27,11 @@ class Keeping:
         try:
             self._hold()
             self.entries = self._read()
+            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)  # the file's name must be on the disk, too
+            finally:
+                os.close(folder)
         except BaseException:
             os.close(self._file)
             raise

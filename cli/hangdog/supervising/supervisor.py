@@ -23,6 +23,7 @@ from hangdog_models.recovery.history import (
     Act,
     Began,
     Done,
+    Entry,
     Finished,
     Opened,
     Progressed,
@@ -72,7 +73,7 @@ class Supervisor:
                 self._start()
                 outcome = self._follow()
                 if outcome is None:
-                    self.kept.add(Finished(self.clock()))
+                    self._note(Finished(self.clock()))
                     return True
                 if not self._climb(outcome):
                     return False
@@ -114,7 +115,7 @@ class Supervisor:
     def _follow(self) -> Trouble | Step | None:
         """Follows the job until it is in trouble, or a step is due that it is in no trouble for; None when it is at its end."""
         assert self._attempt is not None
-        began, asked, progressed, steady = self.clock(), 0.0, False, False
+        began, asked, progressed, steady = time.monotonic(), 0.0, False, False
         unsure: tuple[float, Trouble] | None = None
         while True:
             time.sleep(TICK_S)
@@ -122,7 +123,7 @@ class Supervisor:
             if self._attempt.follow(self.pass_on):
                 self._since, unsure = now, None
                 if not progressed:
-                    self.kept.add(Progressed(now))
+                    self._note(Progressed(now))
                 progressed = True
             statuses = self._attempt.ended(beat)
             if statuses is not None:
@@ -130,20 +131,20 @@ class Supervisor:
                 if not any(statuses.values()):
                     return None
                 return of_exit(statuses, self._attempt.words())
-            if not steady and now - began >= self.settings.steady_s:
+            if not steady and beat - began >= self.settings.steady_s:
                 steady = True
-                self.kept.add(Steady(now))
+                self._note(Steady(now))
             if beat - asked < ASK_S:
                 continue
             asked = beat
             self.watcher.tend(beat)
             for change in self.pending.new(now, self.kept.entries):
-                self.kept.add(change)
+                self._note(change)
             step = next_step(self.kept.entries, None, now, self._means(), self.settings)
             if step.act is not Act.WAIT:
                 return step
             found = newest(self.watcher, self._job)
-            trouble = of_verdict(found[1]) if found else None
+            trouble = self._here(of_verdict(found[1])) if found else None
             if found is None or trouble is None or trouble.cause is Cause.NONE:
                 continue
             if trouble.cause in (Cause.MACHINE, Cause.SOFTWARE):
@@ -152,6 +153,23 @@ class Supervisor:
             unsure = unsure or (beat, trouble)
             if beat - unsure[0] >= self.order.patience_s:
                 return replace(trouble, what=f"{trouble.what} (incident {found[0]})")
+
+    def _here(self, trouble: Trouble) -> Trouble:
+        """The same trouble, with those of its choices that are machines of this attempt; without any it blames nobody."""
+        machines, _ = active(self.order, stand(self.kept.entries, self.clock()).out)
+        choices = tuple(one for one in trouble.choices if set(one) <= set(machines))
+        if choices == trouble.choices:
+            return trouble
+        strangers = sorted({name for one in trouble.choices for name in one} - set(machines))
+        cause = trouble.cause if choices else Cause.UNKNOWN
+        return Trouble(cause, f"{trouble.what}; {', '.join(strangers)} is no machine of this job", choices)
+
+    def _note(self, entry: Entry) -> None:
+        """Keeps what no step depends on: a full disk must not end a job that trains."""
+        try:
+            self.kept.add(entry)
+        except OSError as error:
+            self.tell(f"the history is not complete: {error}")
 
     def _climb(self, outcome: Trouble | Step) -> bool:
         """Carries out steps until the job may be started again; False when a person is called."""
