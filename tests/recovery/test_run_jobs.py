@@ -18,7 +18,7 @@ from hangdog.supervising.family import kill, marked
 #: Each takes some 30 s on two idle cores; this bounds a busy machine. Seconds.
 PATIENCE_S = 300.0
 #: The job's last step, and the one after which a fault strikes: by then all ranks have a rhythm.
-LAST, STRIKE = 80, 65
+LAST, STRIKE = 60, 50
 #: It trains for seconds only: its rhythm is to be known sooner than a real job's, and a standstill before that borne for less.
 RHYTHM = ("--set", "settle_s=3", "--set", "start_s=30")
 #: A version of the user's code; the second has a bug that skips a collective on one rank.

@@ -59,11 +59,11 @@ def main() -> None:
 
 
 def work(seconds: float) -> None:
-    """Half of it on the processor, half of it waiting for a device that is not there."""
-    until = time.perf_counter() + seconds / 2
+    """A quarter of it on the processor, the rest waiting for a device that is not there."""
+    until = time.perf_counter() + seconds / 4
     while time.perf_counter() < until:
         torch.randn(64, 64) @ torch.randn(64, 64)
-    time.sleep(seconds / 2)
+    time.sleep(seconds * 3 / 4)
 
 
 if __name__ == "__main__":
