@@ -6,11 +6,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import click
 
@@ -19,30 +17,27 @@ from hangdog.options import server_option
 from hangdog.supervising import hooks
 from hangdog.supervising.bill import bill
 from hangdog.supervising.keeping import Keeping
+from hangdog.supervising.local import Local
 from hangdog.supervising.logs import Log
 from hangdog.supervising.order import Order
 from hangdog.supervising.pending import Pending
 from hangdog.supervising.supervisor import Supervisor
-from hangdog.supervising.watch import Cluster, Local, Watcher
+from hangdog.supervising.told import copies_in, limits, price_of
+from hangdog.supervising.watch import Cluster, Watcher
 from hangdog.terminal import printable
 from hangdog_agent.settings import chosen
 from hangdog_agent.witness.pattern import safe
-from hangdog_models.errors import UnreadableEvidence, WrongUse
-from hangdog_models.planning.checkpoint import Copies, Price
-from hangdog_models.reading.document import read_json
+from hangdog_models.errors import WrongUse
 from hangdog_models.recovery.history import TESTS, Act
 from hangdog_models.recovery.ladder import Means
-from hangdog_models.recovery.settings import LadderSettings
 from hangdog_proto.reach import Reach
 
 #: What a machine may be called: its name is part of file names and of command lines.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
-#: Bytes of a file that says who holds copies: 100,000 shards.
-COPIES = 16 << 20
 #: The job did not reach its end, and a person was called.
 CALLED = 1
-#: Signals that ask us to end. SIGINT raises KeyboardInterrupt by itself.
-ENDINGS = (signal.SIGTERM, signal.SIGHUP)
+#: Signals that ask us to end.
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command("run", context_settings={"ignore_unknown_options": True})
@@ -196,7 +191,7 @@ def command(
         raise WrongUse("--pending and --on-update need each other", "one says what waits, the other brings it in")
     chosen(agent)  # what is wrong is said before anything is started
     pattern = safe(step_pattern) if step_pattern else None
-    limits = _limits(ladder)
+    limited = limits(ladder)
     with _ending(), Keeping(state / "history.jsonl") as kept, _watcher(attach, server, order, agent) as watcher:
         supervisor = Supervisor(
             order,
@@ -205,10 +200,10 @@ def command(
             _tell,
             _pass_on,
             _now,
-            lambda: Means(copies=_copies(copies), price=_price(checkpoint)),
+            lambda: Means(copies=copies_in(copies, _tell), price=price_of(checkpoint, _now())),
             Pending(pending),
             [Log(pattern) for _ in order.machines],
-            limits,
+            limited,
             {"HANGDOG_STEP_PATTERN": step_pattern} if step_pattern else {},
         )
         try:
@@ -236,61 +231,24 @@ def _check_names(names: Sequence[str]) -> None:
         raise WrongUse("a machine is named twice", "each is one --machine or one --spare")
 
 
-def _limits(assignments: Sequence[str]) -> LadderSettings:
-    """The ladder's settings with each NAME=NUMBER in the place of its default; raises WrongUse."""
-    kinds = {setting.name: type(getattr(LadderSettings(), setting.name)) for setting in fields(LadderSettings)}
-    changed: dict[str, Any] = {}
-    for assignment in assignments:
-        name, _, value = assignment.partition("=")
-        if name not in kinds or not re.fullmatch(r"\d{1,9}(\.\d{1,3})?", value):
-            raise WrongUse(f"--ladder {assignment} sets no limit", f"limits are {', '.join(kinds)}; write evictions=1")
-        changed[name] = kinds[name](float(value))
-    return replace(LadderSettings(), **changed)
-
-
 @contextlib.contextmanager
 def _watcher(attach: bool, server: Reach, order: Order, agent: Sequence[str]) -> Iterator[Watcher]:
     if attach:
         yield Cluster(server)
         return
-    with Local.opened(order.state / "watch", (*order.machines, *order.spares), agent) as local:
+    with Local(order.state / "watch", (*order.machines, *order.spares), agent) as local:
         yield local
-
-
-def _copies(path: Path | None) -> Copies | None:
-    """Who holds copies of each shard, as the file says now; nobody knows where it cannot be read."""
-    if path is None:
-        return None
-    try:
-        with path.open(encoding="utf-8") as file:
-            document = read_json(file.read(COPIES))
-    except (OSError, UnicodeDecodeError, UnreadableEvidence) as error:
-        _tell(f"who holds copies is not known: cannot read {path}: {error}")
-        return None
-    if not isinstance(document, dict) or not all(_are_names(holders) for holders in document.values()):
-        _tell(f'who holds copies is not known: {path} is not {{"shard": ["machine", ...]}}')
-        return None
-    return document
-
-
-def _are_names(value: object) -> bool:
-    return isinstance(value, Collection) and not isinstance(value, str) and all(isinstance(one, str) for one in value)
-
-
-def _price(path: Path | None) -> Price:
-    try:
-        return Price() if path is None else Price(max(0.0, _now() - path.stat().st_mtime))
-    except OSError:
-        return Price()
 
 
 @contextlib.contextmanager
 def _ending() -> Iterator[None]:
-    """Has SIGTERM and SIGHUP end the job in order, once: a second one must not leave half of it behind."""
+    """Has a signal end the job in order, once: a second one must not leave half of it behind."""
 
     def leave(number: int, _frame: FrameType | None) -> None:
-        for each in (signal.SIGINT, *ENDINGS):
+        for each in ENDINGS:
             signal.signal(each, signal.SIG_IGN)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         raise SystemExit(128 + number)
 
     heard = [number for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup ignores one for us

@@ -140,7 +140,7 @@ class Supervisor:
             self.watcher.tend(beat)
             for change in self.pending.new(now, self.kept.entries):
                 self._note(change)
-            step = next_step(self.kept.entries, None, now, self._means(), self.settings)
+            step = next_step(self.kept.entries, None, now, Means(hands=self._hands()), self.settings)
             if step.act is not Act.WAIT:
                 return step
             found = newest(self.watcher, self._job)
@@ -220,7 +220,10 @@ class Supervisor:
 
     def _means(self) -> Means:
         out = stand(self.kept.entries, self.clock()).out
-        return replace(self.means(), spares=active(self.order, out)[1], hands=OWN | frozenset(self.order.hooks))
+        return replace(self.means(), spares=active(self.order, out)[1], hands=self._hands())
+
+    def _hands(self) -> frozenset[Act]:
+        return OWN | frozenset(self.order.hooks)
 
     def _stop(self) -> None:
         if self._attempt is None:
