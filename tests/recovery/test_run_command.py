@@ -186,3 +186,28 @@ def test_a_second_supervisor_is_refused_and_a_signal_ends_the_job_with_all_that_
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGTERM
     assert not marked(scene.mark)
+
+
+def test_a_verdict_is_acted_upon_once_and_names_of_strangers_are_not(scene: Scene) -> None:
+    """Played verdicts: an open one is borne for a while, one upon machines of no such job blames nobody, one evicts `b`."""
+    program = scene.folder / "job.py"
+    program.write_text(JOB + "time.sleep(0 if attempt == 3 else 600)")
+    verdicts = json.dumps([("machine", ["gpu-9"]), ("machine", ["b"]), None])
+    command = [sys.executable, "-m", "recovery.played_watcher", str(scene.folder / "state"), verdicts]
+    job = [sys.executable, str(program), "{machine}", "{attempt}", str(scene.folder)]
+    environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])} | dict([scene.mark.split("=")])
+    ran = subprocess.run([*command, *job], env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert [line for line in ran.stdout.splitlines() if line.startswith(("attempt", "step"))] == [
+        "attempt 1 starts on a, b",
+        (
+            "step 1: reattempt, because verdict machine, 97%: played machine; gpu-9 is no machine of this job (incident 1234); "
+            "nobody can diagnose; it may have been transient"
+        ),
+        "attempt 2 starts on a, b",
+        (
+            "step 2: evict b, because verdict machine, 97%: played machine (incident 1234); the verdict is sure enough to evict; "
+            "nobody says who holds copies of the checkpoint"
+        ),
+        "attempt 3 starts on a, c",
+    ]
