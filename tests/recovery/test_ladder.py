@@ -204,7 +204,7 @@ EVENTS = st.tuples(TROUBLES, st.lists(MACHINES, max_size=2), st.booleans())
 BOUND = 14
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(
     MEANS, st.lists(EVENTS.filter(lambda each: each[0].cause is not Cause.NONE), min_size=BOUND + 1, max_size=BOUND + 1)
 )
@@ -215,6 +215,7 @@ def test_a_person_is_always_reached(means: Means, events: list[tuple[Trouble, Se
     assert set(acts[acts.index(Act.HUMAN) :]) == {Act.HUMAN}
 
 
+@settings(max_examples=60)
 @given(MEANS, st.lists(EVENTS, max_size=8), TROUBLES)
 def test_what_holds_of_every_step(
     means: Means, events: list[tuple[Trouble, Sequence[str], bool]], trouble: Trouble

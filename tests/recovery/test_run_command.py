@@ -211,3 +211,10 @@ def test_a_verdict_is_acted_upon_once_and_names_of_strangers_are_not(scene: Scen
         ),
         "attempt 3 starts on a, c",
     ]
+
+
+def test_of_a_job_that_is_started_once_for_all_machines_nobody_knows_where_it_failed(scene: Scene) -> None:
+    job = JOB + "sys.exit(attempt == 1)"
+    status, out, err = scene.run("--once", "--machine", "a", "--machine", "b", job=job)
+    assert (status, out.splitlines()) == (0, ["machine a attempt 1", "machine a attempt 2"]), err
+    assert "the job ended on all machines together with status 1" in err

@@ -39,6 +39,8 @@ from hangdog_models.recovery.trouble import Cause, Trouble, of_exit, of_verdict
 
 #: Between two looks at the job's logs and processes, and between two questions for a verdict. Seconds.
 TICK_S, ASK_S = 0.2, 1.0
+#: Where the process of a job that is started once for all machines ended.
+ALL = "all machines together"
 #: Acts that need no hook.
 OWN = frozenset({Act.EVICT, Act.REATTEMPT, Act.HUMAN, Act.WAIT})
 
@@ -130,7 +132,11 @@ class Supervisor:
                 self._attempt.follow(self.pass_on)
                 if not any(statuses.values()):
                     return None
-                return of_exit(statuses, self._attempt.words())
+                words = self._attempt.words()
+                if self.order.once:  # its one process stands for all: where it failed is not known
+                    (status,), (said,) = statuses.values(), words.values()
+                    return of_exit({ALL: status}, {ALL: said})
+                return of_exit(statuses, words)
             if not steady and beat - began >= self.settings.steady_s:
                 steady = True
                 self._note(Steady(now))
