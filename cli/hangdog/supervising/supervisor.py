@@ -104,9 +104,8 @@ class Supervisor:
         machines, _ = active(self.order, stand(self.kept.entries, self.clock()).out)
         number = 1 + sum(isinstance(entry, Began) for entry in self.kept.entries)
         token = secrets.token_hex(8)
-        self._job = (
-            f"{self.order.job}-{number}"  # its own name: what is known of dead ranks must not be taken for these
-        )
+        # a name of its own: what is known of the dead ranks of the last attempt must not be taken for these
+        self._job = f"{self.order.job}-{number}"
         self.kept.add(Began(self.clock(), machines, token))
         self.tell(f"attempt {number} starts on {', '.join(machines)}")
         environ = {**os.environ, **self.environ, "HANGDOG_JOB": self._job, TOKEN: token}
