@@ -218,3 +218,16 @@ def test_of_a_job_that_is_started_once_for_all_machines_nobody_knows_where_it_fa
     status, out, err = scene.run("--once", "--machine", "a", "--machine", "b", job=job)
     assert (status, out.splitlines()) == (0, ["machine a attempt 1", "machine a attempt 2"]), err
     assert "the job ended on all machines together with status 1" in err
+
+
+def test_only_steps_end_an_episode_of_a_job_that_tells_them(scene: Scene) -> None:
+    """Its second attempt lasts as long as the first, and makes no step: it counts on, where the first began anew."""
+    job = JOB + (
+        "for step in range(20):\n    print('step', step if attempt == 1 else 0, flush=True)\n    time.sleep(0.05)\n"
+        "sys.exit(1)"
+    )
+    status, _, err = scene.run("--ladder", "steady_s=0.5", "--step-pattern", "step [1-9]", job=job)
+    assert status == 1, err
+    assert [entry["entry"] for entry in scene.history() if entry["entry"] in ("began", "steady", "stepped")] == [
+        *("began", "steady", "stepped", "began", "stepped"),
+    ]

@@ -65,6 +65,7 @@ class Supervisor:
     _attempt: Attempt | None = None
     _job: str = ""
     _since: float = 0.0
+    _unsure: float | None = None
 
     def run(self) -> bool:
         """Whether the job reached its end; False when a person was called instead."""
@@ -116,16 +117,17 @@ class Supervisor:
     def _follow(self) -> Trouble | Step | None:
         """Follows the job until it is in trouble, or a step is due that it is in no trouble for; None when it is at its end."""
         assert self._attempt is not None
-        began, asked, progressed, steady = time.monotonic(), 0.0, False, False
-        unsure: tuple[float, Trouble] | None = None
+        tells_steps = any(isinstance(entry, Progressed) for entry in self.kept.entries)
+        began, first, last, asked, steady = time.monotonic(), 0.0, 0.0, 0.0, False
+        self._unsure = None
         while True:
             time.sleep(TICK_S)
             now, beat = self.clock(), time.monotonic()
             if self._attempt.follow(self.pass_on):
-                self._since, unsure = now, None
-                if not progressed:
+                self._since, last, self._unsure = now, beat, None
+                if not first:
+                    first, tells_steps = beat, True
                     self._note(Progressed(now))
-                progressed = True
             statuses = self._attempt.ended(beat)
             if statuses is not None:
                 self._attempt.follow(self.pass_on)
@@ -136,28 +138,35 @@ class Supervisor:
                     (status,), (said,) = statuses.values(), words.values()
                     return of_exit({ALL: status}, {ALL: said})
                 return of_exit(statuses, words)
-            if not steady and beat - began >= self.settings.steady_s:
+            # a job that hangs until its own watchdog ends it has been there for long, and has not trained
+            trained_s = last - first if tells_steps else beat - began
+            if not steady and trained_s >= self.settings.steady_s:
                 steady = True
                 self._note(Steady(now))
-            if beat - asked < ASK_S:
-                continue
-            asked = beat
-            self.watcher.tend(beat)
-            for change in self.pending.new(now, self.kept.entries):
-                self._note(change)
-            step = next_step(self.kept.entries, None, now, Means(hands=self._hands()), self.settings)
-            if step.act is not Act.WAIT:
-                return step
-            found = newest(self.watcher, self._job)
-            trouble = self._here(of_verdict(found[1])) if found else None
-            if found is None or trouble is None or trouble.cause is Cause.NONE:
-                continue
-            if trouble.cause in (Cause.MACHINE, Cause.SOFTWARE):
-                return replace(trouble, what=f"{trouble.what} (incident {found[0]})")
-            # it may yet get on, or a later look may say more
-            unsure = unsure or (beat, trouble)
-            if beat - unsure[0] >= self.order.patience_s:
-                return replace(trouble, what=f"{trouble.what} (incident {found[0]})")
+            if beat - asked >= ASK_S:
+                asked = beat
+                if (outcome := self._think(now, beat)) is not None:
+                    return outcome
+
+    def _think(self, now: float, beat: float) -> Trouble | Step | None:
+        """What is to be done about a job that runs: by its verdict, or by the changes that wait; mostly nothing."""
+        self.watcher.tend(beat)
+        for change in self.pending.new(now, self.kept.entries):
+            self._note(change)
+        step = next_step(self.kept.entries, None, now, Means(hands=self._hands()), self.settings)
+        if step.act is not Act.WAIT:
+            return step
+        found = newest(self.watcher, self._job)
+        if found is None:
+            return None
+        trouble = self._here(of_verdict(found[1]))
+        if trouble.cause is Cause.NONE:
+            return None
+        if trouble.cause not in (Cause.MACHINE, Cause.SOFTWARE):  # it may yet get on, or a later look may say more
+            self._unsure = beat if self._unsure is None else self._unsure
+            if beat - self._unsure < self.order.patience_s:
+                return None
+        return replace(trouble, what=f"{trouble.what} (incident {found[0]})")
 
     def _here(self, trouble: Trouble) -> Trouble:
         """The same trouble, with those of its choices that are machines of this attempt; without any it blames nobody."""
