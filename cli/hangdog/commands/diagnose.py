@@ -1,7 +1,6 @@
 """`hangdog diagnose` tests machines that have stopped: this one by itself, or several over a server, until it is known which is at fault."""
 
 import json
-import re
 import signal
 import socket
 import sys
@@ -20,6 +19,7 @@ from rich.text import Text
 
 from hangdog import campaigns
 from hangdog.campaigns import Wanted
+from hangdog.durations import seconds
 from hangdog.options import format_option, server_option
 from hangdog.terminal import console_for, printable
 from hangdog_agent.diagnose.engine import Engine
@@ -36,19 +36,10 @@ from hangdog_proto.reach import Reach
 #: The word stands beside the colour, so nothing is lost without it.
 STYLES = {Outcome.PASS: "green", Outcome.INCONCLUSIVE: "yellow", Outcome.FAIL: "bold red"}
 STATUSES = {Verdict.CONVICTED: 1, Verdict.FAILED: 1, Verdict.OPEN: 2, Verdict.NOT_CONVICTED: 0}
-UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 #: What only a test of this machine takes, by parameter.
 LOCAL_ONLY = ("processes", "first", "stored", "dcgm", "floor", "python", "meet", "member", "members", "replayed")
 #: Characters of a stored report; one of 16 devices has some 100 KB.
 REPORT_BYTES = 16 << 20
-
-
-def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """Seconds from `90`, `90s`, `10m` or `1.5h`."""
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", value)
-    if not found or not float(found[1]):
-        raise click.BadParameter(f"{value!r} is no duration: write 90s, 10m or 1h", ctx, param)
-    return float(found[1]) * UNITS[found[2]]
 
 
 @click.command("diagnose")
@@ -76,7 +67,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     default="10m",
     show_default=True,
     metavar="DURATION",
-    callback=_seconds,
+    callback=seconds,
     help="End all of it after so long: 90s, 10m, 1h.",
 )
 @click.option(
