@@ -53,9 +53,22 @@ _MANY = 500
 @click.option(
     "--explain", is_flag=True, help="Also show the odds, who waits for whom, and which rule dropped each frame."
 )
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Also write the verdict and all it rests on as one page for a browser, which needs nothing else.",
+)
 @click.pass_context
 def command(
-    ctx: click.Context, path: Path, form: str, coverage: float, budget: int, clustering: str, explain: bool
+    ctx: click.Context,
+    path: Path,
+    form: str,
+    coverage: float,
+    budget: int,
+    clustering: str,
+    explain: bool,
+    html: Path | None,
 ) -> None:
     """Read the evidence bundle at PATH and say who hangs the job, and why.
 
@@ -74,6 +87,10 @@ def command(
         print_verdict(verdict, console_for(sys.stdout))
         if explain:
             print_explanation(case, console_for(sys.stdout))
+    if html is not None:  # last: what a disk refuses costs nobody the verdict
+        from hangdog.pagefile import write_page  # here: who wants no page does not wait for the templates
+
+        write_page(html, case, verdict)
     ctx.exit(verdict.exit_code)
 
 
