@@ -147,7 +147,7 @@ def test_ranks_that_are_all_in_another_place_make_no_page_without_bound() -> Non
     page = incident_page(verdict, shown)
     assert len(page) < 12 << 20
     told = data_of(page)
-    assert len(told["kinds"]) < told["kinds_in_all"] == 2560  # type: ignore[arg-type]
+    assert len(told["kinds"]) < told["kinds_in_all"] == 2560  # type: ignore[arg-type,operator]
 
 
 def test_clusters_that_are_left_out_are_counted_and_a_suspects_is_not() -> None:
