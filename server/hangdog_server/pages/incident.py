@@ -98,7 +98,9 @@ def incident_page(verdict: Verdict, scene: Scene | None, about: About = BUNDLE) 
         suspects_title="Where it shows" if verdict.kind in BLAMELESS else "Suspects",
         legend=[_legend(cluster, shades) for cluster in listed[:LEGEND]],
         hollow=sum(cluster < 0 for cluster in scene.grid.clusters) if scene else 0,
-        around=[_around(one, verdict.suspects[one.suspect]) for one in scene.surroundings] if scene else [],
+        around=[_around(one, verdict.suspects[one.suspect]) for one in scene.surroundings if _told(one)]
+        if scene
+        else [],
         clusters=[_row(cluster, verdict, scene, shades) for cluster in sorted(listed, key=lambda one: one.id)],
         more_clusters=len(verdict.clusters) - len(listed),
         limbs=list(_limbs(folded(scene.tree, suspected), size(_everybody(scene)))) if scene else [],
@@ -192,6 +194,10 @@ def _row(cluster: ClusterView, verdict: Verdict, scene: Scene | None, shades: Ma
         "machines": named,
         "suspect": not inside.isdisjoint(first),
     }
+
+
+def _told(one: Surroundings) -> bool:
+    return bool(one.waits_for or one.waited_for_by or one.behind)
 
 
 def _around(one: Surroundings, suspect: Suspect) -> dict[str, object]:

@@ -192,9 +192,9 @@ class Site:
 
     async def _look(self) -> Seen:
         present = await self._observatory.present(self._clock())
-        seen: Seen = {"": (present.mark, {"reload": True})}
+        seen: Seen = {"": (present.mark, {"jobs": len(present.jobs), "suspects": len(present.suspects)})}
         for one in present.incidents:
-            seen[one.id] = mark(one), {"state": str(one.state), "note": one.note, "verdict": one.kind, "reload": True}
+            seen[one.id] = mark(one), api.incident_line(one)
         return seen
 
     # ---- what goes wrong

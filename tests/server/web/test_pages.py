@@ -127,8 +127,8 @@ async def test_what_changed_before_the_page_listened_is_told_at_once(tmp_path: P
     async with browsed(tmp_path / "s.db") as site, asyncio.timeout(60):
         name = await hang(site.on)
         heard = await events(site, f"/api/incidents/{name}/events?seen=capturing@1.000", 1)
-        assert heard[0]["state"] == "judged" and heard[0]["reload"]
-        assert (await events(site, "/api/events?seen=other", 1))[0]["reload"]
+        assert heard[0]["state"] == "judged" and heard[0]["id"] == name
+        assert (await events(site, "/api/events?seen=other", 1))[0]["suspects"] == 1
 
 
 async def test_a_server_that_ends_ends_open_pages(tmp_path: Path) -> None:

@@ -9,16 +9,10 @@
   };
 
   // ---- live: the server says when what is shown here changed
-  const state = byId("state");
-  const news = state ? state.dataset.events : document.body.querySelector("[data-events]")?.dataset.events;
+  const news = document.querySelector("[data-events]");
   if (news && window.EventSource) {
-    const heard = new EventSource(news);
-    heard.addEventListener("state", (event) => {
-      const said = JSON.parse(event.data);
-      if (!state || said.reload) { heard.close(); location.reload(); return; }
-      state.dataset.state = said.state;
-      state.replaceChildren(make("b", "", said.state), " ", make("span", "", said.note));
-    });
+    const heard = new EventSource(news.dataset.events);
+    heard.addEventListener("state", () => { heard.close(); location.reload(); });
     addEventListener("pagehide", () => heard.close());
   }
 
