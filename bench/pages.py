@@ -34,11 +34,13 @@ PAINTED = """() => new Promise((done) => {
     if (look()) { done(look().startTime); return; }
     new PerformanceObserver(() => { if (look()) done(look().startTime); }).observe({ type: "paint", buffered: true });
 })"""
-#: The pictures of the documentation: of how many ranks, on which screen, of the whole page or what is seen first.
+#: The pictures of the documentation: of how many ranks, on which screen, and of which part where not of what is seen first.
 PICTURES = {
-    "incident-8": (8, "wide", True),
-    "incident-1024": (1024, "wide", False),
-    "incident-phone": (1024, "phone", False),
+    "incident-8": (8, "wide", ""),
+    "incident-1024": (1024, "wide", ""),
+    "incident-phone": (1024, "phone", ""),
+    "stacks": (1024, "wide", "section:has(#tree)"),
+    "compared": (1024, "wide", "section:has(#rank)"),
 }
 
 
@@ -86,10 +88,11 @@ async def run(sizes: list[int], pictures: Path | None) -> None:
                 files[ranks], cost = drawn(ranks, Path(folder))
                 times = [await painted(browser, files[ranks], size) for size in SCREENS.values()]
                 print(f"{ranks:8} {cost} {times[0]:8.0f} {times[1]:8.0f}", flush=True)
-            for name, (ranks, screen, whole) in PICTURES.items() if pictures else ():
+            for name, (ranks, screen, part) in PICTURES.items() if pictures else ():
                 file = files.get(ranks) or drawn(ranks, Path(folder))[0]
                 page = await opened(browser, file, SCREENS[screen])
-                await page.screenshot(path=(pictures or Path()) / f"{name}.png", full_page=whole)
+                path = (pictures or Path()) / f"{name}.png"
+                await (page.locator(part).screenshot(path=path) if part else page.screenshot(path=path))
             await browser.close()
 
 

@@ -89,7 +89,7 @@ class Gate(Interceptor):
 
     def person(self, context: Context) -> Person:
         """Who asks; raises NotAllowed when that is not known."""
-        said = _said(context.invocation_metadata())
+        said = once(context.invocation_metadata())
         return self.known(said, context.peer(), tls.peer(context.auth_context()), self._open)
 
     def known(self, said: Mapping[str, str], peer: str, shown: Peer, open_: bool) -> Person:
@@ -205,7 +205,7 @@ def _proxied(said: Mapping[str, str], peer: str) -> Person:
     return Person(name, Role[role.upper()], "proxy", peer)
 
 
-def _said(metadata: Any) -> dict[str, str]:
+def once(metadata: Any) -> dict[str, str]:
     """The words of a request's metadata; of a key that is given twice none counts."""
     found: dict[str, str] = {}
     twice = set()

@@ -158,7 +158,7 @@ def test_clusters_that_are_left_out_are_counted_and_a_suspects_is_not() -> None:
     many = tuple(replace(waiting, id=2 + at, ranks=(Rank(at),)) for at in range(60))
     page = incident_page(replace(verdict, clusters=(crowd, waiting, *many, replace(culprit, id=62))), shown)
     assert "and 23 smaller clusters" in page
-    assert len(re.findall(r'<span class="flag">suspect</span></td><td class="num">1<', page)) == 1
+    assert len(re.findall(r'<span class="flag">suspect</span></td><td class="num" data-label="ranks">1<', page)) == 1
 
 
 def test_a_large_job_stays_small() -> None:

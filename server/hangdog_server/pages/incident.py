@@ -103,7 +103,7 @@ def incident_page(verdict: Verdict, scene: Scene | None, about: About = BUNDLE) 
         else [],
         clusters=[_row(cluster, verdict, scene, shades) for cluster in sorted(listed, key=lambda one: one.id)],
         more_clusters=len(verdict.clusters) - len(listed),
-        limbs=list(_limbs(folded(scene.tree, suspected), size(_everybody(scene)))) if scene else [],
+        limbs=list(_limbs(folded(scene.tree, suspected), size(_everybody(scene)), size(suspected))) if scene else [],
         progress=scene.progress if scene else None,
         looks=[_look(look) for look in looks],
         findings=[_finding(one) for one in scene.findings] if scene else [],
@@ -221,7 +221,7 @@ def _everybody(scene: Scene) -> Runs:
     return united(node.ranks for node in scene.tree if node.parent < 0)
 
 
-def _limbs(limbs: tuple[Limb, ...], everybody: int) -> Iterator[dict[str, object]]:
+def _limbs(limbs: tuple[Limb, ...], everybody: int, suspected: int) -> Iterator[dict[str, object]]:
     """The limbs as the template nests them: each says how many elements end with it."""
     for at, one in enumerate(limbs):
         after = limbs[at + 1].depth if at + 1 < len(limbs) else 0
@@ -233,6 +233,7 @@ def _limbs(limbs: tuple[Limb, ...], everybody: int) -> Iterator[dict[str, object
             "ranks": runs(one.ranks),
             "ends": size(one.ends),
             "suspect": one.suspect,
+            "alone": one.suspect and size(one.ranks) <= suspected,
             "hidden": one.hidden,
             "open": at < OPEN or one.suspect,
             "closes": one.depth + 1 - after,

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from hangdog_models.errors import NotAllowed
 from hangdog_proto.reach import is_loopback
-from hangdog_server.roles import Gate, Person
+from hangdog_server.roles import Gate, Person, once
 from hangdog_server.tls import NOBODY
 
 #: Seconds a browser keeps the token: a shift and its hand-over. The token itself may end or be revoked before.
@@ -29,7 +29,7 @@ class Asker:
 
     def person(self, request: HTTPConnection) -> Person:
         """Who asks; raises NotAllowed when that is not known."""
-        said = dict(request.headers)
+        said = once(request.headers.items())
         cookie = request.cookies.get(self._cookie)
         if "authorization" not in said and cookie:
             said["authorization"] = f"Bearer {cookie}"

@@ -26,7 +26,7 @@ LEAST = 0.1
 class JobNow:
     """A job that runs: on how many machines, how many ranks, and in words how it is. `standing` is ok, suspected or open.
 
-    `incident` is the one under way, empty when there is none.
+    `incident` is the one under way, of a job that seems to stand still its latest one; else empty.
     """
 
     name: str
@@ -116,6 +116,7 @@ class Observatory:
     def _jobs(self, latest: tuple[Incident, ...]) -> tuple[JobNow, ...]:
         clock = steady()
         under_way = {one.job: one for one in reversed(latest) if one.state in (*UNFINISHED, State.RECORDED)}
+        newest = {one.job: one for one in reversed(latest)}
         found = []
         for job in self._fleet.jobs():
             running = self._fleet.asked(job)
@@ -127,6 +128,7 @@ class Observatory:
             if incident is not None:
                 standing, words = "open", f"{incident.state}: {incident.note or incident.why or 'somebody asked'}"
             ranks = sum(len(local.ranks) for local in running.values())
+            incident = incident or (newest.get(job) if suspicion is not None else None)
             found.append(JobNow(job, len(running), ranks, standing, words, incident.id if incident else ""))
         return tuple(sorted(found, key=lambda one: (one.standing == "ok", one.name)))
 

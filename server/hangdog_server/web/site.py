@@ -1,5 +1,6 @@
 """The pages and their JSON by their paths: who may see them, what is refused, and what goes wrong in words."""
 
+import asyncio
 import importlib.metadata
 import json
 import logging
@@ -25,6 +26,8 @@ from hangdog_server.web.openapi import document
 from hangdog_server.web.present import Observatory
 from hangdog_server.web.words import ago, utc
 
+#: A form that was begun is waited for so long; people's browsers send it at once. Seconds.
+PATIENCE_S = 10.0
 #: Bytes of what is posted: a token is 51 characters.
 MOST = 4096
 #: What every answer says to the browser: nothing of ours is framed, guessed at, kept on a disk or told to others.
@@ -227,12 +230,16 @@ async def _nothing(request: Request) -> Response:
 
 
 async def _body(request: Request) -> bytes:
-    """What was posted; raises WrongUse when it is more than any form of ours."""
+    """What was posted; raises WrongUse when it is more than any form of ours, or comes too slowly."""
     body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST:
-            raise WrongUse(f"more than {MOST} bytes were posted", "post the form")
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            async for part in request.stream():
+                body += part
+                if len(body) > MOST:
+                    raise WrongUse(f"more than {MOST} bytes were posted", "post the form")
+    except TimeoutError:
+        raise WrongUse(f"what was posted did not come within {PATIENCE_S:g} s", "post the form") from None
     return body
 
 

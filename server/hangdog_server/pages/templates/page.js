@@ -133,6 +133,12 @@
     laid = { rows: rows + (homeless ? 1 : 0), columns, blocks, most };
   };
 
+  // how many ranks may lie side by side in a block: numbers that leave no hole, or as many as there is room for
+  const shapes = (most, room) => {
+    const found = new Set([Math.min(most, room)]);
+    for (let wide = 1; wide <= Math.min(most, 64); wide += 1) if (most % wide === 0) found.add(wide).add(most / wide);
+    return found;
+  };
   // the largest cells at which everything fits into width and height; columns wrap into bands. Below two pixels nobody
   // sees a cell: then the map is higher instead
   const measure = (width, height) => {
@@ -141,7 +147,7 @@
       const gap = cell >= 5 ? 1 : 0;
       const space = cell >= 7 ? 5 : cell >= 3 ? 2 : 1;
       let best = null;
-      for (const wide of new Set([most, Math.ceil(Math.sqrt(most)), Math.floor(width / (cell + gap)), 1])) {
+      for (const wide of shapes(most, Math.floor((width - MARGIN) / (cell + gap)))) {
         if (wide < 1 || wide > most || wide * (cell + gap) > width - MARGIN) continue;
         const step = wide * (cell + gap) + space;
         const tall = Math.ceil(most / wide) * (cell + gap) + space;
@@ -239,11 +245,17 @@
     const words = ["rank " + rank, machine[rank], places.join(", "), of < 0 ? "in no cluster" : "#" + of + " " + (data.labels[of] || "")];
     return words.filter(Boolean).join(" \u00b7 ") + (marked.has(rank) ? " \u00b7 suspect" : "");
   };
+  const reveal = (rank) => {
+    const box = canvas.parentElement;
+    const y = spots[2 * rank + 1];
+    if (y < box.scrollTop || y + 30 > box.scrollTop + box.clientHeight) box.scrollTop = y - box.clientHeight / 2;
+  };
   const point = (rank) => {
     cursor = rank;
     told.textContent = rank < 0 ? "" : describe(rank);
     if (rank < 0) told.replaceChildren(...hint.cloneNode(true).childNodes);
     draw();
+    if (rank >= 0) reveal(rank);
   };
   const at = (event) => {
     const box = canvas.getBoundingClientRect();
@@ -336,21 +348,34 @@
     }
     const alike = ranksOf(kind[0]).length - 1;
     if (alike > 0) made.append(make("p", "quiet", alike === 1 ? "1 other rank looks the same." : alike + " other ranks look the same."));
+    const stack = (thread, process, into) => {
+      const [name, number, flags] = thread;
+      into.append(make("h4", "", (name || "thread") + (flags ? " (" + flags + ")" : "")));
+      const frames = data.stacks[number].map(written);
+      const differs = beside !== null && process.role === "trainer" && flags.includes("main") ? odd(frames, main(beside)) : new Set();
+      const list = make("ol");
+      frames.forEach((frame, at) => {
+        const line = make("li", differs.has(at) ? "odd" : "", frame.name + " ");
+        line.append(make("span", "file", frame.where));
+        list.append(line);
+      });
+      into.append(list);
+    };
+    // the thread that trains first, all else below one line
+    const more = make("details");
+    let count = 0;
     for (const process of kind[1]) {
       const said = [process.role, process.state, process.missing].filter(Boolean).join(": ");
-      if (process.role !== "trainer" || process.state || process.missing) made.append(make("h4", "", said));
-      for (const [name, stack, flags] of process.threads) {
-        made.append(make("h4", "", (name || "thread") + (flags ? " (" + flags + ")" : "")));
-        const frames = data.stacks[stack].map(written);
-        const differs = beside !== null && process.role === "trainer" && flags.includes("main") ? odd(frames, main(beside)) : new Set();
-        const list = make("ol");
-        frames.forEach((frame, number) => {
-          const line = make("li", differs.has(number) ? "odd" : "", frame.name + " ");
-          line.append(make("span", "file", frame.where));
-          list.append(line);
-        });
-        made.append(list);
-      }
+      const trains = process.role === "trainer";
+      const first = trains ? process.threads.find((one) => one[2].includes("main")) || process.threads[0] : undefined;
+      if (!trains || process.state || process.missing) (trains ? made : more).append(make("h4", "", said));
+      if (first) stack(first, process, made);
+      for (const thread of process.threads) if (thread !== first) { stack(thread, process, more); count += 1; }
+      if (!trains && process.threads.length === 0) count += 1;
+    }
+    if (count > 0) {
+      more.prepend(make("summary", "", count === 1 ? "1 more thread" : count + " more threads, of all its processes"));
+      made.append(more);
     }
     return made;
   };
@@ -372,6 +397,7 @@
   plan();
   drawn = canvas.parentElement.clientWidth;
   draw();
+  if (marked.size) reveal(Math.min(...marked));
   const first = suspects.length && suspects[0].length ? suspects[0][0] : 0;
   const crowd = data.kinds.findIndex(([ranks], number) => number !== kindOf[first] && ranks !== "");
   const common = data.kinds.reduce((best, [ranks], number) => {

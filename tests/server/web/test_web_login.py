@@ -1,6 +1,9 @@
 """Who may open the pages: tokens, cookies, other sites' pages, names that lead here and are not ours, TLS."""
 
+import asyncio
 import ssl
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,6 +68,19 @@ async def test_a_wrong_token_is_said_and_no_cookie_is_set(tmp_path: Path) -> Non
         assert (await site.http.post("/login", content=b"x" * 5000)).status_code == 404
 
 
+async def test_a_form_that_never_comes_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hangdog_server.web.site.PATIENCE_S", 0.1)
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"token="
+        await asyncio.sleep(0.5)
+        yield b"x"
+
+    async with browsed(tmp_path / "s.db") as site, asyncio.timeout(50):
+        found = await site.http.post("/login", content=slow())
+        assert found.status_code == 404 and "did not come within" in found.text
+
+
 @pytest.mark.parametrize(
     "headers", [{"origin": "http://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}]
 )
@@ -81,6 +97,17 @@ async def test_a_name_that_was_made_to_lead_here_shows_nothing_without_a_token(t
         assert (await site.http.get("/api/now")).status_code == 200
         assert (await site.http.get("/api/now", headers={"host": "localhost:7413"})).status_code == 200
         assert (await site.http.get("/api/now", headers={"host": "evil.example"})).status_code == 401
+
+
+async def test_a_proxy_that_is_trusted_says_who_somebody_is_and_nobody_else_does(tmp_path: Path) -> None:
+    opened, _ = door(tmp_path)
+    said = {"x-hangdog-user": "bob", "x-hangdog-role": "view"}
+    async with browsed(tmp_path / "s.db", door=replace(opened, proxies=("127.0.0.1",))) as site:
+        assert (await site.http.get("/api/now", headers=said)).status_code == 200
+        twice = [*said.items(), ("x-hangdog-user", "alice")]
+        assert (await site.http.get("/api/now", headers=twice)).status_code == 401
+    async with browsed(tmp_path / "t.db", door=replace(opened, proxies=("10.0.0.1",))) as site:
+        assert (await site.http.get("/api/now", headers=said)).status_code == 401
 
 
 async def test_every_answer_forbids_frames_foreign_content_and_keeping(tmp_path: Path) -> None:
