@@ -93,6 +93,7 @@ class Observatory:
         self._vigil = vigil
         self._store = store
         self._settings = settings
+        self._read: dict[tuple[str, float], list[SuspectNow]] = {}
 
     async def present(self, now: float) -> Present:
         """What is true now; raises StoreFailed."""
@@ -137,11 +138,13 @@ class Observatory:
         for one in latest:
             if one.state is State.JUDGED and now - one.began < RECENT_S:
                 newest.setdefault(one.job, one)
-        found: list[SuspectNow] = []
-        for one in list(newest.values())[:VERDICTS]:
-            if one.kind in (Kind.NONE, ""):
-                continue
-            found += _suspected(await self._store.find(one.id))
+        named = [one for one in newest.values() if one.kind not in (Kind.NONE, "")][:VERDICTS]
+        read: dict[tuple[str, float], list[SuspectNow]] = {}
+        for one in named:  # a verdict may have megabytes, and open pages have us look every second
+            key = one.id, one.changed
+            read[key] = self._read[key] if key in self._read else _suspected(await self._store.find(one.id))
+        self._read = read
+        found = (suspect for suspects in read.values() for suspect in suspects)
         return tuple(sorted(found, key=lambda one: (not one.evict, -one.probability)))
 
 

@@ -149,6 +149,23 @@ async def test_more_pages_than_are_listened_to_are_told_so(tmp_path: Path, monke
         assert (await told_status(site.http, "/api/events"))[0] == 503
 
 
+async def test_a_page_that_is_closed_makes_room_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hangdog_server.web.feed.MOST", 1)
+    async with browsed(tmp_path / "s.db") as site, asyncio.timeout(60):
+        for _ in range(3):
+            while (found := await opened(site)) == 503:  # who left is noticed a moment later
+                await asyncio.sleep(0.01)
+            assert found == 200
+
+
+async def opened(site: Browsed) -> int:
+    """The status of a stream that is left once its first line is there."""
+    async with site.http.stream("GET", "/api/events?seen=x") as stream:
+        if stream.status_code == 200:
+            await anext(stream.aiter_lines())
+        return stream.status_code
+
+
 async def test_an_incident_whose_captures_are_gone_or_damaged_shows_its_verdict(tmp_path: Path) -> None:
     async with browsed(tmp_path / "s.db") as site:
         name = await hang(site.on)
