@@ -17,7 +17,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.showing import kinds, tree
 from hangdog_models.snapshot import Job, Round
 from hangdog_models.stack import Frame, ProcessTrace, Thread
-from hangdog_models.verdict import Verdict, to_json
+from hangdog_models.verdict import Eviction, Kind, Verdict, to_json
 from hangdog_server.pages.incident import incident_page
 from stalled import judged, renamed, stalled
 from strategies import verdicts
@@ -159,6 +159,15 @@ def test_clusters_that_are_left_out_are_counted_and_a_suspects_is_not() -> None:
     page = incident_page(replace(verdict, clusters=(crowd, waiting, *many, replace(culprit, id=62))), shown)
     assert "and 23 smaller clusters" in page
     assert len(re.findall(r'<span class="flag">suspect</span></td><td class="num" data-label="ranks">1<', page)) == 1
+
+
+@pytest.mark.parametrize("kind", [Kind.SOFTWARE, Kind.DEPENDENCY])
+def test_a_machine_is_called_suspect_only_where_one_is_blamed(kind: Kind) -> None:
+    verdict, shown = judged(*stalled(64))
+    page = incident_page(replace(verdict, kind=kind, evict=Eviction()), shown)
+    text = page.partition("<main")[2].partition("What happened when")[0]
+    assert "uspect" not in text and "it shows at rank 5 on node-0" in text
+    assert data_of(page)["word"] == "it shows here"
 
 
 def test_a_large_job_stays_small() -> None:

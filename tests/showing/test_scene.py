@@ -64,6 +64,20 @@ def test_a_rank_without_a_group_lies_nowhere_and_odd_groups_are_told_in_full() -
     assert laid.clusters == (-1, -1, -1, -1, 0)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "usual"),
+    [
+        ({"tp": 2, "dp": 2, "pp": 2}, ("pp", "dp")),
+        ({"tp": 8}, ("machine", "")),
+        ({"dp": 4, "tp": 2}, ("dp", "tp")),
+        ({}, ("", "")),
+    ],
+)
+def test_a_map_begins_with_what_tells_most(sizes: dict[str, int], usual: tuple[str, str]) -> None:
+    topology, _ = build(Layout(world_size=None if sizes else 2, sizes=sizes, ranks_per_machine=2), None)
+    assert grid.laid_out(topology, []).usual == usual
+
+
 def test_every_rank_is_of_one_kind_and_alike_ranks_are_of_one() -> None:
     snapshot, topology = stalled(64)
     _, shown = judged(snapshot, topology)

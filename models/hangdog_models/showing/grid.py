@@ -40,7 +40,7 @@ class Grid:
         dims = [axis.dim for axis in self.axes]
         rows = next((dim for dim in ("pp", "dp") if dim in dims), "")
         columns = next((dim for dim in ("dp", "cp", "tp") if dim in dims and dim != rows), "")
-        return (rows, columns) if rows else (MACHINE if MACHINE in dims else "", columns)
+        return (rows, columns) if rows else (MACHINE if MACHINE in dims else "", "")
 
 
 def laid_out(topology: Topology, clusters: Iterable[Sequence[Rank]]) -> Grid:

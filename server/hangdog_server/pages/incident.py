@@ -33,7 +33,7 @@ MACHINES = 6
 OPEN = 40
 
 #: How a verdict looks; the sign and the word say the same.
-TONES = {Kind.NONE: ("good", "●"), Kind.UNDETERMINED: ("warn", "◆"), Kind.DEPENDENCY: ("warn", "◆")}
+TONES = {Kind.NONE: ("good", "●"), **dict.fromkeys((Kind.UNDETERMINED, *BLAMELESS), ("warn", "◆"))}
 _TONE = ("bad", "▲")
 
 
@@ -69,9 +69,11 @@ def incident_page(verdict: Verdict, scene: Scene | None, about: About = BUNDLE) 
     suspected = runs_of(rank for suspect in verdict.suspects for rank in suspect.ranks)
     shades = _shades(verdict)
     exports = tuple(_exports(verdict, scene, about))
+    word = "it shows here" if verdict.kind in BLAMELESS else "suspect"
     data: dict[str, Any] = document(verdict, scene) if scene else {}
     if scene:
         data["shades"] = [shades[cluster.id] for cluster in verdict.clusters]
+        data["word"] = word
         data["labels"] = [printable(_what(cluster), 80) for cluster in verdict.clusters[:CLUSTERS]]
     data["exports"] = {one.key: one.text for one in exports}
     tone, sign = TONES.get(verdict.kind, _TONE)
@@ -93,6 +95,7 @@ def incident_page(verdict: Verdict, scene: Scene | None, about: About = BUNDLE) 
         sure="" if verdict.kind is Kind.UNDETERMINED else percent(verdict.confidence),
         order=order(verdict),
         where=_where(verdict, scene),
+        word=word,
         marked=_marked(verdict),
         suspects=_suspects(verdict),
         suspects_title="Where it shows" if verdict.kind in BLAMELESS else "Suspects",
@@ -135,6 +138,7 @@ def _where(verdict: Verdict, scene: Scene | None) -> str:
         return ""
     machines = ", ".join(first.machines[:MACHINES]) + (" …" if len(first.machines) > MACHINES else "")
     text = f"{ranks_said(first.ranks, 60)} on {machines}" if machines else ranks_said(first.ranks, 60)
+    text = f"it shows at {text}" if verdict.kind in BLAMELESS else text
     pid = scene.pids.get(first.ranks[0]) if scene and len(first.ranks) == 1 else None
     return f"{text}, pid {pid}" if pid else text
 

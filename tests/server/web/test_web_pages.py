@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,10 @@ import pytest
 
 from browsed import Browsed, browsed, hang
 from cast import NOON, cluster
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Eviction, Kind, Verdict
 from hangdog_server.store import Incident
 from hangdog_server.web.feed import MOST
 
@@ -66,6 +71,16 @@ async def test_an_old_verdict_suspects_nobody_now(tmp_path: Path) -> None:
         assert (await told(site.http, "/api/now"))["suspects"]
         clock += 25 * 3600
         assert not (await told(site.http, "/api/now"))["suspects"]
+
+
+async def test_a_verdict_that_blames_the_code_suspects_no_machine_now(tmp_path: Path) -> None:
+    def software(snapshot: Snapshot, topology: Topology) -> Verdict:
+        return replace(diagnose(snapshot, topology), kind=Kind.SOFTWARE, evict=Eviction())
+
+    async with browsed(tmp_path / "s.db", software) as site:
+        await hang(site.on)
+        now = await told(site.http, "/api/now")
+        assert now["suspects"] == [] and now["incidents"][0]["verdict"] == "software"
 
 
 async def test_machines_are_listed_with_what_verdicts_said_of_them(tmp_path: Path) -> None:

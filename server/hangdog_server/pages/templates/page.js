@@ -243,7 +243,7 @@
     const places = [...axes].filter(([dim]) => dim !== "machine").map(([dim, axis]) => dim + " " + axis.at(rank));
     const of = cluster[rank];
     const words = ["rank " + rank, machine[rank], places.join(", "), of < 0 ? "in no cluster" : "#" + of + " " + (data.labels[of] || "")];
-    return words.filter(Boolean).join(" \u00b7 ") + (marked.has(rank) ? " \u00b7 suspect" : "");
+    return words.filter(Boolean).join(" \u00b7 ") + (marked.has(rank) ? " \u00b7 " + data.word : "");
   };
   const reveal = (rank) => {
     const box = canvas.parentElement;
