@@ -66,8 +66,9 @@ async def served(app: Starlette, feed: Feed, listen: str, tls: Path | None) -> A
     host, _, port = listen.rpartition(":")
     bound = _bound(host.strip("[]"), int(port), listen)
     config = uvicorn.Config(
-        app, log_config=None, log_level="warning", access_log=False, lifespan="off", ws="none", server_header=False, proxy_headers=False,
-        limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=GRACE_S, h11_max_incomplete_event_size=16 << 10, http="h11",
+        app, log_config=None, log_level="warning", access_log=False, lifespan="off", ws="none", server_header=False,
+        proxy_headers=False, limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=GRACE_S,
+        h11_max_incomplete_event_size=16 << 10, http="h11",
     )  # fmt: skip
     config.load()
     if tls is not None:
