@@ -44,12 +44,13 @@ _DROPPED_BEGIN = ("TORCHELASTIC_", "GROUP_", "ROLE_")
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a program said: `found` is empty where it did not come to its end, and `at` names the last step it
-    began, `step` counts them."""
+    began, `step` counts them. `parts` are results that hold even then."""
 
     ended: Ended
     found: Mapping[str, Any] = field(default_factory=dict)
     at: str = ""
     step: int = 0
+    parts: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def words(self) -> str:
@@ -101,6 +102,7 @@ def read(ended: Ended) -> Report:
     """The report in what a program said. A sick machine may write anything: lines that are none of ours are left out."""
     found: Mapping[str, Any] = {}
     at, step = "", 0
+    parts: list[Mapping[str, Any]] = []
     for line in ended.stdout.splitlines():
         try:
             document = json.loads(line)
@@ -108,9 +110,11 @@ def read(ended: Ended) -> Report:
             continue
         if isinstance(document, dict) and isinstance(document.get("found"), dict):
             found = document["found"]
+        elif isinstance(document, dict) and isinstance(document.get("part"), dict):
+            parts.append(document["part"])
         elif isinstance(document, dict) and isinstance(document.get("at"), str):
             at, step = printable(document["at"], 160), step + 1
-    return Report(ended, found if ended.well else {}, at, step)
+    return Report(ended, found if ended.well else {}, at, step, tuple(parts))
 
 
 def cleaned(environ: Mapping[str, str]) -> dict[str, str]:

@@ -161,6 +161,14 @@ FAULTS = {
 }
 
 
+#: What strikes when the program starts: those that never load torch, too.
+AT_ONCE = {
+    "stopped at once": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    "loops at once": loop,
+    "leaves others at once": leave_others,
+}
+
+
 class Breaker(importlib.abc.MetaPathFinder):
     """Lets torch be loaded, and breaks it then."""
 
@@ -180,4 +188,7 @@ class Breaker(importlib.abc.MetaPathFinder):
 
 
 if os.environ.get("HANGDOG_TEST_FAULT") and os.environ["HANGDOG_TEST_VICTIM"] in Path("/proc/self/cmdline").read_text():
-    sys.meta_path.insert(0, Breaker())
+    if os.environ["HANGDOG_TEST_FAULT"] in AT_ONCE:
+        AT_ONCE[os.environ["HANGDOG_TEST_FAULT"]]()
+    else:
+        sys.meta_path.insert(0, Breaker())
