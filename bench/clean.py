@@ -6,11 +6,12 @@ Three processes stand for devices, or for machines; level 0 reads a fake NVML of
 run as they do for `hangdog diagnose --local`, in small sizes. The levels take turns, so that all meet the same disturbances.
 A run is `convicted` when it names the machine or a device, `failed` when a test failed for which nobody is evicted, and
 `open` when nothing failed and a test came to no end; each of these is told on stderr when it happens. Levels 1 to 4 take PyTorch.
-Ctrl-C ends it with the runs so far. Exit status: 1 where anybody was convicted.
+Ctrl-C or SIGTERM ends it with the runs so far. Exit status: 1 where anybody was convicted.
 """
 
 import argparse
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -41,6 +42,7 @@ PROCESSES = 3
 #: Enough for each test to do what it does, in a second or two of one core.
 SMALL = replace(
     DiagnoseSettings(),
+    passive_apart_s=0.2,
     memory_bytes=8 << 20,
     gemm_size_cpu=192,
     gemm_repetitions=10,
@@ -76,6 +78,7 @@ def main() -> None:
     parser.add_argument("--level", type=int, choices=LEVELS, action="append", help="this level only; may be repeated")
     options = parser.parse_args()
     rows = {level: Row() for level in options.level or LEVELS}
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as `timeout` sends it
     with suppress(KeyboardInterrupt):
         measure(options.runs, rows)
     print("| level | runs | convicted | failed | open | not convicted | seconds, median and most |")

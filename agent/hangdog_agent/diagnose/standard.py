@@ -40,7 +40,7 @@ def standard(
     all_: tuple[Level, ...] = (
         Passive(settings, engine.environ, wish.known),
         Dcgm(settings, engine.environ),
-        OneDevice(engine, probe, settings, wish.processes),
+        OneDevice(engine, probe, settings, wish.processes, golden=wish.golden),
         Inside(engine, probe, settings, wish.processes),
         Between(engine, probe, settings, wish.group),
         Alignment(engine, probe, settings, wish.processes, wish.golden),

@@ -37,6 +37,19 @@ def product(torch, every):
     torch.mm = mm
 
 
+def faint(torch):
+    """The lowest bit of every product whose sums are rounded: within what any check of a sum must allow."""
+    real = torch.mm
+
+    def mm(*args, **named):
+        made = real(*args, **named)
+        if not torch.equal(made, made.round()):
+            flip(made, bit=0)
+        return made
+
+    torch.mm = mm
+
+
 def memory(torch):
     real = torch.Tensor.fill_
 
@@ -146,6 +159,7 @@ def leave_others():
 FAULTS = {
     "product": lambda torch: product(torch, 1),
     "rare product": lambda torch: product(torch, 9),
+    "faint product": faint,
     "memory": memory,
     "slow": slow,
     "weight": weight,
