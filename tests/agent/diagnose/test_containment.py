@@ -1,4 +1,4 @@
-"""Every level whose child is stopped, loops, or leaves others behind ends in time, convicts nobody, leaves nothing; settings are back."""
+"""Every level whose child is stopped, loops, dies, or leaves others behind ends in time, convicts nobody, leaves nothing; settings are back."""
 
 import contextlib
 import os
@@ -34,6 +34,7 @@ VICTIM = "-c"
 SHELL = {
     "stopped at once": "kill -STOP $$",
     "loops at once": "while :; do :; done",
+    "dies at once": "kill -SEGV $$",
     "leaves others at once": "setsid sleep 600 & exit 226",
 }
 
@@ -69,7 +70,7 @@ def broken(fault: str) -> list[int]:
 def test_every_level_ends_in_time_and_leaves_nothing(levels: dict[str, Level], request: pytest.FixtureRequest) -> None:
     fault = request.node.callspec.id
     leaves = fault.startswith("leaves")
-    deadline_s = 6.0 if leaves else 2.0
+    deadline_s = 2.0 if fault in ("stopped at once", "loops at once") else 6.0
 
     def play(level: Level) -> tuple[float, tuple[Result, ...]]:
         assert level.supported() == "", level.name

@@ -179,6 +179,7 @@ FAULTS = {
 AT_ONCE = {
     "stopped at once": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "loops at once": loop,
+    "dies at once": lambda: os.kill(os.getpid(), signal.SIGSEGV),
     "leaves others at once": leave_others,
 }
 
