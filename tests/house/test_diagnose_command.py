@@ -39,7 +39,7 @@ def run(*args: str, **more: str) -> subprocess.CompletedProcess[str]:
             1,
             "a test failed, for which this machine is not to blame yet: group this machine",
         ),
-        ((), 2, "skipped  /usr/bin/false cannot run torch"),
+        (("--level", "1"), 2, "skipped  /usr/bin/false cannot run torch"),
         pytest.param(
             ("--level", "5", "--budget", "6s", "--", "/bin/sleep", "600"),
             1,

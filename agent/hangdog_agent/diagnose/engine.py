@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import hangdog_agent
+from hangdog_agent.checks.notes import Notes
+from hangdog_agent.checks.pcie import Pcie
+from hangdog_agent.checks.places import Places
+from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.diagnose.members import Ended, Member
+from hangdog_agent.diagnose.reading import whole
 from hangdog_agent.diagnose.run import run
 from hangdog_models.reading.printable import printable
 
@@ -73,14 +78,23 @@ class Engine:
         command = (self.interpreter, "-c", _START, _OURS, module, json.dumps(asked))
         return Member(name, command, {**self.environ, **STEADY, **(more or {})})
 
-    def probe(self, deadline_s: float, stop: threading.Event | None = None) -> "Probe":
-        """Which torch there is, and which devices; never raises."""
+    def probe(
+        self,
+        deadline_s: float,
+        stop: threading.Event | None = None,
+        places: Places = Places(),  # noqa: B008 - frozen
+    ) -> "Probe":
+        """Which torch there is, and which devices; never raises. Where GPUs stand idle the CPU is not tested in their place."""
         ran = run([self.member("probe", {}, "the search for devices")], deadline_s, stop=stop)
         report = read(ran.members[0])
         if not report.found:
             return Probe(why=f"{self.interpreter} cannot run torch: {report.words}")
-        accelerators = report.found.get("accelerators")
-        return Probe(str(report.found.get("torch")), accelerators if isinstance(accelerators, int) else 0)
+        found = whole(report.found, "accelerators")
+        idle = 0 if found else Pcie(places, CheckSettings(), Notes(None, "")).gpus()
+        why = (
+            f"torch sees none of the {idle} NVIDIA GPUs on the PCIe bus: driver, container or --python" if idle else ""
+        )
+        return Probe(str(report.found.get("torch")), found, why)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from hangdog_agent.checks.places import Places
 from hangdog_agent.checks.result import Moment
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.sweeper import Sweeper
-from hangdog_agent.diagnose.engine import Report, read
+from hangdog_agent.diagnose.engine import Engine, Probe, Report, read
 from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
 from hangdog_agent.diagnose.members import End, Ended
 from hangdog_agent.diagnose.passive import Passive, judged
@@ -156,6 +156,23 @@ def test_what_ought_to_be_there_and_cannot_be_read_is_open(machine: Machine) -> 
         "GPUs: 2 are on the PCIe bus, and the NVIDIA driver is not loaded",
     )
     assert log.outcome is Outcome.INCONCLUSIVE and log.words.startswith("kernel log: not read: there is no")
+
+
+@pytest.mark.parametrize(
+    ("seen", "why"),
+    [(2, ""), (0, "torch sees none of the 2 NVIDIA GPUs on the PCIe bus: driver, container or --python")],
+)
+def test_the_cpu_is_not_tested_in_place_of_gpus_that_torch_does_not_see(
+    seen: int, why: str, machine: Machine, tmp_path: Path
+) -> None:
+    (tmp_path / "torch.py").write_text(
+        "class cuda:\n    is_available = staticmethod(lambda: True)\n"
+        f"    device_count = staticmethod(lambda: {seen})\n"
+        "class distributed:\n    is_nccl_available = staticmethod(lambda: True)\n__version__ = 'played'\n"
+    )
+    engine = Engine(environ={"PYTHONPATH": str(tmp_path)})
+    assert engine.probe(60.0, places=machine.places) == Probe("played", seen, why)
+    assert engine.probe(60.0, places=Places(sys=tmp_path / "none")) == Probe("played", seen, "")
 
 
 def report(*lines: str) -> Report:
