@@ -39,7 +39,11 @@ class _Recalled(Notes):
 
 
 def watch(
-    check: Check, boot: str, apart_s: float, tell: Callable[[dict[str, Any]], None], between: Callable[[], None] = int
+    check: Check,
+    boot: str,
+    apart_s: float,
+    tell: Callable[[dict[str, Any]], None],
+    between: Callable[[], None] = lambda: None,
 ) -> None:
     """Looks twice, for an alert may heal by itself; what ended before the second look is left out, unless it is an event."""
     try:
