@@ -1,5 +1,8 @@
 """Level 1 on the CPU with the real torch: a broken product, memory, or pace is found, and what cannot run convicts nobody."""
 
+import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
@@ -31,7 +34,34 @@ def test_a_sound_device_passes_every_test(clean: tuple[Result, ...]) -> None:
     assert {one.outcome for one in clean} == {Outcome.PASS}
     assert [one.test for one in clean] == ["memory", "gemm", "gemm", "gemm", "gemm", "gemm", "alignment", "speed"]
     (aligned,) = [one for one in clean if one.digests]
-    assert "torch" in aligned.key and len(set(aligned.digests.values())) == 5
+    assert "torch" in aligned.key and "work " in aligned.key and len(set(aligned.digests.values())) == 5
+
+
+#: Prints what devices are given to multiply, and the weights of the small model.
+GIVEN = """
+import torch
+from hangdog_agent.diagnose.programs.device import digest
+from hangdog_agent.diagnose.programs.layout import Layout
+from hangdog_agent.diagnose.programs.minigpt import Stage, weights
+from hangdog_agent.diagnose.programs.one_device import operands
+for regime in ("exact", "ones", "ordinary", "small", "large"):
+    print(*map(digest, operands(regime, torch.float32, 64)))
+layout = Layout(None, "cpu")
+print(*(digest(made) for made in weights(Stage("dense", 32, 1, layout), layout).values()))
+"""
+
+
+def test_what_devices_are_given_does_not_depend_on_the_host() -> None:
+    given = {
+        capability: subprocess.run(
+            (sys.executable, "-c", GIVEN),
+            env=os.environ | {"ATEN_CPU_CAPABILITY": capability},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for capability in ("default", "avx2")
+    }
+    assert given["default"] == given["avx2"] and given["avx2"].count(b"\n") == 6
 
 
 def test_a_product_with_one_wrong_bit_convicts_the_device_and_only_it() -> None:
