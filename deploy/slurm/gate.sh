@@ -3,6 +3,7 @@
 #   Prolog=/etc/slurm/prolog.d/*.sh
 #   PrologFlags=Alloc           # when the job is given the machine, not at its first step
 #   BatchStartTimeout=300       # and PrologEpilogTimeout or PrologTimeout, where set: longer than a gate takes at most
+#   SchedulerParameters=nohold_on_prolog_fail      # else the job that met the broken machine is held, not sent elsewhere
 # It fails for a report that says "convicted" and for nothing else: what cannot be tested here is no reason to lose a machine.
 # Where another job is on the machine (as prolog.sh notes them) nothing is put under load: only what hardware tells is read.
 run=${HANGDOG_RUN:-/run/hangdog} log=${HANGDOG_GATE_LOG:-/var/log/hangdog-gate.log} seconds=${HANGDOG_GATE_S:-120}
