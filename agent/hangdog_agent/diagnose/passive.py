@@ -56,7 +56,6 @@ class Passive:
             "known": self.known,
             "nvml_s": self.settings.passive_nvml_s,
             "apart_s": self.settings.passive_apart_s,
-            "kmsg_records": self.settings.passive_records,
         }
         # by our own Python, which has the bindings; that of the trainers need not
         member = Engine(sys.executable, self.environ).member("passive", asked, "the reading")

@@ -15,8 +15,6 @@ class DiagnoseSettings:
     passive_nvml_s: float = 30.0
     #: Between the two looks at what may heal by itself: a link that is trained anew is up again within a second.
     passive_apart_s: float = 2.0
-    #: Telling records of the kernel log that are looked into, 0.1 ms each: more are a flood that says one thing.
-    passive_records: int = 20_000
     #: L1: seconds on an H100 as far as is known, and some on a CPU; the rest is for a slow file system.
     device_s: float = 120.0
     #: DCGM's levels 1 and 2 take half a minute and two; level 3 takes 15 minutes and must be asked for.

@@ -111,6 +111,15 @@ def test_what_convicts_fails_what_wants_a_reset_or_another_look_is_open(machine:
     assert by_words["action 2"].words.endswith("; reset it and test it again")
 
 
+def test_the_last_line_of_a_flood_counts(machine: Machine) -> None:
+    machine.places.kmsg.unlink()
+    since = int(1e6 * (time.monotonic() - 60))
+    lines = [*[XID_31] * 1_500, XID_79]
+    records = (f"{KERNEL},{seq},{since + seq},-;{line}\n" for seq, line in enumerate(lines))
+    machine.places.kmsg.write_text("".join(records))
+    assert failed(machine.told()) == {"kernel log": GPU1}
+
+
 def test_a_driver_that_blocks_keeps_back_nothing_else_and_its_second_silence_convicts(machine: Machine) -> None:
     machine.gpus.say("init", "@")
     machine.log(XID_79)

@@ -81,7 +81,9 @@ def main() -> None:
     said = Said()
     asked = said.asked
     places = Places(Path(asked["proc"]), Path(asked["sys"]), Path(asked["kmsg"]))
-    settings = CheckSettings(gpu_full_s=0.0, nvml_start_s=asked["nvml_s"], kmsg_telling=asked["kmsg_records"])
+    # every record that tells something: what is left for a later look would not be read at all
+    all_ = CheckSettings().kmsg_records
+    settings = CheckSettings(gpu_full_s=0.0, nvml_start_s=asked["nvml_s"], kmsg_telling=all_)
     boot = places.boot()
     known = _Recalled(Path(asked["known"]) if asked["known"] else None, boot)
     gpus, pcie = Gpus(settings, known), Pcie(places, settings, known)
