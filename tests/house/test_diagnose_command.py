@@ -41,7 +41,7 @@ def run(*args: str, **more: str) -> subprocess.CompletedProcess[str]:
         ),
         (("--level", "1"), 2, "skipped  /usr/bin/false cannot run torch"),
         pytest.param(
-            ("--level", "5", "--budget", "6s", "--", "/bin/sleep", "600"),
+            ("--level", "5", "--budget", "9s", "--", "/bin/sleep", "600"),
             1,
             "hangs: rank 0 did not answer within",
             marks=pytest.mark.slow,
