@@ -49,6 +49,8 @@ EXTRAS = {
     "cryptography": "server",
     "grpc_health": "server",
     "prometheus_client": "server",
+    "starlette": "server",
+    "uvicorn": "server",
     "opentelemetry": "otel",
     "torch": "demo",
 }

@@ -99,6 +99,14 @@ def beside_usual(name: str) -> Path:
     help="Serve Prometheus metrics at http://HOST:PORT/metrics, to whoever reaches it; port 0 takes a free one.  [default: nowhere]",
 )
 @click.option(
+    "--web",
+    envvar="HANGDOG_WEB",
+    show_envvar=True,
+    metavar="HOST:PORT",
+    default="",
+    help="Serve pages for people there, with --tls over HTTPS; port 0 takes a free one.  [default: nowhere]",
+)
+@click.option(
     "--log-format",
     type=click.Choice(FORMS),
     default=FORMS[0],
@@ -134,6 +142,7 @@ def command(
     advertise: str,
     patience: float | None,
     metrics: str | None,
+    web: str,
     log_format: str,
     keep: float | None,
     keep_captures: float | None,
@@ -163,6 +172,7 @@ def command(
         proxies,
         beside(store, AUDIT),
         advertise,
+        web,
     )
 
     def announce(address: str) -> None:
