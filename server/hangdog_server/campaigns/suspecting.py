@@ -60,7 +60,9 @@ def _levels(request: Request) -> tuple[int, ...]:
     levels = tuple(sorted(set(request.levels))) or LEVELS
     if strange := [level for level in levels if level not in LADDER]:
         what = (
-            "level 5 replays a command, which no server orders" if strange == [5] else f"there is no level {strange[0]}"
+            "level 5 replays a command, which no server orders"
+            if strange == [5]
+            else f"no server orders level {strange[0]}"
         )
         raise WrongUse(what, f"levels over a server are {', '.join(map(str, LADDER))}")
     return levels
