@@ -46,6 +46,7 @@ EXTRAS = {
     "psycopg": "server",
     "cryptography": "server",
     "grpc_health": "server",
+    "httpx": "server",
     "prometheus_client": "server",
     "opentelemetry": "otel",
     "torch": "demo",
