@@ -55,6 +55,7 @@ class Identity:
     """Who calls whom: `server` is HOST:PORT, or several with commas, `machine` the name the agent speaks for.
 
     `tls` is the folder with this machine's certificate, `insecure` lets plain text cross a network.
+    `boot` is the kernel's name for the machine's present start, `serial` its hardware's; empty: not known.
     """
 
     server: str
@@ -62,6 +63,12 @@ class Identity:
     version: str
     tls: Path | None = None
     insecure: bool = False
+    boot: str = ""
+    serial: str = ""
+
+    def hello(self) -> pb.Hello:
+        """The first words on every stream."""
+        return pb.Hello(machine=self.machine, version=self.version, paced=True, boot=self.boot, serial=self.serial)
 
     def reach(self, server: str) -> Reach:
         """The way to one of the servers."""
@@ -195,9 +202,7 @@ class Link:
                 "Callable[[], Call]", rpc.AgentsStub(channel).Connect
             )()  # the stubs know only the synchronous call
             session = Session(call)
-            session.outbox.put_nowait(
-                pb.FromAgent(hello=pb.Hello(machine=self._identity.machine, version=self._identity.version, paced=True))
-            )
+            session.outbox.put_nowait(pb.FromAgent(hello=self._identity.hello()))
             parts = (session.write(), self._report(session), self._read(session), stop.wait())
             tasks = [asyncio.ensure_future(cast("Coroutine[Any, Any, object]", part)) for part in parts]
             try:

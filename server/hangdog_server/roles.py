@@ -38,6 +38,8 @@ NEEDED: Mapping[str, Role | str] = {
     "/hangdog.v1.Incidents/Machines": Role.VIEW,
     "/hangdog.v1.Incidents/Ledger": Role.VIEW,
     "/hangdog.v1.Incidents/Bundle": Role.VIEW,
+    "/hangdog.v1.Incidents/Actions": Role.VIEW,
+    "/hangdog.v1.Incidents/Act": Role.ACT,
     "/grpc.health.v1.Health/Check": KNOWN,
     "/grpc.health.v1.Health/List": KNOWN,
     "/grpc.health.v1.Health/Watch": KNOWN,

@@ -34,7 +34,7 @@ def test_one_machine_with_fresh_evidence_is_taken() -> None:
         (replace(WANTED, evidence_at=NOW - 1801), KNOWN, [], Caps(), Bound.STALE, "1801 s old"),
         (replace(WANTED, evidence_at=NOW + 60), KNOWN, [], Caps(), Bound.STALE, "of the future"),
         (replace(WANTED, evidence_at=float("nan")), KNOWN, [], Caps(), Bound.STALE, "of the future"),
-        (replace(WANTED, bodies={}), KNOWN, [], Caps(), Bound.BODY, "does not tell which start"),
+        (replace(WANTED, bodies={}), KNOWN, [], Caps(), Bound.BODY, "not known which start of a"),
         (WANTED, replace(KNOWN, bodies={"a": Body("other", "serial-a")}), [], Caps(), Bound.BODY, "started anew"),
         (WANTED, replace(KNOWN, bodies={"a": Body("boot-a", "x")}), [], Caps(), Bound.BODY, "other hardware now (x)"),
         (WANTED, KNOWN, [before("a", "0a", ago=9e5)], Caps(), Bound.TWICE, "a was taken for this incident before"),

@@ -99,6 +99,15 @@ def beside_usual(name: str) -> Path:
     help="Serve Prometheus metrics at http://HOST:PORT/metrics, to whoever reaches it; port 0 takes a free one.  [default: nowhere]",
 )
 @click.option(
+    "--acting",
+    envvar="HANGDOG_ACTING",
+    show_envvar=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="What is done to machines that verdicts name, by whom and within which bounds; see docs/acting.md.  [default: "
+    "nothing is touched]",
+)
+@click.option(
     "--log-format",
     type=click.Choice(FORMS),
     default=FORMS[0],
@@ -134,6 +143,7 @@ def command(
     advertise: str,
     patience: float | None,
     metrics: str | None,
+    acting: Path | None,
     log_format: str,
     keep: float | None,
     keep_captures: float | None,
@@ -168,4 +178,4 @@ def command(
     def announce(address: str) -> None:
         click.echo(f"listening on {address}")
 
-    asyncio.run(serve(listen, store, diagnose, announce, settings, door, metrics or ""))
+    asyncio.run(serve(listen, store, diagnose, announce, settings, door, metrics or "", acting))

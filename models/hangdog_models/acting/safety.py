@@ -109,7 +109,7 @@ def _evidence(wanted: Wanted, machines: Sequence[str], known: Known, caps: Caps,
         seen, now_there = wanted.bodies.get(machine, Body()), known.bodies.get(machine)
         if not seen.boot:
             yield Refusal(
-                Bound.BODY, f"the agent of {machine} does not tell which start of the machine it saw: update it"
+                Bound.BODY, f"it is not known which start of {machine} the evidence is of: is its agent an older one?"
             )
         elif now_there is not None and now_there.boot != seen.boot:
             yield Refusal(Bound.BODY, f"{machine} was started anew since the evidence")

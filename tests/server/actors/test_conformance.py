@@ -93,7 +93,10 @@ async def subject(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 def _line(file: Path) -> Callable[[str], None]:
-    return lambda machine: file.write_text(f"{file.read_text()}{machine} # ops: fan 3\n") and None
+    def foreign(machine: str) -> None:
+        file.write_text(f"{file.read_text()}{machine} # ops: fan 3\n")
+
+    return foreign
 
 
 def _lines(file: Path) -> Callable[[str], str]:
