@@ -204,7 +204,9 @@ def _open(connection: sa.Connection) -> tuple[Incident, ...]:
 def _evicting(connection: sa.Connection, since: float) -> tuple[Incident, ...]:
     columns = [column for column in INCIDENTS.c if column.name != "verdict"]
     judged = sa.and_(INCIDENTS.c.state == State.JUDGED, INCIDENTS.c.changed >= since)
-    query = sa.select(*columns, sa.literal("").label("verdict")).where(judged).order_by(INCIDENTS.c.changed, INCIDENTS.c.id)
+    query = (
+        sa.select(*columns, sa.literal("").label("verdict")).where(judged).order_by(INCIDENTS.c.changed, INCIDENTS.c.id)
+    )
     return tuple(incident for incident in map(_incident, connection.execute(query)) if incident.evict)
 
 

@@ -11,6 +11,8 @@ from hangdog_models.errors import WrongUse
 from hangdog_server.actors.actor import Actor
 from hangdog_server.actors.alertmanager import Alertmanager
 from hangdog_server.actors.exclusion import Exclusion
+from hangdog_server.actors.kube_api import KubeApi
+from hangdog_server.actors.kubernetes import Kubernetes
 from hangdog_server.actors.nothing import Nothing
 from hangdog_server.actors.slurm import Slurm
 from hangdog_server.actors.webhook import Webhook
@@ -128,6 +130,14 @@ def _exclusion(words: _Words, clock: Callable[[], float]) -> Actor:
     return Exclusion(Path(path))
 
 
+def _kubernetes(words: _Words, clock: Callable[[], float]) -> Actor:
+    url, evict = words.take("url", ""), words.yes("evict", True)
+    token, ca = words.take("token_file", ""), words.take("ca_file", "")
+    words.end()
+    api = KubeApi(url, Path(token), ca) if url else KubeApi.own()
+    return Kubernetes(api, clock, evict)
+
+
 def _nothing(words: _Words, clock: Callable[[], float]) -> Actor:
     words.end()
     return Nothing()
@@ -136,6 +146,7 @@ def _nothing(words: _Words, clock: Callable[[], float]) -> Actor:
 _MAKERS: Mapping[str, Callable[[_Words, Callable[[], float]], Actor]] = {
     Nothing.name: _nothing,
     Slurm.name: _slurm,
+    Kubernetes.name: _kubernetes,
     Webhook.name: _webhook,
     Alertmanager.name: _alertmanager,
     Exclusion.name: _exclusion,

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import fake_kube
+from fake_kube import RIGHT, Kube
 from hangdog_server.actors.actor import OURS, Actor, ActorFailed, Case, Mark
 from hangdog_server.actors.alertmanager import Alertmanager
 from hangdog_server.actors.exclusion import Exclusion
+from hangdog_server.actors.kube_api import KubeApi
+from hangdog_server.actors.kubernetes import Kubernetes
 from hangdog_server.actors.nothing import Nothing
 from hangdog_server.actors.slurm import Slurm
 from hangdog_server.actors.webhook import Webhook
@@ -45,7 +49,7 @@ class Subject:
 
 @pytest.fixture(
     params=[
-        "none", "exclude-file", "webhook",
+        "none", "exclude-file", "webhook", "kubernetes",
         pytest.param("alertmanager", marks=pytest.mark.slow), pytest.param("slurm", marks=pytest.mark.slow),
     ]
 )  # fmt: skip
@@ -62,6 +66,9 @@ async def subject(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
             found = Subject(
                 Webhook(receiver.url, SECRET, time.monotonic), Webhook("http://127.0.0.1:9/", SECRET, time.monotonic)
             )
+        elif request.param == "kubernetes":
+            kube = await stack.enter_async_context(fake_kube.serving())
+            found = _kubernetes(kube, tmp_path / "token")
         elif request.param == "alertmanager":
             now = time.time  # noqa: TID251  # it goes by the clock of this machine
             found = Subject(
@@ -90,6 +97,27 @@ async def subject(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         stack.push_async_callback(found.actor.close)
         stack.push_async_callback(found.away.close)
         yield found
+
+
+def _kubernetes(kube: Kube, token: Path) -> Subject:
+    token.write_text(RIGHT)
+    for number in (1, 2, 3):
+        kube.add_node(f"node{number}")
+
+    def foreign(machine: str) -> None:
+        kube.change(machine, unschedulable=True)
+        kube.nodes[machine]["metadata"]["annotations"] = {"ops/cordon-reason": "ops: fan 3"}
+
+    def reason(machine: str) -> str:
+        node = kube.nodes[machine]
+        told = node["metadata"].get("annotations", {})
+        words = "".join(told.values())
+        return str(words) if node["spec"].get("unschedulable") else ""
+
+    def actor(url: str) -> Kubernetes:
+        return Kubernetes(KubeApi(url, token, ""), lambda: 0.0)
+
+    return Subject(actor(kube.url), actor("http://127.0.0.1:9"), foreign, reason)
 
 
 def _line(file: Path) -> Callable[[str], None]:
