@@ -10,7 +10,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
-from stories import job, look, snapshot
+from stories import job, look, snapshot, trace
 
 FOUR = job(dp=4, per_machine=1)
 
@@ -104,6 +104,18 @@ def test_a_host_waiting_for_its_device_with_nothing_under_way_is_held_up_by_it()
     story = snapshot(look({"0-3": "item"}), look({"0-3": "item"}))
     verdict = diagnose(replace(story, counters=tuple(records)), FOUR)
     assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.MACHINE, (2,))
+
+
+def test_a_launch_that_lasts_with_nothing_under_way_is_held_up_by_the_device_or_its_driver() -> None:
+    """A full queue is no excuse where the device has done all that any group was given."""
+    forward = trace(2, ["<module> train.py", "_call_impl torch/nn/modules/module.py", "forward model.py"], state="S")
+
+    story = snapshot(*2 * [[*look({"0-1,3": "item"}), forward]])
+    records = tuple(nccl(rank, 6 if rank == 2 else 7, 6 if rank == 2 else 7, 6) for rank in range(4))
+    verdict = diagnose(replace(story, counters=records), FOUR)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("node-2",))
+    assert "its own GPU" in verdict.because[0]
+    assert not diagnose(story, FOUR).evict.machines  # nobody knows then what fills the queue
 
 
 def test_all_joined_and_nothing_completes_is_the_group() -> None:

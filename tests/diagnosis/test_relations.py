@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from hangdog_models.diagnosis.description import length
 from hangdog_models.diagnosis.relations import Explanation, explain
-from hangdog_models.diagnosis.spectrum import FLOOR, cover, machine_domains, scores, units_of
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Layout, Topology, build
 from planted import planted
@@ -188,53 +187,3 @@ def test_a_description_pays_for_its_labels(counts: list[int], kinds: int) -> Non
     assert length(tally, kinds) <= length(tally, kinds + 1) + 1e-9
     merged = {0: sum(counts)}
     assert length(merged, kinds) <= length(tally, kinds) + 1e-9
-
-
-# ------------------------------------------------------------------ fault domains
-
-FIGURE = build(Layout(sizes={"tp": 2, "pp": 4, "dp": 4}, order=("tp", "pp", "dp"), ranks_per_machine=2), None)[0]
-
-
-def test_the_scores_of_byterobusts_figure_7() -> None:
-    """TP 2, PP 4, DP 4 on 16 machines, outliers on machines 12 to 15."""
-    failed = units_of((Rank(rank) for rank in range(24, 32)), FIGURE)
-    found = {(domain.kind, domain.units): domain.score for domain in scores(failed, machine_domains(FIGURE))}
-
-    def score(kind: str, *machines: int) -> float:
-        return found[kind, tuple(sorted(f"node-{machine}" for machine in machines))]
-
-    assert score("pp", 12, 13, 14, 15) == pytest.approx(1.0)
-    assert score("world", *range(16)) == pytest.approx(0.5)
-    assert score("machine", 15) == pytest.approx(0.5)
-    assert score("dp", 3, 7, 11, 15) == pytest.approx(0.25)
-    assert [domain.units for domain in cover(failed, machine_domains(FIGURE))] == [
-        ("node-12", "node-13", "node-14", "node-15")
-    ]
-
-
-def test_two_independent_faults_are_two_domains_and_not_one_wide_one() -> None:
-    failed = units_of([Rank(0), Rank(9), *(Rank(rank) for rank in range(24, 32))], FIGURE)
-    chosen = cover(failed, machine_domains(FIGURE))
-    assert chosen[0].units == ("node-12", "node-13", "node-14", "node-15")
-    assert {domain.units for domain in chosen[1:]} == {("node-0",), ("node-4",)}
-
-
-def test_ties_go_to_the_smaller_domain() -> None:
-    failed = units_of([Rank(24)], FIGURE)
-    assert cover(failed, machine_domains(FIGURE))[0].units == ("node-12",)
-
-
-def test_rounds_are_added_up() -> None:
-    domains = machine_domains(FIGURE)
-    often = cover({"node-3": 5, "node-7": 1}, domains, rounds=5)
-    assert often[0].units == ("node-3",)
-
-
-@given(st.sets(st.integers(0, 31)))
-def test_a_cover_keeps_the_floor_and_never_names_a_domain_without_outliers(ranks: set[int]) -> None:
-    failed = units_of((Rank(rank) for rank in ranks), FIGURE)
-    left = set(failed)
-    for domain in cover(failed, machine_domains(FIGURE)):
-        assert FLOOR <= domain.score <= 1 + 1e-9
-        assert left & set(domain.units)
-        left -= set(domain.units)

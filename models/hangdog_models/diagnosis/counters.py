@@ -212,7 +212,9 @@ def _late(position: Position | None, number: int) -> bool:
 def _own_device(record: RankCounters, seen: Standing | None, crowd: bool) -> str:
     """What the host waits for where it waits for its own device, on which no operation is under way; empty otherwise."""
     spins = seen is not None and seen.activity is Activity.COMPUTE and bool(seen.busy) and not seen.interpreting
-    waits = crowd or spins or (seen is not None and seen.wait is Wait.SOME)
+    # asleep in a launch: the queue of its device is full, and no collective is what fills it
+    launches = seen is not None and seen.activity is Activity.LAUNCH and seen.busy is False
+    waits = crowd or spins or launches or (seen is not None and seen.wait is Wait.SOME)
     under_way = any(count > record.completed.get(group, -1) for group, count in record.enqueued.items())
     known = any(started >= 0 for started in record.started.values())
     return "what was launched before" if waits and known and not under_way else ""

@@ -139,6 +139,19 @@ async def test_machines_of_one_job_come_together_at_one_server(server: Postgres)
             await other.snapshot("llama")
 
 
+async def test_who_announces_a_job_is_looked_after_and_sent_at_once(server: Postgres) -> None:
+    url, seldom = server.database(), replace(SHORT, lease_s=600.0)  # by themselves they look every 200 s
+    async with beside(url, settings=seldom) as one, beside(url, settings=seldom) as other:
+        async with one.agent("a") as a, other.agent("b") as b:
+            await a.hello(llama=[0])
+            await led(one, "llama")
+            await b.hello(llama=[1])
+            assert (await sent(b)).address == one.address
+        async with other.agent("c") as c:  # known by now
+            await c.hello(llama=[2])
+            assert (await sent(c)).address == one.address
+
+
 async def test_a_machine_with_jobs_of_several_servers_stays_where_it_is(server: Postgres) -> None:
     async with two(server) as (one, other), AsyncExitStack() as cast:
         a, b, c = [
