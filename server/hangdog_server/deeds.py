@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server import heard, intents
-from hangdog_server.acting import Acting, actors_named
+from hangdog_server.acting import Acting
 from hangdog_server.audit import Audit
 from hangdog_server.incident import Means
 from hangdog_server.intents import Intent
@@ -92,7 +92,10 @@ class Deeds:
         chosen = self._acting.chosen
         stopped = f" (stopped by {chosen.stop})" if self._acting.stopped() else ""
         return pb.ActionList(
-            actions=map(_action, rows), mode=f"{chosen.mode}{stopped}", actors=actors_named(chosen.actors), breaker=why
+            actions=map(_action, rows),
+            mode=f"{chosen.mode}{stopped}",
+            actors=[actor.name for actor in chosen.actors],
+            breaker=why,
         )
 
 

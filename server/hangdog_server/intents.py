@@ -148,6 +148,11 @@ def move(connection: sa.Connection, row: Intent, state: Act, now: float, words: 
     return bool(connection.execute(INTENTS.update().where(mine).values(values)).rowcount)
 
 
+def may(connection: sa.Connection, row: Intent) -> bool:
+    """Notes that a mark of ours may stand from now on, unless somebody changed the row; whether it is noted."""
+    return move(connection, row, row.state, row.changed, row.words, marked=True)
+
+
 def ran(connection: sa.Connection, row: Intent, runs: Mapping[str, str]) -> None:
     """Keeps what of the job ran on a machine, before anything moves."""
     mine = sa.and_(INTENTS.c.incident == row.incident, INTENTS.c.machine == row.machine)

@@ -202,7 +202,7 @@ def _open(connection: sa.Connection) -> tuple[Incident, ...]:
 
 
 def _evicting(connection: sa.Connection, since: float) -> tuple[Incident, ...]:
-    columns = [column for column in INCIDENTS.c if column.name != "verdict"]
+    columns = [column for column in INCIDENTS.c if column.name not in ("verdict", "asked")]
     judged = sa.and_(INCIDENTS.c.state == State.JUDGED, INCIDENTS.c.changed >= since)
     query = (
         sa.select(*columns, sa.literal("").label("verdict")).where(judged).order_by(INCIDENTS.c.changed, INCIDENTS.c.id)

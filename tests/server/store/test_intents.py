@@ -266,3 +266,40 @@ async def test_old_rows_are_forgotten_but_for_those_that_hold_a_mark(where: Path
         await on.acting.tick()
         await on.store.do(intents.forget, NOON + 1)
         assert await on.states("0b") == {} and await on.states("0a") == {"a": "done"}
+
+
+async def test_a_server_in_a_milder_mode_leaves_what_one_before_had_begun_and_still_releases(
+    where: Path | str, tmp_path: Path
+) -> None:
+    played = Moving(runs={"b": "7:0"}, moving=99)
+    async with world(where, tmp_path, played) as on:
+        await on.judged("0b", "b")
+        await on.until("0b", Act.MARKED)
+        played.fails = ActorFailed("away", again=True)
+        await on.judged("0a", "a")
+        await on.acting.tick()
+        on.mode, played.fails = Mode.DRY_RUN, None
+        on.begin()
+        before = list(played.told)
+        await on.acting.tick()
+        assert played.told == before and await on.states("0a") == {"a": "pending"}
+        await on.store.do(intents.release, "b", "", "alice", NOON)
+        await on.acting.tick()
+        assert played.told == [*before, "unmark b"]
+
+
+async def test_a_job_that_does_not_start_again_is_given_up_and_its_machine_stays_out(
+    where: Path | str, tmp_path: Path
+) -> None:
+    played = Moving(runs={"a": "7:0", "b": "8:0"}, moving=99)
+    async with world(where, tmp_path, played) as on:
+        await on.judged("0a", "a")
+        await on.until("0a", Act.MARKED)
+        played.fails = ActorFailed("away", again=True)
+        await on.acting.tick()
+        assert await on.states("0a") == {"a": "marked"} and "away" in await on.words("0a")
+        on.now, played.fails = on.now + 9999, None
+        await on.acting.tick()
+        assert await on.states("0a") == {"a": "failed"} and "its job did not start again" in await on.words("0a")
+        (row,) = await on.store.ask(intents.of, "0a")
+        assert row.marked and played.marks == {"a": "0a"}
