@@ -74,7 +74,8 @@ async def live(where: str, folder: Path, point: Points, release: str) -> None:
     raise AssertionError("it came to no end")
 
 
-def run(where: str, folder: str, last: int, release: str) -> None:
+def run(where: str, folder: str, last: int, release: str, acts: bool) -> None:
+    """Lives until its last point (0: none); `acts`: only those around what is asked of the actor count."""
     point = Points(last)
     begin = Database.begin
 
@@ -89,7 +90,8 @@ def run(where: str, folder: str, last: int, release: str) -> None:
         if not reads:
             point()
 
-    Database.begin = pointed  # type: ignore[method-assign,assignment]
+    if not acts:
+        Database.begin = pointed  # type: ignore[method-assign,assignment]
     asyncio.run(live(where, Path(folder), point, release))
     (Path(folder) / "passed").write_text(str(point.passed))
 
