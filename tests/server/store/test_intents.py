@@ -303,3 +303,15 @@ async def test_a_job_that_does_not_start_again_is_given_up_and_its_machine_stays
         assert await on.states("0a") == {"a": "failed"} and "its job did not start again" in await on.words("0a")
         (row,) = await on.store.ask(intents.of, "0a")
         assert row.marked and played.marks == {"a": "0a"}
+
+
+async def test_a_machine_that_is_out_is_no_spare(where: Path | str, tmp_path: Path) -> None:
+    async with world(where, tmp_path, Played()) as on:
+        for number, machine in enumerate("xy"):
+            await on.judged(f"0{number}", machine)
+            await on.until(f"0{number}", Act.DONE)
+        await on.judged("0a", "a", "b")
+        await on.acting.tick()
+        assert "1 machines have no job, and 2 more would be needed" in await on.words("0a")
+        await on.judged("0b", "b")
+        await on.until("0b", Act.DONE)
