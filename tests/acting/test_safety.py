@@ -57,6 +57,11 @@ def test_every_refusal_has_words(
     assert words in decision.words
 
 
+def test_an_act_that_failed_and_left_no_mark_is_no_reason_against_the_next() -> None:
+    assert decide(WANTED, KNOWN, [before("a", "09", failed=True)], Caps(), NOW).machines == ("a",)
+    assert not decide(WANTED, KNOWN, [before("a", "09", failed=True, out=True)], Caps(), NOW).machines
+
+
 def test_part_of_a_set_is_never_taken() -> None:
     decision = decide(replace(WANTED, machines=("a", "b", "c")), KNOWN, [], Caps(), NOW)
     assert decision.machines == () and decision.refusals[0].bound is Bound.DOMAIN

@@ -127,7 +127,8 @@ def _rates(wanted: Wanted, machines: Sequence[str], took: list[Asked], caps: Cap
     if day + len(machines) > caps.per_job:
         what = f"{_counted(day, len(machines))} of job {wanted.job} within a day"
         yield Refusal(Bound.JOB, f"{what}, {caps.per_job} are allowed (per_job)")
-    again = {one.machine for one in took if one.incident != wanted.incident and now - one.at < caps.again_s}
+    held = [one for one in took if one.out or not one.failed]  # what failed and left no mark took nothing away
+    again = {one.machine for one in held if one.incident != wanted.incident and now - one.at < caps.again_s}
     if lately := [machine for machine in machines if machine in again]:
         days = f"{caps.again_s / DAY_S:g} days"
         yield Refusal(Bound.AGAIN, f"{_named(lately)} was taken within {days} before (again_s): look at it by hand")
