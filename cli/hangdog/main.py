@@ -38,6 +38,8 @@ COMMANDS = {
     "agent": "Run the agent: one on each machine.",
     "doctor": "Say whether processes can be captured here, and what to change if not.",
     "diagnose": "Test this machine, level by level, while no job runs on it.",
+    "plan": "Reckon how many spares to keep, and where checkpoint backups should lie.",
+    "run": "Run a training job, and get it back when it hangs or fails.",
     "demo": "Hang a real training job on this machine, and find the culprit.",
     "schema": "Print the JSON schema of a document hangdog writes.",
     "completion": "Print the script that completes this command in a shell.",

@@ -1,7 +1,6 @@
 """`hangdog diagnose` tests this machine, level by level, as a gate before a job or after one that failed."""
 
 import json
-import re
 import signal
 import socket
 import sys
@@ -17,6 +16,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from hangdog.durations import seconds
 from hangdog.options import format_option
 from hangdog.terminal import console_for, printable
 from hangdog_agent.diagnose.engine import Engine
@@ -32,17 +32,8 @@ from hangdog_models.reading.document import read_json
 #: The word stands beside the colour, so nothing is lost without it.
 STYLES = {Outcome.PASS: "green", Outcome.INCONCLUSIVE: "yellow", Outcome.FAIL: "bold red"}
 STATUSES = {Verdict.CONVICTED: 1, Verdict.FAILED: 1, Verdict.OPEN: 2, Verdict.NOT_CONVICTED: 0}
-UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 #: Characters of a stored report; one of 16 devices has some 100 KB.
 REPORT_BYTES = 16 << 20
-
-
-def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """Seconds from `90`, `90s`, `10m` or `1.5h`."""
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", value)
-    if not found or not float(found[1]):
-        raise click.BadParameter(f"{value!r} is no duration: write 90s, 10m or 1h", ctx, param)
-    return float(found[1]) * UNITS[found[2]]
 
 
 @click.command("diagnose")
@@ -59,7 +50,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     default="10m",
     show_default=True,
     metavar="DURATION",
-    callback=_seconds,
+    callback=seconds,
     help="End all of it after so long: 90s, 10m, 1h.",
 )
 @click.option(

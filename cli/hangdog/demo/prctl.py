@@ -23,9 +23,9 @@ def let_others_look() -> None:
     _libc.prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY)
 
 
-def die_with(parent: int) -> None:
-    """Makes the kernel kill this process when its parent dies, in whatever way; ends it now if `parent` is already gone."""
-    _libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Makes the kernel signal this process when its parent dies, in whatever way; ends it now if `parent` is already gone."""
+    _libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(number))
     if os.getppid() != parent:
         os._exit(1)
 

@@ -1,0 +1,204 @@
+"""`hangdog plan` reckons how many spares to keep and where checkpoint backups should lie: before anything fails."""
+
+import json
+import sys
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+
+import click
+
+from hangdog.durations import seconds
+from hangdog.options import format_option
+from hangdog.planned import heading, pairs, pool_json, pools_table
+from hangdog.terminal import console_for, printable
+from hangdog_models.errors import WrongUse
+from hangdog_models.planning.backups import place
+from hangdog_models.planning.standby import Fleet, compound, pool, single, spares
+from hangdog_models.reading.job import read_job
+from hangdog_models.topology import DEFAULT_ORDER, Layout, build
+
+#: Percentiles shown beside the one asked for, so that people see what the next step costs.
+SHOWN = (0.9, 0.95, 0.99, 0.999)
+
+
+@click.group("plan")
+def command() -> None:
+    """Reckon how many spares to keep, and where checkpoint backups should lie.
+
+    Nothing is touched: these are answers to have before something fails.
+    """
+
+
+@command.command("standby")
+@click.option("--machines", type=click.IntRange(1), required=True, help="Machines of the job.")
+@click.option("--p", "daily", type=float, required=True, help="Incidents a machine and day: 0.0038 is Llama 3's.")
+@click.option(
+    "--over",
+    metavar="SHARE:MACHINES",
+    multiple=True,
+    help="This share of incidents evicts so many machines: 0.1:8; may be repeated. All others evict one.",
+)
+@click.option(
+    "--replenish",
+    callback=seconds,
+    metavar="DURATION",
+    default="1d",
+    show_default=True,
+    help="Until a machine that left is replaced: 4h, 3d.",
+)
+@click.option(
+    "--quantile",
+    type=click.FloatRange(0.5, 1, max_open=True),
+    default=0.99,
+    show_default=True,
+    help="How surely they suffice.",
+)
+@click.option("--spares", "kept", type=click.IntRange(0), help="Also say what so many spares are worth.")
+@click.option(
+    "--delay",
+    callback=seconds,
+    metavar="DURATION",
+    default="768s",
+    show_default=True,
+    help="How long the job stands when spares fall short; 768 s: requeueing 1,024 machines, as ByteRobust measured.",
+)
+@format_option
+def standby(
+    machines: int,
+    daily: float,
+    over: tuple[str, ...],
+    replenish: float,
+    quantile: float,
+    kept: int | None,
+    delay: float,
+    form: str,
+) -> None:
+    """Say how many warm spare machines a job needs.
+
+    Incidents fall at random; those that happen before a machine that left is replaced compete for the spares. Two models:
+    `single`, ByteRobust's binomial, in which each incident takes one machine, and `compound`, a Poisson number of
+    incidents of which --over says how many take a whole group. Size by the second where verdicts evict groups.
+    """
+    fleet = Fleet(machines, daily, replenish, _sizes(over))
+    alone, demand = single(fleet), compound(fleet)
+    rows = sorted({spares(demand, each) for each in (*SHOWN, quantile)} | ({kept} if kept is not None else set()))
+    answer, plain = spares(demand, quantile), spares(alone, quantile)
+    pools = [pool(demand, count) for count in rows]
+    if form == "json":
+        document = {
+            "schema": "hangdog.standby/1",
+            "machines": machines,
+            "daily": daily,
+            "replenish_s": replenish,
+            "sizes": {str(size): share for size, share in sorted(fleet.sizes.items())},
+            "quantile": quantile,
+            "spares": answer,
+            "single": plain,
+            "incidents": fleet.incidents,
+            "pools": [pool_json(each, fleet, delay) for each in pools],
+        }
+        click.echo(json.dumps(document, indent=2))
+        return
+    click.echo(
+        f"{answer} spares suffice with {quantile:.1%} while a machine that left is replaced ({replenish / 3600:g} h)"
+    )
+    sizes = ", ".join(f"{share:.1%} of {size}" for size, share in sorted(fleet.sizes.items()))
+    click.echo(
+        f"  {fleet.incidents:.2f} incidents in that time: {machines} machines x {daily:g} a day; machines evicted: {sizes}"
+    )
+    click.echo(f"  if each evicted one machine (binomial, as ByteRobust sizes): {plain}")
+    console_for(sys.stdout).print(pools_table(pools, fleet, delay, answer))
+
+
+@command.command("backups")
+@click.option("--tp", type=click.IntRange(1), default=1, help="Tensor parallel size.")
+@click.option("--cp", type=click.IntRange(1), default=1, help="Context parallel size.")
+@click.option("--ep", type=click.IntRange(1), default=1, help="Expert parallel size, which multiplies nothing.")
+@click.option("--dp", type=click.IntRange(1), default=1, help="Data parallel size.")
+@click.option("--pp", type=click.IntRange(1), default=1, help="Pipeline parallel size.")
+@click.option("--order", default="-".join(DEFAULT_ORDER), show_default=True, help="Dimensions, fastest-varying first.")
+@click.option(
+    "--gpus-per-machine", "per", type=click.IntRange(1), help="Ranks on one machine.  [default: each is for itself]"
+)
+@click.option("--leaf", type=click.IntRange(1), help="Machines below one leaf switch, in their order.")
+@click.option(
+    "--topology",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="job.toml",
+    help="Read all that from there instead.",
+)
+@format_option
+def backups(
+    tp: int,
+    cp: int,
+    ep: int,
+    dp: int,
+    pp: int,
+    order: str,
+    per: int | None,
+    leaf: int | None,
+    topology: Path | None,
+    form: str,
+) -> None:
+    """Say on which rank the backup of each rank's checkpoint shard should lie.
+
+    A copy survives the eviction of any one machine, leaf, or parallel group with all machines it is on, where any
+    placement does; where none does, it says which evictions only a checkpoint outside survives.
+    """
+    sizes = {"tp": tp, "cp": cp, "ep": ep, "dp": dp, "pp": pp}
+    layout = _read(topology) if topology else _layout(sizes, order, per, leaf)
+    shape, notes = build(layout, None)
+    for note in notes:
+        click.echo(printable(note), err=True)
+    if shape.world_size == 0:
+        raise WrongUse("the job has no ranks", "give its sizes: --tp 8 --dp 16 --pp 8 --gpus-per-machine 8")
+    placement = place(shape)
+    if form == "json":
+        document = {
+            "schema": "hangdog.backups/1",
+            "world_size": shape.world_size,
+            "holder": list(placement.holder),
+            "survives": list(placement.survives),
+            "lost": [{"kind": domain.kind, "name": domain.name} for domain in placement.lost],
+            "because": list(placement.because),
+        }
+        click.echo(json.dumps(document, indent=2))
+        return
+    for line in (*heading(placement), *pairs(shape, placement)):
+        click.echo(printable(line))
+
+
+def _sizes(over: Sequence[str]) -> dict[int, float]:
+    """Shares of incidents by the machines they evict, from `0.1:8`; raises WrongUse."""
+    sizes: dict[int, float] = {}
+    for one in over:
+        share, _, size = one.partition(":")
+        try:
+            machines, part = int(size), float(share)
+        except ValueError:
+            raise WrongUse(
+                f"--over {one} is no share and size", "write --over 0.1:8: 10 % of incidents evict 8"
+            ) from None
+        sizes[machines] = sizes.get(machines, 0.0) + part
+    rest = 1 - sum(sizes.values())
+    return sizes | {1: sizes.get(1, 0.0) + rest} if rest > 0 or not sizes else sizes
+
+
+def _layout(sizes: dict[str, int], order: str, per: int | None, leaf: int | None) -> Layout:
+    dims = tuple(order.split("-"))
+    if set(dims) - set(sizes) or len(set(dims)) < len(dims):
+        raise WrongUse(f"{order!r} is no order", f"write it as {'-'.join(DEFAULT_ORDER)}")
+    if leaf and not per:
+        raise WrongUse("a leaf holds machines, and no machine is known", "say --gpus-per-machine, too")
+    world = prod(size for dim, size in sizes.items() if dim != "ep")
+    names = [f"node-{number}" for number in range(-(-world // per) if per else 0)]
+    leafs = {f"leaf-{at // leaf}": tuple(names[at : at + leaf]) for at in range(0, len(names), leaf)} if leaf else {}
+    return Layout(order=dims, sizes=sizes, ranks_per_machine=per, switches=leafs)
+
+
+def _read(path: Path) -> Layout:
+    try:
+        return read_job(path.read_text(encoding="utf-8"))[1]
+    except UnicodeDecodeError as error:
+        raise WrongUse(f"{path} is no text: {error}", "give a job.toml") from error

@@ -1,0 +1,275 @@
+"""`hangdog run` supervises a training job until it has reached its end, or a person is needed."""
+
+import contextlib
+import re
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from hangdog.durations import seconds
+from hangdog.options import server_option
+from hangdog.supervising import hooks
+from hangdog.supervising.bill import bill
+from hangdog.supervising.keeping import Keeping
+from hangdog.supervising.local import Local
+from hangdog.supervising.logs import Log
+from hangdog.supervising.order import Order
+from hangdog.supervising.pending import Pending
+from hangdog.supervising.supervisor import Supervisor
+from hangdog.supervising.told import copies_in, limits, price_of
+from hangdog.supervising.watch import Cluster, Watcher
+from hangdog.terminal import printable
+from hangdog_agent.settings import chosen
+from hangdog_agent.witness.pattern import safe
+from hangdog_models.errors import WrongUse
+from hangdog_models.recovery.history import TESTS, Act
+from hangdog_models.recovery.ladder import Means
+from hangdog_proto.reach import Reach
+
+#: What a machine may be called: its name is part of file names and of command lines.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
+#: The job did not reach its end, and a person was called.
+CALLED = 1
+#: Signals that ask us to end.
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@click.command("run", context_settings={"ignore_unknown_options": True})
+@click.option(
+    "--machine",
+    "machines",
+    multiple=True,
+    metavar="NAME",
+    help="A machine of the job, in their order; may be repeated.  [default: this host]",
+)
+@click.option(
+    "--spare",
+    "spares",
+    multiple=True,
+    metavar="NAME",
+    help="A machine that takes the place of an evicted one; may be repeated.",
+)
+@click.option(
+    "--once",
+    is_flag=True,
+    help="COMMAND starts the job on all machines ({active}), as srun does; else it is run for each.",
+)
+@click.option(
+    "--job",
+    default="job",
+    show_default=True,
+    metavar="NAME",
+    help="What the job is called; its attempts are NAME-1, NAME-2, ...",
+)
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="hangdog-run",
+    show_default=True,
+    metavar="DIR",
+    help="Holds the history, by which another run goes on where this one ended, and all logs.",
+)
+@click.option("--on-rollback", metavar="HOOK", help="Takes the last change of the code back.")
+@click.option("--on-update", metavar="HOOK", help="Brings pending changes of the code in; needs --pending.")
+@click.option(
+    "--on-diagnose",
+    metavar="HOOK",
+    help="Tests the machines of the stopped job, and prints those it convicts, one a line.",
+)
+@click.option(
+    "--on-replay", metavar="HOOK", help="Replays the job in groups of machines, and prints those it convicts."
+)
+@click.option("--on-evict", metavar="HOOK", help="Is told of an eviction: to drain the machine, to bring a spare.")
+@click.option("--on-restart", metavar="HOOK", help="Is told that the job is tried again as it is.")
+@click.option("--on-human", metavar="HOOK", help="Calls a person.")
+@click.option(
+    "--pending",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Changes that wait to be merged, a name a line; `!NAME` is urgent.",
+)
+@click.option(
+    "--copies",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help='Who holds checkpoint copies: {"shard": ["machine", ...]}.',
+)
+@click.option(
+    "--checkpoint",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="The last checkpoint outside the machines: its date says what falling back to it costs.",
+)
+@click.option(
+    "--step-pattern",
+    metavar="REGEX",
+    help="What a line of the job's log that tells a step looks like.  [default: learned]",
+)
+@click.option(
+    "--patience",
+    callback=seconds,
+    default="60s",
+    show_default=True,
+    metavar="DURATION",
+    help="How long a verdict that names nobody is borne for.",
+)
+@click.option(
+    "--grace",
+    callback=seconds,
+    default="10s",
+    show_default=True,
+    metavar="DURATION",
+    help="From SIGTERM to SIGKILL, when the job is stopped.",
+)
+@click.option(
+    "--hook-limit",
+    callback=seconds,
+    default="2h",
+    show_default=True,
+    metavar="DURATION",
+    help="How long a hook may take.",
+)
+@click.option(
+    "--ladder",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="Change a limit of the recovery ladder, as evictions=1; may be repeated (docs/recovery.md).",
+)
+@click.option(
+    "--set",
+    "agent",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="Change a setting of the agents that are started (docs/agent.md).",
+)
+@click.option("--attach", is_flag=True, help="A server and agents watch the machines already: see --server.")
+@server_option
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND...")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    machines: tuple[str, ...],
+    spares: tuple[str, ...],
+    once: bool,
+    job: str,
+    state: Path,
+    pending: Path | None,
+    copies: Path | None,
+    checkpoint: Path | None,
+    step_pattern: str | None,
+    patience: float,
+    grace: float,
+    hook_limit: float,
+    ladder: tuple[str, ...],
+    agent: tuple[str, ...],
+    attach: bool,
+    server: Reach,
+    words: tuple[str, ...],
+    **on: str | None,
+) -> None:
+    """Run a training job, and get it back when it hangs or fails.
+
+    COMMAND is started for each machine; {machine}, {index}, {machines}, {first}, {active}, {port} and {attempt} in it are
+    replaced. On a verdict or a failure the recovery ladder says what to do (evict, test, try again, roll back, replay, call
+    a person); it is written down, then done. A HOOK is a command, or the URL of a webhook.
+
+    The job's output goes to stdout, what hangdog does to stderr. Exit status: 0 the job reached its end, 1 a person is needed.
+    """
+    names = machines or (socket.gethostname(),)
+    _check_names((*names, *spares, job))
+    order = Order(
+        words, names, spares, job, state, once, _hooks(on), hook_s=hook_limit, grace_s=grace, patience_s=patience
+    )  # fmt: skip
+    if (pending is None) is not (Act.UPDATE not in order.hooks):
+        raise WrongUse("--pending and --on-update need each other", "one says what waits, the other brings it in")
+    chosen(agent)  # what is wrong is said before anything is started
+    pattern = safe(step_pattern) if step_pattern else None
+    limited = limits(ladder)
+    with _ending(), Keeping(state / "history.jsonl") as kept, _watcher(attach, server, order, agent) as watcher:
+        supervisor = Supervisor(
+            order,
+            kept,
+            watcher,
+            _tell,
+            _pass_on,
+            _now,
+            lambda: Means(copies=copies_in(copies, _tell), price=price_of(checkpoint, _now())),
+            Pending(pending),
+            [Log(pattern) for _ in order.machines],
+            limited,
+            {"HANGDOG_STEP_PATTERN": step_pattern} if step_pattern else {},
+        )
+        try:
+            finished = supervisor.run()
+        finally:
+            for line in bill(kept.entries, _now()):
+                _tell(line)
+    _tell("the job reached its end" if finished else "a person is needed: run the same command again to go on")
+    ctx.exit(0 if finished else CALLED)
+
+
+def _hooks(on: Mapping[str, str | None]) -> dict[Act, str]:
+    acts = {"on_restart": Act.REATTEMPT}
+    found = {acts.get(name) or Act(name.removeprefix("on_")): hook for name, hook in on.items() if hook is not None}
+    for act, hook in found.items():
+        hooks.check(hook, act in TESTS)
+    return found
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise WrongUse(f"{name!r} is no name of a machine or job", "use letters, digits, `.`, `_` and `-`")
+    if len(set(names[:-1])) < len(names) - 1:
+        raise WrongUse("a machine is named twice", "each is one --machine or one --spare")
+
+
+@contextlib.contextmanager
+def _watcher(attach: bool, server: Reach, order: Order, agent: Sequence[str]) -> Iterator[Watcher]:
+    if attach:
+        yield Cluster(server)
+        return
+    with Local(order.state / "watch", (*order.machines, *order.spares), agent) as local:
+        yield local
+
+
+@contextlib.contextmanager
+def _ending() -> Iterator[None]:
+    """Has a signal end the job in order, once: a second one must not leave half of it behind."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        for each in ENDINGS:
+            signal.signal(each, signal.SIG_IGN)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise SystemExit(128 + number)
+
+    heard = [number for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup ignores one for us
+    before = {number: signal.signal(number, leave) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tell(line: str) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        click.echo(f"hangdog: {printable(line)}", err=True)
+
+
+def _pass_on(output: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):  # nobody reads it any more: the job goes on, its logs are in the state
+        sys.stdout.buffer.write(output)
+        sys.stdout.buffer.flush()
+
+
+def _now() -> float:
+    return time.time()  # noqa: TID251  # a command is where the clock is read

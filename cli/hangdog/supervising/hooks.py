@@ -1,0 +1,123 @@
+"""Has a user's own command or webhook carry out a step, and says what came of it."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hangdog_models.errors import WrongUse
+from hangdog_models.recovery.history import TESTS, Step
+
+#: Bytes of what a hook printed that are looked at: the last ones.
+PRINTED = 64 << 10
+#: A webhook only takes the step in; what it starts may take longer. Seconds.
+WEBHOOK_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Whether a hook carried its step out, its last words, and the machines that a test of it convicted."""
+
+    ok: bool
+    words: str = ""
+    convicted: tuple[str, ...] = ()
+
+
+def check(hook: str, tests: bool) -> None:
+    """Raises WrongUse for what can be no hook."""
+    if _is_url(hook):
+        if tests:
+            raise WrongUse(f"{hook}: a webhook cannot answer what a test found", "name a command that prints machines")
+        return
+    try:
+        words = shlex.split(hook)
+    except ValueError as error:
+        raise WrongUse(f"{hook!r} is no command: {error}", "quote it as for a shell") from error
+    if not words:
+        raise WrongUse("a hook is empty", "name a command, or a URL")
+
+
+def carry_out(hook: str, step: Step, name: str, machines: Collection[str], log: Path, patience_s: float) -> Answer:
+    """Runs the hook of a step. `name` is the same however often somebody asks, so that nobody need act twice."""
+    if _is_url(hook):
+        return _posted(hook, step, name)
+    environ = os.environ | {
+        "HANGDOG_STEP": str(step.act),
+        "HANGDOG_STEP_ID": name,
+        "HANGDOG_STEP_MACHINES": ",".join(step.machines),
+        "HANGDOG_STEP_CHANGES": ",".join(step.changes),
+        "HANGDOG_STEP_BECAUSE": "\n".join(step.because),
+    }
+    try:
+        with log.open("ab") as file:
+            began = file.tell()
+            process = subprocess.Popen(
+                shlex.split(hook),
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+    except OSError as error:
+        return Answer(False, f"{hook}: {error.strerror}")
+    try:
+        status: int | None = process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        status = None
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    printed = _printed(log, began)
+    last = printed[-1] if printed else "it said nothing"
+    if status is None:
+        return Answer(False, f"{hook} did not end within {patience_s:g} s: {last}")
+    if status:
+        return Answer(False, f"{hook} ended with status {status}: {last}")
+    named = tuple(dict.fromkeys(line for line in printed if line in machines)) if step.act in TESTS else ()
+    return Answer(True, last, named)
+
+
+def _printed(log: Path, began: int) -> list[str]:
+    with log.open("rb") as file:
+        file.seek(max(began, log.stat().st_size - PRINTED))
+        lines = file.read(PRINTED).decode("utf-8", "replace").splitlines()
+    return [line.strip()[:1000] for line in lines if line.strip()]
+
+
+def _is_url(hook: str) -> bool:
+    return hook.startswith(("http://", "https://"))
+
+
+def _posted(url: str, step: Step, name: str) -> Answer:
+    """Only 2xx is delivery; no redirect is followed, and nothing that is answered is believed."""
+    document: dict[str, Any] = {
+        "schema": "hangdog.step/1",
+        "id": name,
+        "act": str(step.act),
+        "machines": list(step.machines),
+        "changes": list(step.changes),
+        "because": list(step.because),
+    }
+    headers = {"Content-Type": "application/json", "Idempotency-Key": name}
+    request = urllib.request.Request(url, json.dumps(document).encode(), headers, method="POST")
+    try:
+        with urllib.request.build_opener(_Straight).open(request, timeout=WEBHOOK_S) as answer:
+            return Answer(200 <= answer.status < 300, f"{url} answered {answer.status}")
+    except urllib.error.HTTPError as error:
+        return Answer(False, f"{url} answered {error.code}")
+    except (OSError, ValueError) as error:
+        return Answer(False, f"{url}: {error}")
+
+
+class _Straight(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_args: Any, **_more: Any) -> None:
+        return None

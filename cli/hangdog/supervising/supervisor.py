@@ -1,0 +1,248 @@
+"""Runs a job to its end: starts it, watches it, and on trouble climbs the recovery ladder, each step written down first."""
+
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from hangdog.demo.conductor import free_port
+from hangdog.demo.prctl import adopt_orphans
+from hangdog.supervising import hooks
+from hangdog.supervising.attempt import DEATH_S, TOKEN, Attempt
+from hangdog.supervising.family import kill, marked, pause
+from hangdog.supervising.keeping import Keeping
+from hangdog.supervising.logs import Log
+from hangdog.supervising.order import Order, active, commands
+from hangdog.supervising.pending import Pending
+from hangdog.supervising.watch import Watcher, newest
+from hangdog_models.recovery.history import (
+    MERGES,
+    RESTARTS,
+    Act,
+    Began,
+    Done,
+    Entry,
+    Finished,
+    Opened,
+    Progressed,
+    Steady,
+    Step,
+    Stepped,
+    Troubled,
+)
+from hangdog_models.recovery.ladder import Means, next_step
+from hangdog_models.recovery.settings import LadderSettings
+from hangdog_models.recovery.standing import stand
+from hangdog_models.recovery.trouble import Cause, Trouble, of_exit, of_verdict
+
+#: Between two looks at the job's logs and processes, and between two questions for a verdict. Seconds.
+TICK_S, ASK_S = 0.2, 1.0
+#: Where the process of a job that is started once for all machines ended.
+ALL = "all machines together"
+#: Acts that need no hook.
+OWN = frozenset({Act.EVICT, Act.REATTEMPT, Act.HUMAN, Act.WAIT})
+
+Clock = Callable[[], float]
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Supervises one job; `means` is asked for whenever there is trouble, `clock` gives Unix seconds."""
+
+    order: Order
+    kept: Keeping
+    watcher: Watcher
+    tell: Callable[[str], None]
+    pass_on: Callable[[bytes], None]
+    clock: Clock
+    means: Callable[[], Means]
+    pending: Pending
+    logs: list[Log]
+    settings: LadderSettings = field(default_factory=LadderSettings)
+    environ: Mapping[str, str] = field(default_factory=dict)
+    _attempt: Attempt | None = None
+    _job: str = ""
+    _since: float = 0.0
+    _unsure: float | None = None
+
+    def run(self) -> bool:
+        """Whether the job reached its end; False when a person was called instead."""
+        adopt_orphans()
+        self._take_up()
+        try:
+            while True:
+                self._start()
+                outcome = self._follow()
+                if outcome is None:
+                    self._note(Finished(self.clock()))
+                    return True
+                if not self._climb(outcome):
+                    return False
+        finally:
+            self._stop()
+
+    def _take_up(self) -> None:
+        """Goes on with what an earlier supervisor left: its processes are ended, its open step is not done again."""
+        entries = self.kept.entries
+        tokens = [entry.token for entry in entries if isinstance(entry, Began)]
+        for token in tokens[-1:]:
+            until = time.monotonic() + DEATH_S
+            while (left := marked(f"{TOKEN}={token}")) and time.monotonic() < until:
+                kill(left, signal.SIGKILL)
+                pause()
+        run = next((entry.run for entry in entries if isinstance(entry, Opened)), secrets.token_hex(6))
+        done = {entry.number for entry in entries if isinstance(entry, Done)}
+        self.kept.add(Opened(self.clock(), run))
+        for entry in entries:
+            if isinstance(entry, Stepped) and entry.number not in done:
+                words = "hangdog run ended meanwhile: whether it was done is not known, and it is not done again"
+                self.tell(f"step {entry.number}, {entry.step.act}: {words}")
+                self.kept.add(Done(self.clock(), entry.number, ok=False, words=words))
+
+    def _start(self) -> None:
+        machines, _ = active(self.order, stand(self.kept.entries, self.clock()).out)
+        number = 1 + sum(isinstance(entry, Began) for entry in self.kept.entries)
+        token = secrets.token_hex(8)
+        # a name of its own: what is known of the dead ranks of the last attempt must not be taken for these
+        self._job = f"{self.order.job}-{number}"
+        self.kept.add(Began(self.clock(), machines, token))
+        self.tell(f"attempt {number} starts on {', '.join(machines)}")
+        environ = {**os.environ, **self.environ, "HANGDOG_JOB": self._job, TOKEN: token}
+        folder = self.order.state / f"attempt-{number}"
+        self._attempt = Attempt(commands(self.order, machines, free_port(), number), environ, folder, self.logs)
+        self._since = self.clock()
+
+    def _follow(self) -> Trouble | Step | None:
+        """Follows the job until it is in trouble, or a step is due that it is in no trouble for; None when it is at its end."""
+        assert self._attempt is not None
+        tells_steps = any(isinstance(entry, Progressed) for entry in self.kept.entries)
+        began, first, last, asked, steady = time.monotonic(), 0.0, 0.0, 0.0, False
+        self._unsure = None
+        while True:
+            time.sleep(TICK_S)
+            now, beat = self.clock(), time.monotonic()
+            if self._attempt.follow(self.pass_on):
+                self._since, last, self._unsure = now, beat, None
+                if not first:
+                    first, tells_steps = beat, True
+                    self._note(Progressed(now))
+            statuses = self._attempt.ended(beat)
+            if statuses is not None:
+                self._attempt.follow(self.pass_on)
+                if not any(statuses.values()):
+                    return None
+                words = self._attempt.words()
+                if self.order.once:  # its one process stands for all: where it failed is not known
+                    (status,), (said,) = statuses.values(), words.values()
+                    return of_exit({ALL: status}, {ALL: said})
+                return of_exit(statuses, words)
+            # a job that hangs until its own watchdog ends it has been there for long, and has not trained
+            trained_s = last - first if tells_steps else beat - began
+            if not steady and trained_s >= self.settings.steady_s:
+                steady = True
+                self._note(Steady(now))
+            if beat - asked >= ASK_S:
+                asked = beat
+                if (outcome := self._think(now, beat)) is not None:
+                    return outcome
+
+    def _think(self, now: float, beat: float) -> Trouble | Step | None:
+        """What is to be done about a job that runs: by its verdict, or by the changes that wait; mostly nothing."""
+        self.watcher.tend(beat)
+        for change in self.pending.new(now, self.kept.entries):
+            self._note(change)
+        step = next_step(self.kept.entries, None, now, Means(hands=self._hands()), self.settings)
+        if step.act is not Act.WAIT:
+            return step
+        found = newest(self.watcher, self._job)
+        if found is None:
+            return None
+        trouble = self._here(of_verdict(found[1]))
+        if trouble.cause is Cause.NONE:
+            return None
+        if trouble.cause not in (Cause.MACHINE, Cause.SOFTWARE):  # it may yet get on, or a later look may say more
+            self._unsure = beat if self._unsure is None else self._unsure
+            if beat - self._unsure < self.order.patience_s:
+                return None
+        return replace(trouble, what=f"{trouble.what} (incident {found[0]})")
+
+    def _here(self, trouble: Trouble) -> Trouble:
+        """The same trouble, with those of its choices that are machines of this attempt; without any it blames nobody."""
+        machines, _ = active(self.order, stand(self.kept.entries, self.clock()).out)
+        choices = tuple(one for one in trouble.choices if set(one) <= set(machines))
+        if choices == trouble.choices:
+            return trouble
+        strangers = sorted({name for one in trouble.choices for name in one} - set(machines))
+        cause = trouble.cause if choices else Cause.UNKNOWN
+        return Trouble(cause, f"{trouble.what}; {', '.join(strangers)} is no machine of this job", choices)
+
+    def _note(self, entry: Entry) -> None:
+        """Keeps what no step depends on: a full disk must not end a job that trains."""
+        try:
+            self.kept.add(entry)
+        except OSError as error:
+            self.tell(f"the history is not complete: {error}")
+
+    def _climb(self, outcome: Trouble | Step) -> bool:
+        """Carries out steps until the job may be started again; False when a person is called."""
+        now = self.clock()
+        if isinstance(outcome, Trouble):
+            self.kept.add(Troubled(now, min(self._since, now), outcome))
+            self.tell(f"trouble: {outcome.what}")
+        while True:
+            step = outcome
+            if isinstance(outcome, Trouble):
+                step = next_step(self.kept.entries, outcome, self.clock(), self._means(), self.settings)
+            assert isinstance(step, Step)
+            ok = self._carry_out(step)
+            if step.act is Act.HUMAN:
+                return False
+            if step.act in RESTARTS and (ok or step.act is not Act.ROLLBACK):
+                return True
+
+    def _carry_out(self, step: Step) -> bool:
+        number = 1 + sum(isinstance(entry, Stepped) for entry in self.kept.entries)
+        whom = f" {', '.join(step.machines or step.changes)}" if step.machines or step.changes else ""
+        self.tell(f"step {number}: {step.act}{whom}, because " + "; ".join(step.because))
+        self.kept.add(Stepped(self.clock(), number, step))
+        self._stop()
+        if step.wait_s:
+            self.tell(f"waiting for {step.wait_s:.0f} s")
+            time.sleep(step.wait_s)
+        answer = self._by_hook(step, number)
+        if answer.words:
+            self.tell(f"step {number}: {'done' if answer.ok else 'NOT done'}: {answer.words}")
+        if answer.convicted:
+            self.tell(f"step {number}: convicted {', '.join(answer.convicted)}")
+        self.kept.add(Done(self.clock(), number, answer.ok, answer.words, answer.convicted))
+        return answer.ok
+
+    def _by_hook(self, step: Step, number: int) -> hooks.Answer:
+        """What the hooks of a step say: the one that brings its changes in, then its own; none has nothing to say."""
+        acts = (*((Act.UPDATE,) if step.act in MERGES and step.changes else ()), step.act)
+        run = next(entry.run for entry in self.kept.entries if isinstance(entry, Opened))
+        log = self.order.state / f"step-{number}.log"
+        machines = (*self.order.machines, *self.order.spares)
+        answer = hooks.Answer(True)
+        for act in dict.fromkeys(acts):
+            hook = self.order.hooks.get(act)
+            if hook is not None and answer.ok:
+                answer = hooks.carry_out(hook, step, f"{run}-{number}", machines, log, self.order.hook_s)
+        return answer
+
+    def _means(self) -> Means:
+        out = stand(self.kept.entries, self.clock()).out
+        return replace(self.means(), spares=active(self.order, out)[1], hands=self._hands())
+
+    def _hands(self) -> frozenset[Act]:
+        return OWN | frozenset(self.order.hooks)
+
+    def _stop(self) -> None:
+        if self._attempt is None:
+            return
+        left = self._attempt.end(self.order.grace_s, self.watcher.processes())
+        self._attempt = None
+        if left:
+            self.tell(f"{left} processes of the job would not die within {DEATH_S:g} s: they hang in the kernel")

@@ -1,0 +1,55 @@
+"""What a user's options and files say: the ladder's limits, who holds checkpoint copies, and what falling back costs."""
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from hangdog_models.errors import UnreadableEvidence, WrongUse
+from hangdog_models.planning.checkpoint import Copies, Price
+from hangdog_models.reading.document import read_json
+from hangdog_models.recovery.settings import LadderSettings
+
+#: Bytes of a file that says who holds copies: 100,000 shards.
+COPIES = 16 << 20
+
+
+def limits(assignments: Sequence[str]) -> LadderSettings:
+    """The ladder's settings with each NAME=NUMBER in the place of its default; raises WrongUse."""
+    kinds = {setting.name: type(getattr(LadderSettings(), setting.name)) for setting in fields(LadderSettings)}
+    changed: dict[str, Any] = {}
+    for assignment in assignments:
+        name, _, value = assignment.partition("=")
+        if name not in kinds or not re.fullmatch(r"\d{1,9}(\.\d{1,3})?", value):
+            raise WrongUse(f"--ladder {assignment} sets no limit", f"limits are {', '.join(kinds)}; write evictions=1")
+        changed[name] = kinds[name](float(value))
+    return replace(LadderSettings(), **changed)
+
+
+def copies_in(path: Path | None, tell: Callable[[str], None]) -> Copies | None:
+    """Who holds copies of each shard, as the file says now; nobody knows where it cannot be read."""
+    if path is None:
+        return None
+    try:
+        with path.open(encoding="utf-8") as file:
+            document = read_json(file.read(COPIES))
+    except (OSError, UnicodeDecodeError, UnreadableEvidence) as error:
+        tell(f"who holds copies is not known: cannot read {path}: {error}")
+        return None
+    if not isinstance(document, dict) or not all(_are_names(holders) for holders in document.values()):
+        tell(f'who holds copies is not known: {path} is not {{"shard": ["machine", ...]}}')
+        return None
+    return document
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, str) and all(isinstance(one, str) for one in value)
+
+
+def price_of(path: Path | None, now: float) -> Price:
+    """What falling back to the checkpoint at `path` costs, by its date; nobody knows where it is not there."""
+    try:
+        return Price() if path is None else Price(max(0.0, now - path.stat().st_mtime))
+    except OSError:
+        return Price()

@@ -1,0 +1,70 @@
+"""The checkpoint gate: before machines are evicted, whether every shard of the checkpoint keeps a copy elsewhere.
+
+Whoever copies the shards (torch DCP, NVRx, DLRover, torchft) says who holds which; hangdog only checks. Where nobody says,
+every copy in memory is taken to be lost with the eviction, and its price is told: the age of the last checkpoint that lies
+outside all machines, times the GPUs that have to train that time again.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+#: Machines that hold a copy of each shard of the newest checkpoint, by the shard's name.
+Copies = Mapping[str, Collection[str]]
+
+#: Shards named in one sentence; the rest is a number.
+_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a checkpoint lost from memory costs: `age_s` of the newest one outside all machines (None: nobody knows), GPUs."""
+
+    age_s: float | None = None
+    gpus: int = 0
+
+    def __str__(self) -> str:
+        if self.age_s is None:
+            return "nobody said how old the last checkpoint outside the machines is"
+        again = f"{self.age_s / 60:.0f} min of training are done again"
+        return f"{again}, {self.age_s * self.gpus / 3600:.1f} GPU hours" if self.gpus else again
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Which machines may go. None may where every choice loses shards: diagnose first. `lost` names the shards, by choice."""
+
+    machines: tuple[str, ...]
+    because: tuple[str, ...]
+    lost: Mapping[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+
+
+def lost(machines: Iterable[str], copies: Copies) -> tuple[str, ...]:
+    """The shards of which no copy would be left without these machines, in the order of `copies`."""
+    gone = frozenset(machines)
+    return tuple(shard for shard, holders in copies.items() if gone.issuperset(holders))
+
+
+def gate(choices: Sequence[Sequence[str]], copies: Copies | None, price: Price | None = None) -> Gate:
+    """The first of these sets of machines, the best one first, that takes no shard's last copy with it.
+
+    Without `copies` the best one may go, and the price is told.
+    """
+    sets = [tuple(machines) for machines in choices if machines]
+    if not sets:
+        return Gate((), ("there is nobody to evict",))
+    price = price or Price()
+    if copies is None:
+        told = () if price.age_s is None else (f"copies in memory count as lost: {price}",)
+        return Gate(sets[0], ("nobody says who holds copies of the checkpoint", *told))
+    losses = {machines: gone for machines in sets if (gone := lost(machines, copies))}
+    because = [f"evicting {', '.join(machines)} would lose {_shards(gone)}" for machines, gone in losses.items()]
+    for machines in sets:
+        if machines not in losses:
+            return Gate(machines, (*because, f"without {', '.join(machines)} every shard keeps a copy"), losses)
+    hint = f"copy those shards first, or evict nevertheless: {price}"
+    return Gate((), (*because, hint), losses)
+
+
+def _shards(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"the last copy of {'shard' if len(names) == 1 else 'shards'} {', '.join(names[:_NAMED])}{more}"

@@ -1,0 +1,128 @@
+"""How many spare machines to keep warm: the demand for them while one that left is being replaced, and what too few would cost.
+
+Incidents fall independently on machines at a daily rate, and a machine taken out is replaced after the replenish time: so
+many incidents of that time compete for the spares. ByteRobust (SOSP 2025, section 6.2) sizes by the 99th percentile of a
+binomial, one machine an incident: `single`. An over-eviction takes a whole parallel group, which a binomial does not know:
+`compound` counts a Poisson number of incidents, each of a size drawn from shares, by Panjer's recursion (1981).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import exp, expm1, log, log1p
+
+from hangdog_models.errors import WrongUse
+
+DAY_S = 86400.0
+#: Probability left out at the end of a demand: far below any percentile somebody sizes by.
+_END = 1e-12
+#: The logarithm of a probability after which those that follow, each smaller than the one before, sum to less than that.
+_NEGLIGIBLE = -46.0
+#: Sums are scaled down beyond this, so that the recursion neither overflows nor begins at an exp(-rate) that is 0.
+_HUGE = 1e200
+#: Machines one may ask about: ten times the largest published cluster. A recursion over as many takes a second.
+MOST_MACHINES = 1_000_000
+
+#: Probability that 0, 1, 2, ... machines are wanted at once; what is left out beyond its end is below 1e-12.
+Demand = Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Machines of a job, incidents a machine and day, and how long it takes until one that left is replaced.
+
+    `sizes` gives the share of incidents that take so many machines; the shares sum to 1. Raises WrongUse where they do not.
+    """
+
+    machines: int
+    daily: float
+    replenish_s: float = DAY_S
+    sizes: Mapping[int, float] = field(default_factory=lambda: {1: 1.0})
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.machines <= MOST_MACHINES:
+            raise WrongUse(f"{self.machines} machines", f"ask about 1 to {MOST_MACHINES}")
+        if not 0 < self.daily < 1:
+            raise WrongUse(
+                f"{self.daily:g} is no daily failure rate", "give the incidents a machine and day, as 0.0038"
+            )
+        if not self.replenish_s > 0:
+            raise WrongUse(f"{self.replenish_s:g} s is no time", "say how long it takes to replace a machine")
+        wrong = [size for size, share in self.sizes.items() if size < 1 or not 0 < share <= 1]
+        if wrong or abs(sum(self.sizes.values()) - 1) > 1e-9:
+            raise WrongUse("the shares of incidents by size do not sum to 1", "give shares whose sum is below 1")
+        if self.incidents * self.mean_size > self.machines:
+            raise WrongUse(
+                "more machines would be away than there are", "give a shorter time to replace one, or a lower rate"
+            )
+
+    @property
+    def incidents(self) -> float:
+        """Mean incidents while one machine is being replaced."""
+        return self.machines * self.daily * self.replenish_s / DAY_S
+
+    @property
+    def mean_size(self) -> float:
+        """Machines one incident takes, on average."""
+        return sum(size * share for size, share in self.sizes.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """So many spares: how probably they fall short while one machine is replaced, and by how many machines on average."""
+
+    spares: int
+    short: float
+    shortfall: float
+
+
+def single(fleet: Fleet) -> Demand:
+    """The demand if each machine failed at most once and alone: binomial, as ByteRobust sizes. Shares are not looked at."""
+    chance = -expm1(-fleet.daily * fleet.replenish_s / DAY_S) if fleet.replenish_s != DAY_S else fleet.daily
+    odds = log(chance) - log1p(-chance)
+    logs = [fleet.machines * log1p(-chance)]
+    for k in range(1, fleet.machines + 1):
+        logs.append(logs[-1] + odds + log(fleet.machines - k + 1) - log(k))
+        if k > fleet.machines * chance and logs[-1] < _NEGLIGIBLE:
+            break
+    return [exp(each) for each in logs]
+
+
+def compound(fleet: Fleet) -> Demand:
+    """The demand of Poisson incidents with sizes: g_k = (rate / k) * sum over sizes j of j * share_j * g_(k-j)."""
+    rate, sizes = fleet.incidents, sorted(fleet.sizes.items())
+    values, scale = [1.0], -rate
+    for k in range(1, fleet.machines + 1):
+        values.append(rate / k * sum(size * share * values[k - size] for size, share in sizes if size <= k))
+        scale = _scaled(values, scale)
+        if _ended(values, scale, k, rate * fleet.mean_size):
+            break
+    return [exp(log(value) + scale) if value else 0.0 for value in values]
+
+
+def spares(demand: Demand, quantile: float) -> int:
+    """The fewest spares that suffice with this probability; all that were reckoned with where even they do not."""
+    total = 0.0
+    for count, probability in enumerate(demand):
+        total += probability
+        if total >= quantile:
+            return count
+    return len(demand) - 1
+
+
+def pool(demand: Demand, count: int) -> Pool:
+    """What so many spares are worth against a demand."""
+    beyond = [(k - count, probability) for k, probability in enumerate(demand) if k > count]
+    return Pool(count, sum(p for _, p in beyond), sum(lack * p for lack, p in beyond))
+
+
+def _scaled(values: list[float], scale: float) -> float:
+    """Divides all values once the last is huge; the logarithm of what they are now to be multiplied with."""
+    if values[-1] < _HUGE:
+        return scale
+    values[:] = [value / _HUGE for value in values]
+    return scale + log(_HUGE)
+
+
+def _ended(values: list[float], scale: float, at: int, mean: float) -> bool:
+    """Whether the rest is negligible: beyond the mean, probabilities fall. Looked at more rarely as a sum takes longer."""
+    return at > mean and at % (16 + int(mean) // 16) == 0 and sum(values) * exp(scale) >= 1 - _END

@@ -1,0 +1,107 @@
+"""An entry of the history as one line of JSON, and back: whoever keeps the file appends such lines and reads them again."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.recovery.history import (
+    Act,
+    Began,
+    Changed,
+    Done,
+    Entry,
+    Finished,
+    Opened,
+    Progressed,
+    Steady,
+    Step,
+    Stepped,
+    Troubled,
+)
+from hangdog_models.recovery.trouble import Cause, Trouble
+
+#: Characters of one line: an entry names some machines and says some sentences.
+LONGEST = 1 << 20
+
+_NAMES = {
+    Opened: "opened",
+    Began: "began",
+    Progressed: "progressed",
+    Troubled: "troubled",
+    Stepped: "stepped",
+    Done: "done",
+    Steady: "steady",
+    Changed: "changed",
+    Finished: "finished",
+}
+
+
+def written(entry: Entry) -> str:
+    """The entry as one line, without its end."""
+    return json.dumps({"entry": _NAMES[type(entry)], **asdict(entry)}, ensure_ascii=True)
+
+
+def read(line: str) -> Entry:
+    """The entry of a line; raises UnreadableEvidence where it is none."""
+    if len(line) > LONGEST:
+        raise UnreadableEvidence(f"a line of {len(line)} characters is no entry of a history")
+    try:
+        return _entry(json.loads(line))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        what = f"no entry of a history: {type(error).__name__}: {error}"
+        raise UnreadableEvidence(what, "it is what `hangdog run` wrote; one line an entry") from error
+
+
+def _entry(row: Mapping[str, Any]) -> Entry:
+    at = _number(row["at"])
+    match row["entry"]:
+        case "opened":
+            return Opened(at, _text(row["run"]))
+        case "began":
+            return Began(at, _texts(row["machines"]), _text(row["token"]))
+        case "progressed":
+            return Progressed(at)
+        case "troubled":
+            return Troubled(at, _number(row["since"]), _trouble(row["trouble"]))
+        case "stepped":
+            return Stepped(at, int(_number(row["number"])), _step(row["step"]))
+        case "done":
+            ok = row["ok"] is True
+            return Done(at, int(_number(row["number"])), ok, _text(row["words"]), _texts(row["convicted"]))
+        case "steady":
+            return Steady(at)
+        case "changed":
+            return Changed(at, _text(row["name"]), row["urgent"] is True)
+        case "finished":
+            return Finished(at)
+        case other:
+            raise ValueError(f"{other!r} is no kind of entry")
+
+
+def _trouble(row: Mapping[str, Any]) -> Trouble:
+    return Trouble(Cause(row["cause"]), _text(row["what"]), tuple(_texts(one) for one in row["choices"]))
+
+
+def _step(row: Mapping[str, Any]) -> Step:
+    because, machines, changes = (_texts(row[key]) for key in ("because", "machines", "changes"))
+    return Step(Act(row["act"]), because, machines, changes, _number(row["wait_s"]))
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is no number")
+    return float(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list of texts")
+    return tuple(_text(one) for one in value)

@@ -1,0 +1,72 @@
+"""Why a job needs help, as far as the ladder cares: whom or what to blame, from a verdict or from how its processes ended."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hangdog_models.verdict import Kind, Verdict
+
+#: Exceptions that a line of Python raises by itself, whatever machine it runs on (ByteRobust's "user-space errors": TypeError,
+#: IndexError). RuntimeError is none: PyTorch raises it for CUDA and NCCL errors, too.
+OF_CODE = frozenset({
+    "ArithmeticError", "AssertionError", "AttributeError", "ImportError", "IndentationError", "IndexError", "KeyError",
+    "ModuleNotFoundError", "NameError", "NotImplementedError", "SyntaxError", "TypeError", "UnboundLocalError", "ValueError",
+    "ZeroDivisionError",
+})  # fmt: skip
+#: The last line of a traceback; launchers put `[rank3]:`, `[default0]:` or `3:` before it.
+_RAISED = re.compile(r"(?:\[[^\]]{1,60}\]:? ?|\d{1,7}: ?){0,2}(?P<name>[A-Za-z_][\w.]{0,100})(?:: .*)?")
+_TRACEBACK = "Traceback (most recent call last)"
+#: Characters of a line looked at, and kept of what it says.
+_LINE, _WORDS = 1000, 200
+
+
+class Cause(StrEnum):
+    """Whom to blame."""
+
+    MACHINE = "machine"
+    SOFTWARE = "software"
+    DEPENDENCY = "dependency"
+    UNKNOWN = "unknown"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """`choices` are the sets of machines that may be evicted for it, the best first; only a machine's trouble has any."""
+
+    cause: Cause
+    what: str
+    choices: tuple[tuple[str, ...], ...] = ()
+
+
+def of_verdict(verdict: Verdict) -> Trouble:
+    """What a verdict asks for. One that evicts nobody blames no machine, and of a slow job that means that it may go on."""
+    what = f"verdict {verdict.kind}, {verdict.confidence:.0%}: {verdict.because[0] if verdict.because else 'no reason given'}"
+    evict = verdict.evict.machines
+    if evict and verdict.kind in (Kind.MACHINE, Kind.GROUP, Kind.SLOW):
+        fewer = (suspect.machines for suspect in verdict.suspects if set(suspect.machines) < set(evict))
+        return Trouble(
+            Cause.MACHINE, what, tuple(dict.fromkeys((evict, *(machines for machines in fewer if machines))))
+        )
+    causes = {
+        Kind.SOFTWARE: Cause.SOFTWARE,
+        Kind.DEPENDENCY: Cause.DEPENDENCY,
+        Kind.NONE: Cause.NONE,
+        Kind.SLOW: Cause.NONE,
+    }
+    return Trouble(causes.get(verdict.kind, Cause.UNKNOWN), what)
+
+
+def of_exit(statuses: Mapping[str, int], words: Mapping[str, str]) -> Trouble:
+    """What an end asks for: the statuses of the processes that ended with one, by machine, and what each wrote last."""
+    failed = [machine for machine, status in statuses.items() if status]
+    who = ", ".join(f"{machine} with status {statuses[machine]}" for machine in failed[:4])
+    what = f"the job ended on {who}" + (f" and {len(failed) - 4} more machines" if len(failed) > 4 else "")
+    for machine in failed:
+        _, _, raised = words.get(machine, "").partition(_TRACEBACK)
+        for line in raised.splitlines():
+            found = _RAISED.fullmatch(line[:_LINE].rstrip())
+            if found and found["name"].rpartition(".")[2] in OF_CODE:
+                return Trouble(Cause.SOFTWARE, f"{what}: {found[0][:_WORDS]}")
+    return Trouble(Cause.UNKNOWN, what)
