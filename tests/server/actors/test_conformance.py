@@ -186,12 +186,12 @@ async def test_what_another_owner_marked_is_left_alone(subject: Subject) -> None
     assert subject.reason("node1") == "ops: fan 3"
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-async def test_a_name_means_one_machine_or_nothing(subject: Subject, name: str) -> None:
-    with suppress(ActorFailed):
-        await subject.actor.mark(replace(CASE, machine=name))
-    if subject.reason is not None:
-        assert [subject.reason(f"node{number}") for number in (1, 2, 3)] == ["", "", ""]
+async def test_a_name_means_one_machine_or_nothing(subject: Subject) -> None:
+    for name in HOSTILE:
+        with suppress(ActorFailed):
+            await subject.actor.mark(replace(CASE, machine=name))
+        if subject.reason is not None:
+            assert [subject.reason(f"node{number}") for number in (1, 2, 3)] == ["", "", ""], name
 
 
 async def test_who_is_away_is_tried_again(subject: Subject) -> None:

@@ -19,6 +19,12 @@ from hangdog_server.actors.nothing import Nothing
 from hangdog_server.intents import Act
 
 
+@pytest.fixture
+def here(memory: Path) -> Path:
+    """An empty store for what no engine has a part in."""
+    return memory / "s.db"
+
+
 @dataclass
 class Played:
     """A scheduler as the test plays it: who is out by whose reason, and every act in order."""
@@ -133,8 +139,8 @@ async def test_it_waits_for_a_person_who_may_approve_or_dismiss(where: Path | st
                 await on.store.do(intents.dismiss, name, "", "bob", NOON)
 
 
-async def test_people_are_bound_too_and_may_ask_again_when_there_is_room(where: Path | str, tmp_path: Path) -> None:
-    async with world(where, tmp_path, Played(), caps=replace(WIDE, share=0.17)) as on:
+async def test_people_are_bound_too_and_may_ask_again_when_there_is_room(here: Path, tmp_path: Path) -> None:
+    async with world(here, tmp_path, Played(), caps=replace(WIDE, share=0.17)) as on:
         await on.judged("0a", "a")
         await on.judged("0b", "b")
         await on.acting.tick()
@@ -149,9 +155,9 @@ async def test_people_are_bound_too_and_may_ask_again_when_there_is_room(where: 
         await on.until(late, Act.DONE)
 
 
-async def test_who_is_away_is_tried_again_until_the_evidence_is_too_old(where: Path | str, tmp_path: Path) -> None:
+async def test_who_is_away_is_tried_again_until_the_evidence_is_too_old(here: Path, tmp_path: Path) -> None:
     played = Played(fails=ActorFailed("scontrol failed: connect failure", "is it up?", again=True))
-    async with world(where, tmp_path, played) as on:
+    async with world(here, tmp_path, played) as on:
         await on.judged("0a", "a")
         await on.judged("0b", "b")
         for _ in range(3):
@@ -173,11 +179,9 @@ async def test_who_is_away_is_tried_again_until_the_evidence_is_too_old(where: P
         assert played.marks == {"a": "0a"}
 
 
-async def test_what_another_marked_is_left_alone_and_what_failed_holds_nothing(
-    where: Path | str, tmp_path: Path
-) -> None:
+async def test_what_another_marked_is_left_alone_and_what_failed_holds_nothing(here: Path, tmp_path: Path) -> None:
     played = Played(marks={"a": "ops"})
-    async with world(where, tmp_path, played) as on:
+    async with world(here, tmp_path, played) as on:
         await on.judged("0a", "a")
         await on.until("0a", Act.FAILED)
         assert played.marks == {"a": "ops"} and "left alone (ask ops)" in await on.words("0a")
@@ -189,9 +193,9 @@ async def test_what_another_marked_is_left_alone_and_what_failed_holds_nothing(
         assert played.marks["b"] == "ops" and "released; b is left alone" in await on.words("0b")
 
 
-async def test_a_machine_that_was_started_anew_is_not_touched(where: Path | str, tmp_path: Path) -> None:
+async def test_a_machine_that_was_started_anew_is_not_touched(here: Path, tmp_path: Path) -> None:
     played = Played()
-    async with world(where, tmp_path, played, mode=Mode.APPROVE) as on:
+    async with world(here, tmp_path, played, mode=Mode.APPROVE) as on:
         await on.judged("0a", "a", bodies={"a": Body("an earlier start")})
         await on.judged("0b", "b", bodies={"x": body("x")})
         await on.judged("0c", "c")
@@ -204,9 +208,9 @@ async def test_a_machine_that_was_started_anew_is_not_touched(where: Path | str,
         assert played.told == []
 
 
-async def test_the_job_description_names_fault_domains(where: Path | str, tmp_path: Path) -> None:
+async def test_the_job_description_names_fault_domains(here: Path, tmp_path: Path) -> None:
     leaf = '[job]\nid = "llama"\n[switches]\n"leaf-3" = ["a", "b", "c"]\n'
-    async with world(where, tmp_path, Played(), caps=replace(WIDE, per_domain=2)) as on:
+    async with world(here, tmp_path, Played(), caps=replace(WIDE, per_domain=2)) as on:
         await on.judged("0a", "a", "b", "c", job_toml=leaf)
         await on.acting.tick()
         assert "3 machines of leaf-3 would be out" in await on.words("0a")
@@ -227,8 +231,8 @@ async def test_the_breaker_opens_stays_open_and_is_closed_by_a_person(where: Pat
         await on.until("0c", Act.DONE)
 
 
-async def test_a_file_stops_everything(where: Path | str, tmp_path: Path) -> None:
-    async with world(where, tmp_path, Played()) as on:
+async def test_a_file_stops_everything(here: Path, tmp_path: Path) -> None:
+    async with world(here, tmp_path, Played()) as on:
         (tmp_path / "stop").touch()
         await on.judged("0a", "a")
         await on.acting.tick()
@@ -237,9 +241,9 @@ async def test_a_file_stops_everything(where: Path | str, tmp_path: Path) -> Non
         await on.until("0a", Act.DONE)
 
 
-async def test_marks_that_do_not_last_are_made_again(where: Path | str, tmp_path: Path) -> None:
+async def test_marks_that_do_not_last_are_made_again(here: Path, tmp_path: Path) -> None:
     played = Played(again_s=1e-9)
-    async with world(where, tmp_path, played) as on:
+    async with world(here, tmp_path, played) as on:
         await on.judged("0a", "a")
         await on.until("0a", Act.DONE)
         before = len(played.told)
@@ -269,10 +273,10 @@ async def test_old_rows_are_forgotten_but_for_those_that_hold_a_mark(where: Path
 
 
 async def test_a_server_in_a_milder_mode_leaves_what_one_before_had_begun_and_still_releases(
-    where: Path | str, tmp_path: Path
+    here: Path, tmp_path: Path
 ) -> None:
     played = Moving(runs={"b": "7:0"}, moving=99)
-    async with world(where, tmp_path, played) as on:
+    async with world(here, tmp_path, played) as on:
         await on.judged("0b", "b")
         await on.until("0b", Act.MARKED)
         played.fails = ActorFailed("away", again=True)
@@ -289,10 +293,10 @@ async def test_a_server_in_a_milder_mode_leaves_what_one_before_had_begun_and_st
 
 
 async def test_a_job_that_does_not_start_again_is_given_up_and_its_machine_stays_out(
-    where: Path | str, tmp_path: Path
+    here: Path, tmp_path: Path
 ) -> None:
     played = Moving(runs={"a": "7:0", "b": "8:0"}, moving=99)
-    async with world(where, tmp_path, played) as on:
+    async with world(here, tmp_path, played) as on:
         await on.judged("0a", "a")
         await on.until("0a", Act.MARKED)
         played.fails = ActorFailed("away", again=True)
@@ -305,8 +309,8 @@ async def test_a_job_that_does_not_start_again_is_given_up_and_its_machine_stays
         assert row.marked and played.marks == {"a": "0a"}
 
 
-async def test_a_machine_that_is_out_is_no_spare(where: Path | str, tmp_path: Path) -> None:
-    async with world(where, tmp_path, Played()) as on:
+async def test_a_machine_that_is_out_is_no_spare(here: Path, tmp_path: Path) -> None:
+    async with world(here, tmp_path, Played()) as on:
         for number, machine in enumerate("xy"):
             await on.judged(f"0{number}", machine)
             await on.until(f"0{number}", Act.DONE)
