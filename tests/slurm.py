@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 #: Where distributions put daemons that are not on every PATH.
@@ -98,9 +99,9 @@ class Slurm:
     def start_controller(self) -> None:
         self._begin("slurmctld", "slurmctld", "-D")
 
-    def kill_controller(self) -> None:
-        """Ends slurmctld as a lost power supply would."""
-        self._end("slurmctld", signal.SIGKILL)
+    def stop_controller(self) -> None:
+        """Ends slurmctld in order: killed, it would have forgotten the jobs of its last seconds."""
+        self._end("slurmctld", signal.SIGTERM)
 
     def stop(self) -> None:
         with suppress(subprocess.SubprocessError, AssertionError):
@@ -121,6 +122,15 @@ class Slurm:
         """Ends all jobs."""
         for job in self._say("squeue", "-ho", "%A").split():
             self._say("scancel", job)
+
+    def restore(self) -> None:
+        """Ends all jobs and takes all drains away; a controller that has just begun refuses that for a moment."""
+        self.cancel()
+        for machine in self.machines:
+            wait(partial(self._undrained, machine), f"{machine} to come back")
+
+    def _undrained(self, machine: str) -> bool:
+        return not self._run("scontrol", "update", f"nodename={machine}", "state=undrain").returncode
 
     def submit(self, *options: str) -> str:
         """A job that sleeps; its id."""
@@ -149,8 +159,10 @@ class Slurm:
         return state, reason
 
     def _say(self, *command: str) -> str:
-        done = subprocess.run(command, env=self.environ, capture_output=True, text=True, timeout=20, check=False)
-        return done.stdout.strip()
+        return self._run(*command).stdout.strip()
+
+    def _run(self, *command: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(command, env=self.environ, capture_output=True, text=True, timeout=20, check=False)
 
     def _begin(self, name: str, *command: str) -> None:
         with (self.folder / "log" / f"{name}.out").open("ab") as out:

@@ -92,8 +92,7 @@ async def subject(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
                 foreign,
                 reason,
             )
-            for machine in cluster.machines:
-                stack.callback(cluster.say, "scontrol", "update", f"nodename={machine}", "state=undrain")
+            stack.callback(cluster.restore)
         stack.push_async_callback(found.actor.close)
         stack.push_async_callback(found.away.close)
         yield found

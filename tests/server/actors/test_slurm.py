@@ -16,9 +16,7 @@ pytestmark = pytest.mark.slow
 def idle(cluster: Slurm) -> Iterator[Slurm]:
     """The cluster without jobs and marks before and after."""
     yield cluster
-    cluster.cancel()
-    for machine in cluster.machines:
-        cluster.say("scontrol", "update", f"nodename={machine}", "state=undrain")
+    cluster.restore()
 
 
 async def moved(actor: Actor, case: Case, run: str, *machines: str) -> None:

@@ -22,9 +22,7 @@ async def on(cluster: Slurm, tmp_path: Path) -> AsyncIterator[World]:
         for machine in cluster.machines:
             made.connect(machine)
         yield made
-    cluster.cancel()
-    for machine in cluster.machines:
-        cluster.say("scontrol", "update", f"nodename={machine}", "state=undrain")
+    cluster.restore()
 
 
 async def until(on: World, true: Callable[[], Awaitable[bool]]) -> None:
@@ -69,7 +67,7 @@ async def test_a_foreign_drain_is_left_alone_and_with_it_the_job(on: World, clus
 async def test_a_controller_that_is_dead_leaves_it_pending_until_it_is_back(on: World, cluster: Slurm) -> None:
     job = cluster.submit("--nodes=1")
     machine = cluster.runs(job)
-    cluster.kill_controller()
+    cluster.stop_controller()
     try:
         await on.judged("0a", machine, job=job)
         await on.acting.tick()
