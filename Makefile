@@ -23,8 +23,8 @@ setup: .venv/dev.stamp ## make .venv with everything but torch
 
 torch: .venv/torch.stamp ## add torch to .venv: the demo and the slow tests need it
 
-demo: .venv/run.stamp .venv/torch.stamp ## hang a real 8-rank training job here and name the culprit (FAULT=gc SEED=3 to choose)
-	@$(IN)/hangdog demo $(if $(FAULT),--fault $(FAULT)) $(if $(SEED),--seed $(SEED))
+demo: .venv/run.stamp .venv/torch.stamp ## hang a real 8-rank training job here and name the culprit (FAULT=gc SEED=3 to choose, STAY=1 to look at it in a browser)
+	@$(IN)/hangdog demo $(if $(FAULT),--fault $(FAULT)) $(if $(SEED),--seed $(SEED)) $(if $(STAY),--stay)
 
 test: .venv/dev.stamp ## run the fast tests
 	$(IN)/python -m pytest -q $(ARGS)

@@ -54,6 +54,8 @@ EXTRAS = {
     "grpc_health": "server",
     "httpx": "server",
     "prometheus_client": "server",
+    "starlette": "server",
+    "uvicorn": "server",
     "opentelemetry": "otel",
     "torch": "demo",
 }

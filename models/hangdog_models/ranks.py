@@ -6,6 +6,8 @@ from typing import NewType
 from hangdog_models.errors import WrongUse
 
 Rank = NewType("Rank", int)
+#: A rank set as its runs of neighbours, ascending and apart: a stage of a large job is a few hundred of them.
+Runs = tuple[tuple[int, int], ...]
 
 #: The largest rank we believe; ten times the largest published job (about 100,000 GPUs) and far below what exhausts memory.
 MAX_RANK = 1 << 20
@@ -29,12 +31,49 @@ def parse_ranks(text: str) -> tuple[Rank, ...]:
 
 def format_ranks(ranks: Iterable[int]) -> str:
     """Writes ranks as a rank set: ascending, distinct, runs joined: `"0-3,7"`; the empty set is `""`."""
+    return format_runs(runs_of(ranks))
+
+
+def runs_of(ranks: Iterable[int]) -> Runs:
+    """The runs of neighbouring ranks in a set, ascending, each by its first and its last rank."""
     runs: list[list[int]] = []
     for rank in sorted(set(ranks)):
         if runs and rank == runs[-1][1] + 1:
             runs[-1][1] = rank
         else:
             runs.append([rank, rank])
+    return tuple((low, high) for low, high in runs)
+
+
+def united(many: Iterable[Runs]) -> Runs:
+    """The runs of several sets together: its cost is that of the runs, not of the ranks."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(run for runs in many for run in runs):
+        if found and low <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(high, found[-1][1])
+        else:
+            found.append((low, high))
+    return tuple(found)
+
+
+def size(runs: Runs) -> int:
+    """How many ranks these are."""
+    return sum(high - low + 1 for low, high in runs)
+
+
+def meet(one: Runs, other: Runs) -> bool:
+    """Whether two sets have a rank in common."""
+    at = 0
+    for low, high in one:
+        while at < len(other) and other[at][1] < low:
+            at += 1
+        if at < len(other) and other[at][0] <= high:
+            return True
+    return False
+
+
+def format_runs(runs: Runs) -> str:
+    """Writes runs as a rank set."""
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
 
 

@@ -26,7 +26,7 @@ class Door:
 
     `tls` is the folder with its certificate; `people` a second address, for people without certificates of their own;
     `insecure` lets everybody in, in plain text, on any address. `tokens` and `audit` are files, `proxies` as in Gate.
-    `advertised` is how agents know it, where there are several servers.
+    `advertised` is how agents know it, where there are several servers. `web` is where pages are served; empty: nowhere.
     """
 
     tls: Path | None = None
@@ -36,6 +36,7 @@ class Door:
     proxies: tuple[str, ...] = ()
     audit: Path | None = None
     advertised: str = ""
+    web: str = ""
 
 
 #: Whoever reaches this machine's own loopback may do everything.
@@ -46,7 +47,7 @@ class Opened:
     """A door that may be opened; raises WrongUse, saying what to type, where it would let strangers in."""
 
     def __init__(self, listen: str, door: Door, settings: Settings, clock: Callable[[], float]) -> None:
-        for given in filter(None, (listen, door.people)):
+        for given in filter(None, (listen, door.people, door.web)):
             host, colon, port = given.rpartition(":")
             if not colon or not host or not port.isdecimal():
                 raise WrongUse(f"{given!r} is no address to listen on", "write HOST:PORT, as in 127.0.0.1:7411")
@@ -59,6 +60,11 @@ class Opened:
             )
         if door.people and door.tls is None:
             raise WrongUse("--people is an address with TLS, and there is no --tls", "hangdog certs init makes one")
+        if door.web and door.tls is None and not door.insecure and not is_loopback(door.web):
+            raise WrongUse(
+                f"without TLS, tokens and stacks would cross the network to {door.web} in plain text",
+                "give --tls (docs/security.md); or --web 127.0.0.1:7413 behind a proxy that speaks TLS; or --insecure",
+            )
         self._listen = listen
         self._door = door
         self._settings = settings

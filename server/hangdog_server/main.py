@@ -119,7 +119,8 @@ async def running(
         asyncio.create_task(Retention(means.store, settings, means.clock).keep(), name="retention"),
     ]
     try:
-        yield address
+        async with _pages(door, opened, means, vigil, settings):
+            yield address
     finally:
         await state.enter_graceful_shutdown()  # first of all: whoever balances over servers sends nobody else here
         for task in beside:
@@ -131,6 +132,18 @@ async def running(
         await acting.close()
         await leading.close()
         await server.stop(settings.grace_s)
+
+
+@asynccontextmanager
+async def _pages(door: Door, opened: Opened, means: Means, vigil: Vigil, settings: Settings) -> AsyncIterator[None]:
+    """The pages for people, where they are wanted; their packages are loaded only then."""
+    if not door.web:
+        yield
+        return
+    from hangdog_server.web.serving import paged
+
+    async with paged(door.web, door.tls, door.insecure, opened.gate, means, vigil, settings):
+        yield
 
 
 def _options(settings: Settings) -> list[tuple[str, int]]:

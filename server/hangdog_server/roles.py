@@ -91,9 +91,11 @@ class Gate(Interceptor):
 
     def person(self, context: Context) -> Person:
         """Who asks; raises NotAllowed when that is not known."""
-        said = _said(context.invocation_metadata())
-        peer = context.peer()
-        shown = tls.peer(context.auth_context())
+        said = once(context.invocation_metadata())
+        return self.known(said, context.peer(), tls.peer(context.auth_context()), self._open)
+
+    def known(self, said: Mapping[str, str], peer: str, shown: Peer, open_: bool) -> Person:
+        """Who asks, by the headers of a request; `open_`: without tokens, whoever reaches us may. Raises NotAllowed."""
         if said.get(USER) and self._trusts(shown, peer):
             return _proxied(said, peer)
         token = _bearer(said)
@@ -102,7 +104,7 @@ class Gate(Interceptor):
             if found is None:
                 raise NotAllowed("this token is unknown, was revoked, or has ended", _HINT)
             return Person(found.name, Role[found.role.upper()], "token", peer)
-        if self._open and not self._tokens.look():
+        if open_ and self._open and not self._tokens.look():
             return Person("whoever reaches the server", Role.ACT, "open", peer)
         raise NotAllowed("the server asks for a token, and none was shown", _HINT)
 
@@ -205,7 +207,7 @@ def _proxied(said: Mapping[str, str], peer: str) -> Person:
     return Person(name, Role[role.upper()], "proxy", peer)
 
 
-def _said(metadata: Any) -> dict[str, str]:
+def once(metadata: Any) -> dict[str, str]:
     """The words of a request's metadata; of a key that is given twice none counts."""
     found: dict[str, str] = {}
     twice = set()

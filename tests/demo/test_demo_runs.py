@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -51,11 +52,11 @@ class Run:
             command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
 
-    def read_until(self, text: str) -> None:
+    def read_until(self, text: str) -> str:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if text in line:
-                return
+                return line
         pytest.fail(f"the demo ended before it said {text!r}: {self.process.communicate()}")
 
     def survivors(self) -> dict[int, str]:
@@ -119,10 +120,17 @@ def test_the_right_machine_is_named(runs: list[Run], fault: str, seed: int) -> N
     assert not list(run.files.iterdir())
 
 
-def test_the_evidence_it_keeps_gives_the_same_verdict(runs: list[Run], tmp_path: Path) -> None:
-    run = start(runs, "--fault", "checkpoint", "--seed", "5", "--keep", str(tmp_path / "kept"))
+def test_it_stays_to_be_looked_at_and_the_evidence_it_keeps_gives_the_same_verdict(
+    runs: list[Run], tmp_path: Path
+) -> None:
+    run = start(runs, "--fault", "checkpoint", "--seed", "5", "--keep", str(tmp_path / "kept"), "--stay")
+    address = run.read_until("pages ").split()[1]
+    with urllib.request.urlopen(address, timeout=RUN_S) as answer:
+        assert f"{draw(5, 'checkpoint').machine} is suspected" in answer.read().decode()
+    run.process.send_signal(signal.SIGINT)
     stdout, stderr = run.process.communicate(timeout=RUN_S)
     assert run.process.returncode == 0, stdout + stderr
+    assert not run.survivors()
     triage = subprocess.run(
         (sys.executable, "-m", "hangdog", "triage", str(tmp_path / "kept"), "--format", "json"),
         capture_output=True,

@@ -1,14 +1,11 @@
 """The files in deploy/: they parse, what they name exists, and they grant what `hangdog doctor` names and no more."""
 
 import configparser
-import contextlib
 import json
 import os
 import re
 import shutil
-import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +20,6 @@ from hangdog_agent.rights import CAPABILITIES, SYSLOG, Place, grant
 from hangdog_models.errors import HangdogError
 from hangdog_proto.client import DEFAULT_ADDRESS
 from manifests import documents
-from targets import until
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -71,7 +67,7 @@ def test_acting_takes_the_rights_it_uses_and_no_more() -> None:
 def test_there_is_something_to_test() -> None:
     assert [path.name for path in MANIFESTS] == ["acting.yaml", "agent.yaml", "server.yaml", "sidecar.yaml"]
     assert [path.name for path in UNITS] == ["hangdog-agent.service", "hangdog-server.service"]
-    assert [path.name for path in SCRIPTS] == ["epilog.sh", "prolog.sh"]
+    assert [path.name for path in SCRIPTS] == ["epilog.sh", "gate.sh", "prolog.sh"]
     assert len(list(containers())) == 3
 
 
@@ -261,92 +257,3 @@ def test_systemd_knows_every_line_of_a_unit(path: Path, tmp_path: Path) -> None:
     copy.write_text(re.sub(r"/opt/hangdog/bin/[\w-]+", "/bin/true", path.read_text("utf-8")), encoding="utf-8")
     said = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True, check=False)
     assert (said.returncode, said.stderr) == (0, "")
-
-
-#: Stands for the agent: tells that it runs and what it was told, then waits to be ended.
-AGENT = """#!/bin/sh
-echo "${SLURM_JOB_ID-none} $HANGDOG_SERVER" >>"$HANGDOG_RUN/began"
-exec sleep 600
-"""
-
-
-@pytest.fixture
-def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """What slurmd would give a prolog, on a machine without systemd."""
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    for name in ("sh", "mkdir", "flock", "setsid", "rm", "rmdir", "cat", "sleep", "true"):
-        found = shutil.which(name)
-        if found is None:
-            pytest.skip(f"{name} is not installed")
-        (tools / name).symlink_to(found)
-    agent = tools / "agent"
-    agent.write_text(AGENT, encoding="utf-8")
-    agent.chmod(0o755)
-    run = tmp_path / "run"
-    yield {
-        "PATH": os.fspath(tools),
-        "HANGDOG_RUN": os.fspath(run),
-        "HANGDOG_LOG": os.fspath(tmp_path / "log"),
-        "HANGDOG_AGENT": os.fspath(agent),
-        "HANGDOG_SERVER": "head:7411",
-    }
-    if pid := alive(run):
-        os.kill(pid, signal.SIGKILL)
-
-
-def alive(run: Path) -> int:
-    """The pid of the agent that runs, 0 when none does."""
-    with contextlib.suppress(OSError, ValueError):
-        pid = int((run / "pid").read_text())
-        return pid if Path(f"/proc/{pid}/comm").read_text() == "sleep\n" else 0
-    return 0
-
-
-def play(script: str, environ: dict[str, str], job: int) -> None:
-    """Runs a script as slurmd does, which ends what is left of its process group."""
-    path = DEPLOY / "slurm" / script
-    environ = environ | {"SLURM_JOB_ID": str(job)}
-    with subprocess.Popen([SHELL, path], env=environ, start_new_session=True) as process:
-        assert process.wait(20) == 0
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-def test_the_prolog_starts_one_agent_and_the_last_epilog_ends_it(slurm: dict[str, str]) -> None:
-    """Two jobs share a machine, one after the other ends; a third comes later."""
-    run = Path(slurm["HANGDOG_RUN"])
-    play("prolog.sh", slurm, 7)
-    until(lambda: alive(run) > 0)
-    first = alive(run)
-    play("prolog.sh", slurm, 8)
-    play("epilog.sh", slurm, 7)
-    assert alive(run) == first
-    assert (run / "began").read_text() == "none head:7411\n"  # once, and without the job's number
-    play("epilog.sh", slurm, 8)
-    until(lambda: alive(run) == 0)
-    play("prolog.sh", slurm, 9)
-    until(lambda: alive(run) > 0)
-    assert alive(run) != first
-    play("epilog.sh", slurm, 9)
-    until(lambda: alive(run) == 0)
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
-def test_a_script_never_fails_and_never_waits(path: Path, slurm: dict[str, str], tmp_path: Path) -> None:
-    """Not even where nothing is as it should be: a prolog that fails drains its machine."""
-    assert os.access(path, os.X_OK)
-    hopeless = slurm | {"HANGDOG_RUN": "/proc/no/such", "HANGDOG_AGENT": "/no/such", "HANGDOG_LOG": "/"}
-    for environ in (
-        hopeless,
-        hopeless | {"SLURM_JOB_ID": "7"},
-        hopeless | {"SLURM_JOB_ID": "7", "HANGDOG_RUN": os.fspath(tmp_path / "run")},
-        {"PATH": "/nonexistent", "SLURM_JOB_ID": "7"},
-    ):
-        begun = time.monotonic()
-        ended = subprocess.run([SHELL, path], env=environ, capture_output=True, check=False, timeout=20)
-        assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
-        assert time.monotonic() - begun < 5.0
-
-
-SHELL = "/bin/sh"

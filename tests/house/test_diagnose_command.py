@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fake_gpus import FakeGpus, built
+from hangdog.commands.diagnose import STATE
 from hangdog_agent.diagnose.settings import DiagnoseSettings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -22,8 +24,9 @@ def call(*args: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "hangdog", "diagnose", "--local", "--python", NO_TORCH, *args)
 
 
-def run(*args: str) -> subprocess.CompletedProcess[str]:
-    environ = {"PATH": "/nowhere", **{name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}}
+def run(*args: str, **more: str) -> subprocess.CompletedProcess[str]:
+    own = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
+    environ = {"PATH": "/nowhere", **own, **more}
     return subprocess.run(call(*args), capture_output=True, text=True, env=environ, check=False, timeout=60)
 
 
@@ -36,9 +39,9 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
             1,
             "a test failed, for which this machine is not to blame yet: group this machine",
         ),
-        ((), 2, "skipped  /usr/bin/false cannot run torch"),
+        (("--level", "1"), 2, "skipped  /usr/bin/false cannot run torch"),
         pytest.param(
-            ("--level", "5", "--budget", "6s", "--", "/bin/sleep", "600"),
+            ("--level", "5", "--budget", "9s", "--", "/bin/sleep", "600"),
             1,
             "hangs: rank 0 did not answer within",
             marks=pytest.mark.slow,
@@ -57,6 +60,24 @@ def test_the_report_is_one_json_object() -> None:
     document = json.loads(ended.stdout)
     assert (document["schema"], document["verdict"]) == ("hangdog.diagnosis/1", "not convicted")
     assert [result["test"] for result in document["levels"][0]["results"]] == ["rank 0", "rank 1"]
+
+
+@pytest.mark.slow
+def test_what_convicts_without_a_test_ends_a_gate_before_any_test(tmp_path: Path) -> None:
+    library = built(tmp_path)
+    if library is None:
+        pytest.skip("no C compiler to build the fake NVML with: apt-get install gcc")
+    gpus = FakeGpus(tmp_path / "answers", library)
+    gpus.say("1/remap", "0 0 0 1")
+    fake = {name: gpus.environ[name] for name in ("FAKE_NVML", "LD_LIBRARY_PATH")}
+    ended = run("--first", "--format", "json", **fake)
+    document = json.loads(ended.stdout)
+    assert (ended.returncode, document["verdict"]) == (1, "convicted")
+    convicts = [one for level in document["levels"] for result in level["results"] for one in result["convicts"]]
+    assert convicts == [{"sort": "device", "names": ["GPU 1"]}]
+    assert [level["level"] for level in document["levels"]] == [0, 1, 1, 2, 4]
+    assert all(level["skipped"] for level in document["levels"][1:])
+    assert "looking for devices" not in ended.stderr, "torch wakes a driver that may be sick"
 
 
 @pytest.mark.parametrize(
@@ -96,6 +117,11 @@ def test_ended_from_outside_it_leaves_nothing(number: int, status: int, tmp_path
     asking.communicate(timeout=30)
     assert asking.returncode == status
     assert not Path(f"/proc/{pids.read_text().strip()}").exists()
+
+
+def test_the_agent_keeps_its_memory_where_level_0_looks_for_it() -> None:
+    unit = (DOCS.parent / "deploy/systemd/hangdog-agent.service").read_text(encoding="utf-8")
+    assert f"StateDirectory={STATE.name}\n" in unit and STATE.parent == Path("/var/lib")
 
 
 def test_every_setting_and_its_default_is_documented() -> None:

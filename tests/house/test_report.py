@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from hangdog.report import headline, percent, print_verdict
+from hangdog.report import print_verdict
 from hangdog.terminal import console_for, printable
 from hangdog_models.ranks import Rank, parse_ranks
+from hangdog_models.showing.words import headline, percent
 from hangdog_models.verdict import (
     Activity,
     ClusterView,

@@ -69,6 +69,10 @@ class Pcie:
     def close(self) -> None:
         pass
 
+    def gpus(self) -> int:
+        """How many GPUs of NVIDIA's are on the bus, whatever their driver says."""
+        return sum(device.model.startswith(_NVIDIA) for device in self._devices().values())
+
     def _devices(self) -> dict[str, _Device]:
         found: dict[str, _Device] = {}
         for name in names(self._root):

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from hangdog_agent.diagnose.beside import beside, doubted
 from hangdog_agent.diagnose.engine import Engine, Probe, Report, read
 from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort, contained
 from hangdog_agent.diagnose.members import Member, Ran
 from hangdog_agent.diagnose.reading import table, tables, text, whole
 from hangdog_agent.diagnose.run import run
 from hangdog_agent.diagnose.settings import DiagnoseSettings
-from hangdog_models.planning.alignment import Answer, Digests, compare
+from hangdog_models.planning.alignment import Answer, Digests
 
 _KINDS = ("dense", "moe")
 #: Eight devices train as one small job, too: tensor (or expert), pipeline and data parallel by two (ByteRobust).
@@ -55,7 +56,7 @@ class Alignment:
             seconds = {ended.name: read(ended) for ended in second.members}
             left -= second.seconds
         results = _confirmed(alone, {name: _alone(name, report) for name, report in seconds.items()})
-        results += _beside(_answers(reports), _answers(seconds), self.golden, self.settings.alignment_repetitions)
+        results += beside(4, _answers(reports), _answers(seconds), self.golden, self.settings.alignment_repetitions)
         if len(devices) >= _RANKS and not again and not stop.is_set() and left > 0:
             results += self._together(devices[:_RANKS], left, stop)
         return (*results, *contained(4, ran))
@@ -82,7 +83,7 @@ class Alignment:
         }
         one = Answer("this machine", text(reports[devices[0]].found, "key"), digests)
         often = self.settings.alignment_repetitions
-        return [replace(each, test="job of eight") for each in _beside([one], [], self.golden, often)]
+        return [replace(each, test="job of eight") for each in beside(4, [one], [], self.golden, often)]
 
     def _member(self, device: str, layout: Mapping[str, Any] | None) -> Member:
         on_cpu = device.startswith("cpu")
@@ -134,8 +135,7 @@ def _doubted(
     alone: Mapping[str, Sequence[Result]], answers: Sequence[Answer], golden: Mapping[str, Digests]
 ) -> tuple[str, ...]:
     """The devices that a second run must confirm."""
-    odd = {odd.name for cohort in compare(answers, golden) for odd in cohort.odd}
-    odd |= {device for device, results in alone.items() if any(map(_odd_once, results))}
+    odd = doubted(answers, golden) | {device for device, results in alone.items() if any(map(_odd_once, results))}
     return tuple(answer.name for answer in answers if answer.name in odd)
 
 
@@ -165,43 +165,6 @@ def _answers(reports: Mapping[str, Report]) -> list[Answer]:
         if digests:
             found.append(Answer(name, text(report.found, "key"), digests))
     return found
-
-
-def _beside(
-    answers: Sequence[Answer], again: Sequence[Answer], golden: Mapping[str, Digests], repetitions: int
-) -> list[Result]:
-    """Whether devices agree with each other and with what is stored."""
-    results = []
-    seconds = {answer.name: answer for answer in again}
-    for cohort in compare(answers, golden):
-        passed = Result(4, "alignment", Outcome.PASS, "", digests=cohort.usual, key=cohort.key, repetitions=repetitions)
-        if cohort.open:
-            mine = answers[0].digests if len(answers) == 1 else {}
-            # alone and without a stored answer there was nothing to fail: the digests are for others to compare
-            outcome = Outcome.PASS if len(answers) == 1 and cohort.key not in golden else Outcome.INCONCLUSIVE
-            words = f"bits of {', '.join(a.name for a in answers if a.key == cohort.key)}: {cohort.open}"
-            results.append(replace(passed, outcome=outcome, words=words, digests=mine))
-        for odd in cohort.odd:
-            items, first = f"{len(odd.items)} tensors, the first {odd.items[0]}", ", ".join(odd.items[:4])
-            words = f"{odd.name} computes other bits than {_called(cohort.agreed)}: {items}"
-            second = seconds.get(odd.name)
-            if second is not None and any(second.digests.get(item) != cohort.usual.get(item) for item in odd.items):
-                convicted = (Conviction(Sort.DEVICE, (odd.name,)),)
-                words += "; in a second run, too"
-                results.append(
-                    replace(passed, outcome=Outcome.FAIL, words=words, convicts=convicted, evidence=(first,))
-                )
-            else:
-                words += "; once, and not confirmed"
-                results.append(replace(passed, outcome=Outcome.INCONCLUSIVE, words=words, evidence=(first,)))
-        if cohort.agreed and not cohort.odd:
-            words = f"{_called(cohort.agreed)} computed the same bits"
-            results.append(replace(passed, words=words))
-    return results
-
-
-def _called(agreed: Sequence[str]) -> str:
-    return ", ".join(agreed[:8]) + (f" and {len(agreed) - 8} more" if len(agreed) > 8 else "") or "the stored answer"
 
 
 def _unfinished(ran: Ran, reports: Mapping[str, Report]) -> Result:

@@ -1,16 +1,19 @@
 """Level 1, one device: memory patterns, products that are checked and must not change, and how fast they are."""
 
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
+from hangdog_agent.diagnose.beside import beside, doubted
 from hangdog_agent.diagnose.engine import Engine, Probe, Report, read
 from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort, contained
 from hangdog_agent.diagnose.reading import number, numbers, table, tables, text, whole
 from hangdog_agent.diagnose.run import run
 from hangdog_agent.diagnose.settings import DiagnoseSettings
+from hangdog_models.planning.alignment import Answer, Digests
 from hangdog_models.planning.pace import too_slow
 
 _TYPES = ("bfloat16", "float32", "float16")
@@ -25,13 +28,14 @@ _WORD = (1 << 64) - 1
 
 @dataclass(slots=True)
 class OneDevice:
-    """The level; `cohort_tflops` are rates of devices of the same kind on other machines."""
+    """The level; `cohort_tflops` are rates of devices of the same kind on other machines, `golden` the digests of their products."""
 
     engine: Engine
     probe: Probe
     settings: DiagnoseSettings
     processes: int = 1
     cohort_tflops: Sequence[float] = ()
+    golden: Mapping[str, Digests] = field(default_factory=dict)
 
     number = 1
     name = "one device"
@@ -45,21 +49,34 @@ class OneDevice:
 
     def run(self, deadline_s: float, stop: threading.Event) -> tuple[Result, ...]:
         """All devices at once: each is tested by a process of its own. One that seems slow is timed again, alone."""
+        began = time.monotonic()
         devices = self.probe.devices(self.processes)
         members = [self.engine.member("one_device", self._asked(device, _TESTS), device) for device in devices]
         ran = run(members, deadline_s, linger_s=deadline_s, stop=stop)
         reports = [read(ended) for ended in ran.members]
         results = [replace(one, seconds=ran.seconds) for report in reports for one in judged(report)]
+        answers = [answer for report in reports if (answer := _answer(report))]
+        seconds: list[Answer] = []
+        if again := doubted(answers, self.golden):
+            left = deadline_s - (time.monotonic() - began)
+            seconds = self._products(sorted(again), left, stop) if left > 0 and not stop.is_set() else []
+        results += beside(1, answers, seconds, self.golden, self.settings.gemm_repetitions)
         rates = {report.ended.name: rate for report in reports if (rate := self._rate(report))}
         for device, rate in rates.items():
             why = self._slow(device, rate, rates)
-            if why and not stop.is_set() and deadline_s - ran.seconds > self.settings.start_s / 2:
+            left = deadline_s - (time.monotonic() - began)
+            if why and not stop.is_set() and left > self.settings.start_s / 2:
                 member = self.engine.member("one_device", self._asked(device, ("speed",)), device)
-                again = read(run([member], deadline_s - ran.seconds, stop=stop).members[0])
-                rate = max(rate, self._rate(again))
+                rate = max(rate, self._rate(read(run([member], left, stop=stop).members[0])))
                 why = self._slow(device, rate, rates)
             results.append(self._speed(device, rate, why))
         return (*results, *contained(1, ran))
+
+    def _products(self, devices: Sequence[str], deadline_s: float, stop: threading.Event) -> list[Answer]:
+        """A second run of those whose bits differ: one alone convicts nobody."""
+        members = [self.engine.member("one_device", self._asked(device, ("gemm",)), device) for device in devices]
+        ran = run(members, deadline_s, linger_s=deadline_s, stop=stop)
+        return [answer for ended in ran.members if (answer := _answer(read(ended)))]
 
     def _asked(self, device: str, tests: Sequence[str]) -> Mapping[str, Any]:
         on_cpu = device.startswith("cpu")
@@ -112,9 +129,19 @@ def judged(report: Report) -> Iterator[Result]:
     memory = table(report.found, "memory")
     if memory:
         yield _memory(device, memory)
-    key = text(report.found, "key")
     for gemm in tables(report.found, "gemm"):
-        yield replace(_gemm(device, gemm), key=key)
+        yield _gemm(device, gemm)
+
+
+def _answer(report: Report) -> Answer | None:
+    """What a device computed, all of which passed: who is convicted by itself needs no others to compare it with."""
+    gemms = tables(report.found, "gemm")
+    device = report.ended.name
+    if not gemms or any(_gemm(device, gemm).outcome is not Outcome.PASS for gemm in gemms):
+        return None
+    names = (f"{text(gemm, 'type')} {text(gemm, 'regime')}" for gemm in gemms)
+    digests = (text(tables(gemm, "digests")[0], "digest") for gemm in gemms)
+    return Answer(device, text(report.found, "key"), dict(zip(names, digests, strict=True)))
 
 
 def _memory(device: str, memory: Mapping[str, Any]) -> Result:
@@ -153,9 +180,8 @@ def _gemm(device: str, gemm: Mapping[str, Any]) -> Result:
         return _convicting("gemm", device, f"{device}: {name} {how}", evidence, {}, repetitions)
     if not digests:
         return Result(1, "gemm", Outcome.INCONCLUSIVE, f"{device}: {name} were not computed")
-    digest = {f"{text(gemm, 'type')} {text(gemm, 'regime')} {whole(gemm, 'size')}": text(digests[0], "digest")}
     words = f"{device}: {name} add up, and {repetitions} of them are equal"
-    return Result(1, "gemm", Outcome.PASS, words, digests=digest, repetitions=repetitions)
+    return Result(1, "gemm", Outcome.PASS, words, repetitions=repetitions)
 
 
 def _convicting(

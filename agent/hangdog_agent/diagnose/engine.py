@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import hangdog_agent
+from hangdog_agent.checks.notes import Notes
+from hangdog_agent.checks.pcie import Pcie
+from hangdog_agent.checks.places import Places
+from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.diagnose.members import Ended, Member
+from hangdog_agent.diagnose.reading import whole
 from hangdog_agent.diagnose.run import run
 from hangdog_models.reading.printable import printable
 
@@ -44,12 +49,13 @@ _DROPPED_BEGIN = ("TORCHELASTIC_", "GROUP_", "ROLE_")
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a program said: `found` is empty where it did not come to its end, and `at` names the last step it
-    began, `step` counts them."""
+    began, `step` counts them. `parts` are results that hold even then."""
 
     ended: Ended
     found: Mapping[str, Any] = field(default_factory=dict)
     at: str = ""
     step: int = 0
+    parts: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def words(self) -> str:
@@ -72,14 +78,23 @@ class Engine:
         command = (self.interpreter, "-c", _START, _OURS, module, json.dumps(asked))
         return Member(name, command, {**self.environ, **STEADY, **(more or {})})
 
-    def probe(self, deadline_s: float, stop: threading.Event | None = None) -> "Probe":
-        """Which torch there is, and which devices; never raises."""
+    def probe(
+        self,
+        deadline_s: float,
+        stop: threading.Event | None = None,
+        places: Places = Places(),  # noqa: B008 - frozen
+    ) -> "Probe":
+        """Which torch there is, and which devices; never raises. Where GPUs stand idle the CPU is not tested in their place."""
         ran = run([self.member("probe", {}, "the search for devices")], deadline_s, stop=stop)
         report = read(ran.members[0])
         if not report.found:
             return Probe(why=f"{self.interpreter} cannot run torch: {report.words}")
-        accelerators = report.found.get("accelerators")
-        return Probe(str(report.found.get("torch")), accelerators if isinstance(accelerators, int) else 0)
+        found = whole(report.found, "accelerators")
+        idle = 0 if found else Pcie(places, CheckSettings(), Notes(None, "")).gpus()
+        why = (
+            f"torch sees none of the {idle} NVIDIA GPUs on the PCIe bus: driver, container or --python" if idle else ""
+        )
+        return Probe(str(report.found.get("torch")), found, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +116,7 @@ def read(ended: Ended) -> Report:
     """The report in what a program said. A sick machine may write anything: lines that are none of ours are left out."""
     found: Mapping[str, Any] = {}
     at, step = "", 0
+    parts: list[Mapping[str, Any]] = []
     for line in ended.stdout.splitlines():
         try:
             document = json.loads(line)
@@ -108,9 +124,11 @@ def read(ended: Ended) -> Report:
             continue
         if isinstance(document, dict) and isinstance(document.get("found"), dict):
             found = document["found"]
+        elif isinstance(document, dict) and isinstance(document.get("part"), dict):
+            parts.append(document["part"])
         elif isinstance(document, dict) and isinstance(document.get("at"), str):
             at, step = printable(document["at"], 160), step + 1
-    return Report(ended, found if ended.well else {}, at, step)
+    return Report(ended, found if ended.well else {}, at, step, tuple(parts))
 
 
 def cleaned(environ: Mapping[str, str]) -> dict[str, str]:

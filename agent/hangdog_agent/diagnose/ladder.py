@@ -56,6 +56,8 @@ class Diagnosis:
             return Verdict.CONVICTED
         if Outcome.FAIL in outcomes:
             return Verdict.FAILED
+        if {level.number for level in self.levels} > {0} and not any(result.level for result in self.results):
+            return Verdict.OPEN  # tests were asked for, and only what the machine tells by itself was read
         out_of_time = any(level.skipped == _NO_TIME for level in self.levels)
         if Outcome.INCONCLUSIVE in outcomes or not outcomes or out_of_time:
             return Verdict.OPEN
@@ -82,17 +84,19 @@ def climb(
     tell: Callable[[Level], None] = lambda level: None,
     further: bool = True,
     keepsake: Keeper | None = None,
+    before: Sequence[Climbed] = (),
 ) -> Diagnosis:
     """Runs levels one after the other for at most `budget_s` seconds in all; ends early once `stop` is set.
 
-    `keepsake` has the settings of the GPUs put back. Without `further` the first level that convicts this machine is the last: there is no need to know more.
+    `keepsake` has the settings of the GPUs put back. Without `further` the first level that convicts this machine is the last:
+    there is no need to know more. What was climbed `before` is part of the diagnosis.
     """
     until = time.monotonic() + budget_s
     remarks: tuple[str, ...] = ()
     if keepsake is not None:
         keepsake.record()
     try:
-        climbed = _climbed(levels, until, stop, tell, further)
+        climbed = _climbed(levels, until, stop, tell, further, before)
     finally:  # also on the way out by Ctrl-C or SIGTERM
         if keepsake is not None:
             remarks = keepsake.settle()
@@ -100,9 +104,14 @@ def climb(
 
 
 def _climbed(
-    levels: Iterable[Level], until: float, stop: threading.Event, tell: Callable[[Level], None], further: bool
+    levels: Iterable[Level],
+    until: float,
+    stop: threading.Event,
+    tell: Callable[[Level], None],
+    further: bool,
+    before: Sequence[Climbed],
 ) -> list[Climbed]:
-    climbed: list[Climbed] = []
+    climbed = list(before)
     for level in sorted(levels, key=lambda one: one.number):
         if why := level.supported():
             climbed.append(Climbed(level.number, level.name, skipped=why))

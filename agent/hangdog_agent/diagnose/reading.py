@@ -29,6 +29,12 @@ def text(document: Mapping[str, Any], name: str) -> str:
     return printable(text_of(document.get(name), _SHORT))
 
 
+def texts(document: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """The texts of a list."""
+    value = document.get(name)
+    return tuple(printable(text_of(one, _SHORT)) for one in value[:_MOST]) if isinstance(value, list) else ()
+
+
 def whole(document: Mapping[str, Any], name: str) -> int:
     """A whole number, 0 where it is none."""
     return int_of(document.get(name)) or 0

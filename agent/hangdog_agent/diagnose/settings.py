@@ -9,6 +9,12 @@ class DiagnoseSettings:
 
     #: A process that imports torch from cold storage, on a machine that is otherwise at work.
     start_s: float = 60.0
+    #: L0: some seconds; NVML that blocks is waited for twice, for only the second silence convicts.
+    passive_s: float = 75.0
+    #: NVML starts within a second on a machine in order, and takes seconds a GPU without persistence mode.
+    passive_nvml_s: float = 30.0
+    #: Between the two looks at what may heal by itself: a link that is trained anew is up again within a second.
+    passive_apart_s: float = 2.0
     #: L1: seconds on an H100 as far as is known, and some on a CPU; the rest is for a slow file system.
     device_s: float = 120.0
     #: DCGM's levels 1 and 2 take half a minute and two; level 3 takes 15 minutes and must be asked for.

@@ -11,13 +11,14 @@ from hangdog_agent.diagnose.engine import Engine, Probe
 from hangdog_agent.diagnose.group import Group
 from hangdog_agent.diagnose.inside import Inside
 from hangdog_agent.diagnose.level import Level
+from hangdog_agent.diagnose.passive import Passive
 from hangdog_agent.diagnose.replay import Replay
 from hangdog_agent.diagnose.settings import DiagnoseSettings
 from hangdog_models.planning.alignment import Digests
 
 #: All levels, and those that need nobody else.
-LEVELS = (1, 2, 3, 4, 5)
-ALONE = (1, 2, 4)
+LEVELS = (0, 1, 2, 3, 4, 5)
+ALONE = (0, 1, 2, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Wish:
     group: Group = field(default_factory=Group)
     command: tuple[str, ...] = ()
     folder: str = "/"
+    known: str = ""
 
 
 def standard(
@@ -36,8 +38,9 @@ def standard(
 ) -> tuple[Level, ...]:
     """The levels of the numbers wanted, the cheapest first."""
     all_: tuple[Level, ...] = (
+        Passive(settings, engine.environ, wish.known),
         Dcgm(settings, engine.environ),
-        OneDevice(engine, probe, settings, wish.processes),
+        OneDevice(engine, probe, settings, wish.processes, golden=wish.golden),
         Inside(engine, probe, settings, wish.processes),
         Between(engine, probe, settings, wish.group),
         Alignment(engine, probe, settings, wish.processes, wish.golden),

@@ -1,10 +1,13 @@
 """`hangdog demo`: hangs a real training job on this machine and compares hangdog's verdict with the truth."""
 
+import contextlib
 import json
 import random
 import shutil
+import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -36,10 +39,13 @@ NEEDED = ("torch", "sqlalchemy")
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", help="For people, or one JSON object."
 )
+@click.option(
+    "--stay", is_flag=True, help="Then go on, and show it all in a browser; the address is printed, Ctrl-C ends it."
+)
 @click.option("--list", "listed", is_flag=True, help="List the faults and end.")
 @click.pass_context
 def command(
-    ctx: click.Context, fault: str | None, seed: int | None, keep: Path | None, form: str, listed: bool
+    ctx: click.Context, fault: str | None, seed: int | None, keep: Path | None, form: str, stay: bool, listed: bool
 ) -> None:
     """Hang a real training job on this machine, and find the culprit.
 
@@ -56,11 +62,22 @@ def command(
         raise WrongUse(f"{keep} is not empty", "name a directory that is empty or does not exist yet")
     _require_packages()
     plan = draw(random.randrange(SEEDS) if seed is None else seed, fault)
-    outcome = _play(plan, keep, to_stderr=form == "json")
-    if form == "json":
-        click.echo(json.dumps(_document(outcome), indent=2))
-    else:
-        _print_outcome(outcome, keep)
+
+    def say(outcome: Outcome) -> None:
+        if form == "json":
+            click.echo(json.dumps(_document(outcome), indent=2))
+        else:
+            _print_outcome(outcome, keep)
+
+    def linger(outcome: Outcome, address: str) -> None:
+        say(outcome)
+        click.echo(f"pages    {address}   (Ctrl-C ends the demo)", err=form == "json")
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.pause()
+
+    outcome = _play(plan, keep, form == "json", linger if stay else None)
+    if not stay:
+        say(outcome)
     ctx.exit(0 if outcome.right else 1)
 
 
@@ -71,7 +88,7 @@ def _require_packages() -> None:
         raise WrongUse(f"the demo needs {' and '.join(absent)}, not installed here", "pip install 'hangdog[demo]'")
 
 
-def _play(plan: Plan, keep: Path | None, to_stderr: bool) -> Outcome:
+def _play(plan: Plan, keep: Path | None, to_stderr: bool, stay: Callable[[Outcome, str], None] | None) -> Outcome:
     from hangdog.demo.conductor import play
 
     def tell(line: str) -> None:
@@ -82,7 +99,7 @@ def _play(plan: Plan, keep: Path | None, to_stderr: bool) -> Outcome:
     tell("server and agents start, torch is loaded (some ten seconds) ...")
     folder = Path(tempfile.mkdtemp(prefix="hangdog-demo-"))
     try:
-        return play(plan, folder, tell, keep)
+        return play(plan, folder, tell, keep, stay)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +20,7 @@ from rich.text import Text
 from hangdog.durations import seconds
 from hangdog.options import format_option
 from hangdog.terminal import console_for, printable
-from hangdog_agent.diagnose.engine import Engine
+from hangdog_agent.diagnose.engine import Engine, Probe
 from hangdog_agent.diagnose.group import Group
 from hangdog_agent.diagnose.keepsake import Keepsake
 from hangdog_agent.diagnose.ladder import SCHEMA, Diagnosis, Verdict, climb, golden, to_json
@@ -32,6 +33,8 @@ from hangdog_models.reading.document import read_json
 #: The word stands beside the colour, so nothing is lost without it.
 STYLES = {Outcome.PASS: "green", Outcome.INCONCLUSIVE: "yellow", Outcome.FAIL: "bold red"}
 STATUSES = {Verdict.CONVICTED: 1, Verdict.FAILED: 1, Verdict.OPEN: 2, Verdict.NOT_CONVICTED: 0}
+#: Where systemd has the agent keep what it remembers (StateDirectory= of deploy/systemd).
+STATE = Path("/var/lib/hangdog-agent")
 #: Characters of a stored report; one of 16 devices has some 100 KB.
 REPORT_BYTES = 16 << 20
 
@@ -77,6 +80,14 @@ REPORT_BYTES = 16 << 20
     metavar="PYTHON",
     help="A Python that has torch.  [default: the one that runs hangdog]",
 )
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    default=STATE,
+    show_default=True,
+    metavar="FOLDER",
+    help="Level 0: what the agent of this machine remembers, to miss what was here.",
+)
 @click.option("--meet", metavar="HOST:PORT", default="", help="Levels 3 and 5: where the members of the group meet.")
 @click.option("--member", type=click.IntRange(0), default=0, help="Levels 3 and 5: which of them this machine is.")
 @click.option("--members", type=click.IntRange(1), default=1, help="Levels 3 and 5: how many machines there are.")
@@ -94,6 +105,7 @@ def command(
     dcgm: int,
     floor: float,
     python: Path | None,
+    state: Path,
     meet: str,
     member: int,
     members: int,
@@ -103,6 +115,7 @@ def command(
     """Test this machine, level by level, while no job runs on it.
 
     \b
+    0  passive: NVML, kernel log, PCIe links and network cards, as they tell
     1  one device: memory, products, speed; dcgmi diag where it is installed
     2  inside the machine: every pair of devices
     3  between machines: each tells of its group (--meet, --member, --members)
@@ -121,13 +134,19 @@ def command(
     stored_digests = golden([_report(path) for path in stored])
     settings = replace(DiagnoseSettings(), dcgm_level=dcgm, speed_floor_tflops=floor)
     engine = Engine(interpreter=str(python)) if python else Engine()
-    stop = threading.Event()
+    wish = Wish(processes, stored_digests, group, replayed, str(Path.cwd()), str(state))
+    asked = frozenset(wanted or ALONE)
+    stop, until = threading.Event(), time.monotonic() + budget
     with _ending(stop):
-        _tell("looking for devices ...")
-        probe = engine.probe(min(settings.start_s, budget), stop)
-        wish = Wish(processes, stored_digests, group, replayed, str(Path.cwd()))
-        levels = standard(engine, probe, settings, wish, wanted or ALONE)
-        diagnosis = climb(levels, budget, stop, _begins, not first, Keepsake())
+        # before anything wakes a driver that may be sick
+        diagnosis = climb(standard(engine, Probe(), settings, wish, asked & {0}), budget, stop, _begins)
+        probe = Probe(why="a level before it has convicted this machine")
+        if not (first and diagnosis.verdict is Verdict.CONVICTED) and asked - {0}:
+            _tell("looking for devices ...")
+            probe = engine.probe(min(settings.start_s, until - time.monotonic()), stop)
+        levels = standard(engine, probe, settings, wish, asked - {0})
+        left = until - time.monotonic()
+        diagnosis = climb(levels, left, stop, _begins, not first, Keepsake(), diagnosis.levels)
     if form == "json":
         document = to_json(diagnosis, socket.gethostname(), {"torch": probe.torch, "python": engine.interpreter})
         click.echo(json.dumps(document, indent=2))

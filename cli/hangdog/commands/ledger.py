@@ -10,8 +10,8 @@ from rich.text import Text
 
 from hangdog.moments import here, utc
 from hangdog.options import format_option, server_option
-from hangdog.report import percent
 from hangdog.terminal import console_for, printable
+from hangdog_models.showing.words import percent
 from hangdog_proto.client import Client
 from hangdog_proto.past import LedgerLine, RecordLine
 

@@ -108,6 +108,14 @@ def beside_usual(name: str) -> Path:
     "nothing is touched]",
 )
 @click.option(
+    "--web",
+    envvar="HANGDOG_WEB",
+    show_envvar=True,
+    metavar="HOST:PORT",
+    default="",
+    help="Serve pages for people there, with --tls over HTTPS; port 0 takes a free one.  [default: nowhere]",
+)
+@click.option(
     "--log-format",
     type=click.Choice(FORMS),
     default=FORMS[0],
@@ -144,6 +152,7 @@ def command(
     patience: float | None,
     metrics: str | None,
     acting: Path | None,
+    web: str,
     log_format: str,
     keep: float | None,
     keep_captures: float | None,
@@ -173,6 +182,7 @@ def command(
         proxies,
         beside(store, AUDIT),
         advertise,
+        web,
     )
 
     def announce(address: str) -> None:

@@ -14,10 +14,12 @@ from hangdog.explanation import print_explanation
 from hangdog.offline import opened
 from hangdog.report import print_verdict
 from hangdog.terminal import console_for
+from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.clustering.catalogue import MODELS
 from hangdog_models.diagnosis.conclude import conclude
 from hangdog_models.diagnosis.options import Options
-from hangdog_models.verdict import to_json
+from hangdog_models.errors import HangdogError
+from hangdog_models.verdict import Verdict, to_json
 
 _DEFAULTS = Options()
 #: Fewer files than this are read before anybody could look at a bar.
@@ -53,9 +55,22 @@ _MANY = 500
 @click.option(
     "--explain", is_flag=True, help="Also show the odds, who waits for whom, and which rule dropped each frame."
 )
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Also write the verdict and all it rests on as one page for a browser, which needs nothing else.",
+)
 @click.pass_context
 def command(
-    ctx: click.Context, path: Path, form: str, coverage: float, budget: int, clustering: str, explain: bool
+    ctx: click.Context,
+    path: Path,
+    form: str,
+    coverage: float,
+    budget: int,
+    clustering: str,
+    explain: bool,
+    html: Path | None,
 ) -> None:
     """Read the evidence bundle at PATH and say who hangs the job, and why.
 
@@ -68,13 +83,27 @@ def command(
         options = Options(coverage_target=coverage, budget_machines=budget, clustering=clustering)
         case = opened(path, options, progress=told)
         verdict = conclude(case)
+        unwritten = _unwritten(html, case, verdict) if html is not None else None
     if form == "json":
         click.echo(json.dumps(to_json(verdict), indent=2))
     else:
         print_verdict(verdict, console_for(sys.stdout))
         if explain:
             print_explanation(case, console_for(sys.stdout))
+    if unwritten is not None:
+        raise unwritten
     ctx.exit(verdict.exit_code)
+
+
+def _unwritten(html: Path, case: Case, verdict: Verdict) -> HangdogError | None:
+    """Writes the page; what a disk refuses is given back, for it must cost nobody the verdict."""
+    from hangdog.pagefile import write_page  # here: who wants no page does not wait for the templates
+
+    try:
+        write_page(html, case, verdict)
+    except HangdogError as error:
+        return error
+    return None
 
 
 @contextmanager

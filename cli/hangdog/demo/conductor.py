@@ -52,24 +52,32 @@ FOREIGN = (
 ANSWERED = (0, 1, 2)
 
 Tell = Callable[[str], None]
+#: What is done with the outcome while everything still runs and is shown at an address.
+Stay = Callable[[Outcome, str], None]
 
 
-def play(plan: Plan, folder: Path, tell: Tell, keep: Path | None = None) -> Outcome:
-    """Runs the whole demo with its files in `folder`, leaves no process behind, and writes the evidence to `keep`."""
+def play(plan: Plan, folder: Path, tell: Tell, keep: Path | None = None, stay: Stay | None = None) -> Outcome:
+    """Runs the whole demo with its files in `folder`, leaves no process behind, and writes the evidence to `keep`.
+
+    With `stay` the server shows pages, and all of it goes on for as long as that takes.
+    """
     with Processes(folder) as processes:
-        stage = Stage(plan, folder, processes, tell)
+        stage = Stage(plan, folder, processes, tell, web=f"127.0.0.1:{free_port()}" if stay else "")
         onset = stage.train_until_stuck()
         asked = time.monotonic()
         outcome = Outcome(plan, stage.ask(), onset, time.monotonic() - asked)
         if keep is not None:
             write_bundle(keep, plan.job, stage.look)
+        if stay is not None:
+            stay(outcome, f"http://{stage.web}/")
         return outcome
 
 
 class Stage:
     """The running demo: server, agents and ranks."""
 
-    def __init__(self, plan: Plan, folder: Path, processes: Processes, tell: Tell) -> None:
+    def __init__(self, plan: Plan, folder: Path, processes: Processes, tell: Tell, web: str = "") -> None:
+        self.web = web
         self._plan, self._folder, self._processes, self._tell = plan, folder, processes, tell
         own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         # loader workers are ended before they could remove their sockets: these must lie where all of it is removed
@@ -113,7 +121,8 @@ class Stage:
 
     def _start_server(self) -> str:
         store = str(self._folder / "hangdog.db")
-        server = self._run("server", "hangdog", "server", "--listen", "127.0.0.1:0", "--store", store)
+        pages = ("--web", self.web) if self.web else ()
+        server = self._run("server", "hangdog", "server", "--listen", "127.0.0.1:0", "--store", store, *pages)
         line = first_line(server, SERVER_START_S)
         if not line.startswith("listening on "):
             raise OurFault(f"the demo's server did not start: {self._processes.last_words('server')}")

@@ -82,6 +82,22 @@ def test_what_the_budget_does_not_reach_is_open_and_what_has_nothing_to_test_is_
     assert climb([Played(why="no torch")], 60.0, threading.Event()).verdict is Verdict.OPEN, "nothing was tested"
 
 
+def test_what_a_machine_tells_by_itself_is_no_test_of_it() -> None:
+    passive = Played((Result(0, "reading", Outcome.PASS, "fine"),), number=0)
+    assert climb([passive], 60.0, threading.Event()).verdict is Verdict.NOT_CONVICTED, "nothing else was asked for"
+    untested = climb([passive, Played(why="no torch")], 60.0, threading.Event())
+    assert untested.verdict is Verdict.OPEN
+    assert climb([Played()], 60.0, threading.Event(), before=untested.levels).verdict is Verdict.NOT_CONVICTED
+
+
+def test_what_was_climbed_before_may_end_it() -> None:
+    before = climb([Played((DEVICE,), number=0)], 60.0, threading.Event()).levels
+    second = Played()
+    diagnosis = climb([second], 60.0, threading.Event(), further=False, before=before)
+    assert (diagnosis.verdict, second.given_s) == (Verdict.CONVICTED, [])
+    assert [level.number for level in diagnosis.levels] == [0, 1]
+
+
 def test_the_first_conviction_may_be_the_last_level() -> None:
     second = Played(number=2)
     assert climb([Played((DEVICE,)), second], 60.0, threading.Event(), further=False).verdict is Verdict.CONVICTED

@@ -1,5 +1,8 @@
 """Level 1 on the CPU with the real torch: a broken product, memory, or pace is found, and what cannot run convicts nobody."""
 
+import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
@@ -29,9 +32,36 @@ def clean() -> tuple[Result, ...]:
 
 def test_a_sound_device_passes_every_test(clean: tuple[Result, ...]) -> None:
     assert {one.outcome for one in clean} == {Outcome.PASS}
-    assert [one.test for one in clean] == ["memory", "gemm", "gemm", "gemm", "gemm", "gemm", "speed"]
-    assert all(len(one.digests) == 1 and "torch" in one.key for one in clean if one.test == "gemm")
-    assert len({digest for one in clean for digest in one.digests.values()}) == 5
+    assert [one.test for one in clean] == ["memory", "gemm", "gemm", "gemm", "gemm", "gemm", "alignment", "speed"]
+    (aligned,) = [one for one in clean if one.digests]
+    assert "torch" in aligned.key and "work " in aligned.key and len(set(aligned.digests.values())) == 5
+
+
+#: Prints what devices are given to multiply, and the weights of the small model.
+GIVEN = """
+import torch
+from hangdog_agent.diagnose.programs.device import digest
+from hangdog_agent.diagnose.programs.layout import Layout
+from hangdog_agent.diagnose.programs.minigpt import Stage, weights
+from hangdog_agent.diagnose.programs.one_device import operands
+for regime in ("exact", "ones", "ordinary", "small", "large"):
+    print(*map(digest, operands(regime, torch.float32, 64)))
+layout = Layout(None, "cpu")
+print(*(digest(made) for made in weights(Stage("dense", 32, 1, layout), layout).values()))
+"""
+
+
+def test_what_devices_are_given_does_not_depend_on_the_host() -> None:
+    given = {
+        capability: subprocess.run(
+            (sys.executable, "-c", GIVEN),
+            env=os.environ | {"ATEN_CPU_CAPABILITY": capability},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for capability in ("default", "avx2")
+    }
+    assert given["default"] == given["avx2"] and given["avx2"].count(b"\n") == 6
 
 
 def test_a_product_with_one_wrong_bit_convicts_the_device_and_only_it() -> None:
@@ -42,6 +72,15 @@ def test_a_product_with_one_wrong_bit_convicts_the_device_and_only_it() -> None:
         "of sums that are rounded so small an error cannot be told"
     )
     assert wrong[0].evidence[1].endswith(": 1 wrong rows, the first 0")
+
+
+def test_a_product_that_is_always_wrong_within_rounding_is_found_by_a_stored_answer(clean: tuple[Result, ...]) -> None:
+    stored = {one.key: one.digests for one in clean if one.digests}
+    results = play(replace(level("faint product"), golden=stored))
+    assert failed(results) == {"alignment": CPU0}
+    (odd,) = [one for one in results if one.outcome is Outcome.FAIL]
+    assert len(results) == len(clean), "no test of its own sees it"
+    assert "other bits than the stored answer: 3 tensors" in odd.words and "in a second run, too" in odd.words
 
 
 def test_a_product_that_is_wrong_now_and_then_disagrees_with_itself() -> None:

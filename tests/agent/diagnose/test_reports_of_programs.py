@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangdog_agent.diagnose import alignment, device
+from hangdog_agent.diagnose.beside import beside
 from hangdog_agent.diagnose.engine import Engine, Report, cleaned, read
 from hangdog_agent.diagnose.exchange import arrived, gathered, rates
 from hangdog_agent.diagnose.group import Group
@@ -48,6 +49,7 @@ def test_no_report_raises(found: dict[str, Any]) -> None:
     assert all(one.words for one in device.judged(report))
     assert all(one.words for one in alignment._alone("cuda:0", report))
     alignment._answers({"cuda:0": report})
+    beside(1, [answer for answer in [device._answer(report)] if answer], [], {}, 1)
     pairs = (
         [one for one in found.get("parts", []) if isinstance(one, dict)] if isinstance(found.get("parts"), list) else []
     )
@@ -80,13 +82,13 @@ def test_one_odd_product_is_not_enough_two_are_and_a_checked_one_is(
 def test_of_two_devices_that_differ_nobody_is_convicted_and_of_three_only_one_that_differs_twice() -> None:
     right, wrong = (Answer(name, "k", {"dense output": mark}) for name, mark in (("cpu:0", "a"), ("cpu:1", "b")))
     third = Answer("cpu:2", "k", right.digests)
-    (open_,) = alignment._beside([right, wrong], [], {}, 4)
+    (open_,) = beside(4, [right, wrong], [], {}, 4)
     assert open_.outcome is Outcome.INCONCLUSIVE and "another must tell who is right" in open_.words
-    (once,) = alignment._beside([right, wrong, third], [Answer("cpu:1", "k", right.digests)], {}, 4)
+    (once,) = beside(4, [right, wrong, third], [Answer("cpu:1", "k", right.digests)], {}, 4)
     assert once.outcome is Outcome.INCONCLUSIVE and "not confirmed" in once.words
-    (twice,) = alignment._beside([right, wrong, third], [wrong], {}, 4)
+    (twice,) = beside(4, [right, wrong, third], [wrong], {}, 4)
     assert (twice.outcome, twice.convicts) == (Outcome.FAIL, (Conviction(Sort.DEVICE, ("cpu:1",)),))
-    (alone,) = alignment._beside([right], [], {}, 4)
+    (alone,) = beside(4, [right], [], {}, 4)
     assert alone.outcome is Outcome.PASS and alone.digests == right.digests, "others may compare"
 
 

@@ -1,7 +1,9 @@
 """Campaigns planned on small simulated clusters: who is found, who never is, what is told of the network, and when it ends."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from hangdog_models.planning.campaign.fault import FIXED, FailureMode, Where, gr
 from hangdog_models.planning.campaign.launch import Budget, Diagnostic, Launch, Outcome, Result, Round
 from hangdog_models.planning.campaign.plan import Because, Stop, plan
 from hangdog_models.planning.campaign.prior import begin
+from hangdog_models.planning.campaign.thresholds import Thresholds
 
 NAMES = [f"m{at:02}" for at in range(32)]
 RING = Diagnostic("ring", 60, setup_s=30, miss=0.0, false_alarm=0.02, least=2, most=16, network=True)
@@ -83,6 +86,55 @@ def test_a_machine_nobody_suspected_must_fail_more_often_than_chance_makes_one_o
     passed = [Outcome(Launch(GEMM, (name,)), Result.PASS) for name in belief.machines if name != "m4"]
     seen = [plan(update(belief, [*passed, *[failure] * times]), [GEMM], Budget(rounds=0)) for times in (2, 3, 4)]
     assert [isinstance(stop, Stop) and stop.evict for stop in seen] == [(), (), ("m4",)]
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "evicts"),
+    [
+        ({}, [(), (), ("m4",)]),
+        ({"innocent": 0.1}, [(), ("m4",), ("m4",)]),
+        ({"innocent": 1.0, "sure": 0.5}, [("m4",)] * 3),
+        ({"innocent": 1.0, "sure": 0.5, "failures": 3}, [(), ("m4",), ("m4",)]),
+        ({"innocent": 0.1, "sure": 0.999_99}, [(), (), ("m4",)]),
+    ],
+)
+def test_how_much_convicts_is_the_users_to_say(thresholds: dict[str, Any], evicts: list[tuple[str, ...]]) -> None:
+    belief = begin([f"m{at}" for at in range(200)])
+    failure = Outcome(Launch(GEMM, ("m4",)), Result.FAIL)
+    passed = [Outcome(Launch(GEMM, (name,)), Result.PASS) for name in belief.machines if name != "m4"]
+    stops = [
+        plan(update(belief, [*passed, *[failure] * times]), [GEMM], Budget(rounds=0), Thresholds(**thresholds))
+        for times in (2, 3, 4)
+    ]
+    assert [isinstance(stop, Stop) and stop.evict for stop in stops] == evicts
+
+
+def test_when_a_campaign_ends_is_the_users_to_say() -> None:
+    belief = begin(NAMES, none=0.9)
+    ended = plan(belief, [GEMM], Budget(), Thresholds(target=0.85))
+    assert isinstance(ended, Stop) and ended.because is Because.SETTLED
+    assert isinstance(plan(belief, [GEMM], Budget()), Round)
+    modes = (FailureMode("rare", 0.2),)
+    deep, shallow = (
+        plan(begin(NAMES[:2], modes=modes), [replace(GEMM, setup_s=6000)], Budget(), Thresholds(seen=seen))
+        for seen in (0.99, 0.5)
+    )
+    assert isinstance(deep, Round) and isinstance(shallow, Round)
+    assert deep.launches[0].repetitions > shallow.launches[0].repetitions == 4
+    silent = plan(belief, [GEMM], Budget(), Thresholds(worth=100))
+    assert isinstance(silent, Stop) and silent.because is Because.SILENT
+
+
+@pytest.mark.parametrize("wrong", [{"target": 1.0}, {"sure": 0.0}, {"failures": 0}, {"innocent": 0.0}, {"worth": -1.0}])
+def test_thresholds_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        Thresholds(**wrong)
+
+
+def test_every_threshold_and_its_default_is_documented() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/planning.md").read_text(encoding="utf-8")
+    for one in fields(Thresholds):
+        assert f"| `{one.name}` | {one.default} |" in page, one.name
 
 
 def test_two_faults_are_both_found() -> None:

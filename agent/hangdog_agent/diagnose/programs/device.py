@@ -35,9 +35,18 @@ def digest(tensor: Any) -> str:
     return hashlib.sha256(memoryview(flat.numpy())).hexdigest()[:32]
 
 
-def key(device: str) -> str:
-    """What two devices must share before their bits may be compared (the cohort). No serial number is in it."""
-    parts = [f"torch {torch.__version__}"]
+def uniform(maker: Any, *shape: int) -> Any:
+    """Numbers of mean 0 and variance 1, equal on every host: those of torch.randn depend on its instruction set."""
+    return (torch.rand(shape, generator=maker) - 0.5) * 12**0.5
+
+
+def key(device: str, *programs: str) -> str:
+    """What two devices must share before their bits may be compared (the cohort). No serial number is in it.
+
+    `programs` are the files that say what is computed: another version of them computes other bits.
+    """
+    work = hashlib.sha256(b"".join(Path(program).read_bytes() for program in (__file__, *programs)))
+    parts = [f"work {work.hexdigest()[:12]}", f"torch {torch.__version__}"]
     if device.startswith("cuda"):
         shape = torch.cuda.get_device_properties(device)
         parts += [shape.name, f"compute {shape.major}.{shape.minor}", f"{shape.multi_processor_count} SMs"]

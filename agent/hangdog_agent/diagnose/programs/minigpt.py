@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from hangdog_agent.diagnose.programs.device import digest, key, steady, wait
+from hangdog_agent.diagnose.programs.device import digest, key, steady, uniform, wait
 from hangdog_agent.diagnose.programs.layout import Enter, Layout, Leave
 from hangdog_agent.diagnose.programs.said import Said
 
@@ -120,7 +121,7 @@ def weights(stage: Stage, layout: Layout) -> dict[str, Any]:
         seed = int.from_bytes(hashlib.sha256(f"{layout.stage} {layout.tp_at} {name}".encode()).digest()[:6], "big")
         maker = torch.Generator().manual_seed(seed)
         scale = 1.0 if parameter.dim() == 1 else parameter.shape[-1] ** -0.5
-        made[name] = torch.randn(parameter.shape, generator=maker) * scale
+        made[name] = uniform(maker, *parameter.shape) * scale
     return made
 
 
@@ -181,7 +182,12 @@ def main() -> None:
         parts.append({**told, "kinds": len(outcomes), "odd": sorted(set(odd))[:_TOLD]})
     sizes = [f"{name} {asked[name]}" for name in ("type", "width", "layers", "batch", "tokens")]
     shape = f"tp {layout.tp} pp {layout.pp} dp {layout.dp}"
-    said.found({"key": ", ".join([key(device), *sizes, shape]), "parts": parts})
+    said.found(
+        {
+            "key": ", ".join([key(device, __file__, str(Path(__file__).with_name("layout.py"))), *sizes, shape]),
+            "parts": parts,
+        }
+    )
     if asked["layout"] is not None:
         torch.distributed.destroy_process_group()
 

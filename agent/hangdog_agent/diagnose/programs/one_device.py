@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hangdog_agent.diagnose.programs.device import digest, key, steady, wait
+from hangdog_agent.diagnose.programs.device import digest, key, steady, uniform, wait
 from hangdog_agent.diagnose.programs.said import Said
 
 #: Bit patterns of 64 bits: all cells low, all high, and neighbours that differ, both ways round.
@@ -75,7 +75,7 @@ def operands(regime: str, kind: Any, size: int) -> tuple[Any, Any]:
         left = right = torch.ones(size, size)
     else:
         scale = {"small": 1e-3, "large": 1e3}.get(regime, 1.0)
-        left, right = (torch.randn(size, size, generator=maker) * scale for _ in range(2))
+        left, right = (uniform(maker, size, size) * scale for _ in range(2))
     return left.to(kind), right.to(kind)
 
 
@@ -147,6 +147,10 @@ def speed(said: Said, device: str, name: str, size: int, repetitions: int) -> di
     return {"type": name, "size": size, "operations": 2 * size**3, "seconds": seconds}
 
 
+def _cohort(device: str, asked: dict[str, Any]) -> str:
+    return ", ".join([key(device, __file__), f"products of {asked['size']}", *asked["types"], *asked["regimes"]])
+
+
 def _bytes(device: str, asked: dict[str, Any]) -> int:
     if not device.startswith("cuda"):
         return int(asked["memory_bytes"])
@@ -161,7 +165,7 @@ def main() -> None:
     said.at(f"start of {device}")
     steady(asked["threads"])
     repetitions = asked["repetitions"]
-    report: dict[str, Any] = {"device": device, "key": key(device)}
+    report: dict[str, Any] = {"device": device, "key": _cohort(device, asked)}
     if "memory" in asked["tests"]:
         report["memory"] = memory(said, device, _bytes(device, asked), asked["memory_passes"])
     if "gemm" in asked["tests"]:

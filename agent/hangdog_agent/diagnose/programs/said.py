@@ -24,5 +24,9 @@ class Said:
         """The result; said once, at the end."""
         self._write({"found": report})
 
+    def part(self, report: dict[str, Any]) -> None:
+        """A result of its own, which holds even where the program comes to no end."""
+        self._write({"part": report})
+
     def _write(self, document: dict[str, Any]) -> None:
         os.write(self._out, json.dumps(document, separators=(",", ":")).encode() + b"\n")

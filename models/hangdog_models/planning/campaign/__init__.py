@@ -14,7 +14,8 @@ repetitions long; launches of one *round* run at once on disjoint groups (launch
 link between two, or in a leaf switch, and shows as often as its *failure mode* says (fault.py); several may be there at
 once. A *belief* is the prior and every outcome since, in no order; what follows from it is worked out anew each time
 (posterior.py over hypotheses.py), so outcomes commute and nothing is counted twice. Groups are formed by suspicion
-(grouping.py), told apart by the information they promise (gain.py), and the best for its time is planned (plan.py).
+(grouping.py), told apart by the information they promise (gain.py), and the best for its time is planned (plan.py). How sure
+is sure, and what is worth a launch, may be tuned (thresholds.py).
 
 A machine that passes is never called healthy: assurance.py says how probably each failure mode would have shown.
 replay.py is the fixed grouping of ByteRobust (SOSP 2025), with a third phase, for those who want it without a planner.

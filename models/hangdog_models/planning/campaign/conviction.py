@@ -8,25 +8,17 @@ from hangdog_models.planning.campaign.belief import SLACK, Belief
 from hangdog_models.planning.campaign.launch import UNERRING, Result
 from hangdog_models.planning.campaign.places import numbers
 from hangdog_models.planning.campaign.posterior import Posterior
-
-#: A place is convicted from so probable on. Ten times surer than a campaign must be as a whole: whoever is convicted leaves
-#: the job for days, and one more launch costs minutes.
-SURE = 0.995
-#: And only after so many failed launches that it took part in: one may be a false alarm, whatever was believed before.
-FAILURES = 2
-#: And a machine only where less than this many sound ones would by chance alone have failed as often in as many launches: the
-#: prior may be wrong that there is a fault at all, and of a thousand machines some fail twice by chance.
-INNOCENT = 0.001
+from hangdog_models.planning.campaign.thresholds import USUAL, Thresholds
 
 
-def convicted(belief: Belief, posterior: Posterior) -> frozenset[int]:
-    """The numbers of the places that are sure enough, and failed often enough. A link or leaf evicts nobody: FAILURES do.
+def convicted(belief: Belief, posterior: Posterior, thresholds: Thresholds = USUAL) -> frozenset[int]:
+    """The numbers of the places that are sure enough, and failed often enough. A link or leaf evicts nobody: `failures` do.
 
     The surest come first; what failed beside a place already convicted speaks against nobody else.
     """
     prior = np.array(list(belief.machines.values()))
     found: set[int] = set()
-    for at in sorted(sure(posterior), key=lambda at: (-posterior.place[at], at)):
+    for at in sorted(sure(posterior, thresholds), key=lambda at: (-posterior.place[at], at)):
         alarms, failed = [], 0
         for outcome in belief.evidence:
             touched = posterior.places.touched(numbers(belief, outcome.launch), outcome.launch.diagnostic.network)
@@ -34,20 +26,20 @@ def convicted(belief: Belief, posterior: Posterior) -> frozenset[int]:
                 alarms.append(outcome.launch.diagnostic.alarm)
                 failed += outcome.result is Result.FAIL
         alike = int((prior >= prior[at] * (1 - SLACK)).sum()) if at < len(prior) else 0
-        if failed >= FAILURES and alike * by_chance(alarms, failed) <= INNOCENT:
+        if failed >= thresholds.failures and alike * by_chance(alarms, failed) <= thresholds.innocent:
             found.add(at)
     return frozenset(found)
 
 
-def sure(posterior: Posterior) -> list[int]:
+def sure(posterior: Posterior, thresholds: Thresholds = USUAL) -> list[int]:
     """The numbers of the places that are as good as certain, most of them for good reason."""
-    return [int(at) for at in np.flatnonzero(posterior.place >= SURE) if at != posterior.places.elsewhere]
+    return [int(at) for at in np.flatnonzero(posterior.place >= thresholds.sure) if at != posterior.places.elsewhere]
 
 
-def failures_needed(alike: int, alarm: float) -> int:
+def failures_needed(alike: int, alarm: float, thresholds: Thresholds = USUAL) -> int:
     """In how many launches one of `alike` machines, equally suspected, must fail, each a false alarm so often, if none passes."""
-    times = FAILURES
-    while alike * max(alarm, UNERRING) ** times > INNOCENT:
+    times = thresholds.failures
+    while alike * max(alarm, UNERRING) ** times > thresholds.innocent:
         times += 1
     return times
 

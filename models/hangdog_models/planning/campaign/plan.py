@@ -15,22 +15,15 @@ from hangdog_models.planning.campaign.grouping import Deck, alone, cross, deck, 
 from hangdog_models.planning.campaign.launch import Budget, Diagnostic, Launch, Round
 from hangdog_models.planning.campaign.places import Numbers
 from hangdog_models.planning.campaign.posterior import Posterior, infer
+from hangdog_models.planning.campaign.thresholds import USUAL, Thresholds
 
-#: A campaign ends when nobody but the convicted is at fault, as probably as this: the eviction target of a verdict.
-TARGET = 0.95
-#: Less than this many bits expected of the best round is nothing: the same launches would be repeated for ever.
-WORTH = 0.002
 #: Launches kept back for confirming a suspect: two failures convict, and one launch may be wasted.
 CONFIRMING = 3
 #: How much of its capacity a launch with usual misses and false alarms delivers: 0.8 bits for one that could tell 1.
 DELIVERED = 0.8
-#: Links are looked at in groups of their own when so much suspicion is on them: less is noise of the prior.
-LINKS_SUSPECTED = 0.05
 #: Rounds whose score is this close to the best are as good, and the one with the fewest launches is taken. Any wider, and the
 #: last group of 64 would be left out for it, with the second fault in it.
 ALIKE = 0.001
-#: A mode is not repeated beyond the probability of seeing it that is asked for: what is left is bought dearer elsewhere.
-SEEN = 0.99
 
 
 class Because(StrEnum):
@@ -63,44 +56,49 @@ class Stop:
 
 #: What a report ranks: more than these nobody reads.
 RANKED = 16
-#: The largest set offered for eviction without further tests: a pipeline of 8 machines is what ByteRobust over-evicts.
-INSTEAD = 8
 
 
-def plan(belief: Belief, diagnostics: Sequence[Diagnostic], budget: Budget, target: float = TARGET) -> Round | Stop:
+def plan(
+    belief: Belief, diagnostics: Sequence[Diagnostic], budget: Budget, thresholds: Thresholds = USUAL
+) -> Round | Stop:
     """The next launches to run at once, or the end of the campaign. Deterministic; well under a second for 1,024 machines.
 
     Of all rounds that the budget allows, the one that promises most bits for its time and price. As many launches run at
     once as the launches left allow for the whole search. Order of `diagnostics` does not matter.
     """
     posterior = infer(belief)
-    named = convicted(belief, posterior)
-    if posterior.covered(named) >= target:
-        return _stop(belief, posterior, named, diagnostics, Because.SETTLED, target)
+    named = convicted(belief, posterior, thresholds)
+    if posterior.covered(named) >= thresholds.target:
+        return _stop(belief, posterior, named, diagnostics, Because.SETTLED, thresholds)
     kinds = sorted(diagnostics, key=lambda one: one.name)
-    offers = [offer for one in kinds for offer in _offers(belief, posterior, one, budget, named)]
+    offers = [offer for one in kinds for offer in _offers(belief, posterior, one, budget, named, thresholds)]
     if not offers:
-        return _stop(belief, posterior, named, diagnostics, Because.SPENT, target)
+        return _stop(belief, posterior, named, diagnostics, Because.SPENT, thresholds)
     best = max(score for score, _ in offers)
     alike = [offer for offer in offers if offer[0] >= best * (1 - ALIKE)]
     chosen = min(alike, key=lambda offer: (len(offer[1].launches), -offer[0]))[1]
-    if chosen.bits >= WORTH:
+    if chosen.bits >= thresholds.worth:
         return chosen
-    if again := [offer for one in kinds for offer in _again(belief, posterior, one, budget, named)]:
+    if again := [offer for one in kinds for offer in _again(belief, posterior, one, budget, named, thresholds)]:
         return max(again, key=lambda offer: offer[0])[1]
-    return _stop(belief, posterior, named, diagnostics, Because.SILENT, target)
+    return _stop(belief, posterior, named, diagnostics, Because.SILENT, thresholds)
 
 
 def _offers(
-    belief: Belief, posterior: Posterior, diagnostic: Diagnostic, budget: Budget, named: frozenset[int]
+    belief: Belief,
+    posterior: Posterior,
+    diagnostic: Diagnostic,
+    budget: Budget,
+    named: frozenset[int],
+    thresholds: Thresholds,
 ) -> Iterator[tuple[float, Round]]:
     """Rounds of one diagnostic that the budget allows, with their bits a second."""
     dealt = deck(belief, posterior, diagnostic, named)
     count = min(_at_once(posterior.bits, budget), dealt.groups)
-    runs = list(_repetitions(belief, diagnostic, budget.seconds))
+    runs = list(_repetitions(belief, diagnostic, budget.seconds, thresholds.seen))
     if not runs or count < 1 or budget.rounds < 1:
         return
-    somewhere = diagnostic.network and float(posterior.place[posterior.places.elsewhere]) > LINKS_SUSPECTED
+    somewhere = diagnostic.network and float(posterior.place[posterior.places.elsewhere]) > thresholds.links_suspected
     formed = list(_formed(dealt, count))
     if somewhere and (groups := scatter(posterior, dealt, count)):
         formed.append(groups)
@@ -108,7 +106,7 @@ def _offers(
         reached = reach(posterior, diagnostic.network, groups, somewhere)
         yield from (_offer(belief, reached, dealt, groups, times) for times in runs)
     links = float(posterior.place[posterior.places.first_link : posterior.places.elsewhere].sum())
-    if diagnostic.network and links > LINKS_SUSPECTED:
+    if diagnostic.network and links > thresholds.links_suspected:
         for times in runs:
             groups = cross(belief, posterior, dealt, times)
             if 0 < len(groups) <= count:
@@ -116,15 +114,20 @@ def _offers(
 
 
 def _again(
-    belief: Belief, posterior: Posterior, diagnostic: Diagnostic, budget: Budget, named: frozenset[int]
+    belief: Belief,
+    posterior: Posterior,
+    diagnostic: Diagnostic,
+    budget: Budget,
+    named: frozenset[int],
+    thresholds: Thresholds,
 ) -> Iterator[tuple[float, Round]]:
     """Rounds that tell little but would convict: those who are sure, and have not failed often enough for it."""
-    unproven = [at for at in sure(posterior) if at not in named]
+    unproven = [at for at in sure(posterior, thresholds) if at not in named]
     dealt = deck(belief, posterior, diagnostic, named)
     groups = alone(dealt, posterior.places, unproven, min(budget.parallel, budget.launches, dealt.groups))
     if groups and budget.rounds >= 1:
         reached = reach(posterior, diagnostic.network, groups)
-        for times in _repetitions(belief, diagnostic, budget.seconds):
+        for times in _repetitions(belief, diagnostic, budget.seconds, thresholds.seen):
             yield _offer(belief, reached, dealt, groups, times)
 
 
@@ -166,13 +169,13 @@ def _at_once(bits: float, budget: Budget) -> int:
     return min(low, most)
 
 
-def _repetitions(belief: Belief, diagnostic: Diagnostic, seconds: float) -> Iterator[int]:
+def _repetitions(belief: Belief, diagnostic: Diagnostic, seconds: float, seen: float) -> Iterator[int]:
     """1, 2, 4, ... up to what shows the rarest mode, as far as the time allows."""
     rarest = min((mode.manifestation for mode in belief.modes if mode.name not in diagnostic.blind), default=None)
     if rarest is None:
         return
     affordable = (seconds - diagnostic.setup_s) / diagnostic.seconds
-    most = repetitions(rarest, SEEN)
+    most = repetitions(rarest, seen)
     times = 1
     while times <= affordable:
         yield times
@@ -187,7 +190,7 @@ def _stop(
     named: frozenset[int],
     diagnostics: Sequence[Diagnostic],
     because: Because,
-    target: float,
+    thresholds: Thresholds,
 ) -> Stop:
     places = posterior.places
     order = [int(at) for at in np.argsort(-posterior.place, kind="stable") if at != places.elsewhere]
@@ -201,7 +204,9 @@ def _stop(
         covered=posterior.covered(named),
         none=posterior.none,
         ranked=tuple(ranked),
-        instead=_instead(posterior, [at for at in order if at < len(places.names)][:INSTEAD], target),
+        instead=_instead(
+            posterior, [at for at in order if at < len(places.names)][: thresholds.instead], thresholds.target
+        ),
         untested=tuple(places.names[at] for at in sorted(given_up)),
     )
 

@@ -37,6 +37,19 @@ def product(torch, every):
     torch.mm = mm
 
 
+def faint(torch):
+    """The lowest bit of every product whose sums are rounded: within what any check of a sum must allow."""
+    real = torch.mm
+
+    def mm(*args, **named):
+        made = real(*args, **named)
+        if not torch.equal(made, made.round()):
+            flip(made, bit=0)
+        return made
+
+    torch.mm = mm
+
+
 def memory(torch):
     real = torch.Tensor.fill_
 
@@ -146,6 +159,7 @@ def leave_others():
 FAULTS = {
     "product": lambda torch: product(torch, 1),
     "rare product": lambda torch: product(torch, 9),
+    "faint product": faint,
     "memory": memory,
     "slow": slow,
     "weight": weight,
@@ -158,6 +172,15 @@ FAULTS = {
     "loops": now(loop),
     "dies": now(lambda: os.kill(os.getpid(), signal.SIGSEGV)),
     "leaves others": now(leave_others),
+}
+
+
+#: What strikes when the program starts: those that never load torch, too.
+AT_ONCE = {
+    "stopped at once": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    "loops at once": loop,
+    "dies at once": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    "leaves others at once": leave_others,
 }
 
 
@@ -180,4 +203,7 @@ class Breaker(importlib.abc.MetaPathFinder):
 
 
 if os.environ.get("HANGDOG_TEST_FAULT") and os.environ["HANGDOG_TEST_VICTIM"] in Path("/proc/self/cmdline").read_text():
-    sys.meta_path.insert(0, Breaker())
+    if os.environ["HANGDOG_TEST_FAULT"] in AT_ONCE:
+        AT_ONCE[os.environ["HANGDOG_TEST_FAULT"]]()
+    else:
+        sys.meta_path.insert(0, Breaker())

@@ -1,0 +1,108 @@
+"""What the incident page costs, and how fast it is there: CPU seconds to draw it, its size, first paint in Chromium.
+
+    python bench/pages.py [RANKS ...] [--pictures DIR]        default: 8 1024 16384 131072
+
+Each job is one rank of the first pipeline stage that waits for its data loader, on machines of eight ranks; 8 ranks are on
+four machines. First paint is the median of five fresh pages opened from a file, on a screen of 1280x800 and one of 375x812.
+`--pictures` writes what docs/ shows.
+"""
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from time import process_time
+
+from playwright.async_api import Browser, Page, async_playwright
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from hangdog_models.diagnosis.conclude import conclude
+from hangdog_models.diagnosis.judge import investigate
+from hangdog_models.showing import scene
+from hangdog_server.pages.incident import incident_page
+from stalled import stalled
+
+SIZES = (8, 1024, 16384, 131072)
+SCREENS = {"wide": (1280, 800), "phone": (375, 812)}
+#: Fresh pages opened for one figure.
+OPENED = 5
+PAINTED = """() => new Promise((done) => {
+    const look = () => performance.getEntriesByName("first-contentful-paint")[0];
+    if (look()) { done(look().startTime); return; }
+    new PerformanceObserver(() => { if (look()) done(look().startTime); }).observe({ type: "paint", buffered: true });
+})"""
+#: The pictures of the documentation: of how many ranks, on which screen, and of which part where not of what is seen first.
+PICTURES = {
+    "incident-8": (8, "wide", ""),
+    "incident-1024": (1024, "wide", ""),
+    "incident-phone": (1024, "phone", ""),
+    "stacks": (1024, "wide", "section:has(#tree)"),
+    "compared": (1024, "wide", "section:has(#rank)"),
+}
+
+
+async def opened(browser: Browser, file: Path, size: tuple[int, int]) -> Page:
+    page = await browser.new_page(viewport={"width": size[0], "height": size[1]})
+    await page.goto(file.as_uri())
+    return page
+
+
+async def painted(browser: Browser, file: Path, size: tuple[int, int]) -> float:
+    """Milliseconds from opening the page to its first paint."""
+    times = []
+    for _ in range(OPENED):
+        page = await opened(browser, file, size)
+        times.append(float(await page.evaluate(PAINTED)))
+        await page.close()
+    return median(times)
+
+
+def drawn(ranks: int, folder: Path) -> tuple[Path, str]:
+    """Writes the page of a job of so many ranks, and says what that cost."""
+    snapshot, topology = stalled(ranks) if ranks >= 64 else stalled(ranks, tensor=2, stages=2, per_machine=2)
+    began = process_time()
+    case = investigate(snapshot, topology)
+    verdict = conclude(case)
+    judged = process_time()
+    shown = scene.of(case, verdict)
+    seen = process_time()
+    page = incident_page(verdict, shown)
+    ended = process_time()
+    file = folder / f"{ranks}.html"
+    file.write_text(page, encoding="utf-8")
+    cost = f"{judged - began:7.2f} {seen - judged:7.2f} {ended - seen:7.2f} {len(page.encode()) / 1024:8.0f}"
+    return file, cost
+
+
+async def run(sizes: list[int], pictures: Path | None) -> None:
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    with tempfile.TemporaryDirectory() as folder:
+        async with async_playwright() as driver:
+            browser = await driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            print(f"{'ranks':>8} {'judge s':>7} {'scene s':>7} {'page s':>7} {'KiB':>8} {'wide ms':>8} {'phone ms':>8}")
+            files = {}
+            for ranks in sizes:
+                files[ranks], cost = drawn(ranks, Path(folder))
+                times = [await painted(browser, files[ranks], size) for size in SCREENS.values()]
+                print(f"{ranks:8} {cost} {times[0]:8.0f} {times[1]:8.0f}", flush=True)
+            for name, (ranks, screen, part) in PICTURES.items() if pictures else ():
+                file = files.get(ranks) or drawn(ranks, Path(folder))[0]
+                page = await opened(browser, file, SCREENS[screen])
+                path = (pictures or Path()) / f"{name}.png"
+                await (page.locator(part).screenshot(path=path) if part else page.screenshot(path=path))
+            await browser.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("ranks", nargs="*", type=int)
+    parser.add_argument("--pictures", type=Path)
+    given = parser.parse_args()
+    asyncio.run(run(given.ranks or list(SIZES), given.pictures))
+
+
+if __name__ == "__main__":
+    main()

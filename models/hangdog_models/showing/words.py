@@ -1,0 +1,84 @@
+"""The answer in a few words, the same in a terminal, on a page and in a post-mortem."""
+
+from collections.abc import Iterable, Sequence
+
+from hangdog_models.ranks import format_ranks
+from hangdog_models.reading.printable import escaped
+from hangdog_models.verdict import Kind, Verdict
+
+#: Machines named in the headline; all of them stand under `evict`.
+MACHINES = 4
+#: Characters of a rank set in the headline.
+WIDTH = 32
+
+#: Kinds that blame no machine: there, calling a machine suspect would send somebody to the wrong place.
+BLAMELESS = (Kind.SOFTWARE, Kind.DEPENDENCY)
+
+
+def headline(verdict: Verdict) -> str:
+    """The answer in one line: what it is, which machines, how sure, and what to do now."""
+    sure = "" if verdict.kind is Kind.UNDETERMINED else f" ({percent(verdict.confidence)} sure)"
+    return f"{verdict.kind}: {said(verdict)}{sure}. {order(verdict)}"
+
+
+def said(verdict: Verdict) -> str:
+    """What it is, and which machines, without how sure."""
+    first = verdict.suspects[0] if verdict.suspects else None
+    names = verdict.evict.machines or (first.machines if first else ())
+    who = some(names, MACHINES) or (ranks_said(first.ranks, WIDTH) if first else "a machine")
+    return {
+        Kind.MACHINE: f"{who} {'holds' if len(names) < 2 else 'hold'} the job up",
+        Kind.GROUP: f"{_which_group(verdict)} all joined, and nothing completes",
+        Kind.SOFTWARE: "the code is at fault, no machine is",
+        Kind.DEPENDENCY: "a service that many ranks share blocks them",
+        Kind.SLOW: f"{who} {'holds' if len(names) < 2 else 'hold'} the job back"
+        if first
+        else "the job makes progress, but is held back",
+        Kind.NONE: "the job is making progress",
+        Kind.UNDETERMINED: "the evidence does not decide",
+    }[verdict.kind]
+
+
+def order(verdict: Verdict) -> str:
+    """What to do now."""
+    if verdict.evict.machines:
+        return f"Evict {some(verdict.evict.machines, MACHINES)}."
+    if verdict.kind is Kind.UNDETERMINED:
+        return "Evict nobody; collect what is named below."
+    return "Evict nobody yet." if verdict.kind in (Kind.MACHINE, Kind.GROUP) else "Evict nobody."
+
+
+def percent(probability: float) -> str:
+    """A probability in whole percent; certainty is never rounded up to."""
+    if 0 < probability < 0.005:
+        return "<1%"
+    return ">99%" if 0.995 <= probability < 1 else f"{probability:.0%}"
+
+
+def ranks_said(ranks: Sequence[int], width: int | None = None) -> str:
+    """`rank 7`, or `ranks 0-3, 7`: wraps at its commas; cut between two runs when wider than `width`, then with the count."""
+    if not ranks:
+        return "no rank"
+    runs = format_ranks(ranks).split(",")
+    text = ", ".join(runs)
+    if width is not None and len(text) > width:
+        text = f"{text[:width].rpartition(', ')[0] or runs[0]}, ... ({len(ranks)} in all)"
+    return f"rank {text}" if len(ranks) == 1 else f"ranks {text}"
+
+
+def some(names: Iterable[str], most: int) -> str:
+    """The first of the names, and how many more there are."""
+    known = [escaped(name) for name in names]
+    rest = len(known) - most
+    return ", ".join(known[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def counted(number: int, what: str) -> str:
+    """`1 rank`, `8 ranks`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _which_group(verdict: Verdict) -> str:
+    if not verdict.groups:
+        return "the ranks of one group"
+    return f"{escaped(verdict.groups[0].dim)} {ranks_said(verdict.groups[0].ranks, WIDTH)}"

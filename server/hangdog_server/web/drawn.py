@@ -1,0 +1,121 @@
+"""Draws the pages of remembered incidents: judges nothing anew, but looks again at what was judged."""
+
+import asyncio
+import json
+import logging
+from collections import OrderedDict
+from typing import Any
+
+from hangdog_models.diagnosis.judge import investigate
+from hangdog_models.errors import ServerUnreachable
+from hangdog_models.showing import scene
+from hangdog_models.showing.scene import Scene
+from hangdog_models.topology import build
+from hangdog_models.verdict import Verdict, from_json
+from hangdog_server.pages.drawing import page
+from hangdog_server.pages.incident import About, incident_page
+from hangdog_server.replay import Look, replay
+from hangdog_server.store import Incident, RawCapture, State, Store
+from hangdog_server.web.feed import mark
+from hangdog_server.web.words import ago, utc
+
+#: Pages kept as they were drawn: at three in the morning several people open the same one. A large one is some MiB.
+KEPT = 8
+#: Pages that may wait to be drawn, one at a time: each may take a core for seconds, in the process that agents speak to.
+WAITING = 8
+
+log = logging.getLogger(__name__)
+
+
+class Drawn:
+    """The pages of incidents, drawn one at a time and kept for a while."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: OrderedDict[tuple[str, str, str], str] = OrderedDict()
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+
+    async def page(self, incident: Incident, person: str, now: float) -> str:
+        """The page of an incident; raises HangdogError."""
+        if incident.state is not State.JUDGED or not incident.verdict:
+            return _pending(incident, person, now)
+        key = (incident.id, mark(incident), person)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        if self._waiting >= WAITING:
+            raise ServerUnreachable("many pages are being drawn", "open it again in some seconds")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                if key not in self._kept:
+                    self._kept[key] = await self._draw(incident, person)
+                    while len(self._kept) > KEPT:
+                        self._kept.popitem(last=False)
+                return self._kept[key]
+        finally:
+            self._waiting -= 1
+
+    async def _draw(self, incident: Incident, person: str) -> str:
+        asked, captures = ({}, ()) if incident.pruned else await self._store.recall(incident.id)
+        return await asyncio.to_thread(_drawn, incident, asked, captures, person)
+
+
+def _drawn(incident: Incident, asked: dict[str, Any], captures: tuple[RawCapture, ...], person: str) -> str:
+    verdict = from_json(json.loads(incident.verdict))
+    shown = _scene(incident, verdict, asked, captures) if captures else None
+    history = [(utc(incident.began), incident.why or "somebody asked"), (utc(incident.changed), "judged")]
+    note = (
+        f"its captures were removed on {utc(incident.pruned)}: what follows is its verdict" if incident.pruned else ""
+    )
+    about = About(
+        id=incident.id,
+        state=str(incident.state),
+        note=note or incident.note,
+        times=f"{utc(incident.began)}",
+        history=tuple(history),
+        events=events(incident),
+        person=person,
+    )
+    return incident_page(verdict, shown, about)
+
+
+def _scene(
+    incident: Incident, verdict: Verdict, asked: dict[str, Any], captures: tuple[RawCapture, ...]
+) -> Scene | None:
+    """What the verdict was drawn from; None where what is kept cannot be read: then the verdict stands alone."""
+    try:
+        replayed = replay(incident.job, asked, (Look(one.machine, one.round, one.packed) for one in captures))
+        topology, _ = build(replayed.layout, replayed.snapshot.highest_rank())
+        return scene.of(investigate(replayed.snapshot, topology), verdict)
+    except Exception:  # kept by another version, or damaged: no reason to hide the verdict
+        log.exception("what is kept of incident %s cannot be shown", incident.id)
+        return None
+
+
+def _pending(incident: Incident, person: str, now: float) -> str:
+    words = {
+        State.SUSPECTED: "It is suspected to stand still; its machines are about to be looked at.",
+        State.CAPTURING: "Its machines are being looked at. This page turns into the verdict by itself.",
+        State.RECORDED: "Its agents recorded it while no server was there, and hand it over. This page turns into the verdict by itself.",
+        State.FAILED: "It could not be judged.",
+    }.get(incident.state, "")
+    began = f"{utc(incident.began)}, {ago(now - incident.began)} ago"
+    return page(
+        "pending.html",
+        f"{incident.state}: {incident.job}",
+        live=True,
+        nav=True,
+        here="",
+        person=person,
+        incident=incident,
+        words=words,
+        began=began,
+        events=events(incident),
+    )
+
+
+def events(incident: Incident) -> str:
+    """Where changes of an incident's page are told, from what it shows on."""
+    return f"/api/incidents/{incident.id}/events?seen={mark(incident)}"

@@ -1,0 +1,126 @@
+"""The OpenAPI document of the HTTP interface."""
+
+import json
+from importlib.resources import files
+from typing import Any
+
+from hangdog_models.verdict import Kind
+from hangdog_server.store import State
+
+_TEXT: dict[str, Any] = {"type": "string"}
+_NUMBER: dict[str, Any] = {"type": "number"}
+_COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
+_SHARE: dict[str, Any] = {"type": "number", "minimum": 0, "maximum": 1}
+_TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
+
+
+def document(version: str) -> dict[str, Any]:
+    """The document, for this version of hangdog."""
+    name = {
+        "name": "id",
+        "in": "path",
+        "required": True,
+        "description": "An incident's id, or as much of it as is unique.",
+        "schema": _TEXT,
+    }
+    seen = {
+        "name": "seen",
+        "in": "query",
+        "description": "The mark of what is shown; what changed since is told at once.",
+        "schema": _TEXT,
+    }
+    paths = {
+        "/api/now": _get("Jobs and how they are, the latest incidents, and whom recent verdicts suspect.", "Now"),
+        "/api/incidents": _get(
+            "The latest incidents, newest first.", "Incidents",
+            [
+                {"name": "job", "in": "query", "description": "Of this job alone.", "schema": _TEXT},
+                {"name": "limit", "in": "query", "description": "How many; 50 when left out, 1000 at most.", "schema": {"type": "integer", "minimum": 1}},
+            ],
+        ),
+        "/api/incidents/{id}": _get("One incident with its whole verdict.", "Incident", [name]),
+        "/api/incidents/{id}/events": _events("Changes of one incident's state, as server-sent events named `state`.", [name, seen]),
+        "/api/machines": _get("All machines, with what verdicts of all jobs said of them.", "Machines"),
+        "/api/events": _events("Changes of what `/api/now` tells, as server-sent events named `state`.", [seen]),
+    }  # fmt: skip
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "hangdog",
+            "version": version,
+            "description": "Which machine hangs which training job, why, and how sure that is. Times are Unix seconds.",
+        },
+        "security": [{"token": []}, {"cookie": []}],
+        "paths": paths,
+        "components": {
+            "schemas": _schemas(),
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "From `hangdog token new`."},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": "hangdog", "description": "Set by /login."},
+            },
+        },
+    }
+
+
+def _get(what: str, schema: str, parameters: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+    return {"get": {"summary": what, "parameters": parameters or [], "responses": _answers(content)}}
+
+
+def _events(what: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"get": {"summary": what, "parameters": parameters, "responses": _answers({"text/event-stream": {}})}}
+
+
+def _answers(content: dict[str, Any]) -> dict[str, Any]:
+    wrong = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    return {
+        "200": {"description": "The answer.", "content": content},
+        "401": {"description": "No token was shown, or one that is unknown or has ended.", "content": wrong},
+        "404": {"description": "There is no such thing, or it cannot be asked so.", "content": wrong},
+        "503": {"description": "The store is away, or too many ask.", "content": wrong},
+    }
+
+
+def _schemas() -> dict[str, Any]:
+    line = {
+        "id": _TEXT, "job": _TEXT, "state": {"enum": [str(state) for state in State]}, "began": _NUMBER,
+        "changed": _NUMBER, "why": _TEXT, "note": _TEXT, "verdict": {"enum": ["", *(str(kind) for kind in Kind)]},
+        "confidence": _SHARE, "evict": _TEXTS,
+    }  # fmt: skip
+    job = {
+        "name": _TEXT, "machines": _COUNT, "ranks": _COUNT, "standing": {"enum": ["ok", "suspected", "open"]},
+        "words": _TEXT, "incident": _TEXT,
+    }  # fmt: skip
+    suspect = {
+        "machines": _TEXTS, "ranks": _TEXT, "probability": _SHARE, "because": _TEXT, "job": _TEXT, "incident": _TEXT,
+        "verdict": _TEXT, "evict": {"type": "boolean"},
+    }  # fmt: skip
+    machine = {
+        "name": _TEXT, "connected": {"type": "boolean"}, "silent_s": {"type": ["number", "null"]}, "version": _TEXT,
+        "jobs": _TEXTS, "findings": _TEXTS, "convicted": _COUNT, "suspected": _COUNT, "cleared": _COUNT,
+        "weight": _NUMBER, "last": _NUMBER,
+    }  # fmt: skip
+    own = (files("hangdog_models") / "verdict.schema.json").read_text("utf-8")
+    verdict = json.loads(own.replace('"#/$defs/', '"#/components/schemas/Verdict/$defs/'))
+    del verdict["$id"], verdict["$schema"]  # within this document it has no address of its own
+    return {
+        "IncidentLine": _object(line),
+        "Incident": _object({**line, "judgement": {"anyOf": [{"$ref": "#/components/schemas/Verdict"}, {"type": "null"}]}}),
+        "Incidents": _object({"incidents": _list("IncidentLine")}),
+        "Job": _object(job),
+        "Suspect": _object(suspect),
+        "Machine": _object(machine),
+        "Machines": _object({"machines": _list("Machine")}),
+        "Now": _object({"jobs": _list("Job"), "incidents": _list("IncidentLine"), "suspects": _list("Suspect")}),
+        "Error": _object({"error": _TEXT, "hint": _TEXT}),
+        "Verdict": verdict,
+    }  # fmt: skip
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    """An object that has all of these; others may be added later."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _list(of: str) -> dict[str, Any]:
+    return {"type": "array", "items": {"$ref": f"#/components/schemas/{of}"}}

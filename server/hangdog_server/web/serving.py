@@ -1,0 +1,140 @@
+"""Serves the site on a port of its own, on the server's own event loop."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+from starlette.applications import Starlette
+
+from hangdog_models.errors import WrongUse
+from hangdog_proto import pems
+from hangdog_proto.reach import is_loopback
+from hangdog_server.incident import Means
+from hangdog_server.roles import Gate
+from hangdog_server.settings import Settings
+from hangdog_server.vigil import Vigil
+from hangdog_server.web.asker import Asker
+from hangdog_server.web.feed import MOST, Feed
+from hangdog_server.web.present import Observatory
+from hangdog_server.web.site import Site
+
+#: Connections at once: every open page has one, and then there are requests.
+CONNECTIONS = MOST + 100
+#: Between two looks at whether the certificate was renewed. Seconds.
+RENEWED_S = 10.0
+#: Requests that run get this long when the server ends. Seconds.
+GRACE_S = 2
+
+log = logging.getLogger(__name__)
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the process it runs in, which ends it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        raise AssertionError("nobody sends it signals")
+
+
+@asynccontextmanager
+async def paged(
+    listen: str, tls: Path | None, insecure: bool, gate: Gate, means: Means, vigil: Vigil, settings: Settings
+) -> AsyncIterator[str]:
+    """The pages of a server at `listen` while the block lasts; gives their address. Raises WrongUse."""
+    open_ = insecure or is_loopback(listen)
+    asker = Asker(gate, open_, insecure, secure=tls is not None)
+    observatory = Observatory(means.fleet, vigil, means.store, settings)
+    site = Site(observatory, means.store, settings, asker, means.clock)
+    async with served(site.app(), site.feed, listen, tls) as address:
+        log.info("pages at %s", address)
+        yield address
+
+
+@asynccontextmanager
+async def served(app: Starlette, feed: Feed, listen: str, tls: Path | None) -> AsyncIterator[str]:
+    """Serves at `listen` (`HOST:PORT`, port 0: any free one) while the block lasts; gives the address. Raises WrongUse."""
+    host, _, port = listen.rpartition(":")
+    bound = _bound(host.strip("[]"), int(port), listen)
+    config = uvicorn.Config(
+        app, log_config=None, log_level="warning", access_log=False, lifespan="off", ws="none", server_header=False,
+        proxy_headers=False, limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=GRACE_S,
+        h11_max_incomplete_event_size=16 << 10, http="h11",
+    )  # fmt: skip
+    config.load()
+    if tls is not None:
+        config.ssl = _context(tls)
+    server = _Server(config)
+    task = asyncio.create_task(server.serve([bound]), name="pages")
+    renewing = asyncio.create_task(_renew(tls, config.ssl), name="certificate of the pages")
+    try:
+        while not server.started and not task.done():
+            await asyncio.sleep(0.005)
+        if task.done():
+            await task
+        yield f"{'https' if tls else 'http'}://{host}:{bound.getsockname()[1]}"
+    finally:
+        renewing.cancel()
+        feed.close()
+        server.should_exit = True
+        await asyncio.gather(task, renewing, return_exceptions=True)
+        for connection in list(server.server_state.connections):  # of peers that take nothing and close nothing
+            if (transport := getattr(connection, "transport", None)) is not None:
+                transport.abort()
+        bound.close()
+
+
+def _bound(host: str, port: int, listen: str) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise WrongUse(f"cannot serve pages on {listen}: {error.strerror}", "write --web HOST:PORT") from error
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except (OSError, OverflowError) as error:
+        made.close()
+        raise WrongUse(f"cannot serve pages on {listen}", "is the port taken? choose another --web") from error
+    return made
+
+
+def _context(folder: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _, certificate, key = pems.paths(folder)
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise WrongUse(
+            f"the certificate in {folder} cannot be used for pages: {error}", "hangdog certs show DIR"
+        ) from error
+    return context
+
+
+async def _renew(folder: Path | None, context: ssl.SSLContext | None) -> None:
+    """Takes a renewed certificate up; connections that are there keep the one they began with."""
+    if folder is None or context is None:
+        return
+    _, certificate, key = pems.paths(folder)
+    before = None
+    while True:
+        with contextlib.suppress(OSError):
+            stamp = (certificate.stat().st_mtime_ns, key.stat().st_mtime_ns)
+            if before is not None and stamp != before:
+                try:
+                    context.load_cert_chain(certificate, key)
+                    log.info("pages show the renewed certificate")
+                except ssl.SSLError as error:
+                    log.error("the renewed certificate is not used for pages: %s", error)
+            before = stamp
+        await asyncio.sleep(RENEWED_S)

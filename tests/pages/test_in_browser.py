@@ -1,0 +1,168 @@
+"""The pages in a real browser: nothing breaks, nothing is fetched, everybody can use them, and they change while open."""
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Page
+
+from browsed import browsed, hang
+from browser import PHONE, WIDE, browser, watched
+from hangdog_models.snapshot import Job
+from hangdog_server.pages.incident import incident_page
+from stalled import judged, renamed, stalled
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+#: What runs where a page obeys a name in it.
+OWNED = "</script><script>window.owned = 1</script><img src='http://evil.example/x' onerror='window.owned = 2'>"
+
+
+def written(folder: Path, ranks: int, **shape: int) -> str:
+    """The page of a job of so many ranks as a file; its address."""
+    file = folder / f"{ranks}.html"
+    file.write_text(incident_page(*judged(*stalled(ranks, **shape))), encoding="utf-8")
+    return file.as_uri()
+
+
+def small(folder: Path) -> str:
+    return written(folder, 8, tensor=2, stages=2, per_machine=2)
+
+
+async def scrolls_sideways(page: Page) -> bool:
+    wide: bool = await page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    return wide
+
+
+@pytest.mark.parametrize(
+    ("ranks", "culprit", "machine"), [(8, 3, "node-1"), (1024, 69, "node-8"), (131072, 8197, "node-1024")]
+)
+async def test_a_job_of_any_size_is_read_and_walked_by_keyboard(
+    tmp_path: Path, ranks: int, culprit: int, machine: str
+) -> None:
+    address = small(tmp_path) if ranks == 8 else written(tmp_path, ranks)
+    async with browser() as chromium:
+        async with watched(chromium, WIDE) as seen:
+            await seen.page.goto(address)
+            heading = seen.page.get_by_role("heading", level=1)
+            assert await heading.inner_text() == f"{machine} holds the job up"
+            box = await heading.bounding_box()
+            assert box is not None and box["y"] + box["height"] < WIDE[1] / 2, "the machine is named above the fold"
+            do = await seen.page.locator(".do").bounding_box()
+            assert do is not None and do["y"] + do["height"] < WIDE[1]
+            await seen.page.focus("#map")
+            await seen.page.keyboard.press("ArrowRight")
+            told = await seen.page.inner_text("#told")
+            assert told.startswith(f"rank {culprit} · {machine} · ") and told.endswith("suspect")
+            await seen.page.keyboard.press("ArrowLeft")
+            assert not (await seen.page.inner_text("#told")).startswith(f"rank {culprit} ")
+            await seen.page.keyboard.press("ArrowRight")
+            await seen.page.keyboard.press("Enter")
+            assert await seen.page.locator("#raw h3").first.inner_text() == f"Rank {culprit}"
+        async with watched(chromium, PHONE) as seen:
+            await seen.page.goto(address)
+            assert not await scrolls_sideways(seen.page)
+
+
+async def test_what_the_rest_of_the_page_can_do(tmp_path: Path) -> None:
+    async with browser() as chromium, watched(chromium) as seen:
+        page = seen.page
+        await page.goto(written(tmp_path, 1024))
+        assert await page.locator("#raw article").count() == 2, "the suspect stands beside one of the crowd"
+        odd = await page.locator("#raw article").first.locator("li.odd").all_inner_texts()
+        assert any("get_batch" in line for line in odd) and not any("train_step" in line for line in odd)
+        await page.fill("#one", "1021")
+        await page.get_by_role("button", name="Show", exact=True).click()
+        assert "timed out" in await page.inner_text("#raw")
+        await page.fill("#one", "5000")
+        await page.keyboard.press("Enter")
+        assert await page.inner_text("#asked") == "there is no rank 5000"
+        await page.get_by_role("button", name="Close all").click()
+        await page.fill("#find", "_get_data")
+        await page.locator("li.hit").first.wait_for()
+        assert await page.locator("li.hit").count() == 1 and await page.locator("li.hit").is_visible()
+        before = await page.evaluate("document.querySelector('#map').toDataURL()")
+        await page.select_option("#rows", "dp")
+        await page.select_option("#columns", "tp")
+        assert await page.evaluate("document.querySelector('#map').toDataURL()") != before
+        await page.click("#map", position={"x": 29, "y": 3})
+        assert (await page.inner_text("#told")).startswith("rank 0 ")
+
+
+async def test_what_is_taken_along_is_what_was_found(tmp_path: Path) -> None:
+    verdict, _ = judged(*stalled(8, 2, 2, 2))
+    async with browser() as chromium, watched(chromium) as seen:
+        await seen.page.goto(small(tmp_path))
+        files: dict[str, str] = {}
+        for button in await seen.page.locator("[data-export]").all():
+            async with seen.page.expect_download() as taken:
+                await button.click()
+            download = await taken.value
+            files[download.suggested_filename.partition(".")[2]] = Path(await download.path()).read_text("utf-8")
+    assert json.loads(files["verdict.json"])["evict"]["machines"] == list(verdict.evict.machines)
+    assert sum(json.loads(files["speedscope.json"])["profiles"][0]["weights"]) == 8
+    assert sum(int(line.rpartition(" ")[2]) for line in files["collapsed.txt"].splitlines()) == 8
+    assert files["md"].startswith("# llama-70b-run7: machine: node-1 holds the job up")
+
+
+async def test_hostile_names_run_nothing_and_fetch_nothing(tmp_path: Path) -> None:
+    snapshot, topology = stalled(8, 2, 2, 2)
+    wild = replace(renamed(snapshot, OWNED), job=Job(OWNED))
+    names = {f"{name}{OWNED}\x1b[31m\u202e": ranks for name, ranks in topology.machines.items()}
+    file = tmp_path / "wild.html"
+    file.write_text(incident_page(*judged(wild, replace(topology, machines=names))), encoding="utf-8")
+    async with browser() as chromium:
+        for size in (WIDE, PHONE):
+            async with watched(chromium, size) as seen:
+                await seen.page.goto(file.as_uri())
+                await seen.page.get_by_role("button", name="Open all").click()
+                assert await seen.page.evaluate("window.owned") is None
+                assert not await scrolls_sideways(seen.page)
+
+
+async def test_without_scripts_the_answer_and_all_tables_are_there(tmp_path: Path) -> None:
+    async with browser() as chromium, watched(chromium, scripts=False) as seen:
+        await seen.page.goto(small(tmp_path))
+        assert await seen.page.get_by_role("heading", level=1).inner_text() == "node-1 holds the job up"
+        for title in ("Who waits for whom", "Where the ranks stand", "All stacks, merged", "What was not seen"):
+            assert await seen.page.get_by_role("heading", name=title).is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_everybody_can_use_them(tmp_path: Path, scheme: str) -> None:
+    """What axe-core finds: contrast, names of controls, headings, landmarks, tables."""
+    async with browser() as chromium, browsed(tmp_path / "s.db") as site:
+        name = await hang(site.on)
+        pages = [
+            small(tmp_path),
+            *(f"{site.address}{path}" for path in ("/", "/machines", "/login", f"/incidents/{name}")),
+        ]
+        for address in pages:
+            ours = "file:" if address.startswith("file:") else site.address
+            async with watched(chromium, ours=ours, scheme=scheme) as seen:  # type: ignore[arg-type]
+                await seen.page.goto(address)
+                found = await Axe().run(seen.page)
+                assert found.violations_count == 0, f"{address}: {found.generate_report()}"
+
+
+async def test_a_page_that_is_open_turns_into_the_verdict_by_itself(tmp_path: Path) -> None:
+    async with (
+        browser() as chromium,
+        browsed(tmp_path / "s.db") as site,
+        watched(chromium, PHONE, ours=site.address) as seen,
+        watched(chromium, ours=site.address) as first,
+    ):
+
+        async def look() -> None:
+            await first.page.goto(site.address)
+            await first.page.locator("tbody a").click()
+            await seen.page.goto(first.page.url)
+            assert await seen.page.get_by_role("heading", level=1).inner_text() == "llama has no verdict yet"
+
+        async with asyncio.timeout(300):
+            await hang(site.on, hold=look)
+            for page in (seen.page, first.page):
+                await page.get_by_role("heading", level=1, name="b holds the job up").wait_for()
