@@ -20,6 +20,7 @@ from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsStub
 from hangdog_proto.reach import Reach, open_aio_channel
+from hangdog_server.actors.chosen import Chosen
 from hangdog_server.door import LOCAL, Door
 from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
@@ -109,7 +110,7 @@ class Agent:
 
     async def hello(self, **jobs: Iterable[int]) -> pb.Welcome:
         """Introduces itself and the ranks of its jobs: `hello(llama=[0, 1])`."""
-        await self.say(hello=pb.Hello(machine=self.machine, version="1"))
+        await self.say(hello=pb.Hello(machine=self.machine, version="1", boot=f"start of {self.machine}"))
         welcome = await self._call.read()
         assert isinstance(welcome, pb.ToAgent), await self.end()
         await self.announce(*(pb.LocalJob(job=job, ranks=ranks) for job, ranks in jobs.items()))
@@ -200,13 +201,14 @@ async def stage(
     door: Door = LOCAL,
     clock: Callable[[], float] = lambda: NOON,
     observers: Observers | None = None,
+    does: Chosen | None = None,
 ) -> AsyncIterator[Stage]:
     """A server on a free port, upon the store at `path`, or of that URL, which `observers` watch."""
     seen = observers or Observers(Fleet(settings))
     store = Store(path, telemetry=seen.telemetry)
     try:
         means = Means(seen.fleet, store, judge, clock, telemetry=seen.telemetry)
-        async with running("127.0.0.1:0", means, settings, door, seen.interceptors) as address:
+        async with running("127.0.0.1:0", means, settings, door, seen.interceptors, does) as address:
             yield Stage(address, store, settings, means.dictionary)
     finally:
         store.close()

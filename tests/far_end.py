@@ -129,7 +129,7 @@ async def linked(
     watch = Watch(Census(targets.proc, frozenset({MARK[0]})), MARK, (), forget_s=600.0)
     stop = asyncio.Event()
     known = ",".join(f"127.0.0.1:{one.port}" for one in (server, *others))
-    identity = Identity(known, "gpu-a17", "1.2.3")
+    identity = Identity(known, "gpu-a17", "1.2.3", boot="b00t", serial="S/N 7")
     vigil = Vigil(tools, packaged(), alert)
     link = Link(identity, watch, vigil, tools, settings, lambda: findings, spooling, tally, diagnosing)
     keeping = asyncio.ensure_future(link.keep(stop))

@@ -56,6 +56,7 @@ class Identity:
     """Who calls whom: `server` is HOST:PORT, or several with commas, `machine` the name the agent speaks for.
 
     `tls` is the folder with this machine's certificate, `insecure` lets plain text cross a network.
+    `boot` is the kernel's name for the machine's present start, `serial` its hardware's; empty: not known.
     """
 
     server: str
@@ -63,6 +64,15 @@ class Identity:
     version: str
     tls: Path | None = None
     insecure: bool = False
+    boot: str = ""
+    serial: str = ""
+
+    def hello(self, diagnoses: bool) -> pb.Hello:
+        """The first words on every stream; `diagnoses`: tests of this machine may be ordered."""
+        return pb.Hello(
+            machine=self.machine, version=self.version, paced=True, diagnoses=diagnoses,
+            boot=self.boot, serial=self.serial,
+        )  # fmt: skip
 
     def reach(self, server: str) -> Reach:
         """The way to one of the servers."""
@@ -205,9 +215,7 @@ class Link:
                 "Callable[[], Call]", rpc.AgentsStub(channel).Connect
             )()  # the stubs know only the synchronous call
             session = Session(call)
-            machine, version, obeys = self._identity.machine, self._identity.version, self._diagnosing is not None
-            hello = pb.Hello(machine=machine, version=version, paced=True, diagnoses=obeys)
-            session.outbox.put_nowait(pb.FromAgent(hello=hello))
+            session.outbox.put_nowait(pb.FromAgent(hello=self._identity.hello(self._diagnosing is not None)))
             parts = (session.write(), self._report(session), self._read(session), stop.wait())
             tasks = [asyncio.ensure_future(cast("Coroutine[Any, Any, object]", part)) for part in parts]
             try:

@@ -230,7 +230,9 @@ async def _serve(agent: _Agent, server: str) -> None:
     from hangdog_proto import pems
     from hangdog_proto.reach import require_privacy
 
-    identity = Identity(server, agent.machine, importlib.metadata.version("hangdog"), agent.tls, agent.insecure)
+    version, boot = importlib.metadata.version("hangdog"), agent.places.boot()
+    told = ("" if boot == "unknown" else boot), agent.places.serial()
+    identity = Identity(server, agent.machine, version, agent.tls, agent.insecure, *told)
     for address in listed(server):
         require_privacy(identity.reach(address))
     if agent.tls is not None:

@@ -16,7 +16,7 @@ from hangdog_models.verdict import Verdict, from_json
 from hangdog_proto import found, status
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsStub
-from hangdog_proto.past import LedgerLine, RecordLine
+from hangdog_proto.past import ActionLine, Actions, LedgerLine, RecordLine
 from hangdog_proto.reach import Reach, open_channel
 
 #: Where a server listens, and where it is looked for, unless told otherwise: this machine only.
@@ -210,6 +210,19 @@ class Client:
             for one in answer.machines
         )
 
+    def actions(self, incident: str = "", limit: int = 0) -> Actions:
+        """What was, is and would be done to machines, newest first; of one incident, or of all."""
+        with self._errors():
+            return _actions(
+                self._incidents.Actions(pb.ActionsRequest(incident=incident, limit=limit), timeout=ANSWER_S)
+            )
+
+    def act(self, what: str, incident: str = "", machine: str = "", because: str = "") -> Actions:
+        """Decides: `approve` or `dismiss` an incident's acts, `release` a machine, `close-breaker`; what is changed by it."""
+        request = pb.ActRequest(what=what, incident=incident, machine=machine, because=because)
+        with self._errors():
+            return _actions(self._incidents.Act(request, timeout=ANSWER_S))
+
     def kept(self, name: str) -> Kept:
         """All that is kept of one incident, by its name or a prefix that only it has."""
         head: pb.BundleHead | None = None
@@ -235,6 +248,25 @@ class Client:
             yield
         except grpc.RpcError as error:
             raise status.read(error, self._reach.address, tls=self._reach.tls is not None) from error
+
+
+def _actions(answer: pb.ActionList) -> Actions:
+    lines = tuple(
+        ActionLine(
+            one.incident,
+            one.machine,
+            one.job,
+            one.state,
+            one.at,
+            one.changed,
+            one.because,
+            one.words,
+            one.who,
+            one.marked,
+        )
+        for one in answer.actions
+    )
+    return Actions(lines, answer.mode, tuple(answer.actors), answer.breaker)
 
 
 def _line(summary: pb.IncidentSummary) -> IncidentLine:

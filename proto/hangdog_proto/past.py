@@ -18,6 +18,32 @@ class LedgerLine:
 
 
 @dataclass(frozen=True, slots=True)
+class ActionLine:
+    """A machine that a verdict would isolate, and how far that is; times in Unix seconds, `marked` while our mark stands."""
+
+    incident: str
+    machine: str
+    job: str
+    state: str
+    at: float
+    changed: float
+    because: str
+    words: str
+    who: str
+    marked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """What is done to machines: how far the server goes by itself, by whom, and why its breaker is open (empty: closed)."""
+
+    lines: tuple[ActionLine, ...]
+    mode: str
+    actors: tuple[str, ...]
+    breaker: str
+
+
+@dataclass(frozen=True, slots=True)
 class RecordLine:
     """What all verdicts said of a machine: incidents by its standing in them, `last` in Unix seconds.
 

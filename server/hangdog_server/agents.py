@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 from google.protobuf.message import DecodeError
 
+from hangdog_models.acting.history import Body
 from hangdog_models.errors import HangdogError, NotAllowed, ServerUnreachable, WrongUse
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import Sign
@@ -93,7 +94,8 @@ class Agents(AgentsServicer):
             )
         self._limits.heard(machine, size, steady())
         version, peer = hello.version[: heard.NAME], context.peer()
-        connection = self._fleet.connect(machine, version, peer, steady(), hello.paced)
+        body = Body(hello.boot[: heard.NAME], hello.serial[: heard.NAME])
+        connection = self._fleet.connect(machine, version, peer, steady(), hello.paced, body)
         connection.diagnoses = hello.diagnoses
         ending = self._certificate_ends(connection, shown)
         try:

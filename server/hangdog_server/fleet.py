@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from hangdog_models.acting.history import Body
 from hangdog_models.errors import HangdogError
 from hangdog_models.findings import Finding, aged
 from hangdog_models.ranks import Rank
@@ -143,6 +144,8 @@ class Fleet:
         self._left: dict[str, Seen] = {}
         self._partings: dict[str, Parting] = {}
         self._forgot = float("-inf")
+        #: What each machine was by its agent's last Hello.
+        self._bodies: dict[str, Body] = {}
         #: The machines of each job, put together when somebody asks; the watch over the jobs does every second.
         self._running: dict[str, dict[str, LocalJob]] = {}
 
@@ -152,7 +155,9 @@ class Fleet:
         settings = self._settings
         return max(settings.heartbeat_s, min(settings.heartbeat_most_s, len(self._connected) / settings.beats_per_s))
 
-    def connect(self, machine: str, version: str, peer: str, now: float, paced: bool = False) -> Connection:
+    def connect(
+        self, machine: str, version: str, peer: str, now: float, paced: bool = False, body: Body | None = None
+    ) -> Connection:
         """Takes an agent in; raises WrongUse when another living one speaks for its machine, or there are too many.
 
         The first one stays as long as it gives signs of life: two living agents of one name are a mistake of set-up
@@ -173,6 +178,7 @@ class Fleet:
             raise TurnedAway(Denial.FULL, f"{self._settings.max_machines} machines are connected, more are not taken")
         connection = Connection(machine, version, peer, now, self.pace_s, paced)
         self._connected[machine] = connection
+        self._bodies[machine] = body or Body()
         self._running.clear()
         if machine in self._partings:
             self._partings[machine] = replace(self._partings[machine], back=True)
@@ -238,6 +244,14 @@ class Fleet:
         if here is None:
             return "its agent is not connected"
         return "" if here.diagnoses else f"its agent, version {here.version}, knows no tests that a server orders"
+
+    def bodies(self) -> dict[str, Body]:
+        """What every machine was by its agent's last Hello; of one that was never heard of nothing is known."""
+        return dict(self._bodies)
+
+    def free(self) -> frozenset[str]:
+        """The connected machines that run no job."""
+        return frozenset(machine for machine, connection in self._connected.items() if not connection.jobs)
 
     def jobs(self) -> tuple[str, ...]:
         """Every job that runs on a connected machine, by name."""
@@ -319,6 +333,8 @@ class Fleet:
             del self._left[machine]
         for machine in [name for name, parting in self._partings.items() if now - parting.at > self._settings.forget_s]:
             del self._partings[machine]
+        there = self._connected.keys() | self._left.keys() | self._partings.keys()
+        self._bodies = {machine: body for machine, body in self._bodies.items() if machine in there}
 
 
 def _told(here: Connection | Seen, now: float) -> tuple[Finding, ...]:

@@ -42,7 +42,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What incidents are led with. `clock` gives Unix seconds; deadlines run on the event loop's own, steady clock."""
+    """What incidents are led with. `clock` gives Unix seconds; deadlines run on the event loop's own, steady clock.
+
+    `judged` is set when a verdict is stored.
+    """
 
     fleet: Fleet
     store: Store
@@ -50,6 +53,7 @@ class Means:
     clock: Callable[[], float]
     dictionary: Dictionary = field(default_factory=Dictionary)
     telemetry: Telemetry = SILENT
+    judged: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Inquiry:
@@ -198,6 +202,7 @@ class Inquiry:
             if self._looking is not None:
                 await self._means.store.remember(self.name, self._looking.remembered())
             await self._means.store.judged(self.name, verdict, self._means.clock())
+            self._means.judged.set()
             self._means.telemetry.count(State.JUDGED)
             self._means.telemetry.count(verdict.kind)
 

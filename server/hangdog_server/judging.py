@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 
+from hangdog_models.acting.history import Body
 from hangdog_models.findings import Finding
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing
@@ -42,10 +43,12 @@ def remembered(
     lost: Iterable[str] = (),
     attempt: int = 0,
     first: int = 0,
+    bodies: Mapping[str, Body] | None = None,
 ) -> dict[str, object]:
     """All it takes, beside the captures, to judge an incident again, as JSON.
 
     `gone` says why machines are missing, `findings` what was known of those that did not tell it with their last look.
+    `bodies` are the machines that were looked at, as their agents told it before.
     `done` gave their last answer, `lost` their stream while they captured. `attempt` and `first` are as in `About`.
     """
     return {
@@ -62,6 +65,7 @@ def remembered(
         "lost": sorted(lost),
         "attempt": attempt,
         "first": first,
+        "bodies": {machine: [body.boot, body.serial] for machine, body in (bodies or {}).items()},
     }
 
 

@@ -63,6 +63,8 @@ class Looking:
         self._settings = settings
         self._say = say
         self._telemetry = telemetry
+        known = fleet.bodies()
+        self._bodies = {one: known[one] for one in (*about.plan.asked, *about.plan.absent) if one in known}
         self._gone: dict[str, Missing] = {}
         self._findings: tuple[Finding, ...] = ()
         self._ended: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
@@ -83,7 +85,7 @@ class Looking:
         about, (done, lost) = self._about, self._ended
         return remembered(
             about.plan, about.job_toml, about.announced, self._gone, self._findings, about.light, done, lost,
-            about.attempt, about.first,
+            about.attempt, about.first, self._bodies,
         )  # fmt: skip
 
     async def verdict(self) -> Verdict:

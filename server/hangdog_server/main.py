@@ -19,10 +19,13 @@ from hangdog_proto.generated.hangdog_pb2_grpc import (
     add_CampaignsServicer_to_server,
     add_IncidentsServicer_to_server,
 )
+from hangdog_server.acting import Acting
+from hangdog_server.actors.chosen import Chosen, chosen
 from hangdog_server.agents import Agents
 from hangdog_server.audit import Audit
 from hangdog_server.campaigns import course
 from hangdog_server.campaigns.desk import CampaignDesk
+from hangdog_server.deeds import Deeds
 from hangdog_server.desk import Desk
 from hangdog_server.diagnoses import Campaigns
 from hangdog_server.door import LOCAL, Door, Opened
@@ -58,20 +61,23 @@ async def serve(
     settings: Settings = _DEFAULTS,
     door: Door = LOCAL,
     metrics: str = "",
+    acting: Path | None = None,
 ) -> None:
     """Serves on `listen` (`HOST:PORT`, port 0: any free one) upon the store `where` (a file, or a URL of PostgreSQL) until told to stop.
 
-    `announce` is given the address once agents can connect; metrics are served at `metrics` unless that is empty. Raises
+    `announce` is given the address once agents can connect; metrics are served at `metrics` unless that is empty;
+    `acting` is the file that says what is done to machines. Raises
     HangdogError when it cannot listen, or may not, or the store cannot be opened.
     """
     _many_files()
     clock = time.time  # noqa: TID251  # this is the main module that passes the clock down
     fleet = Fleet(settings)
+    does = chosen(acting, clock) if acting is not None else Chosen()
     async with observing(metrics, fleet) as observers:
         store = Store(where, settings.store_s, observers.telemetry)
         try:
             means = Means(fleet, store, judge, clock, telemetry=observers.telemetry)
-            async with running(listen, means, settings, door, observers.interceptors) as address:
+            async with running(listen, means, settings, door, observers.interceptors, does) as address:
                 stop = _stopped()
                 announce(address)
                 await stop.wait()
@@ -82,7 +88,12 @@ async def serve(
 
 @asynccontextmanager
 async def running(
-    listen: str, means: Means, settings: Settings, door: Door = LOCAL, interceptors: Interceptors = ()
+    listen: str,
+    means: Means,
+    settings: Settings,
+    door: Door = LOCAL,
+    interceptors: Interceptors = (),
+    does: Chosen | None = None,
 ) -> AsyncIterator[str]:
     """A server at the address given, from its first connection to its graceful end."""
     opened = Opened(listen, door, settings, means.clock)
@@ -90,6 +101,7 @@ async def running(
     leading = Leading(means.store, means.fleet, settings, door.advertised)
     desk, vigil, returns = Desk(means, settings, leading), Vigil(), Returns(means, settings, leading)
     campaigns = CampaignDesk(course.Means(means.fleet, means.store, settings, means.clock))
+    acting = Acting(means, settings, leading, audit, does or Chosen())
     await leading.tick(desk, returns)  # what lies open is under way before anybody can ask for the same
     await campaigns.tick()
     server = grpc.aio.server(options=_options(settings) + opened.options(), interceptors=[opened.gate, *interceptors])
@@ -99,7 +111,8 @@ async def running(
     )  # fmt: skip
     add_AgentsServicer_to_server(agents, server)
     records = Records(means.store, settings, means.clock)
-    people = Incidents(means.fleet, desk, means.store, records, settings, opened.gate, limits, audit)
+    deeds = Deeds(means, settings, acting, audit)
+    people = Incidents(means.fleet, desk, means.store, records, deeds, settings, opened.gate, limits, audit)
     add_IncidentsServicer_to_server(people, server)
     add_CampaignsServicer_to_server(Campaigns(campaigns, means.store, settings, opened.gate, limits, audit), server)
     state = health.aio.HealthServicer()  # type: ignore[attr-defined]  # it has no type information of it
@@ -113,6 +126,7 @@ async def running(
         asyncio.create_task(sentry.keep(), name="watch over the jobs"),
         asyncio.create_task(leading.keep(desk, returns), name="leases"),
         asyncio.create_task(campaigns.keep(), name="campaigns"),
+        asyncio.create_task(acting.keep(), name="what is done to machines"),
         asyncio.create_task(agents.asking.keep(), name="asking what captures name"),
         asyncio.create_task(Retention(means.store, settings, means.clock).keep(), name="retention"),
     ]
@@ -128,6 +142,7 @@ async def running(
         await desk.close()
         await campaigns.close()
         await returns.close()
+        await acting.close()
         await leading.close()
         await server.stop(settings.grace_s)
 

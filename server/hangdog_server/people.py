@@ -9,6 +9,7 @@ from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsServicer
 from hangdog_server import heard
 from hangdog_server.audit import Audit, followed
 from hangdog_server.capturing import steady
+from hangdog_server.deeds import Deeds
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Fleet, Seen
 from hangdog_server.limits import Limits
@@ -29,6 +30,7 @@ class Incidents(IncidentsServicer):
         desk: Desk,
         store: Store,
         records: Records,
+        deeds: Deeds,
         settings: Settings,
         gate: Gate,
         limits: Limits,
@@ -42,6 +44,7 @@ class Incidents(IncidentsServicer):
         self._limits = limits
         self._audit = audit
         self._records = records
+        self._deeds = deeds
 
     async def Snapshot(self, request: pb.SnapshotRequest, context: Context) -> AsyncIterator[pb.Progress]:
         """Starts or joins an incident and tells its steps."""
@@ -92,6 +95,20 @@ class Incidents(IncidentsServicer):
         try:
             async for part in self._records.bundle(request.id):
                 yield part
+        except HangdogError as error:
+            await refuse(context, error)
+
+    async def Actions(self, request: pb.ActionsRequest, context: Context) -> pb.ActionList:
+        """What was, is and would be done to machines."""
+        try:
+            return await self._deeds.listed(request)
+        except HangdogError as error:
+            await refuse(context, error)
+
+    async def Act(self, request: pb.ActRequest, context: Context) -> pb.ActionList:
+        """What somebody decided."""
+        try:
+            return await self._deeds.act(request, self._gate.person(context))
         except HangdogError as error:
             await refuse(context, error)
 

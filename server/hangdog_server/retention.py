@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hangdog_server import ledger
+from hangdog_server import intents, ledger
 from hangdog_server.failures import StoreFailed
 from hangdog_server.settings import Settings
 from hangdog_server.store import ENDED, Store
@@ -76,6 +76,8 @@ class Retention:
             began = loop.time()
         while self._settings.keep_s and await self._store.do(ledger.forget, self._clock() - self._settings.keep_s):
             await asyncio.sleep(PAUSE_S)
+        if self._settings.keep_s:
+            await self._store.do(intents.forget, self._clock() - self._settings.keep_s)
         over = await self._store.ask(_over, self._settings)
         if over > 0:
             log.warning("the store holds %s more than keep_bytes, all of incidents that still run", mib(over))

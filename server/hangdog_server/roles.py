@@ -45,6 +45,8 @@ NEEDED: Mapping[str, Role | str] = {
     "/hangdog.v1.Campaigns/List": Role.VIEW,
     "/hangdog.v1.Campaigns/Get": Role.VIEW,
     "/hangdog.v1.Campaigns/History": Role.VIEW,
+    "/hangdog.v1.Incidents/Actions": Role.VIEW,
+    "/hangdog.v1.Incidents/Act": Role.ACT,
     "/grpc.health.v1.Health/Check": KNOWN,
     "/grpc.health.v1.Health/List": KNOWN,
     "/grpc.health.v1.Health/Watch": KNOWN,

@@ -78,6 +78,16 @@ class Store(Steps):
     ) -> Callable[Concatenate[sa.Connection, Given], Result]:
         return lease.fenced(step, name, self._holder) if self._holder else step
 
+    async def write(
+        self,
+        name: str,
+        step: Callable[Concatenate[sa.Connection, Given], Result],
+        *given: Given.args,
+        **named: Given.kwargs,
+    ) -> Result:
+        """Takes a step that belongs to an incident, as this server leads its job; raises NotOurs where another one does."""
+        return await self.do(self._fenced(step, name), *given, **named)
+
     async def begin(self, incident: Incident, asked: dict[str, Any]) -> None:
         """Remembers a new incident, and in `asked` (JSON) all that judging it again takes beside the captures."""
         await self.do(self._fenced(_begin, incident.id), incident, asked)
@@ -101,6 +111,10 @@ class Store(Steps):
     async def open(self) -> tuple[Incident, ...]:
         """The incidents that are still to be judged, newest first."""
         return await self.ask(_open)
+
+    async def evicting(self, since: float) -> tuple[Incident, ...]:
+        """The incidents that were judged since then and whose verdicts name machines to evict."""
+        return await self.ask(_evicting, since)
 
     async def latest(self, job: str, limit: int) -> tuple[Incident, ...]:
         """The newest incidents first, without their verdict's text; of one job, or of all when `job` is empty."""
@@ -185,6 +199,15 @@ def count(connection: sa.Connection, name: str, added: int) -> None:
 def _open(connection: sa.Connection) -> tuple[Incident, ...]:
     query = sa.select(INCIDENTS).where(INCIDENTS.c.state.not_in(ENDED))
     return tuple(map(_incident, connection.execute(query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id))))
+
+
+def _evicting(connection: sa.Connection, since: float) -> tuple[Incident, ...]:
+    columns = [column for column in INCIDENTS.c if column.name not in ("verdict", "asked")]
+    judged = sa.and_(INCIDENTS.c.state == State.JUDGED, INCIDENTS.c.changed >= since)
+    query = (
+        sa.select(*columns, sa.literal("").label("verdict")).where(judged).order_by(INCIDENTS.c.changed, INCIDENTS.c.id)
+    )
+    return tuple(incident for incident in map(_incident, connection.execute(query)) if incident.evict)
 
 
 def _latest(connection: sa.Connection, job: str, limit: int) -> tuple[Incident, ...]:

@@ -151,3 +151,34 @@ CONVICTIONS = sa.Table(
     sa.Column("part", Words, primary_key=True),
     sa.Column("at", sa.Float, nullable=False, index=True),
 )
+#: What is to be done to a machine for an incident, written before it is done, and what came of it. `at` is when it was
+#: decided, `runs` what of the job ran there, by actor, before anything moved; `marked`: a mark of ours stands, or may.
+INTENTS = sa.Table(
+    "intents",
+    TABLES,
+    sa.Column("incident", Words, primary_key=True),
+    sa.Column("machine", Words, primary_key=True),
+    sa.Column("job", Words, nullable=False),
+    sa.Column("domain", Words, nullable=False),
+    sa.Column("state", Words, nullable=False, index=True),
+    sa.Column("at", sa.Float, nullable=False, index=True),
+    sa.Column("changed", sa.Float, nullable=False),
+    sa.Column("because", Words, nullable=False),
+    sa.Column("words", Words, nullable=False),
+    sa.Column("who", Words, nullable=False),
+    sa.Column("evidence_at", sa.Float, nullable=False),
+    sa.Column("boot", Words, nullable=False),
+    sa.Column("serial", Words, nullable=False),
+    sa.Column("marked", sa.Boolean, nullable=False),
+    sa.Column("runs", sa.JSON, nullable=False),
+    sa.Index("ix_intents_machine", "machine"),
+)
+#: The breaker, in one row with id 1: why it is open (empty: it is closed), since when it is so, and who closed it.
+BREAKER = sa.Table(
+    "breaker",
+    TABLES,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("why", Words, nullable=False),
+    sa.Column("since", sa.Float, nullable=False),
+    sa.Column("who", Words, nullable=False),
+)

@@ -45,6 +45,7 @@ async def test_it_says_who_it_is_and_what_is_here(server: Server, stoppable: Too
         line = await server.line()
         hello = await line.hear("hello")
         assert (hello.machine, hello.version) == ("gpu-a17", "1.2.3")
+        assert (hello.boot, hello.serial) == ("b00t", "S/N 7")
         assert list((await line.hear("presence")).jobs) == []
         with running(WAIT, environ=ENVIRON):
             (job,) = (await line.hear("presence")).jobs

@@ -51,8 +51,21 @@ def manifest(name: str, kind: str) -> Any:
     return next(made for made in documents(DEPLOY / "kubernetes" / name) if made["kind"] == kind)
 
 
+def test_acting_takes_the_rights_it_uses_and_no_more() -> None:
+    rules = manifest("acting.yaml", "ClusterRole")["rules"]
+    granted = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+    used = {
+        ("nodes", "get"),
+        ("nodes", "patch"),
+        ("nodes/status", "patch"),
+        ("pods", "list"),
+        ("pods/eviction", "create"),
+    }
+    assert granted == used and all(rule["apiGroups"] == [""] for rule in rules)
+
+
 def test_there_is_something_to_test() -> None:
-    assert [path.name for path in MANIFESTS] == ["agent.yaml", "server.yaml", "sidecar.yaml"]
+    assert [path.name for path in MANIFESTS] == ["acting.yaml", "agent.yaml", "server.yaml", "sidecar.yaml"]
     assert [path.name for path in UNITS] == ["hangdog-agent.service", "hangdog-server.service"]
     assert [path.name for path in SCRIPTS] == ["epilog.sh", "gate.sh", "prolog.sh"]
     assert len(list(containers())) == 3

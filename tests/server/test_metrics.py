@@ -104,7 +104,7 @@ async def test_messages_and_their_bytes_are_counted_by_kind(tmp_path: Path) -> N
     async with watched(tmp_path / "s.db") as (on, scraper), cluster(on, a=[0]) as (a,):
         await a.say(pulse=pb.Pulse())
         now = await scraper.until('messages_total{direction="received",kind="pulse"}', 1)
-    said = pb.FromAgent(hello=pb.Hello(machine="a", version="1"))
+    said = pb.FromAgent(hello=pb.Hello(machine="a", version="1", boot="start of a"))
     assert now['messages_total{direction="received",kind="hello"}'] == 1
     assert now['message_bytes_total{direction="received",kind="hello"}'] == len(said.SerializeToString())
     assert now['messages_total{direction="sent",kind="welcome"}'] == 1

@@ -29,6 +29,8 @@ ASKED: dict[str, tuple[Role, Callable[[Client], object]]] = {
     "Machines": (Role.VIEW, lambda client: client.machines()),
     "Ledger": (Role.VIEW, lambda client: client.suspected()),
     "Bundle": (Role.VIEW, lambda client: client.kept("x")),
+    "Actions": (Role.VIEW, lambda client: client.actions()),
+    "Act": (Role.ACT, lambda client: client.act("close-breaker")),
     "Snapshot": (Role.TRIGGER, lambda client: next(client.snapshot())),
 }
 

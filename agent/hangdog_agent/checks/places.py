@@ -23,6 +23,14 @@ class Places:
         read = text(self.proc / "sys/kernel/random/boot_id")
         return read.strip()[:64] if isinstance(read, str) and read.strip() else "unknown"
 
+    def serial(self) -> str:
+        """The serial number of the machine's hardware, or what its firmware has instead; empty where only root may read it."""
+        for name in ("product_serial", "product_uuid", "board_serial"):
+            read = text(self.sys / "class/dmi/id" / name)
+            if isinstance(read, str) and read.strip():
+                return read.strip()[:64]
+        return ""
+
 
 def text(path: Path | str, most: int = _MOST_BYTES) -> str | int:
     """A file's text up to `most` bytes, or the number of the error that came instead (see errno)."""

@@ -99,6 +99,15 @@ def beside_usual(name: str) -> Path:
     help="Serve Prometheus metrics at http://HOST:PORT/metrics, to whoever reaches it; port 0 takes a free one.  [default: nowhere]",
 )
 @click.option(
+    "--acting",
+    envvar="HANGDOG_ACTING",
+    show_envvar=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="What is done to machines that verdicts name, by whom and within which bounds; see docs/acting.md.  [default: "
+    "nothing is touched]",
+)
+@click.option(
     "--web",
     envvar="HANGDOG_WEB",
     show_envvar=True,
@@ -142,6 +151,7 @@ def command(
     advertise: str,
     patience: float | None,
     metrics: str | None,
+    acting: Path | None,
     web: str,
     log_format: str,
     keep: float | None,
@@ -178,4 +188,4 @@ def command(
     def announce(address: str) -> None:
         click.echo(f"listening on {address}")
 
-    asyncio.run(serve(listen, store, diagnose, announce, settings, door, metrics or ""))
+    asyncio.run(serve(listen, store, diagnose, announce, settings, door, metrics or "", acting))

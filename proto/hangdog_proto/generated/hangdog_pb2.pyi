@@ -576,6 +576,8 @@ class Hello(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     PACED_FIELD_NUMBER: builtins.int
     DIAGNOSES_FIELD_NUMBER: builtins.int
+    BOOT_FIELD_NUMBER: builtins.int
+    SERIAL_FIELD_NUMBER: builtins.int
     machine: builtins.str
     """Name of the machine the agent speaks for."""
     version: builtins.str
@@ -584,6 +586,10 @@ class Hello(google.protobuf.message.Message):
     """True: the agent follows a Pace. Others keep the pace of their Welcome."""
     diagnoses: builtins.bool
     """True: the agent obeys Diagnose and Abort. Others are never asked to test their machine."""
+    boot: builtins.str
+    """The kernel's name for the machine's present start; empty when unknown. Nothing is done to a machine on evidence of another."""
+    serial: builtins.str
+    """Serial number of the machine's hardware; empty where the agent may not read it."""
     def __init__(
         self,
         *,
@@ -591,8 +597,10 @@ class Hello(google.protobuf.message.Message):
         version: builtins.str = ...,
         paced: builtins.bool = ...,
         diagnoses: builtins.bool = ...,
+        boot: builtins.str = ...,
+        serial: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["diagnoses", b"diagnoses", "machine", b"machine", "paced", b"paced", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boot", b"boot", "diagnoses", b"diagnoses", "machine", b"machine", "paced", b"paced", "serial", b"serial", "version", b"version"]) -> None: ...
 
 global___Hello = Hello
 
@@ -1819,6 +1827,146 @@ class BundlePart(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["part", b"part"]) -> typing.Literal["head", "capture"] | None: ...
 
 global___BundlePart = BundlePart
+
+@typing.final
+class ActionsRequest(google.protobuf.message.Message):
+    """Asks what was, is and would be done to machines."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    INCIDENT_FIELD_NUMBER: builtins.int
+    LIMIT_FIELD_NUMBER: builtins.int
+    incident: builtins.str
+    """Only for this incident, by its name or a prefix that only it has; empty for all."""
+    limit: builtins.int
+    """At most so many; 0 for the server's default."""
+    def __init__(
+        self,
+        *,
+        incident: builtins.str = ...,
+        limit: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["incident", b"incident", "limit", b"limit"]) -> None: ...
+
+global___ActionsRequest = ActionsRequest
+
+@typing.final
+class Action(google.protobuf.message.Message):
+    """One machine that a verdict would have isolated, and what came of it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    INCIDENT_FIELD_NUMBER: builtins.int
+    MACHINE_FIELD_NUMBER: builtins.int
+    JOB_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    AT_FIELD_NUMBER: builtins.int
+    CHANGED_FIELD_NUMBER: builtins.int
+    BECAUSE_FIELD_NUMBER: builtins.int
+    WORDS_FIELD_NUMBER: builtins.int
+    WHO_FIELD_NUMBER: builtins.int
+    MARKED_FIELD_NUMBER: builtins.int
+    incident: builtins.str
+    """The incident."""
+    machine: builtins.str
+    """The machine."""
+    job: builtins.str
+    """The job."""
+    state: builtins.str
+    """One of hangdog_server.intents.Act, by its written value."""
+    at: builtins.float
+    """Unix time when it was decided."""
+    changed: builtins.float
+    """Unix time of its latest news."""
+    because: builtins.str
+    """Why the machine is named."""
+    words: builtins.str
+    """The latest news: why it is refused, or what it waits for."""
+    who: builtins.str
+    """Whose decision it is: a person's name, or hangdog."""
+    marked: builtins.bool
+    """True while a mark of ours stands on the machine, or may."""
+    def __init__(
+        self,
+        *,
+        incident: builtins.str = ...,
+        machine: builtins.str = ...,
+        job: builtins.str = ...,
+        state: builtins.str = ...,
+        at: builtins.float = ...,
+        changed: builtins.float = ...,
+        because: builtins.str = ...,
+        words: builtins.str = ...,
+        who: builtins.str = ...,
+        marked: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at", b"at", "because", b"because", "changed", b"changed", "incident", b"incident", "job", b"job", "machine", b"machine", "marked", b"marked", "state", b"state", "who", b"who", "words", b"words"]) -> None: ...
+
+global___Action = Action
+
+@typing.final
+class ActionList(google.protobuf.message.Message):
+    """What was, is and would be done."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ACTIONS_FIELD_NUMBER: builtins.int
+    MODE_FIELD_NUMBER: builtins.int
+    ACTORS_FIELD_NUMBER: builtins.int
+    BREAKER_FIELD_NUMBER: builtins.int
+    mode: builtins.str
+    """How far the server may go by itself."""
+    breaker: builtins.str
+    """Why the breaker is open; empty while it is closed."""
+    @property
+    def actions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Action]:
+        """Newest first."""
+
+    @property
+    def actors(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Who carries acts out."""
+
+    def __init__(
+        self,
+        *,
+        actions: collections.abc.Iterable[global___Action] | None = ...,
+        mode: builtins.str = ...,
+        actors: collections.abc.Iterable[builtins.str] | None = ...,
+        breaker: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["actions", b"actions", "actors", b"actors", "breaker", b"breaker", "mode", b"mode"]) -> None: ...
+
+global___ActionList = ActionList
+
+@typing.final
+class ActRequest(google.protobuf.message.Message):
+    """Decides upon an act."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    WHAT_FIELD_NUMBER: builtins.int
+    INCIDENT_FIELD_NUMBER: builtins.int
+    MACHINE_FIELD_NUMBER: builtins.int
+    BECAUSE_FIELD_NUMBER: builtins.int
+    what: builtins.str
+    """`approve` or `dismiss` what is open of an incident, `release` a machine, `close-breaker`."""
+    incident: builtins.str
+    """The incident, by its name or a prefix that only it has; for approve and dismiss."""
+    machine: builtins.str
+    """The machine; for release."""
+    because: builtins.str
+    """Why; kept with the act and in the record."""
+    def __init__(
+        self,
+        *,
+        what: builtins.str = ...,
+        incident: builtins.str = ...,
+        machine: builtins.str = ...,
+        because: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["because", b"because", "incident", b"incident", "machine", b"machine", "what", b"what"]) -> None: ...
+
+global___ActRequest = ActRequest
 
 @typing.final
 class CampaignRequest(google.protobuf.message.Message):

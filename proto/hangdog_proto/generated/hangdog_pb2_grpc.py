@@ -110,6 +110,16 @@ class IncidentsStub(object):
                 request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.BundleRequest.SerializeToString,
                 response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.BundlePart.FromString,
                 )
+        self.Actions = channel.unary_unary(
+                '/hangdog.v1.Incidents/Actions',
+                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ActionsRequest.SerializeToString,
+                response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ActionList.FromString,
+                )
+        self.Act = channel.unary_unary(
+                '/hangdog.v1.Incidents/Act',
+                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ActRequest.SerializeToString,
+                response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ActionList.FromString,
+                )
 
 
 class IncidentsServicer(object):
@@ -158,6 +168,20 @@ class IncidentsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Actions(self, request, context):
+        """Lists what was, is and would be done to machines.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Act(self, request, context):
+        """Approves, dismisses or undoes an act; answers with what is changed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IncidentsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -190,6 +214,16 @@ def add_IncidentsServicer_to_server(servicer, server):
                     servicer.Bundle,
                     request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.BundleRequest.FromString,
                     response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.BundlePart.SerializeToString,
+            ),
+            'Actions': grpc.unary_unary_rpc_method_handler(
+                    servicer.Actions,
+                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ActionsRequest.FromString,
+                    response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ActionList.SerializeToString,
+            ),
+            'Act': grpc.unary_unary_rpc_method_handler(
+                    servicer.Act,
+                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ActRequest.FromString,
+                    response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ActionList.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -301,6 +335,40 @@ class Incidents(object):
         return grpc.experimental.unary_stream(request, target, '/hangdog.v1.Incidents/Bundle',
             hangdog__proto_dot_generated_dot_hangdog__pb2.BundleRequest.SerializeToString,
             hangdog__proto_dot_generated_dot_hangdog__pb2.BundlePart.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Actions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Incidents/Actions',
+            hangdog__proto_dot_generated_dot_hangdog__pb2.ActionsRequest.SerializeToString,
+            hangdog__proto_dot_generated_dot_hangdog__pb2.ActionList.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Act(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Incidents/Act',
+            hangdog__proto_dot_generated_dot_hangdog__pb2.ActRequest.SerializeToString,
+            hangdog__proto_dot_generated_dot_hangdog__pb2.ActionList.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -91,6 +91,18 @@ class IncidentsStub:
     ]
     """Gives all that is kept of one incident: enough to judge it again elsewhere."""
 
+    Actions: grpc.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.ActionsRequest,
+        hangdog_proto.generated.hangdog_pb2.ActionList,
+    ]
+    """Lists what was, is and would be done to machines."""
+
+    Act: grpc.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.ActRequest,
+        hangdog_proto.generated.hangdog_pb2.ActionList,
+    ]
+    """Approves, dismisses or undoes an act; answers with what is changed."""
+
 class IncidentsAsyncStub:
     """What people ask of the server."""
 
@@ -129,6 +141,18 @@ class IncidentsAsyncStub:
         hangdog_proto.generated.hangdog_pb2.BundlePart,
     ]
     """Gives all that is kept of one incident: enough to judge it again elsewhere."""
+
+    Actions: grpc.aio.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.ActionsRequest,
+        hangdog_proto.generated.hangdog_pb2.ActionList,
+    ]
+    """Lists what was, is and would be done to machines."""
+
+    Act: grpc.aio.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.ActRequest,
+        hangdog_proto.generated.hangdog_pb2.ActionList,
+    ]
+    """Approves, dismisses or undoes an act; answers with what is changed."""
 
 class IncidentsServicer(metaclass=abc.ABCMeta):
     """What people ask of the server."""
@@ -180,6 +204,22 @@ class IncidentsServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[hangdog_proto.generated.hangdog_pb2.BundlePart], collections.abc.AsyncIterator[hangdog_proto.generated.hangdog_pb2.BundlePart]]:
         """Gives all that is kept of one incident: enough to judge it again elsewhere."""
+
+    @abc.abstractmethod
+    def Actions(
+        self,
+        request: hangdog_proto.generated.hangdog_pb2.ActionsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.ActionList, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.ActionList]]:
+        """Lists what was, is and would be done to machines."""
+
+    @abc.abstractmethod
+    def Act(
+        self,
+        request: hangdog_proto.generated.hangdog_pb2.ActRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.ActionList, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.ActionList]]:
+        """Approves, dismisses or undoes an act; answers with what is changed."""
 
 def add_IncidentsServicer_to_server(servicer: IncidentsServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 

@@ -1,0 +1,51 @@
+"""What is done to machines, as people and scripts are shown it."""
+
+import json
+import sys
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from hangdog.moments import here, utc
+from hangdog.terminal import console_for, printable
+from hangdog_proto.past import ActionLine, Actions
+
+
+def show(actions: Actions, form: str) -> None:
+    """Prints acts, and how far the server goes by itself."""
+    if form == "json":
+        known = {"mode": actions.mode, "actors": list(actions.actors), "breaker": actions.breaker}
+        click.echo(
+            json.dumps(
+                {"schema": "hangdog.actions/1", **known, "actions": [_told(one) for one in actions.lines]}, indent=2
+            )
+        )
+        return
+    if actions.lines:
+        console_for(sys.stdout).print(_table(actions.lines))
+    opened = f", the breaker is open: {printable(actions.breaker)}" if actions.breaker else ""
+    click.echo(f"mode {printable(actions.mode)}, by {printable(', '.join(actions.actors))}{opened}")
+
+
+def _told(line: ActionLine) -> dict[str, object]:
+    return {
+        "incident": line.incident,
+        "machine": line.machine,
+        "job": line.job,
+        "state": line.state,
+        "marked": line.marked,
+        "at": utc(line.at),
+        "changed": utc(line.changed),
+        "who": line.who,
+        "because": line.because,
+        "words": line.words,
+    }
+
+
+def _table(lines: tuple[ActionLine, ...]) -> Table:
+    table = Table("when", "incident", "machine", "job", "state", "who", "news", box=None, header_style="bold")
+    for line in lines:
+        cells = (here(line.at), line.incident, line.machine, line.job, line.state, line.who, line.words or line.because)
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    return table

@@ -1,0 +1,21 @@
+"""`hangdog dismiss` has the machines of an incident's verdict be left where they are."""
+
+import click
+
+from hangdog.acts import show
+from hangdog.options import format_option, server_option
+from hangdog_proto.client import Client
+
+
+@click.command("dismiss")
+@click.argument("incident")
+@click.option("--because", required=True, help="Why; kept with the act and in the record.")
+@format_option
+@server_option
+def command(incident: str, because: str, form: str, server: str) -> None:
+    """Leave the machines of INCIDENT where they are, and never ask for it again.
+
+    What is under way is undone. What is done already stays: `hangdog release` brings a machine back.
+    """
+    with Client(server) as client:
+        show(client.act("dismiss", incident=incident, because=because), form)

@@ -1,0 +1,52 @@
+"""What is known when it is decided: the machines that a verdict names, all machines, and what was asked before."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Which hardware a machine's name stood for, and which of its starts; empty: its agent did not tell."""
+
+    boot: str = ""
+    serial: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The machines one verdict would evict; `evidence_at` (Unix seconds) is when what it rests on was seen, on `bodies`."""
+
+    incident: str
+    job: str
+    machines: tuple[str, ...]
+    evidence_at: float
+    bodies: Mapping[str, Body] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """All machines: how many, how many of them have no job, which are there as what, and behind which switch or rack."""
+
+    machines: int
+    free: int
+    bodies: Mapping[str, Body] = field(default_factory=dict)
+    domains: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One machine that a verdict asked for, at `at` (Unix seconds).
+
+    `took`: it was taken, or is being; then `out` until it is released. `settled`: its replacement is found, so that it
+    needs no spare any more. `failed`: it could not be done, for good.
+    """
+
+    machine: str
+    incident: str
+    job: str
+    domain: str
+    at: float
+    took: bool
+    out: bool = False
+    settled: bool = False
+    failed: bool = False

@@ -1,0 +1,147 @@
+"""Decides what follows from verdicts, writes it down, and has it carried out again and again until it is done.
+
+Nothing is done that is not in the store before; `carrying` does it, and believes only what it sees afterwards.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+from itertools import groupby
+
+import sqlalchemy as sa
+
+from hangdog_models.acting.caps import Mode
+from hangdog_models.acting.history import Body, Wanted
+from hangdog_models.errors import HangdogError
+from hangdog_models.reading.job import read_job
+from hangdog_server import intents
+from hangdog_server.actors.chosen import Chosen
+from hangdog_server.audit import Audit
+from hangdog_server.capturing import steady
+from hangdog_server.carrying import Carrying
+from hangdog_server.failures import StoreFailed
+from hangdog_server.incident import Means
+from hangdog_server.intents import Facts, Intent, Rule
+from hangdog_server.leading import Leading
+from hangdog_server.lease import NotOurs
+from hangdog_server.settings import Settings
+from hangdog_server.store import Incident
+
+#: Between two tries, and between two looks at what is to be done where nobody says that there is something. Seconds.
+TICK_S = 5.0
+#: Between two looks at whether a job has started again: a scheduler takes some seconds for it.
+MOVING_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Acting:
+    """What follows from verdicts on one server; `keep` does it until it is cancelled."""
+
+    def __init__(self, means: Means, settings: Settings, leading: Leading, audit: Audit, chosen: Chosen) -> None:
+        self.chosen = chosen
+        self._means = means
+        self._settings = settings
+        self._leading = leading
+        self._carrying = Carrying(means, audit, chosen)
+        self._began = steady()
+
+    async def keep(self) -> None:
+        """Does again and again what is to be done; raises nothing."""
+        while True:
+            try:
+                await self.tick()
+            except StoreFailed as error:
+                log.error("nothing is done to machines now: %s", error)
+            except Exception:  # a bug met in one act must not keep all others from being done
+                log.exception("what is to be done was not done")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(MOVING_S if self._carrying.moving else TICK_S):
+                    await self._means.judged.wait()
+            self._means.judged.clear()
+
+    async def close(self) -> None:
+        """Lets go of what the actors hold."""
+        for actor in self.chosen.actors:
+            await actor.close()
+
+    async def tick(self) -> None:
+        """Writes down what follows from new verdicts, and does one step of all that is written; raises StoreFailed."""
+        self._carrying.moving = False
+        if self.stopped():
+            return
+        await self._propose()
+        rows = sorted(await self._means.store.ask(intents.under_way), key=lambda row: row.incident)
+        groups = [list(group) for _, group in groupby(rows, lambda row: row.incident)]
+        mine = [group for group in groups if await self._leading.leads(group[0].job)]
+        await asyncio.gather(*map(self._carrying.carry, mine))
+
+    def stopped(self) -> bool:
+        """Whether the file is there with which an operator stops everything."""
+        return self.chosen.stop is not None and self.chosen.stop.exists()
+
+    def rule(self) -> Rule:
+        """How far hangdog may go now."""
+        return Rule(self.chosen.mode, self.chosen.caps, self._means.clock())
+
+    async def facts(self, incident: str) -> Facts:
+        """What is known of all machines, and what the job's description says of those of an incident."""
+        fleet = self._means.fleet
+        asked, _ = await self._means.store.kept(incident)
+        domains: dict[str, str] = {}
+        if asked.get("job_toml"):
+            switches = read_job(asked["job_toml"])[1].switches
+            domains = {machine: switch for switch, machines in sorted(switches.items()) for machine in machines}
+        there = {seen.machine for seen in fleet.machines(steady())} | fleet.bodies().keys()
+        there |= {*asked.get("asked", {}), *asked.get("absent", {})}
+        return Facts(len(there), fleet.free(), fleet.bodies(), domains)
+
+    async def _propose(self) -> None:
+        if self.chosen.mode is Mode.OBSERVE:
+            return
+        store, rule = self._means.store, self.rule()
+        judged = await store.evicting(rule.now - rule.caps.evidence_s)
+        known = await store.ask(intents.known, [incident.id for incident in judged]) if judged else frozenset()
+        for incident in judged:
+            if incident.id in known or not await self._leading.leads(incident.job):
+                continue
+            asked, _ = await store.kept(incident.id)
+            bodies = _bodies(asked.get("bodies"))
+            if self._awaited(incident.evict, bodies):
+                continue
+            wanted = Wanted(incident.id, incident.job, incident.evict, incident.began, bodies)
+            try:
+                facts = await self.facts(incident.id)
+            except HangdogError as error:
+                log.error("incident %s: nothing follows from it: %s", incident.id, error)
+                continue
+            try:
+                rows = await self._written(wanted, _because(incident), facts, rule)
+            except NotOurs:
+                continue
+            for row in rows:
+                await self._carrying.note(row, "isolate", f"{row.state}{f': {row.words}' if row.words else ''}")
+
+    async def _written(self, wanted: Wanted, because: str, facts: Facts, rule: Rule) -> tuple[Intent, ...]:
+        store = self._means.store
+
+        def propose(connection: sa.Connection) -> tuple[Intent, ...]:
+            store.one_at_a_time(connection, intents.TURN)
+            return intents.propose(connection, wanted, because, facts, rule)
+
+        return await store.write(wanted.incident, propose)
+
+    def _awaited(self, machines: Iterable[str], bodies: dict[str, Body]) -> bool:
+        """Whether agents may still come back to a server that has just begun, and tell that a machine was started anew."""
+        known = self._means.fleet.bodies()
+        late = any(machine in bodies and machine not in known for machine in machines)
+        return late and steady() - self._began < self._settings.returned_s
+
+
+def _because(incident: Incident) -> str:
+    return f"{incident.kind} ({incident.confidence:.0%}), hangdog show {incident.id}"
+
+
+def _bodies(told: object) -> dict[str, Body]:
+    return {machine: Body(*body) for machine, body in told.items()} if isinstance(told, dict) else {}

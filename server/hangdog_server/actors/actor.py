@@ -1,0 +1,119 @@
+"""What every actor does: look at a machine, mark it as out of use, take that mark away again, and move its job."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+from hangdog_models.errors import HangdogError
+from hangdog_models.reading.printable import printable
+
+#: How a mark of ours begins wherever it is written: who reads it knows whom to ask, and we know what is ours.
+OURS = "hangdog:"
+#: Characters of a reason: Slurm and Kubernetes bear more, and a line of `sinfo` is read by people.
+WORDS = 200
+
+
+class Mark(StrEnum):
+    """Whether a machine is out of use, and whose doing that is."""
+
+    NONE = "none"
+    OURS = "ours"
+    ANOTHERS = "another's"
+    UNKNOWN = "unknown"  # nothing is told of it: whoever is told of acts alone, by webhook, cannot be asked
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a machine stands; `reason` is in its owner's words, `incident` the one it is marked for where that is ours."""
+
+    mark: Mark
+    reason: str = ""
+    incident: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One machine that is taken for one incident of a job, and why."""
+
+    incident: str
+    machine: str
+    job: str
+    because: str = ""
+
+    @property
+    def key(self) -> str:
+        """What tells this act from all others, however often it is tried."""
+        return f"{self.incident}/{self.machine}"
+
+    @property
+    def reason(self) -> str:
+        """The mark in words, as one line."""
+        return f"{OURS} {self.incident} {' '.join(printable(self.because, WORDS).split())}".strip()
+
+
+class ActorFailed(HangdogError):
+    """An act was not carried out. `again`: it may be later, by itself (the scheduler was away)."""
+
+    def __init__(self, what: str, hint: str = "", again: bool = False) -> None:
+        super().__init__(what, hint)
+        self.again = again
+
+
+@runtime_checkable
+class Actor(Protocol):
+    """Takes machines out of use. Every method raises ActorFailed, and nothing else, when it cannot do its work.
+
+    `again_s`: a mark does not last by itself and is made again so often (seconds); 0: it lasts.
+    """
+
+    name: str
+    again_s: float
+
+    async def look(self, case: Case) -> Standing:
+        """How the machine stands; changes nothing."""
+        ...
+
+    async def mark(self, case: Case) -> None:
+        """Marks the machine as out of use; one that is marked by us stays so, one that another marked is left alone."""
+        ...
+
+    async def unmark(self, case: Case) -> None:
+        """Takes our mark for this incident away; without one nothing is done, and another's is left alone."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of what it holds open."""
+        ...
+
+
+@runtime_checkable
+class Mover(Protocol):
+    """An actor that can also have a job start again elsewhere."""
+
+    async def run_of(self, case: Case) -> str:
+        """Which run of the job is on the machine, as `move` wants it told; empty when none is. Kept before anything moves."""
+        ...
+
+    async def move(self, case: Case, run: str, machines: Sequence[str]) -> bool:
+        """Has the job start again without these machines, unless that run is over; True once it is under way.
+
+        False: not yet, ask again. Asked for twice it moves the job once: the run it is asked about is over then.
+        """
+        ...
+
+
+def reason_of(text: str) -> Standing:
+    """What the reason of a machine that is out of use says."""
+    if not text.startswith(OURS):
+        return Standing(Mark.ANOTHERS, text)
+    incident = text.removeprefix(OURS).split()[:1]
+    return Standing(Mark.OURS, text, incident[0] if incident else "")
+
+
+def left_alone(who: str, machine: str, standing: Standing) -> ActorFailed:
+    """The refusal to touch what somebody else has marked."""
+    reason = printable(standing.reason, WORDS) or "no reason is given"
+    return ActorFailed(
+        f"{machine} is left alone: somebody else took it out of use in {who} ({reason})", "ask its owner"
+    )

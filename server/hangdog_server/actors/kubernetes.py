@@ -1,0 +1,179 @@
+"""Kubernetes: cordons and taints a machine, shows why as a node condition, and evicts the job's pods from it.
+
+The list of taints is written as a whole, whichever kind of patch: other owners' taints survive because what was read is
+written back with ours, against the version that was read, and from the beginning when somebody wrote in between. Whoever
+runs the job (Job, JobSet, Kubeflow) starts it again; pods are evicted by the API that heeds disruption budgets, never deleted.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from hangdog_server.actors.actor import ActorFailed, Case, Mark, Standing, left_alone
+from hangdog_server.actors.kube_api import KubeApi
+
+#: Our names on a node: the taint's key, which says that it is ours, and what stands beside it.
+TAINT, REASON, INCIDENT = "hangdog/isolated", "hangdog/reason", "hangdog/incident"
+CONDITION = "HangdogIsolated"
+#: Labels by which others say that a node is theirs to replace, and the words that mean now (HyperPod).
+REPLACED = {"sagemaker.amazonaws.com/node-health-status": re.compile("UnschedulablePending.*")}
+#: Labels whose value is the job's name, by who runs it: ours first, then JobSet, Kubeflow, Volcano, Ray and plain Jobs.
+JOB_LABELS = (
+    "hangdog/job", "jobset.sigs.k8s.io/jobset-name", "training.kubeflow.org/job-name", "volcano.sh/job-name",
+    "ray.io/cluster", "batch.kubernetes.io/job-name", "job-name",
+)  # fmt: skip
+#: Names as Kubernetes allows them for nodes and pods (RFC 1123): none can lead to another place of the API.
+NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+#: Values as it allows them for labels and taints.
+VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+#: Tries against writers in between: eight at once all came through in five.
+TRIES = 10
+
+
+class Kubernetes:
+    """The cluster behind one API server."""
+
+    name = "kubernetes"
+    again_s = 0.0
+
+    def __init__(self, api: KubeApi, clock: Callable[[], float], evict: bool = True) -> None:
+        """`clock` gives Unix seconds; `evict`: the job's pods are evicted, else they are left to whoever runs it."""
+        self._api = api
+        self._clock = clock
+        self._evict = evict
+
+    async def look(self, case: Case) -> Standing:
+        """Cordoned, and whether by us."""
+        return _standing(await self._node(case))
+
+    async def mark(self, case: Case) -> None:
+        """Cordons and taints it (NoSchedule: what runs there goes on until it is evicted), and says why."""
+        if not VALUE.fullmatch(case.incident):
+            raise ActorFailed(f"{case.incident!r} is no value of a label")
+
+        def change(node: dict[str, Any]) -> dict[str, Any]:
+            standing = _standing(node)
+            if standing.mark is Mark.ANOTHERS:
+                raise left_alone("Kubernetes", case.machine, standing)
+            if standing.mark is Mark.OURS:
+                return {}
+            ours = {"key": TAINT, "value": case.incident, "effect": "NoSchedule"}
+            spec = {"unschedulable": True, "taints": [*_taints(node), ours]}
+            labels, annotations = {INCIDENT: case.incident}, {REASON: case.reason}
+            return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
+
+        changed = await self._change(case, change)
+        if changed or (await self.look(case)).incident == case.incident:  # a server may have ended between the two
+            await self._tell(case, "True", case.reason)
+
+    async def unmark(self, case: Case) -> None:
+        """Takes our taint, our cordon and our words away."""
+
+        def change(node: dict[str, Any]) -> dict[str, Any]:
+            standing = _standing(node)
+            if standing.mark is Mark.ANOTHERS:
+                raise left_alone("Kubernetes", case.machine, standing)
+            if standing.mark is Mark.NONE or standing.incident != case.incident:
+                return {}
+            spec = {"unschedulable": None, "taints": [one for one in _taints(node) if one.get("key") != TAINT] or None}
+            return {"metadata": {"labels": {INCIDENT: None}, "annotations": {REASON: None}}, "spec": spec}
+
+        if await self._change(case, change):
+            await self._tell(case, "False", "")
+
+    async def run_of(self, case: Case) -> str:
+        """The job's pods on it, by namespace, name and uid, as JSON."""
+        if not self._evict:
+            return ""
+        query = {"fieldSelector": f"spec.nodeName={_name(case.machine)}"}
+        there = [pod for pod in (await self._api.get("/api/v1/pods", query)).get("items", []) if _runs(pod)]
+        jobs = {label: value for pod in there for label, value in _labels(pod).items() if label in JOB_LABELS}
+        mine = [pod for pod in there if case.job in {_labels(pod).get(label) for label in JOB_LABELS}]
+        if not mine and jobs:
+            what = f"no pod on {case.machine} has a label that says job {case.job}"
+            raise ActorFailed(what, f"label the job's pods {JOB_LABELS[0]}={case.job}, and evict these by hand")
+        pods = [[pod["metadata"][key] for key in ("namespace", "name", "uid")] for pod in mine]
+        return json.dumps(sorted(pods)) if pods else ""
+
+    async def move(self, case: Case, run: str, machines: Sequence[str]) -> bool:
+        """Evicts these very pods: one of the same name that was made since has another uid, and stays."""
+        came = True
+        for namespace, name, uid in json.loads(run):
+            body = {
+                "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
+                "deleteOptions": {"preconditions": {"uid": uid}},
+            }  # fmt: skip
+            path = f"/api/v1/namespaces/{_name(namespace)}/pods/{_name(name)}/eviction"
+            status, words = await self._api.post(path, body)
+            if (
+                status == 429
+            ):  # a disruption budget: it may have room later, and what it protects is not ours to overrule
+                came = False
+            elif status not in (200, 201, 404, 409):
+                raise self._api.failed(status, path, words)
+        return came
+
+    async def close(self) -> None:
+        """Closes its connections."""
+        await self._api.close()
+
+    async def _node(self, case: Case) -> dict[str, Any]:
+        return await self._api.get(f"/api/v1/nodes/{_name(case.machine)}")
+
+    async def _change(self, case: Case, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
+        """Reads, changes and writes until nobody wrote in between; whether anything was to be changed."""
+        for _ in range(TRIES):
+            node = await self._node(case)
+            patch = change(node)
+            if not patch:
+                return False
+            patch["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"]
+            if await self._api.patch(f"/api/v1/nodes/{_name(case.machine)}", patch, "merge"):
+                return True
+        what = f"{TRIES} tries to mark {case.machine} met somebody else's writing"
+        raise ActorFailed(what, "which controller writes this node without pause?", again=True)
+
+    async def _tell(self, case: Case, status: str, message: str) -> None:
+        """Says it as a condition of the node, merged by its type: a plain merge would replace all other conditions."""
+        at = datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        condition = {
+            "type": CONDITION, "status": status, "reason": "HangdogVerdict" if message else "HangdogReleased",
+            "message": message, "lastHeartbeatTime": at, "lastTransitionTime": at,
+        }  # fmt: skip
+        path = f"/api/v1/nodes/{_name(case.machine)}/status"
+        await self._api.patch(path, {"status": {"conditions": [condition]}}, "strategic-merge")
+
+
+def _standing(node: Mapping[str, Any]) -> Standing:
+    metadata = node.get("metadata", {})
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    for label, words in REPLACED.items():
+        if words.fullmatch(labels.get(label, "")):
+            return Standing(Mark.ANOTHERS, f"{label}={labels[label]}")
+    for taint in _taints(node):
+        if taint.get("key") == TAINT:
+            return Standing(Mark.OURS, annotations.get(REASON, ""), taint.get("value", ""))
+    if node.get("spec", {}).get("unschedulable"):
+        said = [f"{key}={value}" for key, value in sorted({**annotations, **labels}.items()) if "cordon" in key]
+        return Standing(Mark.ANOTHERS, ", ".join(said) or "cordoned")
+    return Standing(Mark.NONE)
+
+
+def _taints(node: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return list(node.get("spec", {}).get("taints") or [])
+
+
+def _labels(pod: Mapping[str, Any]) -> dict[str, str]:
+    return dict(pod.get("metadata", {}).get("labels") or {})
+
+
+def _runs(pod: Mapping[str, Any]) -> bool:
+    return pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def _name(name: str) -> str:
+    if not NAME.fullmatch(name) or ".." in name:
+        raise ActorFailed(f"{name[:60]!r} is no name of Kubernetes'", "see the agent's --machine: the node's name")
+    return name

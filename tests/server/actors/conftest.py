@@ -1,0 +1,27 @@
+"""The schedulers that tests of actors run on: real ones, where they are installed."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import alertmanager
+import slurm
+from slurm import Slurm
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Slurm]:
+    """A Slurm for all tests of the session."""
+    with slurm.started(3) as running:
+        if running is None:
+            pytest.skip(slurm.MISSING)
+        yield running
+
+
+@pytest.fixture(scope="session")
+def alerts() -> Iterator[str]:
+    """The address of an Alertmanager for all tests of the session."""
+    with alertmanager.started() as address:
+        if address is None:
+            pytest.skip(alertmanager.MISSING)
+        yield address

@@ -1,0 +1,147 @@
+"""Kubernetes, against a pretend API server: others' taints survive every race, evictions heed budgets, bad days pass."""
+
+from collections.abc import AsyncIterator
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+import fake_kube
+from fake_kube import POWERLESS, RIGHT, Kube
+from hangdog_server.actors.actor import ActorFailed, Case, Mark
+from hangdog_server.actors.kube_api import KubeApi
+from hangdog_server.actors.kubernetes import CONDITION, TRIES, Kubernetes
+
+CASE = Case("0a1b", "gpu-a17", "llama", "rank 3 is in gc_collect, outside any collective")
+OTHER = {"key": "ops/slow", "value": "x", "effect": "NoSchedule"}
+
+
+@dataclass
+class Stage:
+    kube: Kube
+    actor: Kubernetes
+    token: Path
+
+
+@pytest.fixture
+async def on(tmp_path: Path) -> AsyncIterator[Stage]:
+    (token := tmp_path / "token").write_text(f"{RIGHT}\n")
+    async with fake_kube.serving() as kube:
+        kube.add_node("gpu-a17")
+        actor = Kubernetes(KubeApi(kube.url, token, ""), lambda: 1_800_000_000.0)
+        yield Stage(kube, actor, token)
+        await actor.close()
+
+
+async def test_a_mark_is_a_cordon_a_taint_and_words_and_leaves_all_else(on: Stage) -> None:
+    before = deepcopy(on.kube.nodes["gpu-a17"]["spec"])
+    await on.actor.mark(CASE)
+    node = on.kube.nodes["gpu-a17"]
+    assert node["spec"]["unschedulable"] and on.kube.taints("gpu-a17") == ["nvidia.com/gpu", "hangdog/isolated"]
+    assert node["metadata"]["labels"] == {"hangdog/incident": "0a1b"}
+    assert node["metadata"]["annotations"] == {"hangdog/reason": CASE.reason}
+    conditions = {one["type"]: one["status"] for one in node["status"]["conditions"]}
+    assert conditions == {"Ready": "True", CONDITION: "True"}
+    version = node["metadata"]["resourceVersion"]
+    await on.actor.mark(CASE)
+    assert on.kube.nodes["gpu-a17"]["metadata"]["resourceVersion"] == version, "a second mark changes nothing"
+    await on.actor.unmark(CASE)
+    node = on.kube.nodes["gpu-a17"]
+    assert node["spec"] == before and node["metadata"]["labels"] == {} == node["metadata"]["annotations"]
+    assert {one["type"]: one["status"] for one in node["status"]["conditions"]}[CONDITION] == "False"
+
+
+async def test_taints_that_others_write_in_between_survive(on: Stage) -> None:
+    def write() -> None:
+        taints = on.kube.nodes["gpu-a17"]["spec"]["taints"]
+        on.kube.change("gpu-a17", taints=[*taints, {**OTHER, "key": f"ops/{len(taints)}"}])
+
+    on.kube.between = [write] * 3
+    await on.actor.mark(CASE)
+    assert on.kube.taints("gpu-a17") == ["nvidia.com/gpu", "ops/1", "ops/2", "ops/3", "hangdog/isolated"]
+    on.kube.between = [write]
+    await on.actor.unmark(CASE)
+    assert on.kube.taints("gpu-a17") == ["nvidia.com/gpu", "ops/1", "ops/2", "ops/3", "ops/5"]
+    on.kube.between = [write] * TRIES
+    with pytest.raises(ActorFailed, match="somebody else's writing") as caught:
+        await on.actor.mark(CASE)
+    assert caught.value.again and (await on.actor.look(CASE)).mark is Mark.NONE
+
+
+async def test_a_node_that_another_cordons_in_between_is_left_alone(on: Stage) -> None:
+    on.kube.between = [lambda: on.kube.change("gpu-a17", unschedulable=True)]
+    with pytest.raises(ActorFailed, match=r"left alone.*\(cordoned\)"):
+        await on.actor.mark(CASE)
+    assert on.kube.taints("gpu-a17") == ["nvidia.com/gpu"]
+
+
+async def test_a_node_that_is_being_replaced_is_never_touched(on: Stage) -> None:
+    labels = on.kube.nodes["gpu-a17"]["metadata"]["labels"]
+    labels["sagemaker.amazonaws.com/node-health-status"] = "UnschedulablePendingReplacement"
+    for act in (on.actor.mark, on.actor.unmark):
+        with pytest.raises(ActorFailed, match="UnschedulablePendingReplacement"):
+            await act(CASE)
+
+
+@pytest.mark.parametrize("fault", ["PATCH reset", "PATCH 503", "PATCH 429", "GET 500", "GET reset"])
+async def test_after_a_bad_day_it_is_looked_at_first_and_marked_once(on: Stage, fault: str) -> None:
+    on.kube.faults = [fault]
+    with pytest.raises(ActorFailed) as caught:
+        await on.actor.mark(CASE)
+    assert caught.value.again and caught.value.hint
+    await on.actor.mark(CASE)
+    standing = await on.actor.look(CASE)
+    assert (standing.mark, standing.incident, standing.reason) == (Mark.OURS, "0a1b", CASE.reason)
+    assert on.kube.taints("gpu-a17") == ["nvidia.com/gpu", "hangdog/isolated"]
+    assert any(one["type"] == CONDITION for one in on.kube.nodes["gpu-a17"]["status"]["conditions"])
+
+
+async def test_the_jobs_pods_are_evicted_and_no_others_nor_the_next_ones(on: Stage) -> None:
+    label = {"jobset.sigs.k8s.io/jobset-name": "llama"}
+    on.kube.add_pod("llama-0", "gpu-a17", "u1", **label)
+    on.kube.add_pod("llama-1", "gpu-b02", "u2", **label)
+    on.kube.add_pod("dcgm", "gpu-a17", "u3", app="dcgm")
+    run = await on.actor.run_of(CASE)
+    assert run == '[["train", "llama-0", "u1"]]'
+    on.kube.budgets = {"llama-0"}
+    assert not await on.actor.move(CASE, run, ["gpu-a17"]), "a budget is waited for, never overruled"
+    on.kube.budgets = set()
+    assert await on.actor.move(CASE, run, ["gpu-a17"])
+    assert [name for (_, name), pod in on.kube.pods.items() if "deletionTimestamp" in pod["metadata"]] == ["llama-0"]
+    assert not any(asked.startswith("DELETE") for asked in on.kube.asked)
+    on.kube.add_pod("llama-0", "gpu-c03", "u9", **label)
+    assert await on.actor.move(CASE, run, ["gpu-a17"])
+    assert "deletionTimestamp" not in on.kube.pods["train", "llama-0"]["metadata"], "it is another pod by now"
+    del on.kube.pods["train", "llama-0"]
+    assert await on.actor.move(CASE, run, ["gpu-a17"]) and await on.actor.run_of(replace(CASE, machine="gpu-z")) == ""
+
+
+async def test_pods_whose_job_nobody_can_tell_are_not_evicted(on: Stage) -> None:
+    on.kube.add_pod("other-0", "gpu-a17", "u1", **{"job-name": "other"})
+    with pytest.raises(ActorFailed, match="no pod on gpu-a17 has a label that says job llama") as caught:
+        await on.actor.run_of(CASE)
+    assert "hangdog/job=llama" in caught.value.hint
+    assert await Kubernetes(KubeApi(on.kube.url, on.token, ""), lambda: 0.0, evict=False).run_of(CASE) == ""
+
+
+@pytest.mark.parametrize(
+    ("token", "machine", "words", "hint"),
+    [
+        ("wrong", "gpu-a17", "answers 401", "token"),
+        (POWERLESS, "gpu-a17", "answers 403", "acting.yaml"),
+        (RIGHT, "gpu-x", "answers 404", "--machine"),
+    ],
+)
+async def test_refusals_say_what_to_do(on: Stage, token: str, machine: str, words: str, hint: str) -> None:
+    on.token.write_text(token)
+    with pytest.raises(ActorFailed, match=words) as caught:
+        await on.actor.mark(replace(CASE, machine=machine))
+    assert hint in caught.value.hint and not caught.value.again
+
+
+async def test_a_token_that_is_not_there_yet_is_waited_for(on: Stage) -> None:
+    on.token.unlink()
+    with pytest.raises(ActorFailed, match="cannot read the token") as caught:
+        await on.actor.look(CASE)
+    assert caught.value.again

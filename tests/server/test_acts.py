@@ -1,0 +1,107 @@
+"""People's part over the true wire: what a verdict would have done is listed, approved, dismissed and undone by commands."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cast import PATIENT, Stage, stage, trainer, verdict
+from cast_acting import WIDE
+from hangdog.main import main
+from hangdog_models.acting.caps import Mode
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Eviction, Kind, Verdict
+from hangdog_server.actors.chosen import Chosen
+from hangdog_server.actors.exclusion import Exclusion
+from hangdog_server.door import LOCAL
+
+
+def judge(snapshot: Snapshot, topology: Topology) -> Verdict:
+    return replace(verdict(snapshot, topology, Kind.MACHINE), evict=Eviction(("a",), 0.97))
+
+
+async def ask(on: Stage, *words: str) -> Result:
+    return await asyncio.to_thread(CliRunner().invoke, main, [*words, "--server", on.address])
+
+
+async def until(on: Stage, incident: str, state: str) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            told = json.loads((await ask(on, "actions", incident, "--format", "json")).stdout)
+            if [one["state"] for one in told["actions"]] == [state]:
+                return
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def does(tmp_path: Path) -> Chosen:
+    return Chosen(Mode.APPROVE, WIDE, (Exclusion(tmp_path / "excluded"),), tmp_path / "stop")
+
+
+@asynccontextmanager
+async def incident(on: Stage) -> AsyncIterator[str]:
+    """A machine of llama, one without a job, and a verdict upon the first; the incident's name."""
+    async with on.agent("a") as a, on.agent("x") as x:
+        await a.hello(llama=[0])
+        await x.hello()
+        await on.knows("a")
+        asking = asyncio.create_task(on.snapshot("llama"))
+        await a.answer(await a.order(), trainer(0), last=True)
+        yield (await asking)[-1].incident
+
+
+async def test_from_a_verdict_to_a_machine_that_is_back(tmp_path: Path, does: Chosen) -> None:
+    door = replace(LOCAL, audit=tmp_path / "audit.jsonl")
+    async with (
+        stage(tmp_path / "s.db", judge, replace(PATIENT, returned_s=0.0), door, does=does) as on,
+        incident(on) as name,
+    ):
+        await until(on, name, "waiting")
+        shown = await ask(on, "actions")
+        assert "waiting" in shown.stdout and "mode approve, by exclude-file" in shown.stdout
+        assert (await ask(on, "approve", name[:6], "--because", "seen by eye")).exit_code == 0
+        await until(on, name, "done")
+        assert (tmp_path / "excluded").read_text().startswith(f"a  # hangdog: {name} machine")
+        again = await ask(on, "approve", name)
+        assert again.exit_code == 64 and "nothing of incident" in again.stderr
+        assert (
+            json.loads((await ask(on, "release", "a", "--format", "json")).stdout)["actions"][0]["state"] == "releasing"
+        )
+        await until(on, name, "released")
+        assert (tmp_path / "excluded").read_text() == ""
+        assert "holds no mark on a" in (await ask(on, "release", "a")).stderr
+        assert "nothing of incident" in (await ask(on, "dismiss", name, "--because", "x")).stderr
+        assert (await ask(on, "actions", "--close-breaker", "--because", "it was me")).exit_code == 0
+        assert "no incident's" in (await ask(on, "actions", name, "--close-breaker")).stderr
+    recorded = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    told = [(one["what"], one["who"].split()[0], one["outcome"]) for one in recorded if one["what"] != "snapshot"]
+    assert told[:5] == [
+        ("isolate a", "hangdog", "waiting"), ("approve", "whoever", "asked"), ("approve", "whoever", "a pending"),
+        ("isolate a", "whoever", "marked: out of use"), ("isolate a", "whoever", "done: out of use"),
+    ]  # fmt: skip
+    assert ("approve", "seen by eye") in [(one["what"], one["why"]) for one in recorded]
+
+
+async def test_what_is_dismissed_is_never_done(tmp_path: Path, does: Chosen) -> None:
+    async with stage(tmp_path / "s.db", judge, replace(PATIENT, returned_s=0.0), does=does) as on, incident(on) as name:
+        await until(on, name, "waiting")
+        assert (await ask(on, "dismiss", name)).exit_code == 64, "a reason is wanted"
+        assert (await ask(on, "dismiss", name, "--because", "the job was being debugged")).exit_code == 0
+        told = json.loads((await ask(on, "actions", name, "--format", "json")).stdout)
+    (one,) = told["actions"]
+    assert (one["state"], one["words"], one["marked"]) == ("dismissed", "the job was being debugged", False)
+    assert told["schema"] == "hangdog.actions/1" and not (tmp_path / "excluded").exists()
+
+
+async def test_a_server_that_was_told_nothing_touches_nothing(tmp_path: Path) -> None:
+    async with stage(tmp_path / "s.db", judge, replace(PATIENT, returned_s=0.0)) as on, incident(on) as name:
+        shown = await ask(on, "actions", name)
+        assert "mode dry-run, by none" in shown.stdout
+        refused = await ask(on, "approve", name)
+        assert refused.exit_code == 64 and "mode dry-run: nothing is done" in refused.stderr
