@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from hangdog_models.errors import WrongUse
+from hangdog_models.ranks import MAX_RANK
 from hangdog_proto.client import DEFAULT_ADDRESS
 from hangdog_proto.reach import Reach
 
@@ -93,3 +94,12 @@ def format_option(command: Command) -> Command:
         show_default=True,
         help="For people, or one JSON object.",
     )(command)
+
+
+def evidence_argument(command: Command) -> Command:
+    """Whose evidence is looked at, an incident's or a bundle's; given as `where`."""
+    return click.argument("where", metavar="ID|BUNDLE")(command)
+
+
+#: A rank, as a command takes it.
+RANK = click.IntRange(0, MAX_RANK)

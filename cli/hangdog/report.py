@@ -1,12 +1,11 @@
 """The verdict as a person reads it at 3 am: the answer and the order first, then the reasons, then the evidence."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.text import Text
 
+from hangdog.lines import Line, more, print_line, print_sections
 from hangdog.terminal import printable
 from hangdog_models.showing.words import BLAMELESS, counted, headline, percent, ranks_said, some
 from hangdog_models.verdict import ClusterView, Kind, StuckGroup, Verdict
@@ -22,20 +21,12 @@ NAME_WIDTH = 30
 STYLES = {Kind.NONE: "bold green", Kind.UNDETERMINED: "bold yellow"}
 
 
-class Line(NamedTuple):
-    """One line of a section: `mark` stands before it, and what wraps is indented under `text`; a frame is cut instead."""
-
-    text: str
-    mark: str = ""
-    frame: bool = False
-
-
 def print_verdict(verdict: Verdict, console: Console) -> None:
     """Prints the verdict as text; plain where the console is no terminal, and never wider than the console."""
-    _print(Line(headline(verdict)), console, STYLES.get(verdict.kind, "bold red"))
+    print_line(Line(headline(verdict)), console, STYLES.get(verdict.kind, "bold red"))
     job = printable(verdict.job_id) or "(unnamed)"
-    _print(Line(f"job {job}, {counted(verdict.world_size, 'rank')}, judged by {printable(verdict.rules)}"), console)
-    for title, lines in (
+    print_line(Line(f"job {job}, {counted(verdict.world_size, 'rank')}, judged by {printable(verdict.rules)}"), console)
+    sections = (
         ("because", _listed(verdict.because)),
         ("evict", _evict(verdict)),
         ("suspects" if verdict.kind not in BLAMELESS else "where it shows", _suspects(verdict)),
@@ -44,23 +35,8 @@ def print_verdict(verdict: Verdict, console: Console) -> None:
         ("coverage", _coverage(verdict)),
         ("evidence", _evidence(verdict)),
         ("notes", _listed(verdict.evidence.notes)),
-    ):
-        for number, line in enumerate(lines):
-            if number == 0:
-                console.print()
-                console.print(Text(title, "bold"))
-            _print(line._replace(mark=f"  {line.mark}"), console)
-
-
-def _print(line: Line, console: Console, style: str = "") -> None:
-    width = max(console.width - cell_len(line.mark), 1)
-    text = Text(line.text, style or ("dim" if line.frame else ""))
-    if line.frame:
-        text.truncate(width, overflow="ellipsis")
-    for number, part in enumerate([text] if line.frame else text.wrap(console, width, overflow="fold")):
-        whole = Text(line.mark if number == 0 else " " * len(line.mark)).append_text(part)
-        whole.rstrip()
-        console.print(whole, soft_wrap=True)
+    )
+    print_sections(sections, console)
 
 
 def _evict(verdict: Verdict) -> Iterator[Line]:
@@ -80,13 +56,13 @@ def _suspects(verdict: Verdict) -> Iterator[Line]:
         yield Line(f"{name}{' ' * (column - cell_len(name))}  {ranks_said(suspect.ranks)}", mark)
         for reason in (reason for reason in suspect.because if reason not in verdict.because):
             yield Line(printable(reason), " " * len(mark) + "- ")
-    yield from _more(len(verdict.suspects) - SUSPECTS, "less probable suspect")
+    yield from more(len(verdict.suspects) - SUSPECTS, "less probable suspect")
 
 
 def _groups(groups: tuple[StuckGroup, ...]) -> Iterator[Line]:
     for group in groups[:GROUPS]:
         yield Line(f"{printable(group.dim)} {ranks_said(group.ranks, RANKS_WIDTH)}: {printable(group.why)}")
-    yield from _more(len(groups) - GROUPS, "group")
+    yield from more(len(groups) - GROUPS, "group")
 
 
 def _clusters(verdict: Verdict) -> Iterator[Line]:
@@ -97,7 +73,7 @@ def _clusters(verdict: Verdict) -> Iterator[Line]:
     for cluster in verdict.clusters:
         if cluster.id in shown:
             yield from _cluster(cluster)
-    yield from _more(len(verdict.clusters) - CLUSTERS, "cluster")
+    yield from more(len(verdict.clusters) - CLUSTERS, "cluster")
 
 
 def _cluster(cluster: ClusterView) -> Iterator[Line]:
@@ -121,7 +97,7 @@ def _coverage(verdict: Verdict) -> Iterator[Line]:
         reasons.setdefault(reason, []).append(whose)
     for reason, everybody in list(reasons.items())[:FAILURES]:
         yield Line(f"{_whose(everybody)}: {printable(reason)}", "- ")
-    yield from _more(len(reasons) - FAILURES, "reason")
+    yield from more(len(reasons) - FAILURES, "reason")
 
 
 def _evidence(verdict: Verdict) -> Iterator[Line]:
@@ -132,7 +108,7 @@ def _evidence(verdict: Verdict) -> Iterator[Line]:
         yield Line(f"ignored: {some(evidence.ignored, FILES)}")
     for name, reason in list(evidence.unreadable.items())[:FILES]:
         yield Line(f"{printable(name)}: {printable(reason)}", "- ")
-    yield from _more(unreadable - FILES, "unreadable file")
+    yield from more(unreadable - FILES, "unreadable file")
 
 
 def _listed(sentences: Iterable[str]) -> Iterator[Line]:
@@ -145,8 +121,3 @@ def _whose(keys: list[str]) -> str:
     if all(key.isascii() and key.isdigit() for key in keys):
         return ranks_said([int(key) for key in keys], RANKS_WIDTH)
     return some(keys, FAILURES)
-
-
-def _more(rest: int, what: str) -> Iterator[Line]:
-    if rest > 0:
-        yield Line(f"... and {counted(rest, f'more {what}')}: --format json has all")

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
+from hangdog.cases import replayed
 from hangdog.moments import utc
 from hangdog.options import server_option
 from hangdog.terminal import printable
 from hangdog.written import File, files
-from hangdog_models.errors import OurFault, WrongUse
+from hangdog_models.errors import WrongUse
 from hangdog_proto.client import Client, Kept
 
 
@@ -33,18 +34,11 @@ def command(incident: str, output: Path, server: str) -> None:
     states, what libraries counted and what checks found, command lines with their secrets redacted; look through it
     before you give it away.
     """
-    from hangdog_server.replay import Look, replay  # here: it loads what judges
-
     if output.exists() or output.is_symlink():
         raise WrongUse(f"{output} is there already", "name a folder that is not there yet; nothing is written over")
     with Client(server) as client:
         kept = client.kept(incident)
-    try:
-        replayed = replay(kept.line.job, kept.asked, (Look(*capture) for capture in kept.captures))
-    except (KeyError, TypeError, ValueError) as error:
-        what = f"what is kept of incident {kept.line.id} cannot be put together: {type(error).__name__}: {error}"
-        raise OurFault(what, "did another version of hangdog keep it? or it has not been captured yet") from error
-    count = _written(output, files(replayed, _remarks(kept)))
+    count = _written(output, files(replayed(kept), _remarks(kept)))
     click.echo(f"{count} files in {printable(str(output))}: hangdog triage {printable(str(output))}")
 
 

@@ -1,0 +1,102 @@
+"""`hangdog tree` shows the stacks of all ranks, merged."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+
+import click
+from rich.console import Console
+
+from hangdog.cases import Evidence, evidence
+from hangdog.lines import Line, print_line
+from hangdog.options import evidence_argument, format_option, server_option
+from hangdog.raw import NAME
+from hangdog.terminal import console_for
+from hangdog_models.ranks import Runs, format_runs, runs_of, size
+from hangdog_models.reading.printable import printable
+from hangdog_models.showing import kinds, tree
+from hangdog_models.showing.limbs import Limb, folded
+from hangdog_models.showing.tree import Call, Node
+from hangdog_models.showing.words import counted
+from hangdog_proto.reach import Reach
+
+#: Limbs for people, unless they ask for all: a few screens.
+LIMBS = 60
+#: Calls of one limb at its beginning and at its end that are shown; what lies between has no fork.
+FIRST, LAST = 1, 3
+#: Forks that are indented further: deeper ones stand below each other, and their depth is told.
+INDENTED = 12
+#: Characters of a rank set.
+SET = 48
+
+
+@click.command("tree")
+@evidence_argument
+@click.option("--all", "whole", is_flag=True, help="Every call and every limb, however many there are.")
+@format_option
+@server_option
+def command(where: str, whole: bool, form: str, server: Reach) -> None:
+    """Show the stacks of all ranks as one tree, with the ranks that are inside of each part of it.
+
+    Calls without a fork between them are one part, ! marks those with a suspected rank. ID is an incident of the server
+    (its beginning is enough), BUNDLE a folder or archive, for which no server is asked.
+
+    \b
+    hangdog tree 3fa9
+    hangdog tree ./hang-of-noon --all
+    """
+    found = evidence(where, server)
+    nodes = tree.merged(kinds.of(found.snapshot.rounds).trainers())
+    if form == "json":
+        document = {"schema": "hangdog.tree/1", **found.as_json(), "calls": [_as_json(node) for node in nodes]}
+        click.echo(json.dumps(document, indent=2))
+    else:
+        show(found, nodes, whole, console_for(sys.stdout))
+
+
+def show(found: Evidence, nodes: Sequence[Node], whole: bool, console: Console) -> None:
+    """Prints the tree, the parts with suspects and those with most ranks first where not all are shown."""
+    if not nodes:
+        print_line(Line(f"no stack was captured in {found.named}"), console)
+        return
+    suspected = runs_of(rank for suspect in found.verdict().suspects for rank in suspect.ranks)
+    for limb in folded(nodes, suspected, len(nodes) if whole else LIMBS):
+        for line in _limb(limb, whole):
+            print_line(line, console, "bold" if limb.suspect and not line.frame else "")
+
+
+def _limb(limb: Limb, whole: bool) -> Iterator[Line]:
+    indent = "  " * min(limb.depth, INDENTED)
+    deeper = f", {limb.depth} forks deep" if limb.depth > INDENTED else ""
+    mark = "!" if limb.suspect else "-"
+    yield Line(f"{counted(size(limb.ranks), 'rank')}: {_set(limb.ranks)}{deeper}", f"{indent}{mark} ")
+    hidden = 0 if whole else len(limb.calls) - FIRST - LAST
+    shown = limb.calls if hidden <= 1 else (*limb.calls[:FIRST], None, *limb.calls[-LAST:])
+    for call in shown:
+        yield Line(_call(call) if call else f"... {counted(hidden, 'call')}", f"{indent}  ", frame=True)
+    if limb.ends and limb.ends != limb.ranks:
+        yield Line(f"{counted(size(limb.ends), 'rank')} here at the end of their stack: {_set(limb.ends)}", f"{indent}  ")
+    if limb.hidden:
+        yield Line(f"... and {counted(limb.hidden, 'more part')}: --all has them", f"{indent}  ")
+
+
+def _call(call: Call) -> str:
+    return f"{printable(call.function, NAME)} ({printable(call.file, NAME)})"
+
+
+def _set(ranks: Runs) -> str:
+    text = format_runs(ranks)
+    return text if len(text) <= SET else f"{text[:SET].rpartition(',')[0]},..."
+
+
+def _as_json(node: Node) -> dict[str, object]:
+    """A call; `caller` is the place of its caller in the list, null of an outermost one."""
+    return {
+        "function": node.call.function,
+        "file": node.call.file,
+        "native": node.call.native,
+        "caller": None if node.parent < 0 else node.parent,
+        "depth": node.depth,
+        "ranks": format_runs(node.ranks),
+        "ends": format_runs(node.ends),
+    }
