@@ -57,7 +57,11 @@ class Evidence:
 
     def as_json(self) -> dict[str, object]:
         """Which one it is, as the first fields of a JSON document."""
-        return {"incident": self.incident or None, "bundle": None if self.incident else self.name, "job": self.snapshot.job.id}
+        return {
+            "incident": self.incident or None,
+            "bundle": None if self.incident else self.name,
+            "job": self.snapshot.job.id,
+        }
 
     def seen(self, rank: int, look: int | None = None) -> tuple[Seen, ...]:
         """The processes of a rank, trainer first; raises WrongUse for one the job has not, UnreadableEvidence for one unseen."""

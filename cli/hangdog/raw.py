@@ -1,16 +1,35 @@
 """Frames and threads as the commands that show raw stacks write them, for people and as JSON."""
 
+from rich.cells import cell_len, set_cell_size
+
 from hangdog_models.reading.printable import printable
 from hangdog_models.stack import Frame, ProcessState, Thread
 
 #: Characters of one name for people; the longest honest ones are C++ symbols, whose head tells all. JSON has all of it.
 NAME = 300
 
+#: Columns that the end of a path is worth: a file's name and its line.
+PLACE = 12
+
 
 def frame_said(frame: Frame) -> str:
     """`step (train.py:12)`, of a native frame with its library."""
     place = printable(frame.module or frame.file, NAME)
     return f"{printable(frame.function, NAME)} ({place}{f':{frame.line}' if frame.line else ''})"
+
+
+def frame_fitted(frame: Frame, width: int) -> str:
+    """The same in so many columns: of a path its beginning goes first, then the end of all."""
+    said = frame_said(frame)
+    if cell_len(said) <= width:
+        return said
+    function, _, place = said.rpartition(" (")
+    room = width - cell_len(function) - 3
+    if room >= PLACE:
+        while cell_len(place) > room:
+            place = place[1:]
+        return f"{function} (…{place}"
+    return f"{set_cell_size(said, width - 1).rstrip()}…"
 
 
 def thread_said(thread: Thread, main: bool) -> str:

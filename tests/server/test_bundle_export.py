@@ -199,4 +199,4 @@ async def test_an_incident_that_has_no_captures_yet_is_no_bundle_to_believe(tmp_
     async with stage(tmp_path / "s.db", diagnose) as on:
         await on.store.begin(Incident("0a", "llama", NOON), {})
         result = await command(on, "0a", "-o", str(tmp_path / "out"))
-        assert result.exit_code == 70 and "cannot be put together" in result.output and not (tmp_path / "out").exists()
+        assert result.exit_code == 64 and "hangdog watch 0a" in result.output and not (tmp_path / "out").exists()

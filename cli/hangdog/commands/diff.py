@@ -10,7 +10,7 @@ from rich.text import Text
 
 from hangdog.cases import Evidence, evidence
 from hangdog.options import RANK, evidence_argument, format_option, server_option
-from hangdog.raw import frame_json, frame_said
+from hangdog.raw import frame_fitted, frame_json
 from hangdog.terminal import console_for
 from hangdog_models.diagnosis.activity import main_thread
 from hangdog_models.ranks import Rank
@@ -55,7 +55,7 @@ def show(found: Evidence, ranks: tuple[int, int], rows: tuple[Row, ...], console
     titles = [_titled(found, rank) for rank in ranks]
     console.print(Text(" | ".join(_cell(title, width) for title in titles).rstrip(), "bold"), soft_wrap=True)
     for row in rows:
-        left, right = (_cell(frame_said(frame) if frame else "", width) for frame in (row.left, row.right))
+        left, right = (_cell(frame_fitted(frame, width) if frame else "", width) for frame in (row.left, row.right))
         line = f"{left} {SIGNS[row.alike]} {right}".rstrip()
         console.print(Text(line, STYLES[row.alike]), soft_wrap=True)
     if all(row.alike is Alike.SAME for row in rows):

@@ -15,6 +15,7 @@ from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.wording import where as doing
 from hangdog_models.ranks import Rank, format_ranks, format_runs, size
 from hangdog_models.reading.printable import printable
+from hangdog_models.showing.grid import JOINED
 from hangdog_models.showing.waiting import Surroundings, Wait, around
 from hangdog_models.showing.words import BLAMELESS, counted, headline, percent, ranks_said
 from hangdog_models.verdict import ClusterView, Suspect, Verdict
@@ -87,9 +88,7 @@ def one(found: Evidence, rank: int, form: str) -> None:
         show_one(found, case, verdict, near, Rank(rank), console_for(sys.stdout))
 
 
-def show_one(
-    found: Evidence, case: Case, verdict: Verdict, near: Surroundings, rank: Rank, console: Console
-) -> None:
+def show_one(found: Evidence, case: Case, verdict: Verdict, near: Surroundings, rank: Rank, console: Console) -> None:
     """Prints where a rank stands in every look, in which groups it is, and the waits around it."""
     machine = found.topology.machine(rank)
     on = f" on {printable(machine)}" if machine else ""
@@ -125,7 +124,7 @@ def _looks(case: Case, rank: Rank) -> Iterator[tuple[int, str]]:
 
 
 def _groups(found: Evidence, rank: Rank) -> Iterator[Line]:
-    for dim in found.topology.dims:
+    for dim in (dim for dim in found.topology.dims if dim not in JOINED):
         group = found.topology.group(dim, rank)
         if group and len(group) > 1:
             yield Line(f"{printable(dim)}: place {group.index(rank)} of {len(group)} in {_set(format_ranks(group))}")
@@ -134,7 +133,7 @@ def _groups(found: Evidence, rank: Rank) -> Iterator[Line]:
 def _waits(waits: tuple[Wait, ...], side: str) -> Iterator[Line]:
     for wait in waits:
         runs = wait.awaited if side == "awaited" else wait.inside
-        ranks = f"{counted(size(runs), 'rank')} {_set(format_runs(runs))}" if runs else "nobody: all have joined"
+        ranks = f"rank{'s' * (size(runs) > 1)} {_set(format_runs(runs))}" if runs else "nobody: all have joined"
         yield Line(f"{printable(wait.dim)}: {ranks}, in {printable(wait.what)} ({wait.known})")
 
 

@@ -13,6 +13,7 @@ from hangdog.options import RANK, evidence_argument, format_option, server_optio
 from hangdog.raw import frame_said, state_said, thread_json, thread_said
 from hangdog.terminal import console_for
 from hangdog_models.diagnosis.activity import main_thread
+from hangdog_models.ranks import Rank
 from hangdog_models.reading.printable import printable
 from hangdog_models.showing.one_rank import Seen, alike
 from hangdog_proto.reach import Reach
@@ -47,7 +48,7 @@ def command(where: str, rank: int, look: int | None, form: str, server: Reach) -
 
 def show(found: Evidence, rank: int, seen: tuple[Seen, ...], console: Console) -> None:
     """Prints every process of the rank."""
-    machine = found.topology.machine(rank)
+    machine = found.topology.machine(Rank(rank))
     on = f" on {printable(machine)}" if machine else ""
     print_line(Line(f"rank {rank}{on}, job {printable(found.snapshot.job.id) or '(unnamed)'}"), console, "bold")
     print_sections(((_title(one), _process(one)) for one in seen), console)
@@ -81,7 +82,7 @@ def _as_json(found: Evidence, rank: int, seen: tuple[Seen, ...]) -> dict[str, ob
         "schema": "hangdog.stacks/1",
         **found.as_json(),
         "rank": rank,
-        "machine": found.topology.machine(rank),
+        "machine": found.topology.machine(Rank(rank)),
         "processes": [_process_json(one) for one in seen],
     }
 

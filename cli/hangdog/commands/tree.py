@@ -75,7 +75,9 @@ def _limb(limb: Limb, whole: bool) -> Iterator[Line]:
     for call in shown:
         yield Line(_call(call) if call else f"... {counted(hidden, 'call')}", f"{indent}  ", frame=True)
     if limb.ends and limb.ends != limb.ranks:
-        yield Line(f"{counted(size(limb.ends), 'rank')} here at the end of their stack: {_set(limb.ends)}", f"{indent}  ")
+        yield Line(
+            f"{counted(size(limb.ends), 'rank')} here at the end of their stack: {_set(limb.ends)}", f"{indent}  "
+        )
     if limb.hidden:
         yield Line(f"... and {counted(limb.hidden, 'more part')}: --all has them", f"{indent}  ")
 

@@ -1,0 +1,133 @@
+"""`hangdog jobs` lists the jobs that run, and how they are."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import click
+from rich.console import Console
+
+from hangdog.lines import add_row, table
+from hangdog.machine_facts import UNDER_WAY
+from hangdog.moments import here, utc
+from hangdog.options import format_option, server_option
+from hangdog.terminal import console_for
+from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.showing.words import percent
+from hangdog_proto.client import Client, IncidentLine, MachineLine
+from hangdog_proto.reach import Reach
+
+#: Incidents that are looked through for those of the jobs: what a server tells at once.
+INCIDENTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class JobNow:
+    """A job on its machines, by name; `lost` are those whose agents fell silent. `world_size` 0: nobody told.
+
+    `under_way` is its incident without a verdict, `judged` its latest one with a verdict.
+    """
+
+    name: str
+    machines: tuple[str, ...]
+    lost: tuple[str, ...]
+    ranks: tuple[Rank, ...]
+    world_size: int
+    topology: str
+    under_way: IncidentLine | None
+    judged: IncidentLine | None
+
+    @property
+    def state(self) -> str:
+        """How it is, in a word: `open` while an incident is under way, `machines lost`, else `running`."""
+        return "open" if self.under_way else "machines lost" if self.lost else "running"
+
+
+@click.command("jobs")
+@format_option
+@server_option
+def command(form: str, server: Reach) -> None:
+    """List the jobs that run: on which machines, which ranks, the incident that is open, the last verdict.
+
+    A job is open while an incident of it has no verdict yet. Jobs that have ended are in `hangdog incidents`.
+
+    \b
+    hangdog jobs
+    hangdog jobs --format json | jq -r '.jobs[] | select(.state == "open") | .job'
+    """
+    with Client(server) as client:
+        jobs = running(client.machines(), client.incidents("", INCIDENTS))
+    if form == "json":
+        click.echo(json.dumps({"schema": "hangdog.jobs/1", "jobs": [as_json(job) for job in jobs]}, indent=2))
+    elif jobs:
+        show(jobs, console_for(sys.stdout))
+    else:
+        click.echo("no job is known; `hangdog machines` lists the agents that look for them")
+
+
+def running(machines: Iterable[MachineLine], incidents: Sequence[IncidentLine]) -> tuple[JobNow, ...]:
+    """The jobs that agents told of, those with an open incident first; `incidents` are the latest, newest first."""
+    on: dict[str, list[MachineLine]] = {}
+    for machine in machines:
+        for name in dict.fromkeys(local.job for local in machine.jobs):
+            on.setdefault(name, []).append(machine)
+    found = [_job(name, them, [one for one in incidents if one.job == name]) for name, them in on.items()]
+    return tuple(sorted(found, key=lambda job: (job.under_way is None, not job.lost, job.name)))
+
+
+def _job(name: str, machines: Sequence[MachineLine], incidents: Sequence[IncidentLine]) -> JobNow:
+    local = [one for machine in machines for one in machine.jobs if one.job == name]
+    return JobNow(
+        name,
+        tuple(machine.name for machine in machines),
+        tuple(machine.name for machine in machines if not machine.connected and not machine.stopped),
+        tuple(sorted({rank for one in local for rank in one.ranks})),
+        max(one.world_size for one in local),
+        next((one.topology for one in local if one.topology), ""),
+        next((one for one in incidents if one.state in UNDER_WAY), None),
+        next((one for one in incidents if one.verdict), None),
+    )
+
+
+def show(jobs: Iterable[JobNow], console: Console) -> None:
+    """Prints a line for each job."""
+    rows = table("job", "machines", "ranks", "state", "open incident", "last verdict")
+    for job in jobs:
+        lost = f" ({len(job.lost)} lost)" if job.lost else ""
+        of = f" of {job.world_size}" if job.world_size else ""
+        under_way = f"{job.under_way.id} {job.under_way.state}" if job.under_way else "-"
+        add_row(rows, job.name, f"{len(job.machines)}{lost}", f"{len(job.ranks)}{of}", job.state, under_way, _last(job))
+    console.print(rows)
+
+
+def _last(job: JobNow) -> str:
+    one = job.judged
+    if one is None:
+        return "-"
+    evict = f", evict {', '.join(one.evict)}" if one.evict else ""
+    return f"{one.verdict} {percent(one.confidence)}{evict}, {one.id}, {here(one.began)}"
+
+
+def as_json(job: JobNow) -> dict[str, object]:
+    """A job as JSON; `incident` and `last` are null where there is none."""
+    last = job.judged
+    return {
+        "job": job.name,
+        "state": job.state,
+        "machines": list(job.machines),
+        "lost": list(job.lost),
+        "ranks": format_ranks(job.ranks),
+        "world_size": job.world_size or None,
+        "topology": job.topology or None,
+        "incident": {"id": job.under_way.id, "state": job.under_way.state} if job.under_way else None,
+        "last": {
+            "id": last.id,
+            "began": utc(last.began),
+            "verdict": last.verdict,
+            "confidence": round(last.confidence, 3),
+            "evict": list(last.evict),
+        }
+        if last
+        else None,
+    }

@@ -1,0 +1,125 @@
+"""`hangdog watch` follows incidents as they come and change, or one until its verdict."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable
+
+import click
+
+from hangdog.commands.incidents import as_json
+from hangdog.durations import seconds
+from hangdog.machine_facts import UNDER_WAY
+from hangdog.moments import here
+from hangdog.options import format_option, server_option
+from hangdog.report import print_verdict
+from hangdog.terminal import console_for
+from hangdog_models.errors import OurFault, ServerUnreachable
+from hangdog_models.reading.printable import printable
+from hangdog_models.showing.words import percent
+from hangdog_models.verdict import to_json
+from hangdog_proto.client import Client, IncidentLine
+from hangdog_proto.reach import Reach
+
+#: Incidents that are looked at each time: more do not change between two looks.
+LATEST = 100
+#: Characters of a name, and of a foreign sentence.
+NAMED, SENTENCE = 80, 240
+#: What changes of an incident.
+News = tuple[str, str, float, str]
+
+
+@click.command("watch")
+@click.argument("incident", metavar="[ID]", default="")
+@click.option("--job", default="", help="Only incidents of this job.")
+@click.option(
+    "--every", default="2s", show_default=True, metavar="DURATION", callback=seconds, help="Ask the server so often."
+)
+@format_option
+@server_option
+@click.pass_context
+def command(ctx: click.Context, incident: str, job: str, every: float, form: str, server: Reach) -> None:
+    """Follow the incident ID (its beginning is enough) until its verdict, or without ID all that comes, until Ctrl-C.
+
+    A line for each incident that begins or changes; as JSON each is an object in one line. A server that goes away
+    meanwhile is asked again. Exit status with ID: 0 nothing was stuck, 1 a cause is named, 2 undetermined or failed.
+
+    \b
+    hangdog watch
+    hangdog watch --job llama-70b --every 10s
+    hangdog watch 3fa9 && echo 'nothing was stuck'
+    """
+    with Client(server) as client:
+        if incident:
+            ctx.exit(_until_verdict(client, incident, form, every))
+        for line in followed(lambda: client.incidents(job, LATEST), every):
+            _tell(line, form)
+
+
+def followed(
+    ask: Callable[[], Iterable[IncidentLine]],
+    every: float,
+    settled: bool = False,
+    wait: Callable[[float], None] = time.sleep,
+) -> Generator[IncidentLine, None, None]:
+    """The incidents that are open (`settled`: all), then each that begins or changes, oldest first; never ends by itself.
+
+    Raises what the first request raises; later, while no server answers, it says so once on stderr and goes on.
+    """
+    lines = tuple(ask())
+    yield from (line for line in reversed(lines) if settled or line.state in UNDER_WAY)
+    away = False
+    while True:
+        known = {line.id: _news(line) for line in lines}
+        wait(every)
+        try:
+            lines = tuple(ask())
+        except ServerUnreachable as error:
+            if not away:
+                click.echo(f"{printable(str(error), SENTENCE)}; asking again", err=True)
+            away = True
+            continue
+        if away:
+            click.echo("the server answers again", err=True)
+            away = False
+        yield from (line for line in reversed(lines) if known.get(line.id) != _news(line))
+
+
+def _until_verdict(client: Client, name: str, form: str, every: float) -> int:
+    """Follows one incident to its end and prints its verdict; the exit status."""
+    whole = client.incident(name)[0].id  # its beginning may come to mean several while it is followed
+    for line in followed(lambda: [client.incident(whole)[0]], every, settled=True):
+        if line.state in UNDER_WAY:
+            _tell(line, form, err=form != "json")
+            continue
+        _, verdict = client.incident(line.id)
+        if verdict is None:
+            _tell(line, form)
+            return 2
+        if form == "json":
+            click.echo(json.dumps(to_json(verdict)))
+        else:
+            click.echo(_said(line))
+            click.echo()
+            print_verdict(verdict, console_for(sys.stdout))
+        return verdict.exit_code
+    raise OurFault("an incident was not followed to its end")
+
+
+def _news(line: IncidentLine) -> News:
+    return line.state, line.verdict, line.confidence, line.note
+
+
+def _tell(line: IncidentLine, form: str, err: bool = False) -> None:
+    said = json.dumps({"schema": "hangdog.incident/1", **as_json(line)}) if form == "json" else _said(line)
+    click.echo(said, err=err)
+    sys.stdout.flush()
+
+
+def _said(line: IncidentLine) -> str:
+    """`2026-11-22 03:04:05  3fa9…  llama-70b: judged, machine 97%, evict node-64`."""
+    verdict = f", {line.verdict} {percent(line.confidence)}" if line.verdict else ""
+    evict = f", evict {printable(', '.join(line.evict), NAMED)}" if line.evict else ""
+    why = printable(line.note or ("" if line.verdict else line.why), SENTENCE)
+    reason = f": {why}" if why else ""
+    return f"{here(line.began)}  {line.id}  {printable(line.job, NAMED)}: {line.state}{verdict}{evict}{reason}"

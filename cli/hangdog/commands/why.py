@@ -1,0 +1,189 @@
+"""`hangdog why MACHINE` says in one screen whether a machine is suspected, why, and what to do now."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+
+import click
+from rich.console import Console
+
+from hangdog.lines import Line, more, print_line, print_sections
+from hangdog.machine_facts import Facts, ask
+from hangdog.moments import ago, here, utc
+from hangdog.options import format_option, server_option
+from hangdog.standing import Standing, Word, assess
+from hangdog.terminal import console_for
+from hangdog_models.ranks import format_ranks
+from hangdog_models.reading.printable import printable
+from hangdog_models.showing.words import percent
+from hangdog_proto.reach import Reach
+
+#: How many of each are shown, so that all of it is one screen; JSON has all that was asked for.
+REASONS, JOBS, FINDINGS, LEDGER, TESTS, ACTS = 6, 3, 5, 5, 5, 3
+#: Characters of a foreign sentence, and of a name.
+SENTENCE, NAMED = 240, 80
+
+#: Colour of the first line. It only repeats the word that stands there.
+STYLES = {Word.CLEAR: "bold green", Word.OPEN: "bold yellow", Word.LOST: "bold yellow"}
+
+
+@click.command("why")
+@click.argument("machine")
+@format_option
+@server_option
+@click.pass_context
+def command(ctx: click.Context, machine: str, form: str, server: Reach) -> None:
+    """Say all of MACHINE in one screen: is it suspected now, by which incident, how sure, why, and what to do now.
+
+    Below that: what verdicts said of it before, what tests came to, what was done to it, what its checks find now.
+
+    Exit status: 0 nothing speaks against it, 1 it is suspected, convicted, sick by its own checks or out of use, 2 its
+    agent is lost, or an incident of a job on it has no verdict yet.
+
+    \b
+    hangdog why gpu-a17
+    hangdog why gpu-a17 --format json | jq -r '.standing, .do[]'
+    """
+    facts = ask(server, machine)
+    standing = assess(facts)
+    if form == "json":
+        click.echo(json.dumps(as_json(facts, standing), indent=2))
+    else:
+        show(facts, standing, console_for(sys.stdout))
+    ctx.exit(standing.exit_code)
+
+
+def show(facts: Facts, standing: Standing, console: Console) -> None:
+    """Prints the answer first, then what to do, then what it rests on."""
+    said = f"{printable(facts.machine, NAMED)}: {standing.word}, {standing.says}"
+    print_line(Line(said), console, STYLES.get(standing.word, "bold red"))
+    print_line(Line(_present(facts)), console)
+    sections = (
+        ("do now", (Line(line, "- ") for line in standing.do)),
+        ("because", _cut(standing.because, REASONS, "reason")),
+        ("found by its checks", _findings(facts)),
+        ("acts", _acts(facts)),
+        ("verdicts", _ledger(facts)),
+        ("tests", _tests(facts)),
+    )
+    print_sections(sections, console)
+
+
+def _present(facts: Facts) -> str:
+    now = facts.now
+    if now is None:
+        return "no agent speaks for it"
+    state = "connected" if now.connected else "stopped" if now.stopped else "lost"
+    jobs = "; ".join(
+        f"{printable(job.job, NAMED)} (ranks {printable(format_ranks(job.ranks), NAMED)})" for job in now.jobs[:JOBS]
+    )
+    rest = f" and {len(now.jobs) - JOBS} more" if len(now.jobs) > JOBS else ""
+    return f"agent {state}, heard {ago(now.silent_s)} ago; runs {jobs or 'no job'}{rest}"
+
+
+def _findings(facts: Facts) -> Iterator[Line]:
+    findings = facts.now.findings if facts.now else ()
+    for one in findings[:FINDINGS]:
+        times = f", {one.times} times" if one.times > 1 else ""
+        yield Line(f"{printable(one.code, NAMED)} ({one.bearing}{times}): {printable(one.what, SENTENCE)}", "- ")
+    yield from more(len(findings) - FINDINGS, "finding")
+
+
+def _acts(facts: Facts) -> Iterator[Line]:
+    for act in facts.acts[:ACTS]:
+        words = act.words or act.because
+        told = f": {printable(words, SENTENCE)}" if words else ""
+        by = f" by {printable(act.who, NAMED)}" if act.who else ""
+        yield Line(f"{here(act.changed)}  {act.state}{by}, incident {act.incident}{told}", "- ")
+    yield from more(len(facts.acts) - ACTS, "act")
+    if facts.breaker:
+        yield Line(f"the breaker is open: {printable(facts.breaker, SENTENCE)}", "! ")
+
+
+def _ledger(facts: Facts) -> Iterator[Line]:
+    if not facts.ledger:
+        return
+    counts = Counter(entry.standing for entry in facts.ledger)
+    yield Line(", ".join(f"{counts[word]} {word}" for word in ("convicted", "suspected", "cleared")))
+    for entry in facts.ledger[:LEDGER]:
+        likely = "" if entry.standing == "cleared" else f" {percent(entry.probability)}"
+        among = f" of {entry.among} machines" if entry.among > 1 and likely else ""
+        job = printable(entry.job, NAMED)
+        yield Line(f"{here(entry.at)}  {entry.standing}{likely}{among}, incident {entry.incident} of {job}", "- ")
+    yield from more(len(facts.ledger) - LEDGER, "verdict", "hangdog ledger MACHINE")
+
+
+def _tests(facts: Facts) -> Iterator[Line]:
+    past = facts.past
+    for one in past.convictions[:TESTS]:
+        yield Line(f"{here(one.at)}  convicted by campaign {one.campaign}: {_part(one.part)}", "! ")
+    if past.probation:
+        yield Line(f"on probation until {here(past.probation)}: campaigns suspect it more than others")
+    for test in past.tests[:TESTS]:
+        others = f" with {printable(', '.join(test.others), NAMED)}" if test.others else ""
+        says = f": {printable(test.says, SENTENCE)}" if test.says and test.outcome != "pass" else ""
+        yield Line(f"{here(test.at)}  {test.outcome}, {printable(test.test, NAMED)}{others}{says}", "- ")
+    yield from more(len(past.tests) - TESTS, "test", "hangdog machines MACHINE")
+
+
+def _part(part: str) -> str:
+    return printable(part, NAMED) if part else "the machine"
+
+
+def _cut(sentences: tuple[str, ...], most: int, what: str) -> Iterator[Line]:
+    yield from (Line(printable(sentence, SENTENCE), "- ") for sentence in sentences[:most])
+    yield from more(len(sentences) - most, what)
+
+
+def as_json(facts: Facts, standing: Standing) -> dict[str, object]:
+    """All of it as JSON; `incident` and `probability` are null where no verdict stands behind the answer."""
+    now, past = facts.now, facts.past
+    return {
+        "schema": "hangdog.why/1",
+        "machine": facts.machine,
+        "standing": str(standing.word),
+        "says": standing.says,
+        "incident": standing.incident or None,
+        "probability": None if standing.probability is None else round(standing.probability, 3),
+        "because": list(standing.because),
+        "do": list(standing.do),
+        "connected": bool(now and now.connected),
+        "silent_s": round(now.silent_s, 1) if now else None,
+        "jobs": [{"job": job.job, "ranks": format_ranks(job.ranks)} for job in (now.jobs if now else ())],
+        "findings": [
+            {"code": one.code, "bearing": str(one.bearing), "what": one.what, "device": one.device or None}
+            for one in (now.findings if now else ())
+        ],
+        "mode": facts.mode,
+        "breaker": facts.breaker or None,
+        "acts": [
+            {
+                "incident": act.incident,
+                "state": act.state,
+                "changed": utc(act.changed),
+                "who": act.who,
+                "words": act.words,
+            }
+            for act in facts.acts
+        ],
+        "verdicts": [
+            {
+                "at": utc(one.at),
+                "standing": one.standing,
+                "probability": round(one.probability, 3),
+                "among": one.among,
+                "incident": one.incident,
+                "job": one.job,
+            }
+            for one in facts.ledger
+        ],
+        "convictions": [
+            {"at": utc(one.at), "campaign": one.campaign, "part": one.part or None} for one in past.convictions
+        ],
+        "probation": utc(past.probation) if past.probation else None,
+        "tests": [
+            {"at": utc(one.at), "campaign": one.campaign, "test": one.test, "outcome": one.outcome, "says": one.says}
+            for one in past.tests
+        ],
+    }
