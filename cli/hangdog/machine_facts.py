@@ -50,17 +50,19 @@ class Facts:
 
 
 def ask(server: Reach, machine: str) -> Facts:
-    """The facts; raises WrongUse where nobody ever heard of a machine of that name."""
+    """The facts of a machine, by its name or that of a part in it; raises WrongUse where nobody ever heard of it."""
     with CampaignClient(server) as client:
+        past = client.past(machine, LINES)
+        if machine in past.parts and past.tests:  # the UUID of a GPU: what holds it is meant
+            machine = past.tests[0].machine
         machines = client.machines()
         now = next((one for one in machines if one.name == machine), None)
         ledger, recent = client.ledger(machine, 0.0, LINES), client.ledger(machine, RECENT_S, LINES)
-        past = client.past(machine, LINES)
         done = client.actions("", ACTS)
         acts = tuple(one for one in done.lines if one.machine == machine)
         if now is None and not (ledger or past.tests or past.convictions or acts):
             raise _unknown(machine, [one.name for one in machines])
-        jobs = dict.fromkeys([*(one.job for one in (now.jobs if now else ())), *(one.job for one in recent)])
+        jobs = dict.fromkeys([*(one.job for one in (now.jobs if now else ())), *(one.job for one in recent if one.job)])
         accusations, under_way = [], []
         for job in list(jobs)[:JOBS]:
             incidents = client.incidents(job, INCIDENTS)

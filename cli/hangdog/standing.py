@@ -119,13 +119,16 @@ def _evict(facts: Facts, act: ActionLine | None, incident: str, word: Word) -> I
         yield "leave it in use: that is too little to take it out"
         yield f"hangdog diagnose --incident {incident}    # once the job has stopped: tests decide"
     elif act is not None and act.state == "waiting":
-        yield f"hangdog approve {incident}    # take it out of use, or leave it: hangdog dismiss {incident}"
+        yield f"hangdog approve {incident}    # take it out of use"
+        yield f"hangdog dismiss {incident}    # or leave it where it is"
     else:
         why = f"in mode {printable(facts.mode)} the server takes nothing out by itself"
         if act is not None and act.state in ("refused", "failed"):
             why = f"the server's attempt {act.state}: {printable(act.words or act.because)}"
             why = why.replace("attempt refused", "bounds forbid it")
         yield f"take it out of use by hand: {why}"
+        if act is not None and act.state == "refused":
+            yield f"hangdog approve {incident}    # have the bounds looked at again"
 
 
 def _sick(facts: Facts) -> Standing | None:

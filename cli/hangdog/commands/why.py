@@ -21,6 +21,8 @@ from hangdog_proto.reach import Reach
 
 #: How many of each are shown, so that all of it is one screen; JSON has all that was asked for.
 REASONS, JOBS, FINDINGS, LEDGER, TESTS, ACTS = 6, 3, 5, 5, 5, 3
+#: The kind of the ledger's lines that tell of a campaign of tests, no verdict.
+CAMPAIGN = "diagnosis"
 #: Characters of a foreign sentence, and of a name.
 SENTENCE, NAMED = 240, 80
 
@@ -109,8 +111,9 @@ def _ledger(facts: Facts) -> Iterator[Line]:
     for entry in facts.ledger[:LEDGER]:
         likely = "" if entry.standing == "cleared" else f" {percent(entry.probability)}"
         among = f" of {entry.among} machines" if entry.among > 1 and likely else ""
-        job = printable(entry.job, NAMED)
-        yield Line(f"{here(entry.at)}  {entry.standing}{likely}{among}, incident {entry.incident} of {job}", "- ")
+        by = f"{'campaign' if entry.verdict == CAMPAIGN else 'incident'} {entry.incident}"
+        of = f" of {printable(entry.job, NAMED)}" if entry.job else ""
+        yield Line(f"{here(entry.at)}  {entry.standing}{likely}{among}, {by}{of}", "- ")
     yield from more(len(facts.ledger) - LEDGER, "verdict", "hangdog ledger MACHINE")
 
 

@@ -1,0 +1,208 @@
+"""The on-call commands against a server: what they say of jobs, machines and incidents, and what each says when it cannot."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cast import NOON, PATIENT, Agent, Stage, cluster, stage
+from cast_acting import WIDE
+from guarded import guarded, made
+from hangdog.commands.watch import followed
+from hangdog.main import main
+from hangdog_models.acting.caps import Mode
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.errors import ServerUnreachable
+from hangdog_models.findings import Bearing, Finding
+from hangdog_models.verdict import Kind
+from hangdog_proto import found
+from hangdog_proto.client import IncidentLine
+from hangdog_proto.codec import pack
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.actors.chosen import Chosen
+from hangdog_server.store import Incident, State
+from stories import trace
+from tested import broken, machines, sound
+
+NOBODY = "127.0.0.1:1"
+#: Every command of the on-call, with an incident and a machine that no server knows.
+COMMANDS = {
+    "why": ["why", "gpu-zz"],
+    "jobs": ["jobs"],
+    "watch": ["watch"],
+    "watch one": ["watch", "ff"],
+    "ranks": ["ranks", "ff"],
+    "stacks": ["stacks", "ff", "0"],
+    "diff": ["diff", "ff", "0", "1"],
+    "tree": ["tree", "ff"],
+}
+
+
+async def run(on: Stage | str, *arguments: str, status: int = 0) -> Result:
+    address = on if isinstance(on, str) else on.address
+    result = await asyncio.to_thread(CliRunner().invoke, main, [*arguments, "--server", address])
+    assert result.exit_code == status, result.output
+    assert "\x1b" not in result.output
+    return result
+
+
+async def told(on: Stage, *arguments: str, status: int = 0) -> Any:
+    return json.loads((await run(on, *arguments, "--format", "json", status=status)).stdout)
+
+
+@pytest.fixture
+async def on(tmp_path: Path) -> AsyncIterator[Stage]:
+    does = Chosen(Mode.APPROVE, WIDE, (), tmp_path / "stop")
+    async with stage(tmp_path / "s.db", diagnose, replace(PATIENT, rounds=2, returned_s=0.0), does=does) as on:
+        yield on
+
+
+async def shows(agent: Agent, stories: dict[int, str]) -> None:
+    """Answers an order with two looks that are the same."""
+    order, traces = await agent.order(), [trace(rank, stack, state="S") for rank, stack in stories.items()]
+    for number in (0, 1):
+        capture = pack(traces)
+        await agent.say(captured=pb.Captured(order=order.order, round=number, capture=capture, last=number == 1))
+
+
+async def test_a_hang_from_the_jobs_to_the_stacks(on: Stage, tmp_path: Path) -> None:
+    async with cluster(on, a=[0, 1], b=[2, 3], c=[4, 5]) as (a, b, c), on.agent("spare") as spare:
+        await spare.hello()
+        (job,) = (await told(on, "jobs"))["jobs"]
+        assert (job["job"], job["state"], job["machines"], job["ranks"]) == ("llama", "running", ["a", "b", "c"], "0-5")
+        assert (job["incident"], job["last"]) == (None, None)
+        assert "nothing speaks against it now" in (await run(on, "why", "c")).stdout
+
+        asking = asyncio.create_task(on.snapshot("llama", job_toml="[topology]\ndp = 6\n"))
+        order = await a.order()
+        (job,) = (await told(on, "jobs"))["jobs"]
+        assert (job["state"], job["incident"]) == ("open", {"id": order.order, "state": "capturing"})
+        assert "has no verdict yet (capturing)" in (await run(on, "why", "c", status=2)).stdout
+        early = await run(on, "tree", order.order, status=64)
+        assert f"hangdog watch {order.order}" in early.stderr
+        watching = asyncio.create_task(run(on, "watch", order.order[:6], "--every", "0.05", status=1))
+        for number in (0, 1):
+            capture = pack([trace(rank, "scatter", state="S") for rank in (0, 1)])
+            await a.say(captured=pb.Captured(order=order.order, round=number, capture=capture, last=number == 1))
+        await asyncio.gather(shows(b, {2: "scatter", 3: "scatter"}), shows(c, {4: "user", 5: "scatter"}))
+        verdict = (await asking)[-1].verdict
+        assert verdict is not None and (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("c",))
+        watched = await watching
+        assert "llama: judged, machine " in watched.stdout and "Evict c." in watched.stdout
+
+        name = order.order
+        (job,) = (await told(on, "jobs"))["jobs"]
+        assert (job["state"], job["last"]["id"], job["last"]["evict"]) == ("running", name, ["c"])
+        assert "evict c" in (await run(on, "jobs")).stdout
+        async with asyncio.timeout(60):
+            while "waiting" not in (await run(on, "actions", name)).stdout:
+                await asyncio.sleep(0.02)
+        why = await told(on, "why", "c", status=1)
+        assert (why["standing"], why["incident"], why["do"][0]) == (
+            "convicted", name, f"hangdog approve {name}    # take it out of use",
+        )  # fmt: skip
+        assert why["because"] == list(verdict.suspects[0].because) and why["verdicts"][0]["standing"] == "convicted"
+        assert "nothing speaks against it now" in (await run(on, "why", "a")).stdout
+        await run(on, "dismiss", name, "--because", "seen by eye")
+        assert "dismissed" in (await run(on, "why", "c")).stdout
+
+        assert (await told(on, "ranks", name[:6]))["incident"] == name
+        assert "outside of any collective" in (await run(on, "ranks", name, "--rank", "4")).stdout
+        assert "augment (data.py" in (await run(on, "stacks", name, "4")).stdout
+        await run(on, "bundle", name, "-o", str(tmp_path / "out"))
+        for command in (["ranks"], ["ranks", "--rank", "4"], ["stacks", "4"], ["diff", "4", "5"], ["tree"]):
+            live = await told(on, command[0], name, *command[1:])
+            read = await told(on, command[0], str(tmp_path / "out"), *command[1:])
+            assert {**live, "incident": None, "bundle": read["bundle"]} == read, "a bundle shows what the server does"
+
+
+async def test_a_machine_that_is_sick_lost_or_misspelt(on: Stage) -> None:
+    async with on.agent("gpu-a17") as agent:
+        await agent.hello(llama=[0])
+        await on.knows("gpu-a17")
+        refused = await run(on, "why", "gpu-a71", status=64)
+        assert "is it gpu-a17?" in refused.stderr and "hangdog ledger" in refused.stderr
+        sick = Finding("NVML", "Xid 79", Bearing.CONVICTS, "GPU\x1b[2J is lost")
+        await agent.say(health=pb.Health(findings=found.pack([sick])))
+        await on.until(lambda seen: any(line.findings for line in seen))
+        shown = (await run(on, "why", "gpu-a17", status=1)).stdout
+        assert shown.startswith("gpu-a17: sick, its own checks speak against it: Xid 79 (convicts)")
+        await agent.say(health=pb.Health())
+        await on.until(lambda seen: not any(line.findings for line in seen))
+    await on.until(lambda seen: not any(line.connected for line in seen))
+    assert "gpu-a17: lost, its agent fell silent" in (await run(on, "why", "gpu-a17", status=2)).stdout
+    (job,) = (await told(on, "jobs"))["jobs"]
+    assert (job["state"], job["lost"]) == ("machines lost", ["gpu-a17"])
+
+
+async def test_a_machine_that_tests_convicted_and_the_part_by_its_name(on: Stage) -> None:
+    async with machines(on, m0=sound, m1=broken(1)):
+        await run(on, "diagnose", "--machines", "m0,m1", "--level", "1", status=1)
+        shown = (await run(on, "why", "m1", status=1)).stdout
+        assert shown.startswith("m1: convicted, ") and "have it repaired" in shown and "one device: gemm" in shown
+        assert (await told(on, "why", "m0"))["tests"]
+
+
+@pytest.mark.parametrize("what", COMMANDS)
+async def test_without_a_server_each_command_says_how_to_name_one(what: str) -> None:
+    refused = await run(NOBODY, *COMMANDS[what], status=69)
+    assert f"no server answers at {NOBODY}" in refused.stderr and "--server or HANGDOG_SERVER" in refused.stderr
+
+
+async def test_what_no_server_knows_is_refused_with_where_to_look(on: Stage) -> None:
+    for what, command in COMMANDS.items():
+        if what not in ("jobs", "watch"):
+            refused = await run(on, *command, status=64)
+            assert "`hangdog machines` lists" in refused.stderr or "hangdog incidents lists them" in refused.stderr, (
+                what
+            )
+    assert "no job is known" in (await run(on, "jobs")).stdout
+
+
+async def test_who_shows_no_token_is_told_whom_to_ask(tmp_path: Path) -> None:
+    async with guarded(made(tmp_path / "ca")) as on:
+        assert on.reach is not None and on.reach.tls is not None
+        for command in COMMANDS.values():
+            refused = await run(on, *command, "--tls", str(on.reach.tls), status=77)
+            assert "hangdog token new" in refused.stderr, command
+
+
+async def test_an_incident_that_fails_ends_the_watch_without_a_verdict(on: Stage) -> None:
+    await on.store.begin(Incident("0a", "llama", NOON), {})
+    watching = asyncio.create_task(run(on, "watch", "0a", "--every", "0.05", "--format", "json", status=2))
+    await on.store.move("0a", State.FAILED, NOON + 1, "its disk \x1b[2J is full")
+    lines = [json.loads(line) for line in (await watching).stdout.splitlines()]
+    assert lines[-1]["state"] == "failed" and {line["schema"] for line in lines} == {"hangdog.incident/1"}
+
+
+def line(name: str, state: str, verdict: str = "") -> IncidentLine:
+    return IncidentLine(name, "llama", NOON, state, verdict, 0.5, (), "", "")
+
+
+def test_a_watch_tells_each_change_once_and_outlasts_a_server_that_is_away(capsys: pytest.CaptureFixture[str]) -> None:
+    away = ServerUnreachable("no server answers")
+    answers: Iterator[tuple[IncidentLine, ...] | ServerUnreachable] = iter([
+        (line("2", "capturing"), line("1", "judged", "none")),
+        (line("2", "capturing"), line("1", "judged", "none")),
+        away,
+        away,
+        (line("3", "suspected"), line("2", "judged", "machine"), line("1", "judged", "none")),
+    ])  # fmt: skip
+    waited: list[float] = []
+
+    def ask() -> tuple[IncidentLine, ...]:
+        answer = next(answers)
+        if isinstance(answer, ServerUnreachable):
+            raise answer
+        return answer
+
+    news = list(islice(followed(ask, 7.0, wait=waited.append), 3))
+    assert [(one.id, one.state) for one in news] == [("2", "capturing"), ("2", "judged"), ("3", "suspected")]
+    assert waited == [7.0] * 4
+    assert capsys.readouterr().err == "no server answers; asking again\nthe server answers again\n"

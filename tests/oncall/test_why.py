@@ -1,0 +1,155 @@
+"""What `hangdog why` answers: which of the answers wins, what it tells to do, and how it reads in one screen."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from cast import NOON
+from hangdog.commands.why import as_json, show
+from hangdog.machine_facts import Accusation, Facts
+from hangdog.standing import Word, assess
+from hangdog_models.findings import Bearing, Finding
+from hangdog_models.ranks import Rank
+from hangdog_models.verdict import Suspect
+from hangdog_proto.campaigns import ConvictionLine, MachinePast, PastTest
+from hangdog_proto.client import IncidentLine, JobLine, MachineLine
+from hangdog_proto.past import ActionLine, LedgerLine
+
+GOLDEN = Path(__file__).parent / "golden"
+NOW = MachineLine("gpu-a17", "1", True, 3.0, (JobLine("llama", (Rank(0), Rank(1)), 64, ""),))
+INCIDENT = IncidentLine("3fa9c2d4e5f6", "llama", NOON, "judged", "machine", 0.97, ("gpu-a17",), "somebody asked", "")
+ENTRY = LedgerLine("gpu-a17", "3fa9c2d4e5f6", "llama", NOON, "convicted", 0.97, 1, "machine")
+SUSPECT = Suspect((Rank(1),), ("gpu-a17",), 0.97, ("rank 1 waits for its data loader", "kernel of gpu-a17: NFS"))
+ACCUSED = Accusation(INCIDENT, ENTRY, (SUSPECT,))
+DOUBTED = Accusation(INCIDENT, replace(ENTRY, standing="suspected", probability=0.3, among=2), (SUSPECT,))
+ACT = ActionLine("3fa9c2d4e5f6", "gpu-a17", "llama", "waiting", NOON, NOON + 60, "", "", "", False)
+NOTHING = MachinePast((), (), (), 0.0)
+QUIET = Facts("gpu-a17", NOW, (), (), (), NOTHING, (), "approve", "")
+TEST = PastTest("gpu-a17", NOON, "c1", "one device: gemm", "fail", 21, "it fails", ())
+CONVICTED = MachinePast((TEST,), ("GPU-1",), (ConvictionLine("gpu-a17", "GPU-1", NOON, "c1"),), NOON + 1)
+OPEN = replace(INCIDENT, id="4b", state="capturing", verdict="")
+
+
+def found(bearing: Bearing) -> Facts:
+    return replace(
+        QUIET, now=replace(NOW, findings=(Finding("NVML", "Xid 79", bearing, "GPU is lost", device="GPU 3"),))
+    )
+
+
+def act(state: str, **more: object) -> tuple[ActionLine, ...]:
+    return (replace(ACT, state=state, **more),)  # type: ignore[arg-type]  # the test names what it changes
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Times of day are those here, wherever the tests run."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("facts", "word", "status", "do"),
+    [
+        (QUIET, Word.CLEAR, 0, "nothing"),
+        (replace(QUIET, under_way=(OPEN,)), Word.OPEN, 2, "hangdog watch 4b"),
+        (replace(QUIET, now=replace(NOW, connected=False)), Word.LOST, 2, "see whether it is up"),
+        (replace(QUIET, now=replace(NOW, connected=False, stopped=True)), Word.CLEAR, 0, "nothing"),
+        (found(Bearing.CONVICTS), Word.SICK, 1, "take it out of use, whatever the stacks say: Xid 79"),
+        (found(Bearing.RESET), Word.SICK, 1, "reset GPU 3 while no job runs there: Xid 79"),
+        (found(Bearing.SUSPECTS), Word.SICK, 1, "hangdog diagnose --machines gpu-a17"),
+        (found(Bearing.SLOWS), Word.CLEAR, 0, "nothing"),
+        (replace(QUIET, accusations=(DOUBTED,)), Word.SUSPECTED, 1, "leave it in use"),
+        (replace(QUIET, accusations=(ACCUSED,)), Word.CONVICTED, 1, "take it out of use by hand: in mode approve"),
+        (replace(QUIET, accusations=(ACCUSED,), acts=act("waiting")), Word.CONVICTED, 1, "hangdog approve 3fa9c2d4e5f6"),
+        (replace(QUIET, accusations=(ACCUSED,), acts=act("refused", words="4 an hour")), Word.CONVICTED, 1, "4 an hour"),
+        (replace(QUIET, accusations=(ACCUSED,), acts=act("failed", words="no rights")), Word.CONVICTED, 1, "no rights"),
+        (replace(QUIET, accusations=(ACCUSED,), acts=act("dismissed", who="eve")), Word.CLEAR, 0, "nothing"),
+        (replace(QUIET, accusations=(ACCUSED,), acts=act("released", who="eve")), Word.CLEAR, 0, "nothing"),
+        (replace(QUIET, accusations=(ACCUSED,), acts=act("pending")), Word.OUT, 1, "hangdog actions"),
+        (replace(QUIET, accusations=(ACCUSED,), acts=act("done")), Word.OUT, 1, "hangdog release gpu-a17"),
+        (replace(QUIET, past=CONVICTED), Word.CONVICTED, 1, "have it repaired"),
+        (
+            replace(QUIET, past=replace(CONVICTED, tests=(replace(TEST, campaign="c2", outcome="pass"), TEST))),
+            Word.CLEAR,
+            0,
+            "nothing",
+        ),
+        (replace(QUIET, past=CONVICTED, acts=act("released", changed=NOON + 60)), Word.CLEAR, 0, "nothing"),
+    ],
+)  # fmt: skip
+def test_the_gravest_answer_wins_and_says_what_to_do(facts: Facts, word: Word, status: int, do: str) -> None:
+    standing = assess(facts)
+    assert (standing.word, standing.exit_code) == (word, status), standing
+    assert do in "\n".join(standing.do), standing.do
+
+
+def test_an_order_that_a_shell_would_read_otherwise_is_quoted() -> None:
+    standing = assess(replace(found(Bearing.SUSPECTS), machine="a; rm -rf /"))
+    assert "hangdog diagnose --machines 'a; rm -rf /'" in standing.do[0]
+
+
+def everything(machine: str = "gpu-a17", job: str = "llama-70b", words: str = "server filer-3 not responding") -> Facts:
+    """A machine of which there is something to tell in every section, and more than a screen holds."""
+    findings = tuple(
+        Finding("kernel", f"NFS {n}", Bearing.SUSPECTS, words, machine, times=n, device=words)
+        for n in (1, 2, 3, 4, 5, 6)
+    )
+    incident, entry = replace(INCIDENT, job=job), replace(ENTRY, job=job)
+    suspect = replace(SUSPECT, because=tuple(f"{number}. {words}" for number in range(9)))
+    return Facts(
+        machine,
+        replace(NOW, jobs=(JobLine(job, (Rank(0), Rank(1)), 64, ""),), findings=findings),
+        (Accusation(incident, entry, (suspect,)),),
+        (),
+        (entry, replace(entry, standing="cleared", incident="2e"), replace(entry, verdict="diagnosis", incident="c1", job="")),
+        replace(CONVICTED, tests=(replace(TEST, campaign="c2", says=words, others=(machine,)), TEST)),
+        act("waiting", words=words, who=machine),
+        "approve",
+        words,
+    )  # fmt: skip
+
+
+def text(facts: Facts, width: int = 80) -> str:
+    out = StringIO()
+    show(facts, assess(facts), Console(file=out, width=width, highlight=False, markup=False, emoji=False))
+    return out.getvalue()
+
+
+def test_the_text_is_the_golden_one_and_one_screen() -> None:
+    """HANGDOG_REGENERATE=1 writes the file anew; then read the diff."""
+    golden = GOLDEN / "why.txt"
+    if os.environ.get("HANGDOG_REGENERATE"):
+        golden.write_text(text(everything()), encoding="utf-8")
+    assert text(everything()) == golden.read_text(encoding="utf-8")
+    assert len(text(everything()).splitlines()) <= 50
+
+
+@pytest.mark.parametrize("width", [24, 80])
+@pytest.mark.parametrize("hostile", ["\x1b[2J\x07", "\u202egpj", "[bold]", "two\nlines", "y" * 100_000])
+def test_whatever_a_machine_calls_itself_is_shown_harmlessly(hostile: str, width: int) -> None:
+    shown = text(everything(hostile, hostile, hostile), width)
+    assert len(shown) < 20_000
+    for line in shown.split("\n"):
+        assert line.isprintable() and cell_len(line) <= width, line
+    assert "\x1b" not in json.dumps(as_json(everything(hostile, hostile, hostile), assess(everything(hostile))))
+
+
+def test_json_has_all_that_was_asked_for() -> None:
+    document = as_json(everything(), assess(everything()))
+    assert (document["schema"], document["standing"], document["incident"]) == (
+        "hangdog.why/1",
+        "convicted",
+        "3fa9c2d4e5f6",
+    )
+    assert document["probability"] == 0.97 and len(document["because"]) == 9  # type: ignore[arg-type]  # a list
