@@ -23,8 +23,8 @@ from hangdog_proto.reach import Reach
 
 #: Clusters for people, those of suspects and then the largest; JSON has all.
 CLUSTERS = 40
-#: Characters of a rank set.
-SET = 120
+#: Characters of a rank set, and of a reason, which may hold several.
+SET, SENTENCE = 120, 240
 
 
 @click.command("ranks")
@@ -113,7 +113,7 @@ def _suspected(verdict: Verdict, rank: Rank) -> Iterator[Line]:
         if rank in suspect.ranks:
             evict = " (to be evicted)" if set(suspect.machines) & set(verdict.evict.machines) else ""
             yield Line(f"{percent(suspect.probability)}, {ranks_said(suspect.ranks, SET)}{evict}")
-            yield from (Line(printable(reason), "- ") for reason in suspect.because)
+            yield from (Line(printable(reason, SENTENCE), "- ") for reason in suspect.because)
 
 
 def _looks(case: Case, rank: Rank) -> Iterator[tuple[int, str]]:
