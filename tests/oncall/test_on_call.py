@@ -4,25 +4,30 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from io import StringIO
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from rich.cells import cell_len
+from rich.console import Console
 
 from cast import NOON, PATIENT, Agent, Stage, cluster, stage
 from cast_acting import WIDE
 from guarded import guarded, made
+from hangdog.commands.jobs import running, show
 from hangdog.commands.watch import followed
 from hangdog.main import main
 from hangdog_models.acting.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.errors import ServerUnreachable
 from hangdog_models.findings import Bearing, Finding
+from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Kind
 from hangdog_proto import found
-from hangdog_proto.client import IncidentLine
+from hangdog_proto.client import IncidentLine, JobLine, MachineLine
 from hangdog_proto.codec import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.actors.chosen import Chosen
@@ -206,3 +211,15 @@ def test_a_watch_tells_each_change_once_and_outlasts_a_server_that_is_away(capsy
     assert [(one.id, one.state) for one in news] == [("2", "capturing"), ("2", "judged"), ("3", "suspected")]
     assert waited == [7.0] * 4
     assert capsys.readouterr().err == "no server answers; asking again\nthe server answers again\n"
+
+
+@pytest.mark.parametrize("hostile", ["\x1b[2J\x07", "\u202egpj", "[bold]", "two\nlines", "y" * 100_000])
+def test_jobs_of_hostile_names_are_listed_harmlessly_in_80_columns(hostile: str) -> None:
+    local = JobLine(hostile, (Rank(0), Rank(7)), 64, "")
+    on_it = [MachineLine(hostile, "1", True, 1.0, (local,)), MachineLine("b", "1", False, 99.0, (local,))]
+    judged = replace(line("1", "judged", "machine"), job=hostile, evict=(hostile,))
+    out = StringIO()
+    show(running(on_it, (judged,)), Console(file=out, width=80))
+    assert len(out.getvalue()) < 20_000 and "2 (1 lost)" in out.getvalue() and "2 of 64" in out.getvalue()
+    for shown in out.getvalue().split("\n"):
+        assert shown.isprintable() and cell_len(shown) <= 80, shown
