@@ -27,7 +27,7 @@ from hangdog_models.ranks import Rank, parse_ranks
 from hangdog_models.showing import kinds
 from hangdog_models.showing import tree as merged_tree
 from hangdog_models.showing.comparing import Alike, side_by_side
-from hangdog_models.showing.one_rank import alike, of_rank
+from hangdog_models.showing.one_rank import Seen, alike, of_rank
 from hangdog_models.showing.waiting import around
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Frame, ProcessTrace, Thread
@@ -316,3 +316,11 @@ def test_threads_that_stand_alike_are_told_together_but_the_one_that_trains() ->
     trace = ProcessTrace(Rank(0), pid=1, threads=threads)
     together = alike(threads, main_thread(trace))
     assert [[thread.name for thread in group] for group in together] == [["MainThread"], ["a", "b"], ["c"]]
+
+
+def test_many_threads_of_one_name_are_counted(bundle: Path) -> None:
+    pool = tuple(Thread("pool", number, REDUCE, False) for number in range(2, 40))
+    trace = ProcessTrace(Rank(0), pid=1, threads=(Thread("MainThread", 1, LOADER), *pool))
+    out = StringIO()
+    stacks.show(opened(bundle), 0, (Seen(0, trace),), Console(file=out, width=80))
+    assert "  pool: asleep (38 alike)\n" in out.getvalue() and out.getvalue().count("all_reduce") == 1

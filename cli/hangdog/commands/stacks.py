@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 
 import click
@@ -18,7 +19,7 @@ from hangdog_models.reading.printable import printable
 from hangdog_models.showing.one_rank import Seen, alike
 from hangdog_proto.reach import Reach
 
-#: Names of threads that stand alike, and threads of one process in all; JSON has the others.
+#: Different names of threads that stand alike, and threads of one process in all; JSON has the others.
 NAMES, THREADS = 6, 200
 
 
@@ -69,9 +70,10 @@ def _process(seen: Seen) -> Iterator[Line]:
         yield Line("no threads were seen")
     main = main_thread(trace)
     for together in alike(trace.threads[:THREADS], main):
-        said = [thread_said(thread, thread is main) for thread in together[:NAMES]]
-        others = f" and {len(together) - NAMES} more alike" if len(together) > NAMES else ""
-        yield Line("; ".join(said) + others)
+        names = Counter(thread_said(thread, thread is main) for thread in together)
+        said = [f"{name} ({times} alike)" if times > 1 else name for name, times in names.items()]
+        others = f" and {len(said) - NAMES} more names" if len(said) > NAMES else ""
+        yield Line("; ".join(said[:NAMES]) + others)
         yield from (Line(frame_said(frame), "  ") for frame in together[0].frames)
     if len(trace.threads) > THREADS:
         yield Line(f"... and {len(trace.threads) - THREADS} more threads: --format json has all")
