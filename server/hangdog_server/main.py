@@ -131,7 +131,7 @@ async def running(
         asyncio.create_task(Retention(means.store, settings, means.clock).keep(), name="retention"),
     ]
     try:
-        async with _pages(door, opened, means, vigil, settings):
+        async with _pages(door, opened, means, vigil, settings, deeds):
             yield address
     finally:
         await state.enter_graceful_shutdown()  # first of all: whoever balances over servers sends nobody else here
@@ -148,14 +148,16 @@ async def running(
 
 
 @asynccontextmanager
-async def _pages(door: Door, opened: Opened, means: Means, vigil: Vigil, settings: Settings) -> AsyncIterator[None]:
+async def _pages(
+    door: Door, opened: Opened, means: Means, vigil: Vigil, settings: Settings, deeds: Deeds
+) -> AsyncIterator[None]:
     """The pages for people, where they are wanted; their packages are loaded only then."""
     if not door.web:
         yield
         return
     from hangdog_server.web.serving import paged
 
-    async with paged(door.web, door.tls, door.insecure, opened.gate, means, vigil, settings):
+    async with paged(door.web, door.tls, door.insecure, opened.gate, means, vigil, settings, deeds):
         yield
 
 

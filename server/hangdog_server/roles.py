@@ -73,6 +73,12 @@ class Person:
         """Something they have the server do, for the record."""
         return Deed(what, self.name, self.role.word, self.by, self.peer, job, why)
 
+    def require(self, needed: Role) -> None:
+        """Raises NotAllowed unless they may."""
+        if self.role < needed:
+            what = f"{self.name} may {self.role.word}, and this takes {needed.word}"
+            raise NotAllowed(what, "hangdog token new --role makes one that may; docs/security.md")
+
 
 @dataclass(frozen=True, slots=True)
 class Said:
@@ -115,6 +121,10 @@ class Gate(Interceptor):
             return Person("whoever reaches the server", Role.ACT, "open", peer)
         raise NotAllowed("the server asks for a token, and none was shown", _HINT)
 
+    def who_may(self, needed: Role) -> tuple[str, ...]:
+        """Whose tokens allow that now; whom a proxy lets through is not known before they come."""
+        return self._tokens.names(needed)
+
     def machines(self, context: Context) -> Peer | None:
         """What the certificate of an agent says; None where certificates are not asked for. Raises NotAllowed."""
         if not self._mutual:
@@ -144,10 +154,7 @@ class Gate(Interceptor):
                 self.person(context)
         else:
             assert isinstance(needed, Role)
-            person = self.person(context)
-            if person.role < needed:
-                what = f"{person.name} may {person.role.word}, and this takes {needed.word}"
-                raise NotAllowed(what, "hangdog token new --role makes one that may; docs/security.md")
+            self.person(context).require(needed)
 
     def _guarded(self, method: str, needed: Role | str, handler: Handler) -> Callable[[Any, Context], Awaitable[None]]:
         async def guarded(requests: Any, context: Context) -> None:

@@ -3,7 +3,7 @@
 A launch is concluded once and a campaign ends once, whoever tries: each is a change of a row that is still open.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -24,6 +24,8 @@ KIND = "diagnosis"
 FORGOTTEN = 1000
 #: Machines named beside a test that were tested with it.
 OTHERS = 16
+#: Campaigns about one incident that are told of at once: each takes minutes, and people read them.
+ABOUT = 20
 
 
 class State(StrEnum):
@@ -170,6 +172,30 @@ def latest(connection: sa.Connection, limit: int) -> tuple[Campaign, ...]:
     """The newest campaigns first."""
     query = sa.select(CAMPAIGNS).order_by(CAMPAIGNS.c.began.desc(), CAMPAIGNS.c.id).limit(limit)
     return tuple(_campaign(row) for row in connection.execute(query))
+
+
+def about(connection: sa.Connection, incident: str) -> tuple[Campaign, ...]:
+    """The campaigns about an incident, the oldest first."""
+    query = sa.select(CAMPAIGNS).where(CAMPAIGNS.c.incident == incident).order_by(CAMPAIGNS.c.began, CAMPAIGNS.c.id)
+    return tuple(_campaign(row) for row in connection.execute(query.limit(ABOUT)))
+
+
+def lately(connection: sa.Connection, since: float, limit: int) -> tuple[Campaign, ...]:
+    """The campaigns that run, or changed since then (Unix seconds), the newest first."""
+    which = sa.or_(CAMPAIGNS.c.state == State.RUNNING, CAMPAIGNS.c.changed >= since)
+    query = sa.select(CAMPAIGNS).where(which).order_by(CAMPAIGNS.c.began.desc(), CAMPAIGNS.c.id).limit(limit)
+    return tuple(_campaign(row) for row in connection.execute(query))
+
+
+def how_far(connection: sa.Connection, incidents: Collection[str]) -> tuple[tuple[str, str, State], ...]:
+    """Of each campaign about one of these incidents its name, the incident and its state, the oldest first."""
+    columns = CAMPAIGNS.c.id, CAMPAIGNS.c.incident, CAMPAIGNS.c.state
+    query = (
+        sa.select(*columns)
+        .where(CAMPAIGNS.c.incident.in_(sorted(incidents)))
+        .order_by(CAMPAIGNS.c.began, CAMPAIGNS.c.id)
+    )
+    return tuple((row.id, row.incident, State(row.state)) for row in connection.execute(query))
 
 
 def find(connection: sa.Connection, prefix: str) -> Campaign:

@@ -30,6 +30,11 @@ def page(template: str, title: str, live: bool = False, **given: Any) -> str:
     return drawn
 
 
+def part(template: str, **given: Any) -> Markup:
+    """A part of a page, drawn by itself."""
+    return Markup(_environment().get_template(template).render(**given))
+
+
 @lru_cache
 def policy(live: bool = False) -> str:
     """The content security policy: our style and our script by their hashes, no other content from anywhere."""

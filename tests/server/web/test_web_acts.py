@@ -1,0 +1,276 @@
+"""Deciding from a page: it is said first, needs the role and a page of ours, is done once, and is seen where one looks."""
+
+import asyncio
+import itertools
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jsonschema
+import pytest
+
+from browsed import Browsed, browsed
+from cast import NOON, PATIENT, trainer, verdict
+from cast_acting import WIDE
+from hangdog_models.acting.caps import Mode
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Eviction, Kind, Verdict
+from hangdog_server import tokens
+from hangdog_server.actors.chosen import Chosen
+from hangdog_server.actors.exclusion import Exclusion
+from hangdog_server.door import Door
+from hangdog_server.tokens import Role
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m\u202e é"
+
+
+def judge(snapshot: Snapshot, topology: Topology) -> Verdict:
+    return replace(verdict(snapshot, topology, Kind.MACHINE), evict=Eviction(("a",), 0.97))
+
+
+@dataclass
+class Deciding:
+    """A verdict that waits for approval, and people of each role."""
+
+    site: Browsed
+    incident: str
+    folder: Path
+    people: dict[Role, httpx.AsyncClient]
+
+    @property
+    def alice(self) -> httpx.AsyncClient:
+        """She may act."""
+        return self.people[Role.ACT]
+
+    @property
+    def excluded(self) -> list[str]:
+        file = self.folder / "excluded"
+        return file.read_text().splitlines() if file.exists() else []
+
+    async def acts(self) -> dict[str, Any]:
+        found: dict[str, Any] = (await self.alice.get(f"/api/actions?incident={self.incident}")).json()
+        return found
+
+    async def until(self, state: str) -> None:
+        async with asyncio.timeout(60):
+            while [one["state"] for one in (await self.acts())["actions"]] != [state]:
+                await asyncio.sleep(0.02)
+
+    async def posted(self, what: str, because: str = "", by: Role = Role.ACT, **headers: str) -> httpx.Response:
+        """What somebody is answered who opens the page, and posts its form."""
+        path = f"/machines/a/{what}" if what == "release" else f"/incidents/{self.incident}/{what}"
+        form = {"seen": shown((await self.alice.get(path)).text), "because": because}
+        return await self.people[by].post(path, data=form, headers=headers)
+
+    def recorded(self) -> list[tuple[str, str, str]]:
+        lines = map(json.loads, (self.folder / "audit.jsonl").read_text().splitlines())
+        return [(one["what"], one["who"], one["outcome"]) for one in lines if one["what"] != "snapshot"]
+
+
+def shown(page: str) -> str:
+    found = re.search(r'name="seen" value="(\w+)"', page)
+    return found[1] if found else ""
+
+
+@asynccontextmanager
+async def deciding(folder: Path, mode: Mode = Mode.APPROVE) -> AsyncIterator[Deciding]:
+    """Machine a of llama is to be evicted, x is free; the tokens are made once the verdict is there."""
+    does = Chosen(mode, WIDE, (Exclusion(folder / "excluded"),), folder / "stop")
+    file = folder / "tokens.json"
+    door = Door(tokens=file, audit=folder / "audit.jsonl")
+    settings = replace(PATIENT, returned_s=0.0)
+    ticks = itertools.count()
+    clock = lambda: NOON + next(ticks) / 1000  # noqa: E731 - it moves, so that what comes later is later
+    async with browsed(folder / "s.db", judge, door, settings=settings, does=does, clock=clock) as site:
+        async with site.on.agent("a") as a, site.on.agent("x") as x:
+            await a.hello(llama=[0])
+            await x.hello()
+            await site.on.knows("a")
+            asking = asyncio.create_task(site.on.snapshot("llama"))
+            await a.answer(await a.order(), trainer(0), last=True)
+            incident = (await asking)[-1].incident
+            people = {}
+            for role in Role:
+                token = tokens.new(file, {Role.ACT: "alice"}.get(role, role.word), role, NOON)
+                shows = {"authorization": f"Bearer {token}"}
+                people[role] = httpx.AsyncClient(base_url=site.address, headers=shows, timeout=30)
+            found = Deciding(site, incident, folder, people)
+            try:
+                await found.until({Mode.APPROVE: "waiting", Mode.DRY_RUN: "dry-run"}[mode])
+                yield found
+            finally:
+                for one in people.values():
+                    await one.aclose()
+
+
+async def test_from_a_click_to_a_machine_that_is_back(tmp_path: Path) -> None:
+    async with deciding(tmp_path) as on:
+        page = (await on.alice.get(f"/incidents/{on.incident}")).text
+        assert "waits for approval" in page and f'href="/incidents/{on.incident}/approve"' in page
+        asks = (await on.alice.get(f"/incidents/{on.incident}/approve")).text
+        assert "Isolate a?" in asks and "a is taken out of use by exclude-file" in asks and on.excluded == []
+        done = await on.posted("approve", "seen by eye")
+        assert (done.status_code, done.headers["location"]) == (303, f"/incidents/{on.incident}")
+        await on.until("done")
+        assert on.excluded[0].startswith(f"a  # hangdog: {on.incident} machine")
+        page = (await on.alice.get(f"/incidents/{on.incident}")).text
+        assert "it was decided to isolate it" in page and 'href="/machines/a/release"' in page
+        assert "approve" not in page.partition('<div class="done">')[2].partition("</div>")[0]
+        assert "a is out of use" in re.sub("<[^>]*>", "", (await on.alice.get("/")).text)
+        assert "own marks on a are taken away" in (await on.alice.get("/machines/a/release")).text
+        assert (await on.posted("release")).headers["location"] == "/machines/a"
+        await on.until("released")
+        machine = (await on.alice.get("/machines/a")).text
+        assert on.excluded == [] and "is back" in machine and "/release" not in machine
+    assert [one for one in on.recorded() if one[0] in ("approve", "release a")] == [
+        ("approve", "alice", "asked"), ("approve", "alice", "a pending"),
+        ("release a", "alice", "asked"), ("release a", "alice", "a releasing"), ("release a", "alice", "released"),
+    ]  # fmt: skip
+
+
+async def test_a_form_that_comes_twice_is_done_once(tmp_path: Path) -> None:
+    async with deciding(tmp_path) as on:
+        path = f"/incidents/{on.incident}/approve"
+        form = {"seen": shown((await on.alice.get(path)).text)}
+        leave = {"seen": shown((await on.alice.get(f"/incidents/{on.incident}/dismiss")).text), "because": "late"}
+        both = await asyncio.gather(*(on.alice.post(path, data=form) for _ in range(2)))
+        assert [one.status_code for one in both] == [303, 303]
+        late = await on.alice.post(f"/incidents/{on.incident}/dismiss", data=leave)
+        assert late.status_code == 409 and "decided upon since you were shown it" in late.text
+        await on.until("done")
+        assert len(on.excluded) == 1
+        back = {"seen": shown((await on.alice.get("/machines/a/release")).text)}
+        assert (await on.alice.post("/machines/a/release", data=back)).status_code == 303
+        await on.until("released")
+        assert (await on.alice.post("/machines/a/release", data=back)).status_code == 303
+        assert (await on.alice.post(path, data=form)).status_code == 409
+        assert [one["state"] for one in (await on.acts())["actions"]] == ["released"] and on.excluded == []
+    outcomes = [outcome for what, _, outcome in on.recorded() if what == "approve"]
+    assert outcomes.count("a pending") == 1 and sum("nothing was done" in one for one in outcomes) == 2
+
+
+async def test_those_who_may_not_are_told_who_may_and_change_nothing(tmp_path: Path) -> None:
+    async with deciding(tmp_path) as on:
+        for role in (Role.VIEW, Role.TRIGGER):
+            page = (await on.people[role].get(f"/incidents/{on.incident}")).text
+            assert "waits for approval" in page and "alice may" in page and "/approve" not in page
+            for what in ("approve", "dismiss"):
+                refused = await on.posted(what, "x", by=role)
+                assert refused.status_code == 403 and "this takes act" in refused.text
+                asked = await on.people[role].post(f"/api/incidents/{on.incident}/{what}", json={"because": "x"})
+                assert asked.status_code == 403, asked.text
+            assert (await on.people[role].get(f"/incidents/{on.incident}/approve")).status_code == 403
+        assert (await on.site.http.post(f"/api/incidents/{on.incident}/approve")).status_code == 401
+        assert (await on.site.http.get("/machines/a/release")).headers["location"].startswith("/login?next=")
+        assert [one["state"] for one in (await on.acts())["actions"]] == ["waiting"]
+    assert not any(what == "approve" for what, _, _ in on.recorded())
+
+
+@pytest.mark.parametrize("headers", [{"origin": "http://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "same-site"}])
+async def test_another_sites_page_decides_nothing(tmp_path: Path, headers: dict[str, str]) -> None:
+    async with deciding(tmp_path) as on:
+        for what in ("approve", "dismiss"):
+            assert (await on.posted(what, "x", **headers)).status_code == 403
+            path = f"/api/incidents/{on.incident}/{what}"
+            assert (await on.alice.post(path, json={"because": "x"}, headers=headers)).status_code == 403
+        assert (await on.alice.post("/api/machines/a/release", headers=headers)).status_code == 403
+        plain = {"content-type": "text/plain"}
+        asked = await on.alice.post(f"/api/incidents/{on.incident}/approve", content='{"because": "x"}', headers=plain)
+        assert asked.status_code == 400 and "content-type" in asked.text
+        assert [one["state"] for one in (await on.acts())["actions"]] == ["waiting"]
+
+
+async def test_a_dismissal_takes_a_reason_and_shows_it_harmlessly(tmp_path: Path) -> None:
+    async with deciding(tmp_path) as on:
+        again = await on.posted("dismiss", "  ")
+        assert again.status_code == 400 and "Say why" in again.text and shown(again.text)
+        assert (await on.posted("dismiss", "x" * 1001)).status_code == 400
+        assert (await on.alice.post(f"/incidents/{on.incident}/dismiss", data={"because": "x"})).status_code == 400
+        many = "&".join(f"f{number}=1" for number in range(20))
+        assert (await on.alice.post(f"/incidents/{on.incident}/dismiss", content=many)).status_code == 400
+        assert (await on.posted("dismiss", HOSTILE)).status_code == 303
+        for path in (f"/incidents/{on.incident}", "/", "/machines/a"):
+            page = (await on.alice.get(path)).text
+            assert "is left where it is, by alice: &lt;/script&gt;" in page, path
+            assert "<img" not in page and "\x1b" not in page and "\u202e" not in page
+        (one,) = (await on.acts())["actions"]
+        assert (one["state"], one["words"], one["who"]) == ("dismissed", HOSTILE, "alice") and on.excluded == []
+
+
+async def test_in_a_dry_run_there_is_nothing_to_approve(tmp_path: Path) -> None:
+    async with deciding(tmp_path, Mode.DRY_RUN) as on:
+        page = (await on.alice.get(f"/incidents/{on.incident}")).text
+        assert "would be isolated (dry run)" in page and "mode dry-run" in page
+        assert "/approve" not in page and "/dismiss" in page
+        refused = await on.alice.get(f"/incidents/{on.incident}/approve")
+        assert refused.status_code == 409 and "mode dry-run: nothing is done" in refused.text
+        asked = await on.alice.post(f"/api/incidents/{on.incident}/approve")
+        assert asked.status_code == 409 and "mode dry-run" in asked.json()["error"]
+        assert (await on.posted("dismiss", "a rehearsal")).status_code == 303
+
+
+async def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    async with deciding(tmp_path) as on:
+        for path in ("/incidents/zzz/approve", "/incidents/zzz/dismiss", "/machines/zzz/release"):
+            for found in (await on.alice.get(path), await on.alice.post(path, data={"seen": "x", "because": "x"})):
+                assert found.status_code == 404 and "zzz" in found.text, path
+            asked = await on.alice.post(f"/api{path}", json={"because": "x"})
+            assert asked.status_code == 404 and "zzz" in asked.json()["error"]
+        assert (await on.alice.get("/machines/a/release")).status_code == 409, "nothing is marked yet"
+        for wrong in ("[]", "{", '{"because": 1}', '"' * 3):
+            json_ = {"content-type": "application/json"}
+            asked = await on.alice.post(f"/api/incidents/{on.incident}/approve", content=wrong, headers=json_)
+            assert asked.status_code == 400, wrong
+        assert (await on.alice.post("/api/incidents/x/approve", content=b"x" * 20000)).status_code == 404
+        assert (await on.alice.get("/machines/nobody")).status_code == 404
+        assert (await on.alice.get("/api/actions?limit=x")).status_code == 404
+
+
+async def test_programs_decide_by_the_same_rules_and_are_answered_as_documented(tmp_path: Path) -> None:
+    async with deciding(tmp_path) as on:
+        document = (await on.alice.get("/api/openapi.json")).json()
+
+        async def asked(path: str, because: str = "") -> dict[str, Any]:
+            found = await on.alice.post(path.format(id=on.incident[:6], name="a"), json={"because": because})
+            content = document["paths"][path]["post"]["responses"][str(found.status_code)]["content"]
+            jsonschema.validate(
+                found.json(), {**content["application/json"]["schema"], "components": document["components"]}
+            )
+            answer: dict[str, Any] = found.json()
+            return answer
+
+        assert (await asked("/api/incidents/{id}/dismiss"))["error"] == "no reason is given"
+        told = await asked("/api/incidents/{id}/approve", "\x00 \ud800" if False else "seen by eye")
+        assert (told["actions"][0]["state"], told["mode"], told["actors"]) == ("pending", "approve", ["exclude-file"])
+        assert "nothing of incident" in (await asked("/api/incidents/{id}/approve"))["error"]
+        await on.until("done")
+        assert (await asked("/api/machines/{name}/release"))["actions"][0]["state"] == "releasing"
+        await on.until("released")
+        assert "holds no mark on a" in (await asked("/api/machines/{name}/release"))["error"]
+        life = (await on.alice.get("/api/machines/a")).json()
+        assert life["ledger"][0]["standing"] == "convicted" and life["tests"] == []
+
+
+async def test_an_open_page_is_told_of_what_is_done(tmp_path: Path) -> None:
+    async with deciding(tmp_path) as on, asyncio.timeout(60):
+        paths = []
+        for page in (f"/incidents/{on.incident}", "/"):
+            paths.append((await on.alice.get(page)).text.partition('data-events="')[2].partition('"')[0])
+        async with on.alice.stream("GET", paths[0]) as here, on.alice.stream("GET", paths[1]) as there:
+            await on.posted("approve")
+            for stream in (here, there):
+                assert [line async for line in first(stream)] == ["event: state"]
+
+
+async def first(stream: httpx.Response) -> AsyncIterator[str]:
+    """The first line that tells something."""
+    async for line in stream.aiter_lines():
+        if line.startswith("event: "):
+            yield line
+            return
