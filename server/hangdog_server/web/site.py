@@ -119,6 +119,8 @@ class Site:
         if machine is None and not life:
             raise WrongUse(f"nothing is known of a machine {name[:100]!r}", "the machines: /machines")
         given = {"name": name, "machine": machine, "life": life, "said": said, "utc": utc, "now": self._clock()}
+        now = await self._observatory.present(self._clock())
+        given["events"] = f"/api/events?seen={_mark(now, await self._history.lately())}"
         held = any(row.marked and row.state is not Act.RELEASING for row in life.acts)
         may = {"held": held, "acts": person.role >= Role.ACT, "who": self._acts.who(person) if held else ""}
         return HTMLResponse(page("machine.html", name, live=True, here="/machines", **nav(person), **given, **may))

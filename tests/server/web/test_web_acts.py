@@ -1,17 +1,21 @@
 """Deciding from a page: it is said first, needs the role and a page of ours, is done once, and is seen where one looks."""
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import jsonschema
-import pytest
 
+from cast import NOON
 from deciding import deciding, shown
 from hangdog_models.acting.caps import Mode
+from hangdog_server.campaigns import records
+from hangdog_server.campaigns.records import Campaign, Convict, State
 from hangdog_server.tokens import Role
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m\u202e é"
@@ -80,16 +84,14 @@ async def test_those_who_may_not_are_told_who_may_and_change_nothing(tmp_path: P
     assert not any(what == "approve" for what, _, _ in on.recorded())
 
 
-@pytest.mark.parametrize(
-    "headers", [{"origin": "http://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "same-site"}]
-)
-async def test_another_sites_page_decides_nothing(tmp_path: Path, headers: dict[str, str]) -> None:
+async def test_another_sites_page_decides_nothing(tmp_path: Path) -> None:
     async with deciding(tmp_path) as on:
-        for what in ("approve", "dismiss"):
-            assert (await on.posted(what, "x", **headers)).status_code == 403
-            path = f"/api/incidents/{on.incident}/{what}"
-            assert (await on.alice.post(path, json={"because": "x"}, headers=headers)).status_code == 403
-        assert (await on.alice.post("/api/machines/a/release", headers=headers)).status_code == 403
+        for headers in ({"origin": "http://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "same-site"}):
+            for what in ("approve", "dismiss"):
+                assert (await on.posted(what, "x", **headers)).status_code == 403
+                path = f"/api/incidents/{on.incident}/{what}"
+                assert (await on.alice.post(path, json={"because": "x"}, headers=headers)).status_code == 403
+            assert (await on.alice.post("/api/machines/a/release", headers=headers)).status_code == 403
         plain = {"content-type": "text/plain"}
         asked = await on.alice.post(f"/api/incidents/{on.incident}/approve", content='{"because": "x"}', headers=plain)
         assert asked.status_code == 400 and "content-type" in asked.text
@@ -179,6 +181,33 @@ async def test_an_open_page_is_told_of_what_is_done(tmp_path: Path) -> None:
             await on.posted("approve")
             for stream in (here, there):
                 assert [line async for line in first(stream)] == ["event: state"]
+
+
+async def test_campaigns_are_told_of_and_a_convicted_machine_is_on_probation(tmp_path: Path) -> None:
+    async with deciding(tmp_path) as on, asyncio.timeout(60):
+        store, path = on.site.on.store, f"/incidents/{on.incident}"
+        campaign = Campaign("c0ffee", NOON, "bob", HOSTILE, on.incident, {"prior": [["a", 0.5], ["b", 0.5]]})
+        await store.do(records.begin, campaign)
+        page = (await on.alice.get(path)).text
+        assert "asked for by bob: a, b being tested" in page and "<img" not in page
+        told = page.partition('data-events="')[2].partition('"')[0]
+        report = {"convicted": [{"machine": "a"}], "untested": [], "launches": [{}], "tell": [], "verdict": "convicted"}
+        assert "on probation" not in (await on.alice.get("/machines")).text
+        async with on.alice.stream("GET", told) as here:
+            end = State.DONE, NOON + 60, "", json.dumps(report), (Convict("a", 0.99),)
+            await store.do(records.end, "c0ffee", *end)
+            assert [line async for line in first(here)] == ["event: state"]
+        for each in (path, "/"):
+            assert "convicted: a, after 1 launch" in (await on.alice.get(each)).text
+        assert "bob has machines tested by campaign c0ffee" in (await on.alice.get(path)).text
+        assert (await on.alice.get("/machines")).text.count("on probation") == 1
+        machine = (await on.alice.get("/machines/a")).text
+        assert "On probation until 2027-02-19" in machine and "a as a whole, by campaign c0ffee" in machine
+        life = (await on.alice.get("/api/machines/a")).json()
+        assert life["convictions"][0]["campaign"] == "c0ffee" and life["probation"] > NOON + 60
+        await store.do(records.begin, replace(campaign, id="dead"))
+        await store.do(records.end, "dead", State.FAILED, NOON + 90, "", "{}", ())
+        assert "campaign dead: failed: nobody convicted" in (await on.alice.get(path)).text
 
 
 async def first(stream: httpx.Response) -> AsyncIterator[str]:
