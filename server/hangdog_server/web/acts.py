@@ -188,7 +188,7 @@ def consequence(what: str, rows: tuple[Intent, ...], standing: Standing) -> str:
             if standing.movers
             else ""
         )
-        return f"{machines} {'is' if one else 'are'} taken out of use by {by}{moves}, once the bounds allow it."
+        return f"{machines} {'is' if one else 'are'} taken out of use by {by}{moves}, if the bounds still allow it."
     if what == "release":
         return f"Exactly hangdog's own marks on {machines} are taken away by {by}, so that work may be given to it again; marks of others stay."
     undone = " What is under way is undone." if any(row.state is Act.PENDING for row in rows) else ""
