@@ -182,20 +182,31 @@ def about(connection: sa.Connection, incident: str) -> tuple[Campaign, ...]:
 
 def lately(connection: sa.Connection, since: float, limit: int) -> tuple[Campaign, ...]:
     """The campaigns that run, or changed since then (Unix seconds), the newest first."""
-    which = sa.or_(CAMPAIGNS.c.state == State.RUNNING, CAMPAIGNS.c.changed >= since)
-    query = sa.select(CAMPAIGNS).where(which).order_by(CAMPAIGNS.c.began.desc(), CAMPAIGNS.c.id).limit(limit)
+    query = sa.select(CAMPAIGNS).where(_lately(since)).order_by(CAMPAIGNS.c.began.desc(), CAMPAIGNS.c.id).limit(limit)
     return tuple(_campaign(row) for row in connection.execute(query))
 
 
-def how_far(connection: sa.Connection, incidents: Collection[str]) -> tuple[tuple[str, str, State], ...]:
-    """Of each campaign about one of these incidents its name, the incident and its state, the oldest first."""
-    columns = CAMPAIGNS.c.id, CAMPAIGNS.c.incident, CAMPAIGNS.c.state
-    query = (
-        sa.select(*columns)
-        .where(CAMPAIGNS.c.incident.in_(sorted(incidents)))
-        .order_by(CAMPAIGNS.c.began, CAMPAIGNS.c.id)
+@dataclass(frozen=True, slots=True)
+class Glimpse:
+    """How far a campaign is: to look at that again and again must not read every report."""
+
+    id: str
+    incident: str
+    state: State
+
+
+def glimpses(
+    connection: sa.Connection, incidents: Collection[str], since: float, limit: int
+) -> tuple[tuple[Glimpse, ...], tuple[Glimpse, ...]]:
+    """How far the campaigns about these incidents are, as `about` orders them, and those that `lately` gives."""
+    query = sa.select(CAMPAIGNS.c.id, CAMPAIGNS.c.incident, CAMPAIGNS.c.state)
+    about = query.where(CAMPAIGNS.c.incident.in_(sorted(incidents))).order_by(CAMPAIGNS.c.began, CAMPAIGNS.c.id)
+    recent = query.where(_lately(since)).order_by(CAMPAIGNS.c.began.desc(), CAMPAIGNS.c.id).limit(limit)
+    first, second = (
+        tuple(Glimpse(row.id, row.incident, State(row.state)) for row in connection.execute(each))
+        for each in (about, recent)
     )
-    return tuple((row.id, row.incident, State(row.state)) for row in connection.execute(query))
+    return first, second
 
 
 def find(connection: sa.Connection, prefix: str) -> Campaign:
@@ -228,6 +239,10 @@ def forget(connection: sa.Connection, before: float) -> bool:
     connection.execute(PARTS.delete().where(PARTS.c.at < before))
     connection.execute(CONVICTIONS.delete().where(CONVICTIONS.c.at < before))
     return gone == FORGOTTEN or old is not None
+
+
+def _lately(since: float) -> sa.ColumnElement[bool]:
+    return sa.or_(CAMPAIGNS.c.state == State.RUNNING, CAMPAIGNS.c.changed >= since)
 
 
 def blamed(report: Diagnosed) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hangdog_server import intents, ledger
 from hangdog_server.campaigns import past, records, report
 from hangdog_server.campaigns.past import Past
-from hangdog_server.campaigns.records import Campaign, State
+from hangdog_server.campaigns.records import Campaign, Glimpse, State
 from hangdog_server.capturing import named
 from hangdog_server.deeds import Deeds, Standing, concerned
 from hangdog_server.intents import OPEN, Act, Intent
@@ -40,7 +40,7 @@ class Done:
     @property
     def mark(self) -> str:
         """Changes when what a page shows of it does; empty while nothing is done."""
-        return _mark(self.acts, [(one.id, one.state) for one in self.campaigns])
+        return _mark(self.acts, self.campaigns)
 
     def open(self, what: str) -> tuple[str, ...]:
         """The machines that approving or dismissing would be about, none where it would be refused for all of them."""
@@ -74,9 +74,7 @@ class Lately:
     @property
     def mark(self) -> str:
         """Changes when what a page shows of it does."""
-        acts = [row for one in self.done for row in one.acts]
-        campaigns = [(one.id, one.state) for one in self.campaigns]
-        return _mark(acts, campaigns, self.standing.breaker, self.standing.stopped, self.standing.mode)
+        return _lately_mark([row for one in self.done for row in one.acts], self.campaigns, self.standing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +124,17 @@ class History:
         done = tuple(Done(incident, tuple(acts), (), standing) for incident, acts in by.items())
         return Lately(done, campaigns, standing)
 
-    async def marks(self, incidents: Collection[str]) -> dict[str, str]:
-        """Of each incident that something is done about, the mark of that."""
+    async def marks(self, incidents: Collection[str]) -> tuple[str, dict[str, str]]:
+        """The mark of `lately`, and of each of these incidents that something is done about the mark of that."""
+        since, standing = self._clock() - LATELY_S, await self._deeds.standing()
+        rows = await self._store.ask(intents.lately, since, MOST)
         acts = await self._store.ask(intents.of_each, incidents)
-        tested = await self._store.ask(records.how_far, incidents)
+        about, recent = await self._store.ask(records.glimpses, incidents, since, MOST)
         found = {}
-        for incident in {row.incident for row in acts} | {of for _, of, _ in tested}:
-            mine = sorted((row for row in acts if row.incident == incident), key=lambda row: row.machine)
-            found[incident] = _mark(
-                mine, [(name, state) for name, of, state in tested if of == incident][: records.ABOUT]
-            )
-        return found
+        for incident in {row.incident for row in acts} | {one.incident for one in about}:
+            mine = [row for row in acts if row.incident == incident]
+            found[incident] = _mark(mine, [one for one in about if one.incident == incident][: records.ABOUT])
+        return _lately_mark(rows, recent, standing), found
 
     async def life(self, machine: str) -> Life:
         """What is kept of a machine."""
@@ -189,9 +187,14 @@ def told(campaign: Campaign) -> str:
     return f"{campaign.state}: {campaign.note}" if campaign.note else str(campaign.state)
 
 
-def _mark(acts: Iterable[Intent], campaigns: Iterable[tuple[str, State]], *more: str) -> str:
-    shown = [(row.incident, row.machine, str(row.state), row.words, row.who, row.marked) for row in acts]
-    tested = [(name, str(state)) for name, state in campaigns]
+def _lately_mark(acts: Iterable[Intent], campaigns: Iterable[Campaign | Glimpse], standing: Standing) -> str:
+    return _mark(acts, campaigns, standing.breaker, standing.stopped, standing.mode)
+
+
+def _mark(acts: Iterable[Intent], campaigns: Iterable[Campaign | Glimpse], *more: str) -> str:
+    """In whatever order they are."""
+    shown = sorted((row.incident, row.machine, str(row.state), row.words, row.who, row.marked) for row in acts)
+    tested = sorted((one.id, str(one.state)) for one in campaigns)
     if not shown and not tested and not any(more):
         return ""
     return hashlib.blake2b(repr((shown, tested, more)).encode("utf-8", "replace"), digest_size=8).hexdigest()

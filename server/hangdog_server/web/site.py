@@ -22,7 +22,7 @@ from hangdog_server.web.asker import Asker, inside
 from hangdog_server.web.drawn import Drawn, done_part
 from hangdog_server.web.feed import Feed, Seen
 from hangdog_server.web.guarding import Guard, form, nav
-from hangdog_server.web.history import TONES, History, Lately, mark, said, told
+from hangdog_server.web.history import TONES, History, mark, said, told
 from hangdog_server.web.openapi import document
 from hangdog_server.web.present import Observatory, Present
 from hangdog_server.web.words import ago, utc
@@ -89,7 +89,7 @@ class Site:
         clock = self._clock()
         now, lately = await self._observatory.present(clock), await self._history.lately()
         times = {one.id: ago(clock - one.began) for one in now.incidents}
-        given = {"now": now, "times": times, "events": f"/api/events?seen={_mark(now, lately)}"}
+        given = {"now": now, "times": times, "events": f"/api/events?seen={_mark(now, lately.mark)}"}
         shown = {
             "lately": lately,
             "tested": [(one, told(one)) for one in lately.campaigns],
@@ -120,7 +120,7 @@ class Site:
             raise WrongUse(f"nothing is known of a machine {name[:100]!r}", "the machines: /machines")
         given = {"name": name, "machine": machine, "life": life, "said": said, "utc": utc, "now": self._clock()}
         now = await self._observatory.present(self._clock())
-        given["events"] = f"/api/events?seen={_mark(now, await self._history.lately())}"
+        given["events"] = f"/api/events?seen={_mark(now, (await self._history.lately()).mark)}"
         held = any(row.marked and row.state is not Act.RELEASING for row in life.acts)
         may = {"held": held, "acts": person.role >= Role.ACT, "who": self._acts.who(person) if held else ""}
         return HTMLResponse(page("machine.html", name, live=True, here="/machines", **nav(person), **given, **may))
@@ -200,8 +200,8 @@ class Site:
         return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
     async def _look(self) -> Seen:
-        present, lately = await self._observatory.present(self._clock()), await self._history.lately()
-        done = await self._history.marks([one.id for one in present.incidents])
+        present = await self._observatory.present(self._clock())
+        lately, done = await self._history.marks([one.id for one in present.incidents])
         seen: Seen = {"": (_mark(present, lately), {"jobs": len(present.jobs), "suspects": len(present.suspects)})}
         for one in present.incidents:
             seen[one.id] = mark(one, done.get(one.id, "")), api.incident_line(one)
@@ -212,9 +212,9 @@ async def _nothing(request: Request) -> Response:
     return Response(status_code=204)
 
 
-def _mark(present: Present, lately: Lately) -> str:
-    """Changes when the first page would."""
-    return f"{present.mark}-{lately.mark}"
+def _mark(present: Present, lately: str) -> str:
+    """Changes when the first page would; `lately` is the mark of what is done."""
+    return f"{present.mark}-{lately}"
 
 
 def _title(suspects: int) -> str:

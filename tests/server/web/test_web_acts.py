@@ -4,12 +4,13 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import jsonschema
+import pytest
 
 from cast import NOON
 from deciding import deciding, shown
@@ -172,15 +173,22 @@ async def test_programs_decide_by_the_same_rules_and_are_answered_as_documented(
         assert life["ledger"][0]["standing"] == "convicted" and life["tests"] == []
 
 
-async def test_an_open_page_is_told_of_what_is_done(tmp_path: Path) -> None:
+async def test_open_pages_are_told_of_what_is_done_and_of_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hangdog_server.web.feed.QUIET_S", 0.5)
     async with deciding(tmp_path) as on, asyncio.timeout(60):
         paths = []
-        for page in (f"/incidents/{on.incident}", "/"):
+        for page in (f"/incidents/{on.incident}", "/", "/machines/a"):
             paths.append((await on.alice.get(page)).text.partition('data-events="')[2].partition('"')[0])
-        async with on.alice.stream("GET", paths[0]) as here, on.alice.stream("GET", paths[1]) as there:
+        async with AsyncExitStack() as open_pages:
+            streams = [await open_pages.enter_async_context(on.alice.stream("GET", path)) for path in paths]
+            told = [one.aiter_lines() for one in streams]
+            for lines in told:
+                assert await said(lines, "retry: 3000", "") == ": still here"
             await on.posted("approve")
-            for stream in (here, there):
-                assert [line async for line in first(stream)] == ["event: state"]
+            for lines in told:
+                assert await said(lines, ": still here", "") == "event: state"
 
 
 async def test_campaigns_are_told_of_and_a_convicted_machine_is_on_probation(tmp_path: Path) -> None:
@@ -196,7 +204,7 @@ async def test_campaigns_are_told_of_and_a_convicted_machine_is_on_probation(tmp
         async with on.alice.stream("GET", told) as here:
             end = State.DONE, NOON + 60, "", json.dumps(report), (Convict("a", 0.99),)
             await store.do(records.end, "c0ffee", *end)
-            assert [line async for line in first(here)] == ["event: state"]
+            assert await said(here.aiter_lines(), "retry: 3000", "") == "event: state"
         for each in (path, "/"):
             assert "convicted: a, after 1 launch" in (await on.alice.get(each)).text
         assert "bob has machines tested by campaign c0ffee" in (await on.alice.get(path)).text
@@ -210,9 +218,9 @@ async def test_campaigns_are_told_of_and_a_convicted_machine_is_on_probation(tmp
         assert "campaign dead: failed: nobody convicted" in (await on.alice.get(path)).text
 
 
-async def first(stream: httpx.Response) -> AsyncIterator[str]:
-    """The first line that tells something."""
-    async for line in stream.aiter_lines():
-        if line.startswith("event: "):
-            yield line
-            return
+async def said(lines: AsyncIterator[str], *but: str) -> str:
+    """The first line that says something else."""
+    async for line in lines:
+        if line not in but:
+            return line
+    return ""
