@@ -15,7 +15,7 @@ import httpx
 from browsed import Browsed, browsed
 from cast import NOON, PATIENT, trainer, verdict
 from cast_acting import WIDE
-from hangdog_models.acting.caps import Mode
+from hangdog_models.acting.caps import Caps, Mode
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
@@ -76,9 +76,11 @@ def shown(page: str) -> str:
 
 
 @asynccontextmanager
-async def deciding(folder: Path, mode: Mode = Mode.APPROVE) -> AsyncIterator[Deciding]:
-    """Machine a of llama is to be evicted, x is free; the tokens are made once the verdict is there."""
-    does = Chosen(mode, WIDE, (Exclusion(folder / "excluded"),), folder / "stop")
+async def deciding(
+    folder: Path, mode: Mode = Mode.APPROVE, caps: Caps = WIDE, state: str = "waiting"
+) -> AsyncIterator[Deciding]:
+    """Machine a of llama is to be evicted, x is free; people come once the act is in that state."""
+    does = Chosen(mode, caps, (Exclusion(folder / "excluded"),), folder / "stop")
     file = folder / "tokens.json"
     door = Door(tokens=file, audit=folder / "audit.jsonl")
     settings = replace(PATIENT, returned_s=0.0)
@@ -103,7 +105,7 @@ async def deciding(folder: Path, mode: Mode = Mode.APPROVE) -> AsyncIterator[Dec
             )
         found = Deciding(site, incident, folder, people, shows)
         try:
-            await found.until({Mode.APPROVE: "waiting", Mode.DRY_RUN: "dry-run"}[mode])
+            await found.until(state)
             yield found
         finally:
             for one in people.values():

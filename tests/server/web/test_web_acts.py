@@ -13,8 +13,10 @@ import jsonschema
 import pytest
 
 from cast import NOON
+from cast_acting import WIDE
 from deciding import deciding, shown
 from hangdog_models.acting.caps import Mode
+from hangdog_server import intents
 from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign, Convict, State
 from hangdog_server.tokens import Role
@@ -117,7 +119,7 @@ async def test_a_dismissal_takes_a_reason_and_shows_it_harmlessly(tmp_path: Path
 
 
 async def test_in_a_dry_run_there_is_nothing_to_approve(tmp_path: Path) -> None:
-    async with deciding(tmp_path, Mode.DRY_RUN) as on:
+    async with deciding(tmp_path, Mode.DRY_RUN, state="dry-run") as on:
         page = (await on.alice.get(f"/incidents/{on.incident}")).text
         assert "would be isolated (dry run)" in page and "mode dry-run" in page
         assert "/approve" not in page and "/dismiss" in page
@@ -129,6 +131,23 @@ async def test_in_a_dry_run_there_is_nothing_to_approve(tmp_path: Path) -> None:
         json_ = {"content-type": "application/json"}
         done = await on.alice.post(f"/api/incidents/{on.incident}/dismiss", content=wild, headers=json_)
         assert done.json()["actions"][0]["words"] == "\ufffd? rehearsed"
+
+
+async def test_what_bounds_forbid_and_operators_stop_is_said_in_words(tmp_path: Path) -> None:
+    async with deciding(tmp_path, caps=replace(WIDE, per_hour=0), state="refused") as on:
+        path = f"/incidents/{on.incident}"
+        for each in (path, "/", "/machines/a"):
+            assert "is refused: 1 machines within an hour, 0 are allowed" in (await on.alice.get(each)).text, each
+        (tmp_path / "stop").touch()
+        for each in (path, f"{path}/approve", "/"):
+            assert "An operator stopped everything" in (await on.alice.get(each)).text, each
+        assert "A bound forbade it: 1 machines" in (await on.alice.get(f"{path}/approve")).text
+        refused = await on.posted("approve")
+        assert refused.status_code == 409 and "0 are allowed (per_hour)" in refused.text and on.excluded == []
+        await on.site.on.store.do(intents.set_breaker, "half of all machines were asked for", "", NOON)
+        page = (await on.alice.get(path)).text
+        assert "The breaker is open (half of all machines" in page and "/approve" not in page and "/dismiss" in page
+        assert "The breaker is open, nothing more is done: half" in (await on.alice.get("/")).text
 
 
 async def test_what_is_not_there_is_said(tmp_path: Path) -> None:
