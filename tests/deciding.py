@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from hangdog_models.acting.caps import Caps, Mode
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
+from hangdog_proto.reach import Reach
 from hangdog_server import tokens
 from hangdog_server.actors.chosen import Chosen
 from hangdog_server.actors.exclusion import Exclusion
@@ -59,7 +60,9 @@ class Deciding:
             while [one["state"] for one in (await self.acts())["actions"]] != [state]:
                 await asyncio.sleep(0.02)
 
-    async def posted(self, what: str, because: str = "", by: Role = Role.ACT, **headers: str) -> httpx.Response:
+    async def posted(
+        self, what: str, because: str = "", by: Role = Role.ACT, headers: Mapping[str, str] | None = None
+    ) -> httpx.Response:
         """What somebody is answered who opens the page, and posts its form."""
         path = f"/machines/a/{what}" if what == "release" else f"/incidents/{self.incident}/{what}"
         form = {"seen": shown((await self.alice.get(path)).text), "because": because}
@@ -103,6 +106,7 @@ async def deciding(
             people[role] = httpx.AsyncClient(
                 base_url=site.address, headers={"authorization": f"Bearer {shows[role]}"}, timeout=30
             )
+        site.on.reach = Reach(site.on.address, token=shows[Role.ACT])
         found = Deciding(site, incident, folder, people, shows)
         try:
             await found.until(state)

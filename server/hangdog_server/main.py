@@ -131,7 +131,7 @@ async def running(
         asyncio.create_task(Retention(means.store, settings, means.clock).keep(), name="retention"),
     ]
     try:
-        async with _pages(door, opened, means, vigil, settings, deeds):
+        async with _pages(door, opened, means, vigil, settings, deeds, campaigns, limits, audit):
             yield address
     finally:
         await state.enter_graceful_shutdown()  # first of all: whoever balances over servers sends nobody else here
@@ -149,7 +149,15 @@ async def running(
 
 @asynccontextmanager
 async def _pages(
-    door: Door, opened: Opened, means: Means, vigil: Vigil, settings: Settings, deeds: Deeds
+    door: Door,
+    opened: Opened,
+    means: Means,
+    vigil: Vigil,
+    settings: Settings,
+    deeds: Deeds,
+    campaigns: CampaignDesk,
+    limits: Limits,
+    audit: Audit,
 ) -> AsyncIterator[None]:
     """The pages for people, where they are wanted; their packages are loaded only then."""
     if not door.web:
@@ -157,7 +165,9 @@ async def _pages(
         return
     from hangdog_server.web.serving import paged
 
-    async with paged(door.web, door.tls, door.insecure, opened.gate, means, vigil, settings, deeds):
+    async with paged(
+        door.web, door.tls, door.insecure, opened.gate, means, vigil, settings, deeds, campaigns, limits, audit
+    ):
         yield
 
 

@@ -22,6 +22,7 @@ from hangdog_server.pages.incident import About, incident_page
 from hangdog_server.replay import Look, replay
 from hangdog_server.store import Incident, RawCapture, State, Store
 from hangdog_server.web.history import TONES, Done, mark, said, told
+from hangdog_server.web.present import BLAMING_NOBODY
 from hangdog_server.web.words import ago, utc
 
 #: Pages kept as they were drawn: at three in the morning several people open the same one. A large one is some MiB.
@@ -86,12 +87,15 @@ class Places:
     done: str
 
 
-def done_part(done: Done, acts: bool, who: str) -> Markup:
+def done_part(incident: Incident, done: Done, acts: bool, who: str) -> Markup:
     """What is done about an incident, as a part of its page; `acts`: whoever looks may decide, else `who` may."""
-    if not done.acts and not done.campaigns:
+    testable = acts and incident.kind not in BLAMING_NOBODY  # else there is nobody to begin with
+    if not done.acts and not done.campaigns and not testable:
         return Markup("")
     tested = [(one, told(one)) for one in done.campaigns]
-    return part("done.html", done=done, tested=tested, said=said, tones=TONES, utc=utc, acts=acts, who=who)
+    return part(
+        "done.html", done=done, tested=tested, said=said, tones=TONES, utc=utc, acts=acts, who=who, testable=testable
+    )
 
 
 def _drawn(

@@ -54,6 +54,7 @@ def document(version: str) -> dict[str, Any]:
         "/api/incidents/{id}/events": _events("Changes of one incident's state, as server-sent events named `state`.", [name, seen]),
         "/api/incidents/{id}/approve": _post("Has the machines that its verdict names be isolated, within the bounds. Takes the role `act`.", [name]),
         "/api/incidents/{id}/dismiss": _post("Has them be left where they are, for the reason given. Takes the role `act`.", [name], reason=True),
+        "/api/incidents/{id}/diagnose": _post("Starts a campaign of tests of its machines; answers with its name. Takes the role `act`.", [name], "Started"),
         "/api/machines/{name}/release": _post("Has hangdog's own marks on a machine be taken away. Takes the role `act`.", [machine]),
         "/api/actions": _get("What was, is and would be done to machines, newest first, and how far the server goes.", "Actions", [whose, limit]),
         "/api/machines/{name}": _get("What a machine was tested for and convicted of, and what verdicts said of it.", "Life", [machine]),
@@ -84,9 +85,9 @@ def _get(what: str, schema: str, parameters: list[dict[str, Any]] | None = None)
     return {"get": {"summary": what, "parameters": parameters or [], "responses": _answers(content)}}
 
 
-def _post(what: str, parameters: list[dict[str, Any]], reason: bool = False) -> dict[str, Any]:
+def _post(what: str, parameters: list[dict[str, Any]], schema: str = "Actions", reason: bool = False) -> dict[str, Any]:
     """An act; the same asked for again is answered with 409, or what it came to, and nothing is done twice."""
-    answers = _answers({"application/json": {"schema": {"$ref": "#/components/schemas/Actions"}}})
+    answers = _answers({"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}})
     wrong = answers["404"]["content"]
     answers["400"] = {
         "description": "What was posted is no JSON, or gives no reason where one is needed.",
@@ -98,8 +99,8 @@ def _post(what: str, parameters: list[dict[str, Any]], reason: bool = False) -> 
         "content": wrong,
     }
     properties = {"because": {**_TEXT, "maxLength": WHY, "description": "Why; kept with the act and in the record."}}
-    schema = {"type": "object", "properties": properties, "required": ["because"] if reason else []}
-    body = {"required": reason, "content": {"application/json": {"schema": schema}}}
+    asked = {"type": "object", "properties": properties, "required": ["because"] if reason else []}
+    body = {"required": reason, "content": {"application/json": {"schema": asked}}}
     return {"post": {"summary": what, "parameters": parameters, "requestBody": body, "responses": answers}}
 
 
@@ -169,6 +170,7 @@ def _schemas() -> dict[str, Any]:
         "Now": _object({"jobs": _list("Job"), "incidents": _list("IncidentLine"), "suspects": _list("Suspect")}),
         "Action": _object(action),
         "Actions": _object(actions),
+        "Started": _object({"campaign": _TEXT}),
         "Test": _object(test),
         "Conviction": _object(conviction),
         "Entry": _object(entry),

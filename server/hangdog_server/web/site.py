@@ -19,6 +19,7 @@ from hangdog_server.tokens import Role
 from hangdog_server.web import api
 from hangdog_server.web.acts import Acts
 from hangdog_server.web.asker import Asker, inside
+from hangdog_server.web.campaigning import Campaigning
 from hangdog_server.web.drawn import Drawn, done_part
 from hangdog_server.web.feed import Feed, Seen
 from hangdog_server.web.guarding import Guard, form, nav
@@ -43,6 +44,7 @@ class Site:
         guard: Guard,
         history: History,
         acts: Acts,
+        testing: Campaigning,
         clock: Callable[[], float],
     ) -> None:
         self._observatory = observatory
@@ -52,6 +54,7 @@ class Site:
         self._guard = guard
         self._history = history
         self._acts = acts
+        self._testing = testing
         self._clock = clock
         self._drawn = Drawn(store)
         self.feed = Feed(self._look)
@@ -63,6 +66,7 @@ class Site:
         return Starlette(
             routes=[
                 *self._acts.routes(),
+                *self._testing.routes(),
                 Route("/", guarded(self._now)),
                 Route("/incidents/{id}", guarded(self._incident)),
                 Route("/machines", guarded(self._machines)),
@@ -103,7 +107,7 @@ class Site:
     async def _incident(self, request: Request, person: Person) -> Response:
         found = await self._store.find(request.path_params["id"])
         done = await self._history.of(found.id)
-        part = done_part(done, person.role >= Role.ACT, self._acts.who(person))
+        part = done_part(found, done, person.role >= Role.ACT, self._acts.who(person))
         return HTMLResponse(await self._drawn.page(found, done, part, nav(person)["person"], self._clock()))
 
     async def _machines(self, request: Request, person: Person) -> Response:

@@ -16,10 +16,12 @@ from cast import NOON
 from cast_acting import WIDE
 from deciding import deciding, shown
 from hangdog_models.acting.caps import Mode
+from hangdog_models.verdict import Eviction, Suspect, from_json
 from hangdog_server import intents
 from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign, Convict, State
 from hangdog_server.tokens import Role
+from tested import broken, machine
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m\u202e é"
 
@@ -91,7 +93,7 @@ async def test_another_sites_page_decides_nothing(tmp_path: Path) -> None:
     async with deciding(tmp_path) as on:
         for headers in ({"origin": "http://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "same-site"}):
             for what in ("approve", "dismiss"):
-                assert (await on.posted(what, "x", **headers)).status_code == 403
+                assert (await on.posted(what, "x", headers=headers)).status_code == 403
                 path = f"/api/incidents/{on.incident}/{what}"
                 assert (await on.alice.post(path, json={"because": "x"}, headers=headers)).status_code == 403
             assert (await on.alice.post("/api/machines/a/release", headers=headers)).status_code == 403
@@ -235,6 +237,41 @@ async def test_campaigns_are_told_of_and_a_convicted_machine_is_on_probation(tmp
         await store.do(records.begin, replace(campaign, id="dead"))
         await store.do(records.end, "dead", State.FAILED, NOON + 90, "", "{}", ())
         assert "campaign dead: failed: nobody convicted" in (await on.alice.get(path)).text
+
+
+async def test_tests_are_started_once_and_what_they_find_is_shown(tmp_path: Path) -> None:
+    async with deciding(tmp_path) as on, machine(on.site.on, "y", broken(1)) as y:
+        (before,) = [await on.site.on.store.find(on.incident)]
+        other = replace(before, id="fee1")
+        await on.site.on.store.begin(other, {"asked": {"y": None}, "absent": {}})
+        found = replace(
+            from_json(json.loads(before.verdict)), suspects=(Suspect((), ("y",), 0.9, ()),), evict=Eviction()
+        )
+        await on.site.on.store.judged("fee1", found, NOON)
+        path = "/incidents/fee1"
+        assert f'href="{path}/diagnose"' in (await on.alice.get(path)).text
+        assert "/diagnose" not in (await on.people[Role.TRIGGER].get(path)).text
+        asks = (await on.alice.get(f"{path}/diagnose")).text
+        assert "Test 1 machine?" in asks and "y is loaded with tests" in asks and not y.orders
+        form = {"seen": shown(asks), "because": HOSTILE}
+        for role in (Role.VIEW, Role.TRIGGER):
+            assert (await on.people[role].post(f"{path}/diagnose", data=form)).status_code == 403
+        evil = {"origin": "http://evil.example"}
+        assert (await on.alice.post(f"{path}/diagnose", data=form, headers=evil)).status_code == 403
+        both = await asyncio.gather(*(on.alice.post(f"{path}/diagnose", data=form) for _ in range(2)))
+        assert [one.status_code for one in both] == [303, 303]
+        async with asyncio.timeout(60):
+            while "convicted: y, after" not in (page := (await on.alice.get(path)).text):
+                await asyncio.sleep(0.02)
+        assert "asked for by alice" in page and "<img" not in page
+        assert (await on.alice.post(f"{path}/diagnose", data=form)).status_code == 303
+        assert len(await on.site.on.store.ask(records.about, "fee1")) == 1
+        asked = await on.alice.post(f"/api{path}/diagnose")
+        assert asked.status_code == 200 and len(await on.site.on.store.ask(records.about, "fee1")) == 2
+        none = await on.alice.post("/api/incidents/zzz/diagnose")
+        assert none.status_code == 404
+    told = [(who, outcome.partition(",")[0]) for what, who, outcome in on.recorded() if what == "diagnose"]
+    assert told[0] == ("alice", "asked") and ("alice", "convicted: y") in told
 
 
 async def said(lines: AsyncIterator[str], *but: str) -> str:
