@@ -90,6 +90,13 @@ class Incidents(IncidentsServicer):
         except HangdogError as error:
             await refuse(context, error)
 
+    async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportAnswer:
+        """What operation was like lately."""
+        try:
+            return await self._records.report(request)
+        except HangdogError as error:
+            await refuse(context, error)
+
     async def Bundle(self, request: pb.BundleRequest, context: Context) -> AsyncIterator[pb.BundlePart]:
         """All that is kept of an incident."""
         try:
