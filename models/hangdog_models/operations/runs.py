@@ -155,11 +155,10 @@ def _ettr(runs: Sequence[Run], since: float, until: float) -> Figure:
 
 def _chains(found: list[Chain]) -> Iterator[Figure]:
     automatic, manual = [one for one in found if not one.manual], [one for one in found if one.manual]
-    restarts = sum(len(one.restarts) for one in automatic)
     yield _success(
         "retries", "automatic chains that succeed", automatic, "chains",
         "Chains of restarts by hangdog upon one failure that end in steady training or the job's end, of all that are "
-        f"decided. They took {restarts} restarts.",
+        "decided.",
     )  # fmt: skip
     yield _success(
         "manual", "manual restarts that succeed", manual, "restarts",
@@ -174,7 +173,10 @@ def _chains(found: list[Chain]) -> Iterator[Figure]:
 def _success(key: str, title: str, found: list[Chain], of: str, definition: str) -> Figure:
     decided = [one for one in found if one.end is not End.OPEN]
     good, left = sum(one.end is End.TRAINS for one in decided), len(found) - len(decided)
-    partly = f"leaves out {left} not decided" if left else ""
+    partly = f"they took {sum(len(one.restarts) for one in decided)} restarts" if of == "chains" else ""
+    partly = "; ".join(
+        filter(None, (partly, f"{left} that {'is' if left == 1 else 'are'} not decided left out" if left else ""))
+    )
     return share(key, title, good, len(decided), len(decided), of, definition, f"no {of} are decided", partly)
 
 
