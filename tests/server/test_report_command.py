@@ -1,15 +1,17 @@
 """`hangdog report` over the true wire: a standstill that agents saw, a machine that a person had taken, and what is told of it."""
 
 import asyncio
+import html
 import json
 import re
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from cast import PATIENT, Stage, stage, trainer, verdict
+from cast import NOON, PATIENT, Stage, stage, trainer, verdict
 from cast_acting import WIDE
 from hangdog.main import main
 from hangdog_models.acting.caps import Mode
@@ -17,17 +19,20 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.suspicion import Doing, Sign
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Eviction, Kind, Verdict
+from hangdog_models.verdict import Eviction, Kind, Suspect, Verdict
 from hangdog_proto import pulses
 from hangdog_server.actors.chosen import Chosen
 from hangdog_server.actors.exclusion import Exclusion
 
-#: A name that a terminal would obey, a browser would run, and rich would take for its own.
-HOSTILE = "a\x1b[31m<script>alert(1)</script>[bold]\u202e"
+#: A machine's name that a browser would run and rich would take for its own; agents may not have one that a terminal obeys.
+HOSTILE = "a<script>alert(1)</script>[bold]"
+#: One that a verdict upon a bundle's words might bring nevertheless.
+WORSE = "b\x1b[31m\u202e"
 
 
 def judge(snapshot: Snapshot, topology: Topology) -> Verdict:
-    return replace(verdict(snapshot, topology, Kind.MACHINE), evict=Eviction((HOSTILE,), 0.97))
+    suspects = (Suspect((), (HOSTILE,), 0.97, ()), Suspect((), (WORSE,), 0.02, ()))
+    return replace(verdict(snapshot, topology, Kind.MACHINE), suspects=suspects, evict=Eviction((HOSTILE,), 0.97))
 
 
 async def ask(on: Stage, *words: str) -> Result:
@@ -50,8 +55,9 @@ def does(tmp_path: Path) -> Chosen:
 
 async def test_from_a_standstill_to_the_report(tmp_path: Path, does: Chosen) -> None:
     stuck = {"llama": {Rank(0): Sign(Doing.STILL, 6.0, overdue=True, place="all_reduce")}}
-    page = tmp_path / "report.html"
-    async with stage(tmp_path / "s.db", judge, replace(PATIENT, returned_s=0.0), does=does) as on:
+    page, ticks = tmp_path / "report.html", count()
+    patient = replace(PATIENT, returned_s=0.0)
+    async with stage(tmp_path / "s.db", judge, patient, clock=lambda: NOON + next(ticks) / 1e3, does=does) as on:
         empty = await ask(on, "report")
         assert empty.exit_code == 0 and "no machine was named" in empty.stdout and "Unknown: " in empty.stdout
         async with on.agent(HOSTILE) as a, on.agent("x") as x:
@@ -77,12 +83,18 @@ async def test_from_a_standstill_to_the_report(tmp_path: Path, does: Chosen) -> 
     assert document["tallies"]["incidents"]["counts"] == {"machine": 1}
     assert document["tallies"]["evictions"]["counts"]["taken"] == 1
     assert document["tallies"]["rightness"]["counts"]["taken, unknown"] == 1
-    assert [one["machine"] for one in document["machines"]["listed"]] == [HOSTILE]
+    assert [one["machine"] for one in document["machines"]["listed"]] == [HOSTILE, WORSE]
     assert told.exit_code == 0, told.output
     assert re.search(r"^effective training time \(ETTR\) +unknown +0 runs", told.stdout, re.MULTILINE), told.stdout
-    assert "\x1b" not in told.stdout and "\u202e" not in told.stdout and "\\x1b[31m<script>" in told.stdout
+    assert (
+        "\x1b" not in told.stdout
+        and "\u202e" not in told.stdout
+        and "b\\x1b[31m\\u202e" in told.stdout
+        and "</script>[bold]" in told.stdout
+    )
     assert all(len(line) <= 80 for line in told.stdout.splitlines())
     drawn = page.read_text(encoding="utf-8")
     assert "<script" not in drawn and "&lt;script&gt;" in drawn and "\u202e" not in drawn and "\x1b" not in drawn
-    assert "default-src 'none'; style-src 'sha256-" in drawn and "<svg" in drawn and " style=" not in drawn
+    assert "default-src 'none'; style-src 'sha256-" in html.unescape(drawn)
+    assert "<svg" in drawn and " style=" not in drawn
     assert "http" not in re.sub(r"http-equiv", "", drawn), "a page that needs nothing from outside"

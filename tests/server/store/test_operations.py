@@ -39,7 +39,7 @@ async def moved(store: Store, name: str, state: Act, marked: bool = True) -> Non
         await store.do(intents.move, row, state, NOON + 25.0, "news", marked)
 
 
-async def tested(store: Store, name: str, incident: str, state: records.State, **outcomes: str) -> None:
+async def campaign(store: Store, name: str, incident: str, state: records.State, **outcomes: str) -> None:
     """A campaign for an incident, in which each machine had one test with this outcome; who failed is convicted."""
     await store.do(records.begin, Campaign(name, NOON + 60.0, "ada", "", incident, {}))
     launch = Kept(0, 1, "one device", tuple(outcomes), 1, NOON + 60.0, 60.0)
@@ -68,8 +68,8 @@ async def test_all_that_the_report_rests_on_is_read(where: Path | str) -> None:
     await moved(store, "0d", Act.FAILED, marked=False)
     await store.begin(Row("0e", "llama", NOON - 10.0), {})
     await store.move("0e", State.FAILED, NOON, "away")
-    await tested(store, "7c", "0a", records.State.DONE, a="fail", b="pass")
-    await tested(store, "7d", "0b", records.State.ABORTED, c="pass")
+    await campaign(store, "7c", "0a", records.State.DONE, a="fail", b="pass")
+    await campaign(store, "7d", "0b", records.State.ABORTED, c="pass")
     past = await store.ask(operations.past, NOON - 45.0)
     assert [(one.id, one.kind, one.failed, one.stood, one.judged) for one in past.incidents] == [
         ("0e", "", True, None, None),
