@@ -25,6 +25,7 @@ class Records:
         self._store = store
         self._settings = settings
         self._clock = clock
+        self._reporting = asyncio.Lock()  # a report of a long time takes SQLite's one thread for a second
 
     async def ledger(self, request: pb.LedgerRequest) -> pb.LedgerAnswer:
         """The lines of one machine, or the most suspected machines; raises HangdogError."""
@@ -39,7 +40,8 @@ class Records:
     async def report(self, request: pb.ReportRequest) -> pb.ReportAnswer:
         """What operation was like lately; raises HangdogError."""
         since, now = self._since(request.within_s), self._clock()
-        past = await self._store.ask(operations.past, since)
+        async with self._reporting:
+            past = await self._store.ask(operations.past, since)
         report = await asyncio.to_thread(reckoning.report, past, since, now)
         return pb.ReportAnswer(report_json=json.dumps(to_json(report)))
 

@@ -11,7 +11,7 @@ SOON_S = 86400.0
 #: The answers, in the order in which the first that holds is taken: what tests show weighs more than a word.
 CONVICTED = "right: convicted by tests"
 PASSED = "wrong: passed its tests"
-DISMISSED = "wrong: dismissed by a person, with a reason"
+DISMISSED = "wrong: dismissed with a reason"
 UNKNOWN = "unknown"
 #: What came of those that were named rightly or not, as the tally tells it.
 _WHERE = {Came.TAKEN: "taken", Came.GIVEN_UP: "not taken", Came.DISMISSED: "not taken", Came.LEFT: "not taken"}
