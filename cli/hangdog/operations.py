@@ -41,7 +41,8 @@ def _parts(report: OperationsReport) -> Iterator[RenderableType]:
     yield from _machines(report.machines)
     yield ""
     yield _words("what these figures are", "bold")
-    for one in (*report.figures, *report.tallies):
+    meanings: list[Figure | Tally] = [*report.figures, *report.tallies]
+    for one in meanings:
         yield Padding(_words(_meaning(one)), (0, 0, 0, 2))
     yield Padding(_words(f"machines: {report.machines.definition}"), (0, 0, 0, 2))
 

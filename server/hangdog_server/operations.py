@@ -1,16 +1,22 @@
-"""Reads from the store what the report of a stretch of time rests on, within bounds that it names where they are met."""
+"""Answers what operation was like: reads from the store what a report rests on, within bounds that it names where they are met."""
 
+import asyncio
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from hangdog_models.operations import reckoning
+from hangdog_models.operations.document import to_json
 from hangdog_models.operations.past import Came, Incident, Naming, Past, Said, Standing, Trial
 from hangdog_models.planning.campaign.launch import Result
+from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server import ledger
 from hangdog_server.campaigns.records import State as CampaignState
 from hangdog_server.intents import TOOK, Act
-from hangdog_server.store import State
+from hangdog_server.records import back
+from hangdog_server.store import State, Store
 from hangdog_server.tables import CAMPAIGNS, CONVICTIONS, INCIDENTS, INTENTS, LEDGER, TESTS
 
 #: Rows of each sort that are read, the newest: at Llama 3's nine interruptions a day of 16,384 GPUs, three years of
@@ -18,6 +24,24 @@ from hangdog_server.tables import CAMPAIGNS, CONVICTIONS, INCIDENTS, INTENTS, LE
 MOST = 10_000
 
 Noun = TypeVar("Noun")
+
+
+class Operations:
+    """Makes reports of what the store remembers; `clock` gives Unix seconds."""
+
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+        self._turn = asyncio.Lock()  # a report of a long time takes SQLite's one thread for a second
+
+    async def report(self, request: pb.ReportRequest) -> pb.ReportAnswer:
+        """What operation was like lately; raises HangdogError."""
+        now = self._clock()
+        since = back(request.within_s, now)
+        async with self._turn:
+            found = await self._store.ask(past, since)
+        report = await asyncio.to_thread(reckoning.report, found, since, now)
+        return pb.ReportAnswer(report_json=json.dumps(to_json(report)))
 
 
 def past(connection: sa.Connection, since: float, most: int = MOST) -> Past:

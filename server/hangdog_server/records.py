@@ -1,16 +1,13 @@
-"""Answers what people ask of the past: what verdicts said of machines, what operation was like, and all that is kept of one incident."""
+"""Answers what people ask of the past: what verdicts said of machines, and all that is kept of one incident."""
 
-import asyncio
 import json
 import math
 import time
 from collections.abc import AsyncIterator, Callable
 
 from hangdog_models.errors import WrongUse
-from hangdog_models.operations import reckoning
-from hangdog_models.operations.document import to_json
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server import ledger, operations
+from hangdog_server import ledger
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, Store
 
@@ -25,31 +22,16 @@ class Records:
         self._store = store
         self._settings = settings
         self._clock = clock
-        self._reporting = asyncio.Lock()  # a report of a long time takes SQLite's one thread for a second
 
     async def ledger(self, request: pb.LedgerRequest) -> pb.LedgerAnswer:
         """The lines of one machine, or the most suspected machines; raises HangdogError."""
-        since = self._since(request.within_s)
+        since = back(request.within_s, self._clock())
         limit = min(request.limit or self._settings.listed, self._settings.max_listed)
         if request.machine:
             entries = await self._store.ask(ledger.of, request.machine, since, limit)
             return pb.LedgerAnswer(entries=[_entry(entry) for entry in entries])
         worst = await self._store.ask(ledger.worst, since, limit)
         return pb.LedgerAnswer(machines=[_record(record) for record in worst])
-
-    async def report(self, request: pb.ReportRequest) -> pb.ReportAnswer:
-        """What operation was like lately; raises HangdogError."""
-        since, now = self._since(request.within_s), self._clock()
-        async with self._reporting:
-            past = await self._store.ask(operations.past, since)
-        report = await asyncio.to_thread(reckoning.report, past, since, now)
-        return pb.ReportAnswer(report_json=json.dumps(to_json(report)))
-
-    def _since(self, within_s: float) -> float:
-        """The Unix time that a span of seconds reaches back to, 0 for all there is; raises WrongUse."""
-        if not (math.isfinite(within_s) and within_s >= 0):
-            raise WrongUse(f"{within_s:g} s is no span of time", "give seconds, 0 for all there is")
-        return max(0.0, self._clock() - within_s) if within_s else 0.0
 
     async def bundle(self, name: str) -> AsyncIterator[pb.BundlePart]:
         """All that is kept of the incident whose name begins so; raises HangdogError."""
@@ -74,6 +56,13 @@ class Records:
                 capture = pb.KeptCapture(machine=one.machine, round=one.round, packed=one.packed)
                 yield pb.BundlePart(capture=capture)
             after = page[-1].machine, page[-1].round
+
+
+def back(within_s: float, now: float) -> float:
+    """The Unix time that a span of seconds reaches back to from `now`, 0 for all there is; raises WrongUse."""
+    if not (math.isfinite(within_s) and within_s >= 0):
+        raise WrongUse(f"{within_s:g} s is no span of time", "give seconds, 0 for all there is")
+    return max(0.0, now - within_s) if within_s else 0.0
 
 
 def summary(incident: Incident) -> pb.IncidentSummary:
