@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BLOCK = re.compile(r"(<!-- help: (?P<command>[^\n]+?) -->\n+```[a-z]*\n)(?P<text>.*?)(\n```)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- help: (?P<command>[^\n]+?) -->\n+```[a-z]*\n)(?:[^\n]*\n)*?(?P<end>```)")
 #: How each command of ours is started without relying on PATH.
 MODULES = {"hangdog": "hangdog", "hangdog-agent": "hangdog_agent.main"}
 
@@ -21,7 +21,7 @@ def main() -> None:
     wrong = []
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         old = page.read_text(encoding="utf-8")
-        new = BLOCK.sub(lambda block: f"{block[1]}{printed(block['command'])}{block[4]}", old)
+        new = BLOCK.sub(lambda block: f"{block[1]}{printed(block['command'])}\n{block['end']}", old)
         if new != old:
             wrong.append(str(page.relative_to(ROOT)))
             if sys.argv[1:]:

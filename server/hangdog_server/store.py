@@ -211,7 +211,7 @@ def _evicting(connection: sa.Connection, since: float) -> tuple[Incident, ...]:
 
 
 def _latest(connection: sa.Connection, job: str, limit: int) -> tuple[Incident, ...]:
-    columns = [column for column in INCIDENTS.c if column.name != "verdict"]
+    columns = [column for column in INCIDENTS.c if column.name not in ("verdict", "asked")]  # the large ones
     query = sa.select(*columns, sa.literal("").label("verdict"))
     query = query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id).limit(limit)
     rows = connection.execute(query.where(INCIDENTS.c.job == job) if job else query)
