@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangdog_models.operations import evictions
@@ -120,6 +120,7 @@ SAID = st.builds(
 PASTS = st.builds(Past, *(st.lists(one, max_size=6).map(tuple) for one in (INCIDENTS, NAMINGS, TRIALS, SAID)))
 
 
+@settings(max_examples=40)
 @given(PASTS, st.randoms())
 def test_the_order_of_the_past_does_not_matter(past: Past, chance: Random) -> None:
     def mixed(rows: tuple[object, ...]) -> tuple[object, ...]:
@@ -129,6 +130,7 @@ def test_the_order_of_the_past_does_not_matter(past: Past, chance: Random) -> No
     assert report(again, 0.0, 1000.0) == report(past, 0.0, 1000.0)
 
 
+@settings(max_examples=40)
 @given(PASTS, st.integers(0, 400).map(float))
 def test_two_periods_beside_each_other_add_up(past: Past, between: float) -> None:
     whole, first, second = report(past, 0.0, 500.0), report(past, 0.0, between), report(past, between, 500.0)
@@ -143,6 +145,7 @@ def test_two_periods_beside_each_other_add_up(past: Past, between: float) -> Non
             assert figure_.value == pytest.approx(mean)
 
 
+@settings(max_examples=40)
 @given(PASTS)
 def test_a_report_is_read_back_as_it_was_written(past: Past) -> None:
     written = json.dumps(to_json(report(past, 0.0, 500.0)))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangdog.main import main
@@ -111,6 +111,7 @@ def test_an_update_is_no_failure_but_costs_time() -> None:
     assert not counts(told, "chains")
 
 
+@settings(max_examples=40)
 @given(st.permutations(range(4)), st.floats(0, 1200))
 def test_the_order_of_histories_does_not_matter_and_two_periods_add_up(order: list[int], between: float) -> None:
     moved = [tuple(read_at(entry, 10.0 * number) for entry in STORY[: 24 - number]) for number in range(4)]
