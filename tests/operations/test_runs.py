@@ -141,5 +141,9 @@ def test_the_command_reads_histories_without_a_server(tmp_path: Path) -> None:
     file.write_text(whole + "{}\n")
     refused = CliRunner().invoke(main, ["report", "--history", str(file)], standalone_mode=True)
     assert refused.exit_code == 65 and "line 25" in refused.stderr
+    for moment in ("NaN", "1e999", "1" + "0" * 400):
+        file.write_text(whole + f'{{"entry": "steady", "at": {moment}}}\n')
+        refused = CliRunner().invoke(main, ["report", "--history", str(file)])
+        assert refused.exit_code == 65 and "beyond all moments" in refused.stderr, refused.output
     gone = CliRunner().invoke(main, ["report", "--history", str(tmp_path / "gone")])
     assert gone.exit_code == 64 and "cannot read" in gone.stderr

@@ -5,6 +5,8 @@
 `reckoning.py`  from what a server remembers to the report
 `evictions.py`  whether machines were named rightly, where that is known
 `runs.py`       from the histories of `hangdog run` to the report
+`watched.py`    when a job was supervised, and when it did not train meanwhile
 `chains.py`     restarts one after the other, by `hangdog run` and by people
+`wording.py`    a figure in a few words
 `document.py`   the report as JSON, and back
 """

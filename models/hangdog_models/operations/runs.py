@@ -9,21 +9,18 @@ from hangdog_models.operations.chains import Chain, End, chains, ends
 from hangdog_models.operations.past import Said, Standing
 from hangdog_models.operations.reckoning import machines
 from hangdog_models.operations.report import Figure, OperationsReport, Tally, share, span, tally
+from hangdog_models.operations.watched import Span, covered, watching
 from hangdog_models.recovery.account import Outage, outages
 from hangdog_models.recovery.history import (
     Act,
-    Began,
     Done,
     Entry,
     Finished,
-    Opened,
-    Progressed,
     Steady,
     Stepped,
     Troubled,
 )
 
-Span = tuple[float, float]
 #: How sure a machine's conviction in a history is: the history does not tell; it was evicted, so it counts whole.
 _WHOLE = 1.0
 
@@ -60,42 +57,12 @@ def _run(history: Sequence[Entry]) -> Run:
     blamed = {entry.at: str(entry.trouble.cause) for entry in history if isinstance(entry, Troubled)}
     all_ = outages(history)
     failures = tuple((one, blamed.get(one.noticed, "unknown")) for one in all_ if not _planned(one))
-    end = history[-1].at
-    lost = [(one.since, end if one.over is None else one.over) for one in all_]
-    lost += _starts(history)
-    return Run(failures, chains(history), (*_stretches(history), *lost), tuple(lost), *_guilty(history))
+    return Run(failures, chains(history), *watching(history, all_), *_guilty(history))
 
 
 def _planned(one: Outage) -> bool:
     """Whether the job was stopped to bring a change of the code in, with nothing wrong."""
     return one.acts[:1] == (Act.UPDATE,) and one.since == one.noticed
-
-
-def _stretches(history: Sequence[Entry]) -> Iterator[Span]:
-    """When a supervisor is known to have been there: from each opening to the last entry before the next one."""
-    began, last = history[0].at, history[0].at
-    for entry in history:
-        if isinstance(entry, Opened):
-            yield began, last
-            began = entry.at
-        last = entry.at
-    yield began, last
-
-
-def _starts(history: Sequence[Entry]) -> Iterator[Span]:
-    """From each time that somebody began to supervise until the job got on, as far as it tells of steps."""
-    trains = Progressed if any(isinstance(entry, Progressed) for entry in history) else Began
-    opened: float | None = None
-    last = history[0].at
-    for entry in history:
-        if opened is not None and isinstance(entry, Opened | trains):
-            yield opened, entry.at if isinstance(entry, trains) else last
-            opened = None
-        if isinstance(entry, Opened):
-            opened = entry.at
-        last = entry.at
-    if opened is not None:
-        yield opened, last
 
 
 def _guilty(history: Sequence[Entry]) -> tuple[tuple[Said, ...], tuple[tuple[float, bool], ...]]:
@@ -142,8 +109,8 @@ def _ettr(runs: Sequence[Run], since: float, until: float) -> Figure:
     watched = lost = 0.0
     counted = 0
     for run in runs:
-        seen = _length(run.watched, since, until)
-        watched, lost, counted = watched + seen, lost + _length(run.lost, since, until), counted + (seen > 0)
+        seen = covered(run.watched, since, until)
+        watched, lost, counted = watched + seen, lost + covered(run.lost, since, until), counted + (seen > 0)
     return share(
         "ettr", "effective training time (ETTR)", watched - lost, watched, counted, "runs",
         "Share of the time in which a job got on, of the time that its history tells of: up to its last entry, and without "
@@ -196,13 +163,3 @@ def _tallies(failures: list[tuple[Outage, str]], found: list[Chain], evicted: li
         {evictions.CONVICTED: sum(evicted), evictions.UNKNOWN: len(evicted) - sum(evicted)},
         "that a job trains on without a machine does not prove that it was the machine",
     )  # fmt: skip
-
-
-def _length(spans: Iterable[Span], since: float, until: float) -> float:
-    """Seconds that the spans cover together within the time of the report."""
-    total, reached = 0.0, since
-    for begin, end in sorted(spans):
-        begin, end = max(begin, reached), min(end, until)
-        if end > begin:
-            total, reached = total + end - begin, end
-    return total
