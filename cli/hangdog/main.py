@@ -26,6 +26,7 @@ COMMANDS = {
     "bundle": "Write an incident as an evidence bundle.",
     "machines": "List the machines whose agents report to the server.",
     "ledger": "Tell what verdicts said of machines, across jobs.",
+    "report": "Report on operation: times, incidents, machines, evictions.",
     "actions": "List what was, is and would be done to machines.",
     "approve": "Isolate the machines an incident's verdict names.",
     "dismiss": "Leave the machines of an incident where they are.",

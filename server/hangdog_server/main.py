@@ -35,6 +35,7 @@ from hangdog_server.judging import Judge
 from hangdog_server.leading import Leading
 from hangdog_server.limits import Limits
 from hangdog_server.observing import Interceptors, observing
+from hangdog_server.operations import Operations
 from hangdog_server.people import Incidents
 from hangdog_server.records import Records
 from hangdog_server.retention import Retention
@@ -112,7 +113,8 @@ async def running(
     add_AgentsServicer_to_server(agents, server)
     records = Records(means.store, settings, means.clock)
     deeds = Deeds(means, settings, acting, audit)
-    people = Incidents(means.fleet, desk, means.store, records, deeds, settings, opened.gate, limits, audit)
+    operations = Operations(means.store, means.clock)
+    people = Incidents(means.fleet, desk, means.store, records, deeds, settings, opened.gate, limits, audit, operations)
     add_IncidentsServicer_to_server(people, server)
     add_CampaignsServicer_to_server(Campaigns(campaigns, means.store, settings, opened.gate, limits, audit), server)
     state = health.aio.HealthServicer()  # type: ignore[attr-defined]  # it has no type information of it

@@ -38,6 +38,7 @@ NEEDED: Mapping[str, Role | str] = {
     "/hangdog.v1.Incidents/Machines": Role.VIEW,
     "/hangdog.v1.Incidents/Ledger": Role.VIEW,
     "/hangdog.v1.Incidents/Bundle": Role.VIEW,
+    "/hangdog.v1.Incidents/Report": Role.VIEW,
     "/hangdog.v1.Campaigns/Run": Role.ACT,  # it takes machines for minutes, and ends in convictions
     "/hangdog.v1.Campaigns/Abort": Role.ACT,
     "/hangdog.v1.Campaigns/Follow": Role.VIEW,
