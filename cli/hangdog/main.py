@@ -33,6 +33,7 @@ COMMANDS = {
     "why": "Say all of one machine: is it suspected, why, and what to do now.",
     "machines": "List the machines whose agents report to the server.",
     "ledger": "Tell what verdicts said of machines, across jobs.",
+    "report": "Report on operation: times, incidents, machines, evictions.",
     "actions": "List what was, is and would be done to machines.",
     "approve": "Isolate the machines an incident's verdict names.",
     "dismiss": "Leave the machines of an incident where they are.",

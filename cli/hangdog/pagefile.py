@@ -1,4 +1,4 @@
-"""Writes a judged bundle as one page for a browser."""
+"""Writes a page for a browser into a file: whole, or not at all."""
 
 import contextlib
 import os
@@ -16,8 +16,12 @@ _MODE = 0o666
 
 
 def write_page(path: Path, case: Case, verdict: Verdict) -> None:
-    """Writes the page beside its place and then moves it there, so that half of one is never seen; raises WrongUse."""
-    text = incident_page(verdict, scene.of(case, verdict))
+    """Writes the page of a judged bundle; raises WrongUse."""
+    write_text(path, incident_page(verdict, scene.of(case, verdict)))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a page beside its place and then moves it there, so that half of one is never seen; raises WrongUse."""
     fresh = None
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:50]}-", dir=path.parent)

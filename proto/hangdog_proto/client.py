@@ -11,6 +11,8 @@ import grpc
 
 from hangdog_models.errors import OurFault
 from hangdog_models.findings import Finding
+from hangdog_models.operations import document
+from hangdog_models.operations.report import OperationsReport
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Verdict, from_json
 from hangdog_proto import found, status
@@ -23,6 +25,8 @@ from hangdog_proto.reach import Reach, open_channel
 DEFAULT_ADDRESS = "127.0.0.1:7411"
 #: Seconds an answer may take that no capture stands behind.
 ANSWER_S = 10.0
+#: Seconds that a report may take: the store answers within 20 s, or says that it failed.
+REPORT_S = 30.0
 #: Largest message taken: the verdict of a job of 100,000 ranks is some MiB of JSON.
 MAX_MESSAGE = 64 << 20
 #: How every channel of ours is opened, the agent's too.
@@ -209,6 +213,15 @@ class Client:
             RecordLine(one.machine, one.convicted, one.suspected, one.cleared, one.weight, one.last)
             for one in answer.machines
         )
+
+    def report(self, within_s: float = 0.0) -> OperationsReport:
+        """What operation was like within so many seconds (0: ever)."""
+        with self._errors():
+            answer = self._incidents.Report(pb.ReportRequest(within_s=within_s), timeout=REPORT_S)
+        try:
+            return document.from_json(json.loads(answer.report_json))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+            raise OurFault(f"the server's report cannot be read: {error}", "is it of another version?") from error
 
     def actions(self, incident: str = "", limit: int = 0) -> Actions:
         """What was, is and would be done to machines, newest first; of one incident, or of all."""

@@ -1,19 +1,60 @@
 """What people decide upon acts, as it is asked for over the wire: list them, approve, dismiss, undo, close the breaker."""
 
-from collections.abc import Callable
-from dataclasses import replace
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
+from hangdog_models.acting.caps import Mode
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server import heard, intents
 from hangdog_server.acting import Acting
+from hangdog_server.actors.actor import Mover
 from hangdog_server.audit import Audit
 from hangdog_server.incident import Means
-from hangdog_server.intents import Intent
+from hangdog_server.intents import Act, Intent
 from hangdog_server.roles import Person
 from hangdog_server.settings import Settings
+from hangdog_server.tables import storable
+
+
+class Changed(WrongUse):
+    """What somebody decided upon is not any more what they were shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far the server goes by itself, by which actors, which of them move jobs, and what stops everything.
+
+    `stopped` names the file with which an operator stops everything, `breaker` why it is open; each empty where it is not.
+    """
+
+    mode: Mode
+    actors: tuple[str, ...]
+    movers: tuple[str, ...]
+    stopped: str
+    breaker: str
+
+    @property
+    def acts(self) -> bool:
+        """Whether anything that is approved is done at all."""
+        return self.mode in (Mode.APPROVE, Mode.AUTO)
+
+
+def concerned(what: str, rows: Iterable[Intent]) -> tuple[Intent, ...]:
+    """Those of the rows that approving, dismissing or releasing would change."""
+    if what == "release":
+        return tuple(row for row in rows if row.marked and row.state is not Act.RELEASING)
+    states = intents.OPEN if what == "approve" else (*intents.OPEN, Act.PENDING)
+    return tuple(row for row in rows if row.state in states)
+
+
+def seen(what: str, rows: Iterable[Intent]) -> str:
+    """What somebody is shown before they decide: another once somebody has decided, the same while it is only tried again."""
+    shown = sorted((row.incident, row.machine, row.at) for row in concerned(what, rows))
+    return hashlib.blake2b(repr(shown).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 class Deeds:
@@ -35,10 +76,12 @@ class Deeds:
             rows = await store.ask(intents.latest, limit)
         return await self._answer(rows[:limit])
 
-    async def act(self, request: pb.ActRequest, person: Person) -> pb.ActionList:
-        """Does what a person decided, which is recorded before and after."""
+    async def act(self, request: pb.ActRequest, person: Person, shown: str = "") -> pb.ActionList:
+        """Does what a person decided, which is recorded before and after; once for what they were `shown`, where that is told."""
         if len(request.because) > heard.WHY:
             raise WrongUse(f"a reason of {len(request.because)} characters is too long", f"give {heard.WHY} at most")
+        if request.what == "dismiss" and not request.because.strip():
+            raise WrongUse("no reason is given", "say why the machines are left where they are")
         if request.what in ("approve", "dismiss"):
             incident = await self._means.store.find(request.incident)
             deed = replace(person.deed(request.what, incident.job, request.because), incident=incident.id)
@@ -50,7 +93,7 @@ class Deeds:
             raise WrongUse(f"{request.what[:40]!r} is nothing to decide", "approve, dismiss, release, close-breaker")
         await self._audit.note(replace(deed, outcome="asked"))
         try:
-            rows = await self._decided(request, deed.incident, person.name)
+            rows = await self._decided(request, deed.incident, person.name, shown)
         except HangdogError as error:
             await self._audit.note(replace(deed, outcome=f"refused: {error}"))
             raise
@@ -59,43 +102,59 @@ class Deeds:
         await self._audit.note(replace(deed, outcome=outcome))
         return await self._answer(rows)
 
-    async def _decided(self, request: pb.ActRequest, incident: str, who: str) -> tuple[Intent, ...]:
+    async def standing(self) -> Standing:
+        """How far the server goes now."""
+        why, _ = await self._means.store.ask(intents.breaker)
+        chosen = self._acting.chosen
+        names = tuple(actor.name for actor in chosen.actors)
+        movers = tuple(actor.name for actor in chosen.actors if isinstance(actor, Mover))
+        return Standing(chosen.mode, names, movers, str(chosen.stop) if self._acting.stopped() else "", why)
+
+    async def _decided(self, request: pb.ActRequest, incident: str, who: str, shown: str) -> tuple[Intent, ...]:
         store, now = self._means.store, self._means.clock()
-        because = request.because or f"by {who}"
+        because, machine = storable(request.because) or f"by {who}", storable(request.machine)
+
+        def same(connection: sa.Connection) -> None:
+            of = intents.of(connection, incident) if incident else intents.of_machine(connection, machine)
+            if shown and seen(request.what, of) != shown:
+                raise Changed("nothing was done: it was decided upon since you were shown it", "look again, and decide")
+
         if request.what == "approve":
             facts, rule = await self._acting.facts(incident), self._acting.rule()
-            rows = await self._turn(lambda connection: intents.approve(connection, incident, facts, rule, who))
+            rows = await self._turn(same, lambda connection: intents.approve(connection, incident, facts, rule, who))
             if refused := [row for row in rows if row.state in intents.OPEN]:
                 raise WrongUse(
                     f"incident {incident}: {refused[0].words}", "the bounds stand in the server's --acting file"
                 )
             return rows
         if request.what == "dismiss":
-            return await self._turn(lambda connection: intents.dismiss(connection, incident, because, who, now))
+            return await self._turn(same, lambda connection: intents.dismiss(connection, incident, because, who, now))
         if request.what == "release":
-            return await self._turn(lambda connection: intents.release(connection, request.machine, because, who, now))
+            return await self._turn(same, lambda connection: intents.release(connection, machine, because, who, now))
         await store.do(intents.set_breaker, "", who, now)
         return ()
 
-    async def _turn(self, step: Callable[[sa.Connection], tuple[Intent, ...]]) -> tuple[Intent, ...]:
+    async def _turn(
+        self, same: Callable[[sa.Connection], None], step: Callable[[sa.Connection], tuple[Intent, ...]]
+    ) -> tuple[Intent, ...]:
         """Takes a step that no other server's decision crosses."""
         store = self._means.store
 
         def decide(connection: sa.Connection) -> tuple[Intent, ...]:
             store.one_at_a_time(connection, intents.TURN)
+            same(connection)
             return step(connection)
 
         return await store.do(decide)
 
     async def _answer(self, rows: tuple[Intent, ...]) -> pb.ActionList:
-        why, _ = await self._means.store.ask(intents.breaker)
-        chosen = self._acting.chosen
-        stopped = f" (stopped by {chosen.stop})" if self._acting.stopped() else ""
+        standing = await self.standing()
+        stopped = f" (stopped by {standing.stopped})" if standing.stopped else ""
         return pb.ActionList(
             actions=map(_action, rows),
-            mode=f"{chosen.mode}{stopped}",
-            actors=[actor.name for actor in chosen.actors],
-            breaker=why,
+            mode=f"{standing.mode}{stopped}",
+            actors=standing.actors,
+            breaker=standing.breaker,
         )
 
 

@@ -66,6 +66,7 @@ class Inquiry:
         )
         self.began = what.incident.began if isinstance(what, Cut) else means.clock()
         self._what = what
+        self._stood_s = float(what.asked.get("stood_s", 0.0)) if isinstance(what, Cut) else request.stood_s
         self._request = request
         self._means = means
         self._settings = settings
@@ -153,7 +154,7 @@ class Inquiry:
         """From the first look on."""
         looking = self._looks(about)
         incident = Incident(self.name, self._job, self.began, self._request.why)
-        await self._means.store.begin(incident, looking.remembered())
+        await self._means.store.begin(incident, self._asked(looking))
         self._means.telemetry.count(State.SUSPECTED)
         self._say(State.SUSPECTED, f"incident {self.name} of job {self._job}")
         return await self._looked(looking, about)
@@ -172,7 +173,7 @@ class Inquiry:
             if recent and await resuming.await_machines(cut, means.fleet, self._settings):
                 about = resuming.fresh(cut, means.fleet, self._settings)
                 looking = self._looks(about)
-                await store.remember(self.name, looking.remembered())
+                await store.remember(self.name, self._asked(looking))
                 return await self._looked(looking, about)
             asked = resuming.as_it_stands(cut)
             await store.remember(self.name, asked)
@@ -195,12 +196,16 @@ class Inquiry:
         archive = Archive(means.store, means.dictionary, self.name, about.first)
         return Looking(about, means.fleet, archive, means.judge, self._settings, self._progress, means.telemetry)
 
+    def _asked(self, looking: Looking) -> dict[str, object]:
+        """What judging it again takes, and for how long the job had stood still when it was suspected."""
+        return {**looking.remembered(), "stood_s": self._stood_s}
+
     async def _remember(self, verdict: Verdict) -> str:
         """Stores a verdict; a disk that fails now must not keep it from whoever waits for it, so it is only said."""
 
         async def remember() -> None:
             if self._looking is not None:
-                await self._means.store.remember(self.name, self._looking.remembered())
+                await self._means.store.remember(self.name, self._asked(self._looking))
             await self._means.store.judged(self.name, verdict, self._means.clock())
             self._means.judged.set()
             self._means.telemetry.count(State.JUDGED)

@@ -164,6 +164,22 @@ def of(connection: sa.Connection, incident: str) -> tuple[Intent, ...]:
     return _rows(connection, INTENTS.c.incident == incident)
 
 
+def of_each(connection: sa.Connection, incidents: Collection[str]) -> tuple[Intent, ...]:
+    """The rows of several incidents, the newest first."""
+    return _rows(connection, INTENTS.c.incident.in_(sorted(incidents)))
+
+
+def of_machine(connection: sa.Connection, machine: str) -> tuple[Intent, ...]:
+    """The rows of a machine, the newest first."""
+    return _rows(connection, INTENTS.c.machine == machine)
+
+
+def lately(connection: sa.Connection, since: float, limit: int) -> tuple[Intent, ...]:
+    """What is under way or holds a mark, and what changed since then (Unix seconds); the newest first."""
+    open_ = sa.or_(INTENTS.c.state.in_(UNDER_WAY), INTENTS.c.marked, INTENTS.c.changed >= since)
+    return _rows(connection, open_, limit)
+
+
 def under_way(connection: sa.Connection) -> tuple[Intent, ...]:
     """What is to be led further, or holds a mark."""
     return _rows(connection, sa.or_(INTENTS.c.state.in_(UNDER_WAY), INTENTS.c.marked))

@@ -102,17 +102,22 @@ def of(connection: sa.Connection, machine: str, since: float, limit: int) -> tup
 
 def worst(connection: sa.Connection, since: float, limit: int) -> tuple[Record, ...]:
     """The machines that verdicts since then name, by their latest standing in each incident: most convicted, then weighed."""
-    last = _latest().where(LEDGER.c.at >= since).subquery()
-    share = sa.func.sum(last.c.probability / last.c.among)
-    query = sa.select(last.c.machine, last.c.standing, sa.func.count(), share, sa.func.max(last.c.at))
+    lines = last(since).subquery()
+    share = sa.func.sum(lines.c.probability / lines.c.among)
+    query = sa.select(lines.c.machine, lines.c.standing, sa.func.count(), share, sa.func.max(lines.c.at))
     found: dict[str, Record] = {}
-    for machine, standing, count, weight, at in connection.execute(query.group_by(last.c.machine, last.c.standing)):
+    for machine, standing, count, weight, at in connection.execute(query.group_by(lines.c.machine, lines.c.standing)):
         record = found.setdefault(machine, Record(machine))
         setattr(record, Standing(standing), count)
         record.weight += weight
         record.last = max(record.last, at)
     order = sorted(found.values(), key=lambda one: (-one.convicted, -one.weight, -one.last, one.machine))
     return tuple(order[:limit])
+
+
+def last(since: float) -> sa.Select[Any]:
+    """The latest line of each machine in each incident, of those from `since` (Unix seconds) on."""
+    return _latest().where(LEDGER.c.at >= since)
 
 
 def forget(connection: sa.Connection, before: float) -> bool:

@@ -35,6 +35,7 @@ from hangdog_server.judging import Judge
 from hangdog_server.leading import Leading
 from hangdog_server.limits import Limits
 from hangdog_server.observing import Interceptors, observing
+from hangdog_server.operations import Operations
 from hangdog_server.people import Incidents
 from hangdog_server.records import Records
 from hangdog_server.retention import Retention
@@ -112,7 +113,8 @@ async def running(
     add_AgentsServicer_to_server(agents, server)
     records = Records(means.store, settings, means.clock)
     deeds = Deeds(means, settings, acting, audit)
-    people = Incidents(means.fleet, desk, means.store, records, deeds, settings, opened.gate, limits, audit)
+    operations = Operations(means.store, means.clock)
+    people = Incidents(means.fleet, desk, means.store, records, deeds, settings, opened.gate, limits, audit, operations)
     add_IncidentsServicer_to_server(people, server)
     add_CampaignsServicer_to_server(Campaigns(campaigns, means.store, settings, opened.gate, limits, audit), server)
     state = health.aio.HealthServicer()  # type: ignore[attr-defined]  # it has no type information of it
@@ -131,7 +133,7 @@ async def running(
         asyncio.create_task(Retention(means.store, settings, means.clock).keep(), name="retention"),
     ]
     try:
-        async with _pages(door, opened, means, vigil, settings):
+        async with _pages(door, opened, means, vigil, settings, deeds, campaigns, limits, audit):
             yield address
     finally:
         await state.enter_graceful_shutdown()  # first of all: whoever balances over servers sends nobody else here
@@ -148,14 +150,26 @@ async def running(
 
 
 @asynccontextmanager
-async def _pages(door: Door, opened: Opened, means: Means, vigil: Vigil, settings: Settings) -> AsyncIterator[None]:
+async def _pages(
+    door: Door,
+    opened: Opened,
+    means: Means,
+    vigil: Vigil,
+    settings: Settings,
+    deeds: Deeds,
+    campaigns: CampaignDesk,
+    limits: Limits,
+    audit: Audit,
+) -> AsyncIterator[None]:
     """The pages for people, where they are wanted; their packages are loaded only then."""
     if not door.web:
         yield
         return
     from hangdog_server.web.serving import paged
 
-    async with paged(door.web, door.tls, door.insecure, opened.gate, means, vigil, settings):
+    async with paged(
+        door.web, door.tls, door.insecure, opened.gate, means, vigil, settings, deeds, campaigns, limits, audit
+    ):
         yield
 
 

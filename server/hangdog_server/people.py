@@ -13,6 +13,7 @@ from hangdog_server.deeds import Deeds
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Fleet, Seen
 from hangdog_server.limits import Limits
+from hangdog_server.operations import Operations
 from hangdog_server.records import Records, summary
 from hangdog_server.refusing import Context, refuse
 from hangdog_server.requests import Request
@@ -35,6 +36,7 @@ class Incidents(IncidentsServicer):
         gate: Gate,
         limits: Limits,
         audit: Audit,
+        operations: Operations,
     ) -> None:
         self._fleet = fleet
         self._desk = desk
@@ -45,6 +47,7 @@ class Incidents(IncidentsServicer):
         self._audit = audit
         self._records = records
         self._deeds = deeds
+        self._operations = operations
 
     async def Snapshot(self, request: pb.SnapshotRequest, context: Context) -> AsyncIterator[pb.Progress]:
         """Starts or joins an incident and tells its steps."""
@@ -87,6 +90,13 @@ class Incidents(IncidentsServicer):
         """What verdicts said of machines."""
         try:
             return await self._records.ledger(request)
+        except HangdogError as error:
+            await refuse(context, error)
+
+    async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportAnswer:
+        """What operation was like lately."""
+        try:
+            return await self._operations.report(request)
         except HangdogError as error:
             await refuse(context, error)
 

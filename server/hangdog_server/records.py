@@ -25,10 +25,8 @@ class Records:
 
     async def ledger(self, request: pb.LedgerRequest) -> pb.LedgerAnswer:
         """The lines of one machine, or the most suspected machines; raises HangdogError."""
-        if not (math.isfinite(request.within_s) and request.within_s >= 0):
-            raise WrongUse(f"{request.within_s:g} s is no span of time", "give seconds, 0 for all there is")
+        since = back(request.within_s, self._clock())
         limit = min(request.limit or self._settings.listed, self._settings.max_listed)
-        since = self._clock() - request.within_s if request.within_s else 0.0
         if request.machine:
             entries = await self._store.ask(ledger.of, request.machine, since, limit)
             return pb.LedgerAnswer(entries=[_entry(entry) for entry in entries])
@@ -58,6 +56,13 @@ class Records:
                 capture = pb.KeptCapture(machine=one.machine, round=one.round, packed=one.packed)
                 yield pb.BundlePart(capture=capture)
             after = page[-1].machine, page[-1].round
+
+
+def back(within_s: float, now: float) -> float:
+    """The Unix time that a span of seconds reaches back to from `now`, 0 for all there is; raises WrongUse."""
+    if not (math.isfinite(within_s) and within_s >= 0):
+        raise WrongUse(f"{within_s:g} s is no span of time", "give seconds, 0 for all there is")
+    return max(0.0, now - within_s) if within_s else 0.0
 
 
 def summary(incident: Incident) -> pb.IncidentSummary:

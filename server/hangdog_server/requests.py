@@ -8,7 +8,10 @@ from hangdog_server.telemetry import Origin
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What somebody asks for; 0 and empty stand for the server's own choice."""
+    """What somebody asks for; 0 and empty stand for the server's own choice.
+
+    `stood_s`: for how long the job had not got on when it was suspected; 0: nobody says.
+    """
 
     job: str = ""
     rounds: int = 0
@@ -17,6 +20,7 @@ class Request:
     why: str = ""
     light: bool = False
     suspected: bool = False
+    stood_s: float = 0.0
 
     def origin(self) -> Origin:
         """Who wants it, as it is timed."""

@@ -38,6 +38,7 @@ NEEDED: Mapping[str, Role | str] = {
     "/hangdog.v1.Incidents/Machines": Role.VIEW,
     "/hangdog.v1.Incidents/Ledger": Role.VIEW,
     "/hangdog.v1.Incidents/Bundle": Role.VIEW,
+    "/hangdog.v1.Incidents/Report": Role.VIEW,
     "/hangdog.v1.Campaigns/Run": Role.ACT,  # it takes machines for minutes, and ends in convictions
     "/hangdog.v1.Campaigns/Abort": Role.ACT,
     "/hangdog.v1.Campaigns/Follow": Role.VIEW,
@@ -72,6 +73,12 @@ class Person:
     def deed(self, what: str, job: str, why: str) -> Deed:
         """Something they have the server do, for the record."""
         return Deed(what, self.name, self.role.word, self.by, self.peer, job, why)
+
+    def require(self, needed: Role) -> None:
+        """Raises NotAllowed unless they may."""
+        if self.role < needed:
+            what = f"{self.name} may {self.role.word}, and this takes {needed.word}"
+            raise NotAllowed(what, "hangdog token new --role makes one that may; docs/security.md")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +122,10 @@ class Gate(Interceptor):
             return Person("whoever reaches the server", Role.ACT, "open", peer)
         raise NotAllowed("the server asks for a token, and none was shown", _HINT)
 
+    def who_may(self, needed: Role) -> tuple[str, ...]:
+        """Whose tokens allow that now; whom a proxy lets through is not known before they come."""
+        return self._tokens.names(needed)
+
     def machines(self, context: Context) -> Peer | None:
         """What the certificate of an agent says; None where certificates are not asked for. Raises NotAllowed."""
         if not self._mutual:
@@ -144,10 +155,7 @@ class Gate(Interceptor):
                 self.person(context)
         else:
             assert isinstance(needed, Role)
-            person = self.person(context)
-            if person.role < needed:
-                what = f"{person.name} may {person.role.word}, and this takes {needed.word}"
-                raise NotAllowed(what, "hangdog token new --role makes one that may; docs/security.md")
+            self.person(context).require(needed)
 
     def _guarded(self, method: str, needed: Role | str, handler: Handler) -> Callable[[Any, Context], Awaitable[None]]:
         async def guarded(requests: Any, context: Context) -> None:

@@ -6,7 +6,7 @@ import json
 import logging
 
 from hangdog_models.errors import HangdogError
-from hangdog_models.suspicion import ASKED_AGAIN_S, DOUBT_S
+from hangdog_models.suspicion import ASKED_AGAIN_S, DOUBT_S, Suspicion
 from hangdog_models.verdict import Kind, from_json
 from hangdog_proto.logs import about
 from hangdog_server.audit import Audit, Deed, followed
@@ -65,7 +65,7 @@ class Sentry:
                 with about(job=job):
                     log.warning("job %s seems to stand still: %s", job, suspicion.why)
                 self._telemetry.lasted(Delay.SUSPICION, suspicion.seconds)
-                task = asyncio.create_task(self._ask(job, f"suspected: {suspicion.why}"), name=f"asking after {job}")
+                task = asyncio.create_task(self._ask(job, suspicion), name=f"asking after {job}")
                 self._asking[job] = task
 
     def _doubt(self, job: str, now: float) -> None:
@@ -74,13 +74,14 @@ class Sentry:
             if (machine, job) not in self._asked and self._fleet.send(machine, Doubt(job, DOUBT_S)):
                 self._asked[machine, job] = now
 
-    async def _ask(self, job: str, why: str) -> None:
+    async def _ask(self, job: str, suspicion: Suspicion) -> None:
         """Follows the incident of a job to its end and remembers what came of it."""
         kind: Kind | None = None
+        why = f"suspected: {suspicion.why}"
         try:
             with contextlib.suppress(HangdogError):  # the incident itself remembers why it failed
                 deed = Deed("snapshot", "hangdog", "", "suspicion", "", job, why)
-                request = Request(job, why=why, suspected=True)
+                request = Request(job, why=why, suspected=True, stood_s=suspicion.seconds)
                 async for step in followed(self._desk.ask(request), self._audit, deed):
                     if step.verdict:
                         kind = from_json(json.loads(step.verdict)).kind

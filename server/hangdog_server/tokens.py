@@ -130,6 +130,12 @@ class Tokens:
                 found = token
         return found if found is not None and found.expires > self._clock() else None
 
+    def names(self, role: Role) -> tuple[str, ...]:
+        """Whose tokens last and allow that much, by name."""
+        self.look()
+        now = self._clock()
+        return tuple(sorted(one.name for one in self._tokens if one.expires > now and Role[one.role.upper()] >= role))
+
     def look(self) -> bool:
         """Reads the file again if it is another than before; whether tokens are asked for at all."""
         if self._path is None:

@@ -11,8 +11,10 @@ from playwright.async_api import Page
 
 from browsed import browsed, hang
 from browser import PHONE, WIDE, browser, watched
+from deciding import deciding
 from hangdog_models.snapshot import Job
 from hangdog_server.pages.incident import incident_page
+from hangdog_server.tokens import Role
 from stalled import judged, renamed, stalled
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -166,3 +168,38 @@ async def test_a_page_that_is_open_turns_into_the_verdict_by_itself(tmp_path: Pa
             await hang(site.on, hold=look)
             for page in (seen.page, first.page):
                 await page.get_by_role("heading", level=1, name="b holds the job up").wait_for()
+
+
+async def test_a_machine_is_isolated_by_clicking_while_others_look(tmp_path: Path) -> None:
+    """Deciding takes no script; who has the page open sees what came of it, and everybody can use the pages on the way."""
+    async with (
+        browser() as chromium,
+        deciding(tmp_path) as on,
+        watched(chromium, ours=on.site.address) as alice,
+        watched(chromium, ours=on.site.address, scheme="dark") as bob,
+        watched(chromium, PHONE, ours=on.site.address, scripts=False) as plain,
+    ):
+        for seen, role in ((alice, Role.ACT), (plain, Role.ACT), (bob, Role.VIEW)):
+            await seen.page.goto(f"{on.site.address}/login?next=/incidents/{on.incident}")
+            await seen.page.get_by_label("Your token").fill(on.tokens[role])
+            await seen.page.get_by_role("button", name="Log in").click()
+            await seen.page.get_by_text("waits for approval").first.wait_for()
+        assert await bob.page.get_by_role("link", name="Approve").count() == 0
+        await alice.page.get_by_role("link", name="Approve: isolate a").click()
+        await alice.page.get_by_text("a is taken out of use by exclude-file").wait_for()
+        for page in (bob.page, alice.page):
+            found = await Axe().run(page)
+            assert found.violations_count == 0, found.generate_report()
+        await plain.page.get_by_role("link", name="Approve: isolate a").click()
+        assert not await scrolls_sideways(alice.page)
+        await plain.page.get_by_label("Why").fill("fan 3 is dead")
+        await plain.page.get_by_role("button", name="Isolate a").click()
+        assert plain.page.url.endswith(f"/incidents/{on.incident}")
+        await bob.page.get_by_text("a is out of use").first.wait_for()
+        assert on.excluded[0].startswith("a ")
+        await alice.page.get_by_role("button", name="Isolate a").click()
+        await alice.page.get_by_text("a is out of use").first.wait_for()
+        for path in ("/", "/machines", "/machines/a", "/machines/a/release"):
+            await alice.page.goto(f"{on.site.address}{path}")
+            found = await Axe().run(alice.page)
+            assert found.violations_count == 0, f"{path}: {found.generate_report()}"

@@ -92,6 +92,7 @@ async def test_what_is_dismissed_is_never_done(tmp_path: Path, does: Chosen) -> 
     async with stage(tmp_path / "s.db", judge, replace(PATIENT, returned_s=0.0), does=does) as on, incident(on) as name:
         await until(on, name, "waiting")
         assert (await ask(on, "dismiss", name)).exit_code == 64, "a reason is wanted"
+        assert "no reason is given" in (await ask(on, "dismiss", name, "--because", " ")).stderr
         assert (await ask(on, "dismiss", name, "--because", "the job was being debugged")).exit_code == 0
         told = json.loads((await ask(on, "actions", name, "--format", "json")).stdout)
     (one,) = told["actions"]

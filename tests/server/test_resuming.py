@@ -100,6 +100,9 @@ async def test_what_had_come_whole_is_judged_and_nobody_is_asked_again(tmp_path:
 
 async def test_what_had_not_come_whole_is_looked_at_anew_and_old_and_new_are_never_mixed(tmp_path: Path) -> None:
     before = await left(tmp_path / "s.db", {"a": LOOKS, "b": 1})
+    store = Store(tmp_path / "s.db")
+    await store.remember(before.id, {**(await store.kept(before.id))[0], "stood_s": 12.5})
+    store.close()
     listener = Listener()
     async with stage(tmp_path / "s.db", listener, PATIENT) as on, cluster(on, **TWO) as agents:
         for agent in agents:
@@ -112,6 +115,7 @@ async def test_what_had_not_come_whole_is_looked_at_anew_and_old_and_new_are_nev
         assert functions(listener.snapshot) == {0: {"after"}, 1: {"after"}}
         asked, captures = await on.store.recall(incident.id)
         assert len(captures) == 3 + 4, "what came before is kept"
+        assert asked["stood_s"] == 12.5, "since when the job stands still is known from before"
         again = replay("llama", asked, (Look(one.machine, one.round, one.packed) for one in captures))
         assert functions(again.snapshot) == functions(listener.snapshot), "a bundle shows what was judged"
 

@@ -24,6 +24,8 @@ from hangdog_models.recovery.trouble import Cause, Trouble
 
 #: Characters of one line: an entry names some machines and says some sentences.
 LONGEST = 1 << 20
+#: No moment in Unix seconds, and no number of a step, is larger: JSON can hold numbers that no float does.
+MOST = 1e15
 
 _NAMES = {
     Opened: "opened",
@@ -92,6 +94,8 @@ def _step(row: Mapping[str, Any]) -> Step:
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{value!r} is no number")
+    if not abs(value) < MOST:  # NaN, too
+        raise ValueError("a number beyond all moments")
     return float(value)
 
 

@@ -1724,6 +1724,42 @@ class LedgerAnswer(google.protobuf.message.Message):
 global___LedgerAnswer = LedgerAnswer
 
 @typing.final
+class ReportRequest(google.protobuf.message.Message):
+    """Asks what operation was like."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    WITHIN_S_FIELD_NUMBER: builtins.int
+    within_s: builtins.float
+    """Within the last so many seconds; 0 for all that is remembered."""
+    def __init__(
+        self,
+        *,
+        within_s: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["within_s", b"within_s"]) -> None: ...
+
+global___ReportRequest = ReportRequest
+
+@typing.final
+class ReportAnswer(google.protobuf.message.Message):
+    """What operation was like."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REPORT_JSON_FIELD_NUMBER: builtins.int
+    report_json: builtins.str
+    """A report as JSON, `hangdog.report/1`."""
+    def __init__(
+        self,
+        *,
+        report_json: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["report_json", b"report_json"]) -> None: ...
+
+global___ReportAnswer = ReportAnswer
+
+@typing.final
 class BundleRequest(google.protobuf.message.Message):
     """Asks for all that is kept of one incident."""
 

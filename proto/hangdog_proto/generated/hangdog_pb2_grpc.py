@@ -110,6 +110,11 @@ class IncidentsStub(object):
                 request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.BundleRequest.SerializeToString,
                 response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.BundlePart.FromString,
                 )
+        self.Report = channel.unary_unary(
+                '/hangdog.v1.Incidents/Report',
+                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ReportRequest.SerializeToString,
+                response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ReportAnswer.FromString,
+                )
         self.Actions = channel.unary_unary(
                 '/hangdog.v1.Incidents/Actions',
                 request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ActionsRequest.SerializeToString,
@@ -168,6 +173,13 @@ class IncidentsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Report(self, request, context):
+        """Tells what operation was like: how soon hangs were found, of what kind they were, which machines were named.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Actions(self, request, context):
         """Lists what was, is and would be done to machines.
         """
@@ -214,6 +226,11 @@ def add_IncidentsServicer_to_server(servicer, server):
                     servicer.Bundle,
                     request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.BundleRequest.FromString,
                     response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.BundlePart.SerializeToString,
+            ),
+            'Report': grpc.unary_unary_rpc_method_handler(
+                    servicer.Report,
+                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ReportRequest.FromString,
+                    response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ReportAnswer.SerializeToString,
             ),
             'Actions': grpc.unary_unary_rpc_method_handler(
                     servicer.Actions,
@@ -335,6 +352,23 @@ class Incidents(object):
         return grpc.experimental.unary_stream(request, target, '/hangdog.v1.Incidents/Bundle',
             hangdog__proto_dot_generated_dot_hangdog__pb2.BundleRequest.SerializeToString,
             hangdog__proto_dot_generated_dot_hangdog__pb2.BundlePart.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Report(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Incidents/Report',
+            hangdog__proto_dot_generated_dot_hangdog__pb2.ReportRequest.SerializeToString,
+            hangdog__proto_dot_generated_dot_hangdog__pb2.ReportAnswer.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

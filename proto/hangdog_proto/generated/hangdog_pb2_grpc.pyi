@@ -91,6 +91,12 @@ class IncidentsStub:
     ]
     """Gives all that is kept of one incident: enough to judge it again elsewhere."""
 
+    Report: grpc.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.ReportRequest,
+        hangdog_proto.generated.hangdog_pb2.ReportAnswer,
+    ]
+    """Tells what operation was like: how soon hangs were found, of what kind they were, which machines were named."""
+
     Actions: grpc.UnaryUnaryMultiCallable[
         hangdog_proto.generated.hangdog_pb2.ActionsRequest,
         hangdog_proto.generated.hangdog_pb2.ActionList,
@@ -141,6 +147,12 @@ class IncidentsAsyncStub:
         hangdog_proto.generated.hangdog_pb2.BundlePart,
     ]
     """Gives all that is kept of one incident: enough to judge it again elsewhere."""
+
+    Report: grpc.aio.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.ReportRequest,
+        hangdog_proto.generated.hangdog_pb2.ReportAnswer,
+    ]
+    """Tells what operation was like: how soon hangs were found, of what kind they were, which machines were named."""
 
     Actions: grpc.aio.UnaryUnaryMultiCallable[
         hangdog_proto.generated.hangdog_pb2.ActionsRequest,
@@ -204,6 +216,14 @@ class IncidentsServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[hangdog_proto.generated.hangdog_pb2.BundlePart], collections.abc.AsyncIterator[hangdog_proto.generated.hangdog_pb2.BundlePart]]:
         """Gives all that is kept of one incident: enough to judge it again elsewhere."""
+
+    @abc.abstractmethod
+    def Report(
+        self,
+        request: hangdog_proto.generated.hangdog_pb2.ReportRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.ReportAnswer, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.ReportAnswer]]:
+        """Tells what operation was like: how soon hangs were found, of what kind they were, which machines were named."""
 
     @abc.abstractmethod
     def Actions(

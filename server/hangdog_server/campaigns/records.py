@@ -3,7 +3,7 @@
 A launch is concluded once and a campaign ends once, whoever tries: each is a change of a row that is still open.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -24,6 +24,8 @@ KIND = "diagnosis"
 FORGOTTEN = 1000
 #: Machines named beside a test that were tested with it.
 OTHERS = 16
+#: Campaigns about one incident that are told of at once: each takes minutes, and people read them.
+ABOUT = 20
 
 
 class State(StrEnum):
@@ -172,6 +174,41 @@ def latest(connection: sa.Connection, limit: int) -> tuple[Campaign, ...]:
     return tuple(_campaign(row) for row in connection.execute(query))
 
 
+def about(connection: sa.Connection, incident: str) -> tuple[Campaign, ...]:
+    """The campaigns about an incident, the oldest first."""
+    query = sa.select(CAMPAIGNS).where(CAMPAIGNS.c.incident == incident).order_by(CAMPAIGNS.c.began, CAMPAIGNS.c.id)
+    return tuple(_campaign(row) for row in connection.execute(query.limit(ABOUT)))
+
+
+def lately(connection: sa.Connection, since: float, limit: int) -> tuple[Campaign, ...]:
+    """The campaigns that run, or changed since then (Unix seconds), the newest first."""
+    query = sa.select(CAMPAIGNS).where(_lately(since)).order_by(CAMPAIGNS.c.began.desc(), CAMPAIGNS.c.id).limit(limit)
+    return tuple(_campaign(row) for row in connection.execute(query))
+
+
+@dataclass(frozen=True, slots=True)
+class Glimpse:
+    """How far a campaign is: to look at that again and again must not read every report."""
+
+    id: str
+    incident: str
+    state: State
+
+
+def glimpses(
+    connection: sa.Connection, incidents: Collection[str], since: float, limit: int
+) -> tuple[tuple[Glimpse, ...], tuple[Glimpse, ...]]:
+    """How far the campaigns about these incidents are, as `about` orders them, and those that `lately` gives."""
+    query = sa.select(CAMPAIGNS.c.id, CAMPAIGNS.c.incident, CAMPAIGNS.c.state)
+    about = query.where(CAMPAIGNS.c.incident.in_(sorted(incidents))).order_by(CAMPAIGNS.c.began, CAMPAIGNS.c.id)
+    recent = query.where(_lately(since)).order_by(CAMPAIGNS.c.began.desc(), CAMPAIGNS.c.id).limit(limit)
+    first, second = (
+        tuple(Glimpse(row.id, row.incident, State(row.state)) for row in connection.execute(each))
+        for each in (about, recent)
+    )
+    return first, second
+
+
 def find(connection: sa.Connection, prefix: str) -> Campaign:
     """The one campaign whose name begins so; raises WrongUse when there is none, or there are several."""
     prefix = storable(prefix)
@@ -202,6 +239,10 @@ def forget(connection: sa.Connection, before: float) -> bool:
     connection.execute(PARTS.delete().where(PARTS.c.at < before))
     connection.execute(CONVICTIONS.delete().where(CONVICTIONS.c.at < before))
     return gone == FORGOTTEN or old is not None
+
+
+def _lately(since: float) -> sa.ColumnElement[bool]:
+    return sa.or_(CAMPAIGNS.c.state == State.RUNNING, CAMPAIGNS.c.changed >= since)
 
 
 def blamed(report: Diagnosed) -> list[str]:

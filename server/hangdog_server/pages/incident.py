@@ -41,7 +41,8 @@ _TONE = ("bad", "▲")
 class About:
     """What is known of an incident beside its verdict; all empty for a bundle. `history` is (when, what happened).
 
-    `events` is where the server tells of its changes.
+    `events` is where the server tells of its changes, `then` what was done after it was judged, as items of the history,
+    and `done` what is done about it: each as it stands on the page.
     """
 
     id: str = ""
@@ -50,6 +51,8 @@ class About:
     times: str = ""
     history: tuple[tuple[str, str], ...] = ()
     events: str = ""
+    then: str = ""
+    done: str = ""
     person: str = ""
 
 

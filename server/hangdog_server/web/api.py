@@ -4,7 +4,10 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from hangdog_models.errors import WrongUse
+from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.store import Incident
+from hangdog_server.web.history import Life
 from hangdog_server.web.present import MachineNow, Present
 
 
@@ -41,3 +44,33 @@ def present(now: Present) -> dict[str, Any]:
 def machine(one: MachineNow) -> dict[str, Any]:
     """A machine, and how often verdicts convicted, suspected and cleared it; `weight` sums its shares of probability."""
     return asdict(one)
+
+
+def actions(listed: pb.ActionList) -> dict[str, Any]:
+    """Acts as `hangdog actions` lists them, and how far the server goes; times are Unix seconds."""
+    fields = "incident", "machine", "job", "state", "marked", "at", "changed", "who", "because", "words"
+    return {
+        "mode": listed.mode,
+        "actors": list(listed.actors),
+        "breaker": listed.breaker,
+        "actions": [{name: getattr(one, name) for name in fields} for one in listed.actions],
+    }
+
+
+def life(name: str, kept: Life) -> dict[str, Any]:
+    """What a machine was tested for and convicted of, newest first; `probation`: until when, 0 where it is on none."""
+    return {
+        "name": name,
+        "probation": kept.probation,
+        "parts": list(kept.past.parts),
+        "tests": [{**asdict(one), "others": list(one.others)} for one in kept.past.tests],
+        "convictions": [asdict(one) for one in kept.past.convictions],
+        "ledger": [{**asdict(one), "standing": str(one.standing)} for one in kept.ledger],
+    }
+
+
+def limit(said: str) -> int:
+    """How many are asked for; raises WrongUse."""
+    if not (said.isascii() and said.isdecimal() and len(said) < 7 and int(said)):
+        raise WrongUse(f"{said[:20]!r} is no number of lines", "give limit=50")
+    return int(said)

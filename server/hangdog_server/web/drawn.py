@@ -3,20 +3,26 @@
 import asyncio
 import json
 import logging
+import secrets
 from collections import OrderedDict
+from dataclasses import dataclass, fields
 from typing import Any
+
+from markupsafe import Markup, escape
 
 from hangdog_models.diagnosis.judge import investigate
 from hangdog_models.errors import ServerUnreachable
+from hangdog_models.reading.printable import printable
 from hangdog_models.showing import scene
 from hangdog_models.showing.scene import Scene
 from hangdog_models.topology import build
 from hangdog_models.verdict import Verdict, from_json
-from hangdog_server.pages.drawing import page
+from hangdog_server.pages.drawing import page, part
 from hangdog_server.pages.incident import About, incident_page
 from hangdog_server.replay import Look, replay
 from hangdog_server.store import Incident, RawCapture, State, Store
-from hangdog_server.web.feed import mark
+from hangdog_server.web.history import TONES, Done, mark, said, told
+from hangdog_server.web.present import BLAMING_NOBODY
 from hangdog_server.web.words import ago, utc
 
 #: Pages kept as they were drawn: at three in the morning several people open the same one. A large one is some MiB.
@@ -32,15 +38,25 @@ class Drawn:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        # what stands on a page where that which changes faster belongs: nobody can have written it into a name on the page
+        self._places = Places(*(secrets.token_hex(16) for _ in fields(Places)))
         self._kept: OrderedDict[tuple[str, str, str], str] = OrderedDict()
         self._turn = asyncio.Lock()
         self._waiting = 0
 
-    async def page(self, incident: Incident, person: str, now: float) -> str:
-        """The page of an incident; raises HangdogError."""
+    async def page(self, incident: Incident, done: Done, part: Markup, person: str, now: float) -> str:
+        """The page of an incident, with what is `done` about it as that `part` of the page; raises HangdogError."""
+        news = f"/api/incidents/{incident.id}/events?seen={mark(incident, done.mark)}"
         if incident.state is not State.JUDGED or not incident.verdict:
-            return _pending(incident, person, now)
-        key = (incident.id, mark(incident), person)
+            return _pending(incident, news, part, person, now)
+        page, places = await self._judged(incident, person), self._places
+        then = Markup("").join(
+            Markup("<li><time>{}</time> {}</li>").format(at, printable(text, 400)) for at, text in done.times()
+        )
+        return page.replace(places.events, escape(news)).replace(places.then, then).replace(places.done, part)
+
+    async def _judged(self, incident: Incident, person: str) -> str:
+        key = (incident.id, mark(incident, ""), person)
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
@@ -59,10 +75,32 @@ class Drawn:
 
     async def _draw(self, incident: Incident, person: str) -> str:
         asked, captures = ({}, ()) if incident.pruned else await self._store.recall(incident.id)
-        return await asyncio.to_thread(_drawn, incident, asked, captures, person)
+        return await asyncio.to_thread(_drawn, incident, asked, captures, person, self._places)
 
 
-def _drawn(incident: Incident, asked: dict[str, Any], captures: tuple[RawCapture, ...], person: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What is put into a page each time: where changes are told, what was done when, and what is done and may be."""
+
+    events: str
+    then: str
+    done: str
+
+
+def done_part(incident: Incident, done: Done, acts: bool, who: str) -> Markup:
+    """What is done about an incident, as a part of its page; `acts`: whoever looks may decide, else `who` may."""
+    testable = acts and incident.kind not in BLAMING_NOBODY  # else there is nobody to begin with
+    if not done.acts and not done.campaigns and not testable:
+        return Markup("")
+    tested = [(one, told(one)) for one in done.campaigns]
+    return part(
+        "done.html", done=done, tested=tested, said=said, tones=TONES, utc=utc, acts=acts, who=who, testable=testable
+    )
+
+
+def _drawn(
+    incident: Incident, asked: dict[str, Any], captures: tuple[RawCapture, ...], person: str, places: Places
+) -> str:
     verdict = from_json(json.loads(incident.verdict))
     shown = _scene(incident, verdict, asked, captures) if captures else None
     history = [(utc(incident.began), incident.why or "somebody asked"), (utc(incident.changed), "judged")]
@@ -75,7 +113,9 @@ def _drawn(incident: Incident, asked: dict[str, Any], captures: tuple[RawCapture
         note=note or incident.note,
         times=f"{utc(incident.began)}",
         history=tuple(history),
-        events=events(incident),
+        events=places.events,
+        then=places.then,
+        done=places.done,
         person=person,
     )
     return incident_page(verdict, shown, about)
@@ -94,7 +134,7 @@ def _scene(
         return None
 
 
-def _pending(incident: Incident, person: str, now: float) -> str:
+def _pending(incident: Incident, events: str, done: Markup, person: str, now: float) -> str:
     words = {
         State.SUSPECTED: "It is suspected to stand still; its machines are about to be looked at.",
         State.CAPTURING: "Its machines are being looked at. This page turns into the verdict by itself.",
@@ -112,10 +152,6 @@ def _pending(incident: Incident, person: str, now: float) -> str:
         incident=incident,
         words=words,
         began=began,
-        events=events(incident),
+        events=events,
+        done=done,
     )
-
-
-def events(incident: Incident) -> str:
-    """Where changes of an incident's page are told, from what it shows on."""
-    return f"/api/incidents/{incident.id}/events?seen={mark(incident)}"

@@ -6,7 +6,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from hangdog_models.errors import HangdogError
-from hangdog_server.store import Incident
 
 #: Between two looks at what pages show: a person notices no less. Seconds.
 TICK_S = 1.0
@@ -18,11 +17,6 @@ MOST = 200
 log = logging.getLogger(__name__)
 #: What pages show, by its name (an incident's id, or "" for all): a mark that changes with it, and what to say then.
 Seen = dict[str, tuple[str, dict[str, object]]]
-
-
-def mark(incident: Incident) -> str:
-    """Changes whenever the page of an incident would."""
-    return f"{incident.state}@{incident.changed:.3f}"
 
 
 class Feed:

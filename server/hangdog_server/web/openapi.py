@@ -4,7 +4,11 @@ import json
 from importlib.resources import files
 from typing import Any
 
+from hangdog_models.acting.caps import Mode
 from hangdog_models.verdict import Kind
+from hangdog_server.heard import WHY
+from hangdog_server.intents import Act
+from hangdog_server.ledger import Standing
 from hangdog_server.store import State
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -29,17 +33,31 @@ def document(version: str) -> dict[str, Any]:
         "description": "The mark of what is shown; what changed since is told at once.",
         "schema": _TEXT,
     }
+    machine = {**name, "name": "name", "description": "A machine's name."}
+    limit = {
+        "name": "limit",
+        "in": "query",
+        "description": "How many; 50 when left out, 1000 at most.",
+        "schema": {"type": "integer", "minimum": 1},
+    }
+    whose = {"name": "incident", "in": "query", "description": "Of this incident alone.", "schema": _TEXT}
     paths = {
         "/api/now": _get("Jobs and how they are, the latest incidents, and whom recent verdicts suspect.", "Now"),
         "/api/incidents": _get(
             "The latest incidents, newest first.", "Incidents",
             [
                 {"name": "job", "in": "query", "description": "Of this job alone.", "schema": _TEXT},
-                {"name": "limit", "in": "query", "description": "How many; 50 when left out, 1000 at most.", "schema": {"type": "integer", "minimum": 1}},
+                limit,
             ],
         ),
         "/api/incidents/{id}": _get("One incident with its whole verdict.", "Incident", [name]),
         "/api/incidents/{id}/events": _events("Changes of one incident's state, as server-sent events named `state`.", [name, seen]),
+        "/api/incidents/{id}/approve": _post("Has the machines that its verdict names be isolated, within the bounds. Takes the role `act`.", [name]),
+        "/api/incidents/{id}/dismiss": _post("Has them be left where they are, for the reason given. Takes the role `act`.", [name], reason=True),
+        "/api/incidents/{id}/diagnose": _post("Starts a campaign of tests of its machines; answers with its name. Takes the role `act`.", [name], "Started"),
+        "/api/machines/{name}/release": _post("Has hangdog's own marks on a machine be taken away. Takes the role `act`.", [machine]),
+        "/api/actions": _get("What was, is and would be done to machines, newest first, and how far the server goes.", "Actions", [whose, limit]),
+        "/api/machines/{name}": _get("What a machine was tested for and convicted of, and what verdicts said of it.", "Life", [machine]),
         "/api/machines": _get("All machines, with what verdicts of all jobs said of them.", "Machines"),
         "/api/events": _events("Changes of what `/api/now` tells, as server-sent events named `state`.", [seen]),
     }  # fmt: skip
@@ -65,6 +83,25 @@ def document(version: str) -> dict[str, Any]:
 def _get(what: str, schema: str, parameters: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
     return {"get": {"summary": what, "parameters": parameters or [], "responses": _answers(content)}}
+
+
+def _post(what: str, parameters: list[dict[str, Any]], schema: str = "Actions", reason: bool = False) -> dict[str, Any]:
+    """An act; the same asked for again is answered with 409, or what it came to, and nothing is done twice."""
+    answers = _answers({"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}})
+    wrong = answers["404"]["content"]
+    answers["400"] = {
+        "description": "What was posted is no JSON, or gives no reason where one is needed.",
+        "content": wrong,
+    }
+    answers["403"] = {"description": "The role does not allow it, or another site's page asked.", "content": wrong}
+    answers["409"] = {
+        "description": "Nothing is left to decide, a bound forbids it, or the mode does.",
+        "content": wrong,
+    }
+    properties = {"because": {**_TEXT, "maxLength": WHY, "description": "Why; kept with the act and in the record."}}
+    asked = {"type": "object", "properties": properties, "required": ["because"] if reason else []}
+    body = {"required": reason, "content": {"application/json": {"schema": asked}}}
+    return {"post": {"summary": what, "parameters": parameters, "requestBody": body, "responses": answers}}
 
 
 def _events(what: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
@@ -100,6 +137,25 @@ def _schemas() -> dict[str, Any]:
         "jobs": _TEXTS, "findings": _TEXTS, "convicted": _COUNT, "suspected": _COUNT, "cleared": _COUNT,
         "weight": _NUMBER, "last": _NUMBER,
     }  # fmt: skip
+    action = {
+        "incident": _TEXT, "machine": _TEXT, "job": _TEXT, "state": {"enum": [str(state) for state in Act]},
+        "marked": {"type": "boolean"}, "at": _NUMBER, "changed": _NUMBER, "who": _TEXT, "because": _TEXT, "words": _TEXT,
+    }  # fmt: skip
+    actions = {"mode": {**_TEXT, "description": f"{', '.join(Mode)}; and by which file it is stopped."},
+        "actors": _TEXTS, "breaker": _TEXT, "actions": _list("Action")}  # fmt: skip
+    test = {
+        "machine": _TEXT, "at": _NUMBER, "campaign": _TEXT, "level": {"type": "integer"}, "test": _TEXT, "outcome": _TEXT,
+        "repetitions": _COUNT, "says": _TEXT, "others": _TEXTS,
+    }  # fmt: skip
+    conviction = {"machine": _TEXT, "part": _TEXT, "at": _NUMBER, "campaign": _TEXT}
+    entry = {
+        "machine": _TEXT, "incident": _TEXT, "job": _TEXT, "at": _NUMBER,
+        "standing": {"enum": [str(standing) for standing in Standing]}, "probability": _SHARE, "among": _COUNT, "kind": _TEXT,
+    }  # fmt: skip
+    life = {
+        "name": _TEXT, "probation": _NUMBER, "parts": _TEXTS, "tests": _list("Test"), "convictions": _list("Conviction"),
+        "ledger": _list("Entry"),
+    }  # fmt: skip
     own = (files("hangdog_models") / "verdict.schema.json").read_text("utf-8")
     verdict = json.loads(own.replace('"#/$defs/', '"#/components/schemas/Verdict/$defs/'))
     del verdict["$id"], verdict["$schema"]  # within this document it has no address of its own
@@ -112,6 +168,13 @@ def _schemas() -> dict[str, Any]:
         "Machine": _object(machine),
         "Machines": _object({"machines": _list("Machine")}),
         "Now": _object({"jobs": _list("Job"), "incidents": _list("IncidentLine"), "suspects": _list("Suspect")}),
+        "Action": _object(action),
+        "Actions": _object(actions),
+        "Started": _object({"campaign": _TEXT}),
+        "Test": _object(test),
+        "Conviction": _object(conviction),
+        "Entry": _object(entry),
+        "Life": _object(life),
         "Error": _object({"error": _TEXT, "hint": _TEXT}),
         "Verdict": verdict,
     }  # fmt: skip

@@ -118,6 +118,16 @@ class Observatory:
         found.sort(key=lambda one: (-one.convicted, -one.weight, not one.findings, one.connected, one.name))
         return tuple(found[:limit])
 
+    def machine(self, name: str) -> MachineNow | None:
+        """One machine that is here, as it is; None where no agent speaks for it."""
+        clock = steady()
+        for seen in self._fleet.machines(clock):
+            if seen.machine == name:
+                findings = tuple(f"{one.code}: {one.what}" for one in seen.findings)
+                silent = max(0.0, clock - seen.heard)
+                return _machine(Record(name), seen.connected, silent, seen.version, tuple(seen.jobs), findings)
+        return None
+
     def _jobs(self, latest: tuple[Incident, ...]) -> tuple[JobNow, ...]:
         clock = steady()
         under_way = {one.job: one for one in reversed(latest) if one.state in (*UNFINISHED, State.RECORDED)}

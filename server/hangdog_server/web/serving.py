@@ -16,12 +16,20 @@ from starlette.applications import Starlette
 from hangdog_models.errors import WrongUse
 from hangdog_proto import pems
 from hangdog_proto.reach import is_loopback
+from hangdog_server.audit import Audit
+from hangdog_server.campaigns.desk import CampaignDesk
+from hangdog_server.deeds import Deeds
 from hangdog_server.incident import Means
+from hangdog_server.limits import Limits
 from hangdog_server.roles import Gate
 from hangdog_server.settings import Settings
 from hangdog_server.vigil import Vigil
+from hangdog_server.web.acts import Acts
 from hangdog_server.web.asker import Asker
+from hangdog_server.web.campaigning import Campaigning
 from hangdog_server.web.feed import MOST, Feed
+from hangdog_server.web.guarding import Guard
+from hangdog_server.web.history import History
 from hangdog_server.web.present import Observatory
 from hangdog_server.web.site import Site
 
@@ -48,16 +56,33 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def paged(
-    listen: str, tls: Path | None, insecure: bool, gate: Gate, means: Means, vigil: Vigil, settings: Settings
+    listen: str,
+    tls: Path | None,
+    insecure: bool,
+    gate: Gate,
+    means: Means,
+    vigil: Vigil,
+    settings: Settings,
+    deeds: Deeds,
+    campaigns: CampaignDesk,
+    limits: Limits,
+    audit: Audit,
 ) -> AsyncIterator[str]:
     """The pages of a server at `listen` while the block lasts; gives their address. Raises WrongUse."""
     open_ = insecure or is_loopback(listen)
     asker = Asker(gate, open_, insecure, secure=tls is not None)
     observatory = Observatory(means.fleet, vigil, means.store, settings)
-    site = Site(observatory, means.store, settings, asker, means.clock)
-    async with served(site.app(), site.feed, listen, tls) as address:
-        log.info("pages at %s", address)
-        yield address
+    guard = Guard(asker, means.clock)
+    history = History(means.store, deeds, settings, means.clock)
+    acts = Acts(guard, deeds, history, gate)
+    testing = Campaigning(guard, campaigns, history, limits, audit)
+    site = Site(observatory, means.store, settings, asker, guard, history, acts, testing, means.clock)
+    try:
+        async with served(site.app(), site.feed, listen, tls) as address:
+            log.info("pages at %s", address)
+            yield address
+    finally:
+        await testing.close()
 
 
 @asynccontextmanager

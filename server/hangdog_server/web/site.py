@@ -1,147 +1,152 @@
 """The pages and their JSON by their paths: who may see them, what is refused, and what goes wrong in words."""
 
-import asyncio
 import importlib.metadata
-import json
-import logging
-from collections.abc import Awaitable, Callable
-from urllib.parse import parse_qs, quote
+from collections.abc import Callable
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from hangdog_models.errors import HangdogError, NotAllowed, ServerUnreachable, WrongUse
-from hangdog_server.limits import Seldom
-from hangdog_server.pages.drawing import page, policy
+from hangdog_models.errors import NotAllowed, ServerUnreachable, WrongUse
+from hangdog_server.intents import Act
+from hangdog_server.pages.drawing import page
 from hangdog_server.roles import Person
 from hangdog_server.settings import Settings
 from hangdog_server.store import Store
+from hangdog_server.tables import storable
+from hangdog_server.tokens import Role
 from hangdog_server.web import api
-from hangdog_server.web.asker import Asker, inside, require_own
-from hangdog_server.web.drawn import Drawn
-from hangdog_server.web.feed import Feed, Seen, mark
+from hangdog_server.web.acts import Acts
+from hangdog_server.web.asker import Asker, inside
+from hangdog_server.web.campaigning import Campaigning
+from hangdog_server.web.drawn import Drawn, done_part
+from hangdog_server.web.feed import Feed, Seen
+from hangdog_server.web.guarding import Guard, form, nav
+from hangdog_server.web.history import TONES, History, mark, said, told
 from hangdog_server.web.openapi import document
-from hangdog_server.web.present import Observatory
+from hangdog_server.web.present import Observatory, Present
 from hangdog_server.web.words import ago, utc
 
-#: A form that was begun is waited for so long; people's browsers send it at once. Seconds.
-PATIENCE_S = 10.0
-#: Bytes of what is posted: a token is 51 characters.
+#: Bytes of what is posted to log in: a token is 51 characters.
 MOST = 4096
-#: What every answer says to the browser: nothing of ours is framed, guessed at, kept on a disk or told to others.
-HEADERS = {
-    "content-security-policy": f"{policy(live=True)}; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-}
-
-log = logging.getLogger(__name__)
-Answer = Callable[[Request, Person], Awaitable[Response]]
 
 
 class Site:
     """The site of one server; `clock` gives Unix seconds."""
 
     def __init__(
-        self, observatory: Observatory, store: Store, settings: Settings, asker: Asker, clock: Callable[[], float]
+        self,
+        observatory: Observatory,
+        store: Store,
+        settings: Settings,
+        asker: Asker,
+        guard: Guard,
+        history: History,
+        acts: Acts,
+        testing: Campaigning,
+        clock: Callable[[], float],
     ) -> None:
         self._observatory = observatory
         self._store = store
         self._settings = settings
         self._asker = asker
+        self._guard = guard
+        self._history = history
+        self._acts = acts
+        self._testing = testing
         self._clock = clock
         self._drawn = Drawn(store)
-        self._seldom = Seldom()
         self.feed = Feed(self._look)
         self._document = document(importlib.metadata.version("hangdog"))
 
     def app(self) -> Starlette:
         """The application that serves it."""
+        guarded, opened = self._guard.guarded, self._guard.open
         return Starlette(
             routes=[
-                Route("/", self._guarded(self._now)),
-                Route("/incidents/{id}", self._guarded(self._incident)),
-                Route("/machines", self._guarded(self._machines)),
-                Route("/login", self._open(self._login_page), methods=["GET"]),
-                Route("/login", self._open(self._login), methods=["POST"]),
-                Route("/logout", self._open(self._logout), methods=["POST"]),
-                Route("/favicon.ico", self._open(_nothing)),
-                Route("/api/now", self._guarded(self._api_now)),
-                Route("/api/incidents", self._guarded(self._api_incidents)),
-                Route("/api/incidents/{id}", self._guarded(self._api_incident)),
-                Route("/api/incidents/{id}/events", self._guarded(self._api_incident_events)),
-                Route("/api/machines", self._guarded(self._api_machines)),
-                Route("/api/events", self._guarded(self._api_events)),
-                Route("/api/openapi.json", self._guarded(self._api_document)),
+                *self._acts.routes(),
+                *self._testing.routes(),
+                Route("/", guarded(self._now)),
+                Route("/incidents/{id}", guarded(self._incident)),
+                Route("/machines", guarded(self._machines)),
+                Route("/machines/{name:path}", guarded(self._machine)),
+                Route("/login", opened(self._login_page), methods=["GET"]),
+                Route("/login", opened(self._login), methods=["POST"]),
+                Route("/logout", opened(self._logout), methods=["POST"]),
+                Route("/favicon.ico", opened(_nothing)),
+                Route("/api/now", guarded(self._api_now)),
+                Route("/api/incidents", guarded(self._api_incidents)),
+                Route("/api/incidents/{id}", guarded(self._api_incident)),
+                Route("/api/incidents/{id}/events", guarded(self._api_incident_events)),
+                Route("/api/machines", guarded(self._api_machines)),
+                Route("/api/machines/{name:path}", guarded(self._api_machine)),
+                Route("/api/events", guarded(self._api_events)),
+                Route("/api/openapi.json", guarded(self._api_document)),
             ],
-            exception_handlers={404: self._absent, 405: self._absent, 500: self._broken},
+            exception_handlers={404: self._guard.absent, 405: self._guard.absent, 500: self._guard.broken},
         )
-
-    def _guarded(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
-        """Answers those who may view, and turns failures into words."""
-
-        async def guarded(request: Request) -> Response:
-            try:
-                return _dressed(await answer(request, self._asker.person(request)))
-            except HangdogError as error:
-                return self._refused(request, error)
-
-        return guarded
-
-    def _open(self, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        """Answers everybody."""
-
-        async def opened(request: Request) -> Response:
-            try:
-                return _dressed(await answer(request))
-            except HangdogError as error:
-                return self._refused(request, error)
-
-        return opened
 
     # ---- pages
 
     async def _now(self, request: Request, person: Person) -> Response:
         clock = self._clock()
-        now = await self._observatory.present(clock)
+        now, lately = await self._observatory.present(clock), await self._history.lately()
         times = {one.id: ago(clock - one.began) for one in now.incidents}
-        given = {"now": now, "times": times, "events": f"/api/events?seen={now.mark}"}
-        return HTMLResponse(page("now.html", _title(len(now.suspects)), live=True, here="/", **_nav(person), **given))
+        given = {"now": now, "times": times, "events": f"/api/events?seen={_mark(now, lately.mark)}"}
+        shown = {
+            "lately": lately,
+            "tested": [(one, told(one)) for one in lately.campaigns],
+            "said": said,
+            "tones": TONES,
+        }
+        may = {"acts": person.role >= Role.ACT, "who": self._acts.who(person)}
+        title = _title(len(now.suspects))
+        return HTMLResponse(page("now.html", title, live=True, here="/", **nav(person), **given, **shown, **may))
 
     async def _incident(self, request: Request, person: Person) -> Response:
         found = await self._store.find(request.path_params["id"])
-        return HTMLResponse(await self._drawn.page(found, _nav(person)["person"], self._clock()))
+        done = await self._history.of(found.id)
+        part = done_part(found, done, person.role >= Role.ACT, self._acts.who(person))
+        return HTMLResponse(await self._drawn.page(found, done, part, nav(person)["person"], self._clock()))
 
     async def _machines(self, request: Request, person: Person) -> Response:
         machines = await self._observatory.machines(self._clock())
         last = {one.name: utc(one.last) if one.last else "" for one in machines}
         given = {"machines": machines, "last": last, "silent": {one.name: ago(one.silent_s or 0.0) for one in machines}}
-        return HTMLResponse(page("machines.html", "machines", live=True, here="/machines", **_nav(person), **given))
+        given["probation"] = await self._history.probation([one.name for one in machines])
+        return HTMLResponse(page("machines.html", "machines", live=True, here="/machines", **nav(person), **given))
+
+    async def _machine(self, request: Request, person: Person) -> Response:
+        name = storable(request.path_params["name"])
+        machine, life = self._observatory.machine(name), await self._history.life(name)
+        if machine is None and not life:
+            raise WrongUse(f"nothing is known of a machine {name[:100]!r}", "the machines: /machines")
+        given = {"name": name, "machine": machine, "life": life, "said": said, "utc": utc, "now": self._clock()}
+        now = await self._observatory.present(self._clock())
+        given["events"] = f"/api/events?seen={_mark(now, (await self._history.lately()).mark)}"
+        held = any(row.marked and row.state is not Act.RELEASING for row in life.acts)
+        may = {"held": held, "acts": person.role >= Role.ACT, "who": self._acts.who(person) if held else ""}
+        return HTMLResponse(page("machine.html", name, live=True, here="/machines", **nav(person), **given, **may))
 
     async def _login_page(self, request: Request) -> Response:
         return HTMLResponse(_login_form(inside(request.query_params.get("next", "/"))))
 
     async def _login(self, request: Request) -> Response:
-        require_own(request.headers)
-        posted = parse_qs((await _body(request)).decode("utf-8", "replace"), max_num_fields=10)
-        token, to = posted.get("token", [""])[0].strip(), inside(posted.get("next", ["/"])[0])
+        self._guard.require_own(request)
+        posted = await form(request, MOST)
+        token, to = posted.get("token", "").strip(), inside(posted.get("next", "/"))
         try:
             self._asker.checked(token, request)
         except NotAllowed as error:
-            self._note(request, error)
+            self._guard.note(request, error)
             return HTMLResponse(_login_form(to, str(error)), 403)
         response = RedirectResponse(to, 303)
         self._asker.keep(response, token)
         return response
 
     async def _logout(self, request: Request) -> Response:
-        require_own(request.headers)
+        self._guard.require_own(request)
         response = RedirectResponse("/login", 303)
         self._asker.drop(response)
         return response
@@ -152,10 +157,8 @@ class Site:
         return JSONResponse(api.present(await self._observatory.present(self._clock())))
 
     async def _api_incidents(self, request: Request, person: Person) -> Response:
-        limit = request.query_params.get("limit", str(self._settings.listed))
-        if not (limit.isascii() and limit.isdecimal() and 0 < len(limit) < 7 and int(limit)):
-            raise WrongUse(f"{limit[:20]!r} is no number of incidents", "give limit=50")
-        most = min(int(limit), self._settings.max_listed)
+        limit = api.limit(request.query_params.get("limit", str(self._settings.listed)))
+        most = min(limit, self._settings.max_listed)
         found = await self._store.latest(request.query_params.get("job", ""), most)
         return JSONResponse({"incidents": [api.incident_line(one) for one in found]})
 
@@ -169,6 +172,13 @@ class Site:
     async def _api_machines(self, request: Request, person: Person) -> Response:
         machines = await self._observatory.machines(self._clock())
         return JSONResponse({"machines": [api.machine(one) for one in machines]})
+
+    async def _api_machine(self, request: Request, person: Person) -> Response:
+        name = storable(request.path_params["name"])
+        life = await self._history.life(name)
+        if self._observatory.machine(name) is None and not life:
+            raise WrongUse(f"nothing is known of a machine {name[:100]!r}", "/api/machines lists them")
+        return JSONResponse(api.life(name, life))
 
     async def _api_events(self, request: Request, person: Person) -> Response:
         return self._events(request, "")
@@ -195,57 +205,20 @@ class Site:
 
     async def _look(self) -> Seen:
         present = await self._observatory.present(self._clock())
-        seen: Seen = {"": (present.mark, {"jobs": len(present.jobs), "suspects": len(present.suspects)})}
+        lately, done = await self._history.marks([one.id for one in present.incidents])
+        seen: Seen = {"": (_mark(present, lately), {"jobs": len(present.jobs), "suspects": len(present.suspects)})}
         for one in present.incidents:
-            seen[one.id] = mark(one), api.incident_line(one)
+            seen[one.id] = mark(one, done.get(one.id, "")), api.incident_line(one)
         return seen
-
-    # ---- what goes wrong
-
-    def _refused(self, request: Request, error: HangdogError) -> Response:
-        if isinstance(error, NotAllowed):
-            self._note(request, error)
-        status = 401 if isinstance(error, NotAllowed) else 404 if isinstance(error, WrongUse) else 503
-        if request.url.path.startswith("/api/"):
-            headers = {"www-authenticate": "Bearer"} if status == 401 else {}
-            return _dressed(JSONResponse({"error": str(error), "hint": error.hint}, status, headers))
-        if status == 401 and request.method == "GET":
-            return _dressed(RedirectResponse(f"/login?next={quote(inside(request.url.path))}", 303))
-        return _dressed(HTMLResponse(_problem(str(error), error.hint), 403 if status == 401 else status))
-
-    def _note(self, request: Request, error: NotAllowed) -> None:
-        host = request.client.host if request.client else "somebody"
-        if self._seldom.tell(host, str(error), self._clock()):
-            log.warning("%s is refused %s: %s", host, json.dumps(request.url.path[:100]), error)
-
-    async def _absent(self, request: Request, error: Exception) -> Response:
-        return self._refused(request, WrongUse("there is no such page", "the first page is /"))
-
-    async def _broken(self, request: Request, error: Exception) -> Response:
-        return self._refused(request, ServerUnreachable("this is a bug in hangdog", "the server's log tells more"))
 
 
 async def _nothing(request: Request) -> Response:
     return Response(status_code=204)
 
 
-async def _body(request: Request) -> bytes:
-    """What was posted; raises WrongUse when it is more than any form of ours, or comes too slowly."""
-    body = b""
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            async for part in request.stream():
-                body += part
-                if len(body) > MOST:
-                    raise WrongUse(f"more than {MOST} bytes were posted", "post the form")
-    except TimeoutError:
-        raise WrongUse(f"what was posted did not come within {PATIENCE_S:g} s", "post the form") from None
-    return body
-
-
-def _nav(person: Person) -> dict[str, str]:
-    """Who is logged in, where there was a login."""
-    return {"nav": "yes", "person": person.name if person.by == "token" else ""}
+def _mark(present: Present, lately: str) -> str:
+    """Changes when the first page would; `lately` is the mark of what is done."""
+    return f"{present.mark}-{lately}"
 
 
 def _title(suspects: int) -> str:
@@ -254,13 +227,3 @@ def _title(suspects: int) -> str:
 
 def _login_form(to: str, wrong: str = "") -> str:
     return page("login.html", "hangdog: log in", live=True, nav="", here="", person="", to=to, wrong=wrong)
-
-
-def _problem(what: str, hint: str) -> str:
-    return page("problem.html", "hangdog", live=True, nav="yes", here="", person="", what=what, hint=hint)
-
-
-def _dressed(response: Response) -> Response:
-    for name, value in HEADERS.items():
-        response.headers.setdefault(name, value)
-    return response

@@ -69,7 +69,7 @@ async def test_a_wrong_token_is_said_and_no_cookie_is_set(tmp_path: Path) -> Non
 
 
 async def test_a_form_that_never_comes_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hangdog_server.web.site.PATIENCE_S", 0.1)
+    monkeypatch.setattr("hangdog_server.web.guarding.PATIENCE_S", 0.1)
 
     async def slow() -> AsyncIterator[bytes]:
         yield b"token="

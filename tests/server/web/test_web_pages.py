@@ -100,11 +100,13 @@ async def test_every_answer_is_as_its_openapi_document_says(tmp_path: Path) -> N
         assert document["openapi"] == "3.1.0"
         async with cluster(site.on, a=[0, 1]):
             for path, operations in document["paths"].items():
+                if "get" not in operations:
+                    continue
                 content = operations["get"]["responses"]["200"]["content"]
                 if "application/json" not in content:
                     continue
                 schema = {**content["application/json"]["schema"], "components": document["components"]}
-                answer = await told(site.http, path.replace("{id}", name))
+                answer = await told(site.http, path.format(id=name, name="b"))
                 jsonschema.validate(answer, schema)
                 assert any(answer.values()), path
 

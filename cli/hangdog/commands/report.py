@@ -1,0 +1,63 @@
+"""`hangdog report` tells what operation was like: how soon hangs were found, of what kind they were, whom they point to."""
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from hangdog.durations import seconds
+from hangdog.histories import read_histories
+from hangdog.operations import print_report
+from hangdog.options import format_option, server_option
+from hangdog_models.operations import runs
+from hangdog_models.operations.document import to_json
+from hangdog_models.operations.report import OperationsReport
+from hangdog_proto.client import Client
+from hangdog_proto.reach import Reach
+
+
+@click.command("report")
+@click.option("--since", "within_s", callback=seconds, default="30d", show_default=True, help="How far back: 12h, 30d.")
+@click.option(
+    "--history",
+    "histories",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Report on what `hangdog run --state` wrote instead, without a server; may be given several times.",
+)
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write it as a page with plots.",
+)
+@format_option
+@server_option
+def command(within_s: float, histories: tuple[Path, ...], html: Path | None, form: str, server: Reach) -> None:
+    """Report on operation: times to detect, to judge and to mend, incidents by kind, machines, and whether evictions were right.
+
+    Each figure comes with its definition and with how many cases it rests on. What nothing tells is unknown, and the
+    report says why: a server does not see when a job trains again, the history of `hangdog run` does.
+    """
+    report = _read(histories, within_s) if histories else _asked(server, within_s)
+    if html is not None:
+        from hangdog.pagefile import write_text
+        from hangdog_server.pages.operations import operations_page
+
+        write_text(html, operations_page(report))
+    if form == "json":
+        click.echo(json.dumps(to_json(report), indent=2))
+    else:
+        print_report(report)
+
+
+def _asked(server: Reach, within_s: float) -> OperationsReport:
+    with Client(server) as client:
+        return client.report(within_s)
+
+
+def _read(files: tuple[Path, ...], within_s: float) -> OperationsReport:
+    now = time.time()  # noqa: TID251  # a command is where the clock is read
+    return runs.report(read_histories(files), max(0.0, now - within_s), now)

@@ -1,0 +1,56 @@
+"""When a job is known to have been supervised, and when it did not train meanwhile. Moments are Unix seconds."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from hangdog_models.recovery.account import Outage
+from hangdog_models.recovery.history import Began, Entry, Opened, Progressed
+
+Span = tuple[float, float]
+
+
+def watching(history: Sequence[Entry], found: Iterable[Outage]) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    """The time that a history tells of, and what of it was lost: outages, `found` in it, and starts. Spans may overlap.
+
+    An outage that lasted from one supervisor to the next is known to have been one; else nobody knows what lay between them.
+    """
+    end = history[-1].at
+    lost = [(one.since, end if one.over is None else one.over) for one in found]
+    lost += _starts(history)
+    return (*_stretches(history), *lost), tuple(lost)
+
+
+def covered(spans: Iterable[Span], since: float, until: float) -> float:
+    """Seconds that the spans cover together within the time of the report."""
+    total, reached = 0.0, since
+    for begin, end in sorted(spans):
+        begin, end = max(begin, reached), min(end, until)
+        if end > begin:
+            total, reached = total + end - begin, end
+    return total
+
+
+def _stretches(history: Sequence[Entry]) -> Iterator[Span]:
+    """When a supervisor is known to have been there: from each opening to the last entry before the next one."""
+    began, last = history[0].at, history[0].at
+    for entry in history:
+        if isinstance(entry, Opened):
+            yield began, last
+            began = entry.at
+        last = entry.at
+    yield began, last
+
+
+def _starts(history: Sequence[Entry]) -> Iterator[Span]:
+    """From each time that somebody began to supervise until the job got on, as far as it tells of steps."""
+    trains = Progressed if any(isinstance(entry, Progressed) for entry in history) else Began
+    opened: float | None = None
+    last = history[0].at
+    for entry in history:
+        if opened is not None and isinstance(entry, Opened | trains):
+            yield opened, entry.at if isinstance(entry, trains) else last
+            opened = None
+        if isinstance(entry, Opened):
+            opened = entry.at
+        last = entry.at
+    if opened is not None:
+        yield opened, last

@@ -1,0 +1,131 @@
+"""Starting a campaign of tests about an incident from a page or a program: it is said first whom it would test, and starts once."""
+
+import asyncio
+import hashlib
+from dataclasses import replace
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from hangdog_models.errors import HangdogError, OurFault, WrongUse
+from hangdog_models.planning.campaign.launch import Round
+from hangdog_server import heard
+from hangdog_server.audit import Audit, Deed, followed
+from hangdog_server.campaigns import requests
+from hangdog_server.campaigns.desk import CampaignDesk
+from hangdog_server.campaigns.records import Campaign
+from hangdog_server.capturing import count, named, steady
+from hangdog_server.limits import Limits
+from hangdog_server.pages.drawing import page
+from hangdog_server.roles import Person
+from hangdog_server.tables import storable
+from hangdog_server.tokens import Role
+from hangdog_server.web.guarding import Conflict, Guard, Malformed, document, form, nav
+from hangdog_server.web.history import History
+
+
+class Campaigning:
+    """The page and paths by which people have the machines of an incident tested."""
+
+    def __init__(self, guard: Guard, desk: CampaignDesk, history: History, limits: Limits, audit: Audit) -> None:
+        self._guard = guard
+        self._desk = desk
+        self._history = history
+        self._limits = limits
+        self._audit = audit
+        self._turn = asyncio.Lock()
+        self._followed: set[asyncio.Task[None]] = set()
+
+    def routes(self) -> list[Route]:
+        """Their paths."""
+        path = "/incidents/{id}/diagnose"
+        return [
+            Route(path, self._guard.guarded(self._asks, Role.ACT), methods=["GET"]),
+            Route(path, self._guard.guarded(self._does, Role.ACT), methods=["POST"]),
+            Route(f"/api{path}", self._guard.guarded(self._told, Role.ACT), methods=["POST"]),
+        ]
+
+    async def close(self) -> None:
+        """Follows no campaign any more; whoever leads them goes on, or the next server does."""
+        for task in self._followed:
+            task.cancel()
+        await asyncio.gather(*self._followed, return_exceptions=True)
+
+    async def _asks(self, request: Request, person: Person) -> Response:
+        """Says whom it would test, and how it would begin."""
+        incident, before = await self._about(request)
+        try:
+            machines, step = await self._desk.plan(_request(incident, "", person))
+        except WrongUse as error:
+            raise Conflict(str(error), error.hint) from error
+        if not isinstance(step, Round):
+            raise Conflict(f"nothing would be tested: {step.because}", "hangdog diagnose --help")
+        does = (
+            f"{named(machines)} {'is' if len(machines) == 1 else 'are'} loaded with tests until one is convicted or "
+            f"nothing more can be learnt, beginning with {step.because}; a machine on which a job runs refuses."
+        )
+        given = {"what": "diagnose", "machines": count(machines, "machine"), "does": does, "seen": _seen(before)}
+        empty = {"stopped": "", "why": (), "refused": (), "wrong": "", "because": ""}
+        title, back = f"hangdog: diagnose {incident}", f"/incidents/{incident}"
+        words = {"most": heard.WHY, "back": back, "here": "", **nav(person)}
+        return HTMLResponse(page("confirm.html", title, live=True, **words, **given, **empty))
+
+    async def _does(self, request: Request, person: Person) -> Response:
+        """Starts it, unless one was started since the page was shown."""
+        posted = await form(request)
+        if not posted.get("seen"):
+            raise Malformed("this is no form of ours", "open the page and post its form")
+        async with self._turn:  # of two forms that come at once the second finds what the first began
+            incident, before = await self._about(request)
+            if posted["seen"] == _seen(before):
+                await self._start(incident, posted.get("because", ""), person)
+        return RedirectResponse(f"/incidents/{incident}", 303)
+
+    async def _told(self, request: Request, person: Person) -> Response:
+        incident, _ = await self._about(request)
+        posted = await document(request)
+        return JSONResponse({"campaign": await self._start(incident, posted.get("because", ""), person)})
+
+    async def _about(self, request: Request) -> tuple[str, tuple[Campaign, ...]]:
+        incident, _ = await self._history.acts_of(storable(request.path_params["id"]))
+        return incident, (await self._history.of(incident)).campaigns
+
+    async def _start(self, incident: str, because: str, person: Person) -> str:
+        """The name of the campaign, once it is in the store."""
+        if len(because) > heard.WHY:
+            raise Malformed(f"a reason of {len(because)} characters is too long", f"give {heard.WHY} at most")
+        asked = _request(incident, storable(because), person)
+        began: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        try:
+            self._limits.snapshot(person.name, steady())
+            deed = replace(person.deed("diagnose", "", f"{incident}: {asked.why}"), incident=incident)
+            task = asyncio.create_task(self._follow(asked, deed, began), name=f"campaign about {incident}")
+            self._followed.add(task)
+            task.add_done_callback(self._followed.discard)
+            return await began
+        except WrongUse as error:
+            raise Conflict(str(error), error.hint) from error
+
+    async def _follow(self, asked: requests.Request, deed: Deed, began: "asyncio.Future[str]") -> None:
+        """Follows a campaign to its end, for the record, as `hangdog diagnose` does."""
+        try:
+            async for step in followed(self._desk.run(asked), self._audit, deed):
+                if not began.done():
+                    began.set_result(step.incident)
+        except HangdogError as error:
+            if not began.done():
+                began.set_exception(error)  # else it is kept with the campaign
+        finally:
+            if not began.done():
+                began.set_exception(OurFault("the campaign did not begin", "the server's log tells more"))
+
+
+def _request(incident: str, because: str, person: Person) -> requests.Request:
+    return requests.Request(incident=incident, why=because, who=person.name)
+
+
+def _seen(campaigns: tuple[Campaign, ...]) -> str:
+    """What somebody is shown before they start one: another once there is one more."""
+    names = repr(sorted(one.id for one in campaigns))
+    return hashlib.blake2b(names.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,181 @@
+"""Stands before every path: who asks, whether they may, what they posted, and what goes wrong in words."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qs, quote
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from hangdog_models.errors import HangdogError, NotAllowed, ServerUnreachable, WrongUse
+from hangdog_server.limits import Seldom
+from hangdog_server.pages.drawing import page, policy
+from hangdog_server.roles import Person
+from hangdog_server.tokens import Role
+from hangdog_server.web.asker import Asker, inside, require_own
+
+#: A form that was begun is waited for so long; people's browsers send it at once. Seconds.
+PATIENCE_S = 10.0
+#: Bytes of what is posted: a reason of 1,000 characters, each of four bytes and every byte written as `%xx`.
+MOST = 16 << 10
+#: Fields of a form: none of ours has more.
+FIELDS = 10
+#: What every answer says to the browser: nothing of ours is framed, guessed at, kept on a disk or told to others.
+HEADERS = {
+    "content-security-policy": f"{policy(live=True)}; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",  # with none at all, browsers post our own forms as if nobody's page had asked
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+log = logging.getLogger(__name__)
+Answer = Callable[[Request, Person], Awaitable[Response]]
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Forbidden(NotAllowed):
+    """Who asks is known, or need not be, and still may not: their role allows less, or a page of somebody else's asked."""
+
+
+class Malformed(WrongUse):
+    """What was posted is no answer to what was asked."""
+
+
+class Conflict(WrongUse):
+    """What is asked for cannot be done as things stand: nothing is left to decide, or a bound forbids it."""
+
+
+class Guard:
+    """Wraps what answers; `clock` gives Unix seconds."""
+
+    def __init__(self, asker: Asker, clock: Callable[[], float]) -> None:
+        self._asker = asker
+        self._clock = clock
+        self._seldom = Seldom()
+
+    def guarded(self, answer: Answer, needed: Role = Role.VIEW) -> Endpoint:
+        """Answers those who may, and turns failures into words; what is posted must come from a page of ours, or no page."""
+
+        async def guarded(request: Request) -> Response:
+            try:
+                if request.method == "POST":
+                    self.require_own(request)
+                person = self._asker.person(request)
+                try:
+                    person.require(needed)
+                except NotAllowed as error:
+                    raise Forbidden(str(error), error.hint) from error
+                return dressed(await answer(request, person))
+            except HangdogError as error:
+                return self.refused(request, error)
+
+        return guarded
+
+    def open(self, answer: Endpoint) -> Endpoint:
+        """Answers everybody."""
+
+        async def opened(request: Request) -> Response:
+            try:
+                return dressed(await answer(request))
+            except HangdogError as error:
+                return self.refused(request, error)
+
+        return opened
+
+    def require_own(self, request: Request) -> None:
+        """Raises Forbidden where a browser was made to ask by a page that is not ours."""
+        try:
+            require_own(request.headers)
+        except NotAllowed as error:
+            raise Forbidden(str(error), error.hint) from error
+
+    def refused(self, request: Request, error: HangdogError) -> Response:
+        """A failure in words: for programs as JSON, for people as a page, or as the one where they log in."""
+        if isinstance(error, NotAllowed):
+            self.note(request, error)
+        status = _status(error)
+        if request.url.path.startswith("/api/"):
+            headers = {"www-authenticate": "Bearer"} if status == 401 else {}
+            return dressed(JSONResponse({"error": str(error), "hint": error.hint}, status, headers))
+        if status == 401 and request.method == "GET":
+            return dressed(RedirectResponse(f"/login?next={quote(inside(request.url.path))}", 303))
+        return dressed(HTMLResponse(_problem(str(error), error.hint), 403 if status == 401 else status))
+
+    def note(self, request: Request, error: NotAllowed) -> None:
+        """Logs that somebody is refused, the same of one peer once in a while."""
+        host = request.client.host if request.client else "somebody"
+        if self._seldom.tell(host, str(error), self._clock()):
+            log.warning("%s is refused %s: %s", host, json.dumps(request.url.path[:100]), error)
+
+    async def absent(self, request: Request, error: Exception) -> Response:
+        """There is no such path, or it is not asked so."""
+        return self.refused(request, WrongUse("there is no such page", "the first page is /"))
+
+    async def broken(self, request: Request, error: Exception) -> Response:
+        """A bug of ours."""
+        return self.refused(request, ServerUnreachable("this is a bug in hangdog", "the server's log tells more"))
+
+
+async def body(request: Request, most: int = MOST) -> bytes:
+    """What was posted; raises WrongUse when it is more than any form of ours, or comes too slowly."""
+    found = b""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            async for part in request.stream():
+                found += part
+                if len(found) > most:
+                    raise WrongUse(f"more than {most} bytes were posted", "post the form")
+    except TimeoutError:
+        raise WrongUse(f"what was posted did not come within {PATIENCE_S:g} s", "post the form") from None
+    return found
+
+
+async def form(request: Request, most: int = MOST) -> dict[str, str]:
+    """The fields of a form, of each the first; raises WrongUse."""
+    text = (await body(request, most)).decode("utf-8", "replace")
+    try:
+        return {name: values[0] for name, values in parse_qs(text, max_num_fields=FIELDS).items()}
+    except ValueError:
+        raise Malformed("this is no form of ours", "open the page and post its form") from None
+
+
+async def document(request: Request) -> dict[str, str]:
+    """The words of a posted JSON object; raises WrongUse. Nothing posted is an object without any."""
+    text = await body(request)
+    if text and request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Malformed("what was posted does not say that it is JSON", "send content-type: application/json")
+    try:
+        found = json.loads(text or b"{}")
+    except (ValueError, RecursionError):
+        raise Malformed("what was posted is no JSON", 'post {"because": "..."}') from None
+    if not isinstance(found, dict) or not all(isinstance(word, str) for word in found.values()):
+        raise Malformed("what was posted is no object of words", 'post {"because": "..."}')
+    return found
+
+
+def dressed(response: Response) -> Response:
+    """The answer with what every answer says to the browser."""
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response
+
+
+def nav(person: Person) -> dict[str, str]:
+    """Who is logged in, where there was a login."""
+    return {"nav": "yes", "person": person.name if person.by == "token" else ""}
+
+
+def _status(error: HangdogError) -> int:
+    for kind, status in ((Forbidden, 403), (NotAllowed, 401), (Malformed, 400), (Conflict, 409), (WrongUse, 404)):
+        if isinstance(error, kind):
+            return status
+    return 503
+
+
+def _problem(what: str, hint: str) -> str:
+    return page("problem.html", "hangdog", live=True, nav="yes", here="", person="", what=what, hint=hint)

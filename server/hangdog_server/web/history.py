@@ -1,0 +1,217 @@
+"""What is done about incidents and machines, in words: acts, campaigns of tests, and what a machine was convicted of before."""
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from hangdog_server import intents, ledger
+from hangdog_server.campaigns import past, records, report
+from hangdog_server.campaigns.past import Past
+from hangdog_server.campaigns.records import Campaign, Glimpse, State
+from hangdog_server.capturing import named
+from hangdog_server.deeds import Deeds, Standing, concerned
+from hangdog_server.intents import OPEN, Act, Intent
+from hangdog_server.ledger import Entry
+from hangdog_server.settings import Settings
+from hangdog_server.store import Incident, Store
+from hangdog_server.web.words import utc
+
+#: What ended is told of on the first page for so long: a shift and its hand-over. Seconds.
+LATELY_S = 12 * 3600.0
+#: Acts, campaigns and tests on one page: more is what commands and the JSON are for.
+MOST = 100
+#: How an act looks; its sentence says the same.
+TONES = {
+    Act.WAITING: "warn", Act.REFUSED: "warn", Act.FAILED: "bad", Act.PENDING: "bad", Act.MARKED: "bad", Act.DONE: "bad",
+    Act.RELEASED: "good",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What is done about one incident: its acts by machine, and the campaigns about it, the oldest first."""
+
+    incident: str
+    acts: tuple[Intent, ...]
+    campaigns: tuple[Campaign, ...]
+    standing: Standing
+
+    @property
+    def mark(self) -> str:
+        """Changes when what a page shows of it does; empty while nothing is done."""
+        return _mark(self.acts, self.campaigns)
+
+    def open(self, what: str) -> tuple[str, ...]:
+        """The machines that approving or dismissing would be about, none where it would be refused for all of them."""
+        if what == "approve" and (not self.standing.acts or self.standing.breaker):
+            return ()
+        return tuple(row.machine for row in concerned(what, self.acts))
+
+    @property
+    def because(self) -> str:
+        """Why nothing can be approved of, where something is open."""
+        if not any(row.state in OPEN for row in self.acts):
+            return ""
+        if not self.standing.acts:
+            return f"The server is in mode {self.standing.mode}: nothing is done, whoever approves."
+        breaker = self.standing.breaker
+        return f"The breaker is open ({breaker}); hangdog actions --close-breaker closes it." if breaker else ""
+
+    def times(self) -> list[tuple[str, str]]:
+        """When what was done, the oldest first."""
+        return [(utc(at), text) for at, text in sorted({*_acted(self.acts), *_tested(self.campaigns)})]
+
+
+@dataclass(frozen=True, slots=True)
+class Lately:
+    """What is under way or ended lately, over all incidents, newest first."""
+
+    done: tuple[Done, ...]
+    campaigns: tuple[Campaign, ...]
+    standing: Standing
+
+    @property
+    def mark(self) -> str:
+        """Changes when what a page shows of it does."""
+        return _lately_mark([row for one in self.done for row in one.acts], self.campaigns, self.standing)
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What is kept of one machine: tests and convictions, what verdicts said, what was done to it; Unix seconds or 0."""
+
+    past: Past
+    probation: float
+    ledger: tuple[Entry, ...]
+    acts: tuple[Intent, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.past.tests or self.past.convictions or self.ledger or self.acts)
+
+
+class History:
+    """Reads it from the store; `clock` gives Unix seconds. Everything raises HangdogError."""
+
+    def __init__(self, store: Store, deeds: Deeds, settings: Settings, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._deeds = deeds
+        self._settings = settings
+        self._clock = clock
+
+    async def of(self, incident: str) -> Done:
+        """What is done about an incident."""
+        acts = await self._store.ask(intents.of, incident)
+        return Done(incident, acts, await self._store.ask(records.about, incident), await self._deeds.standing())
+
+    async def acts_of(self, prefix: str) -> tuple[str, tuple[Intent, ...]]:
+        """The one incident whose name begins so, and its acts; raises WrongUse."""
+        incident = (await self._store.find(prefix)).id
+        return incident, await self._store.ask(intents.of, incident)
+
+    async def acts_on(self, machine: str) -> tuple[Intent, ...]:
+        """The acts on a machine, the newest first."""
+        return await self._store.ask(intents.of_machine, machine)
+
+    async def lately(self) -> Lately:
+        """What is done now, and was lately."""
+        since, standing = self._clock() - LATELY_S, await self._deeds.standing()
+        rows = await self._store.ask(intents.lately, since, MOST)
+        campaigns = await self._store.ask(records.lately, since, MOST)
+        by: dict[str, list[Intent]] = {}
+        for row in rows:
+            by.setdefault(row.incident, []).append(row)
+        done = tuple(Done(incident, tuple(acts), (), standing) for incident, acts in by.items())
+        return Lately(done, campaigns, standing)
+
+    async def marks(self, incidents: Collection[str]) -> tuple[str, dict[str, str]]:
+        """The mark of `lately`, and of each of these incidents that something is done about the mark of that."""
+        since, standing = self._clock() - LATELY_S, await self._deeds.standing()
+        rows = await self._store.ask(intents.lately, since, MOST)
+        acts = await self._store.ask(intents.of_each, incidents)
+        about, recent = await self._store.ask(records.glimpses, incidents, since, MOST)
+        found = {}
+        for incident in {row.incident for row in acts} | {one.incident for one in about}:
+            mine = [row for row in acts if row.incident == incident]
+            found[incident] = _mark(mine, [one for one in about if one.incident == incident][: records.ABOUT])
+        return _lately_mark(rows, recent, standing), found
+
+    async def life(self, machine: str) -> Life:
+        """What is kept of a machine."""
+        found = await self._store.ask(past.of, machine, MOST)
+        said = await self._store.ask(ledger.of, machine, 0.0, MOST)
+        acts = await self._store.ask(intents.of_machine, machine)
+        return Life(found, found.probation(self._settings.probation_s), said, acts[:MOST])
+
+    async def probation(self, machines: Collection[str]) -> frozenset[str]:
+        """Those of the machines that are on probation, by their own convictions or those of parts that are in them."""
+        if not self._settings.probation_s:
+            return frozenset()
+        since = self._clock() - self._settings.probation_s
+        known = await self._store.ask(past.offences, machines, since)
+        return frozenset(machine for machine, serials in known.serials.items() if any(map(known.counts.get, serials)))
+
+
+def mark(incident: Incident, done: str) -> str:
+    """Changes whenever the page of an incident would, about which `done` is the mark of what is done."""
+    return f"{incident.state}@{incident.changed:.3f}{f'@{done}' if done else ''}"
+
+
+def said(row: Intent) -> str:
+    """How far an act is, in words that go on after the machine's name."""
+    words = f": {row.words}" if row.words else ""
+    stands = "; its mark stands until it is released" if row.marked else ""
+    return {
+        Act.REFUSED: f"is refused{words}",
+        Act.DRY_RUN: f"would be isolated (dry run){words}",
+        Act.WAITING: "waits for approval to be isolated",
+        Act.DISMISSED: f"is left where it is, by {row.who}{words}",
+        Act.PENDING: f"is being isolated{words}",
+        Act.MARKED: "is out of use, and its job is about to start elsewhere",
+        Act.DONE: f"is {row.words or 'out of use'}",
+        Act.FAILED: f"could not be isolated{words}{stands}",
+        Act.RELEASING: f"is being brought back{words}",
+        Act.RELEASED: f"is back{f', {row.words}' if row.words else ''}",
+    }[row.state]
+
+
+def told(campaign: Campaign) -> str:
+    """How far a campaign is or what came of it, in one sentence."""
+    if campaign.report:
+        try:
+            return report.sentence(json.loads(campaign.report))
+        except (ValueError, KeyError, TypeError):  # of another version of ours
+            return f"{campaign.state}: {named(campaign.convicted) or 'nobody'} convicted"
+    if campaign.state is State.RUNNING:
+        return f"{named([str(name) for name, _ in campaign.asked.get('prior', ())])} being tested"
+    return f"{campaign.state}: {campaign.note}" if campaign.note else str(campaign.state)
+
+
+def _lately_mark(acts: Iterable[Intent], campaigns: Iterable[Campaign | Glimpse], standing: Standing) -> str:
+    return _mark(acts, campaigns, standing.breaker, standing.stopped, standing.mode)
+
+
+def _mark(acts: Iterable[Intent], campaigns: Iterable[Campaign | Glimpse], *more: str) -> str:
+    """In whatever order they are."""
+    shown = sorted((row.incident, row.machine, str(row.state), row.words, row.who, row.marked) for row in acts)
+    tested = sorted((one.id, str(one.state)) for one in campaigns)
+    if not shown and not tested and not any(more):
+        return ""
+    return hashlib.blake2b(repr((shown, tested, more)).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def _acted(acts: Iterable[Intent]) -> Iterator[tuple[float, str]]:
+    """Acts as they are kept: when each was listed or decided upon, and its latest change."""
+    for row in acts:
+        decided = row.state not in (*OPEN, Act.DISMISSED)
+        if row.changed > row.at:
+            yield row.at, f"{row.machine}: {'it was decided' if decided else 'it was proposed'} to isolate it"
+        yield row.changed, f"{row.machine} {said(row)}"
+
+
+def _tested(campaigns: Iterable[Campaign]) -> Iterator[tuple[float, str]]:
+    for one in campaigns:
+        why = f": {one.why}" if one.why else ""
+        yield one.began, f"{one.who} has machines tested by campaign {one.id}{why}"
+        if one.state is not State.RUNNING:
+            yield one.changed, f"campaign {one.id}: {told(one)}"

@@ -1,0 +1,149 @@
+"""The report of histories of `hangdog run`: when a job trained, what each restart came to, whom evictions hit."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hangdog.main import main
+from hangdog_models.operations.chains import End, chains
+from hangdog_models.operations.evictions import CONVICTED, UNKNOWN
+from hangdog_models.operations.report import OperationsReport
+from hangdog_models.operations.runs import report
+from hangdog_models.recovery.history import (
+    Act,
+    Began,
+    Done,
+    Entry,
+    Finished,
+    Opened,
+    Progressed,
+    Steady,
+    Step,
+    Stepped,
+    Troubled,
+)
+from hangdog_models.recovery.journal import written
+from hangdog_models.recovery.trouble import Cause, Trouble
+
+GUILTY = Trouble(Cause.MACHINE, "verdict machine, 97%", (("b",),))
+UNSURE = Trouble(Cause.UNKNOWN, "the job ended on a with status 1")
+
+
+def step(at: float, act: Act, *machines: str) -> Stepped:
+    return Stepped(at, int(at), Step(act, ("because",), machines))
+
+
+#: It starts for 10 s, trains until 100, hangs, is noticed at 120, goes on at 160; later it fails twice until a person is
+#: called at 600, who comes back at 800; from 850 it trains to its end at 1000.
+STORY: tuple[Entry, ...] = (
+    Opened(0.0, "r"), Began(2.0, ("a", "b"), "t"), Progressed(10.0),
+    Troubled(120.0, 100.0, GUILTY), step(121.0, Act.EVICT, "b"), Done(122.0, 121, True), Began(130.0, ("a", "c"), "u"),
+    Progressed(160.0), Steady(300.0),
+    Troubled(500.0, 480.0, UNSURE), step(501.0, Act.DIAGNOSE), Done(520.0, 501, True, "", ("c",)),
+    step(521.0, Act.EVICT, "c"), Done(522.0, 521, True), Began(530.0, ("a", "d"), "v"),
+    Troubled(560.0, 530.0, UNSURE), step(561.0, Act.REATTEMPT), Began(570.0, ("a", "d"), "w"),
+    Troubled(590.0, 570.0, UNSURE), step(600.0, Act.HUMAN),
+    Opened(800.0, "r"), Began(810.0, ("a", "d"), "x"), Progressed(850.0), Finished(1000.0),
+)  # fmt: skip
+
+
+def value(of: OperationsReport, key: str) -> tuple[float | None, int]:
+    (one,) = [one for one in of.figures if one.key == key]
+    return None if one.value is None else round(one.value, 9), one.count
+
+
+def counts(of: OperationsReport, key: str) -> dict[str, int]:
+    (one,) = [one for one in of.tallies if one.key == key]
+    return {label: count for label, count in one.counts if count}
+
+
+def test_every_figure_of_a_story_made_by_hand() -> None:
+    told = report([STORY], 0.0, 2000.0)
+    assert value(told, "mttd") == (20.0, 2)
+    assert value(told, "mttr") == (195.0, 2)  # 40 s, and 350 s until the person's restart trained
+    lost = 10 + (160 - 100) + (850 - 480)
+    assert value(told, "ettr") == (round((1000 - lost) / 1000, 9), 1)
+    assert (
+        value(told, "retries") == (0.5, 2)
+        and value(told, "manual") == (1.0, 1)
+        and value(told, "interval") == (40.0, 1)
+    )
+    assert counts(told, "incidents") == {"machine": 1, "unknown": 1}
+    assert counts(told, "chains") == {"trains again": 1, "failed": 1}
+    assert counts(told, "rightness") == {CONVICTED: 1, UNKNOWN: 1}
+    assert [(one.machine, one.convicted) for one in told.machines.listed] == [("c", 1), ("b", 1)]
+
+
+def test_what_lies_between_two_supervisors_is_neither_trained_nor_lost() -> None:
+    away: Sequence[Entry] = (
+        Opened(0.0, "r"), Began(0.0, ("a",), "t"), Steady(100.0), Opened(9000.0, "r"), Began(9010.0, ("a",), "u"),
+        Finished(9100.0),
+    )  # fmt: skip
+    assert value(report([away], 0.0, 1e5), "ettr") == (190 / 200, 1)
+    assert [(one.manual, one.end) for one in chains(away)] == [(True, End.TRAINS)]
+
+
+def test_a_persons_restart_that_fails_is_one_and_a_chain_of_hangdogs_follows() -> None:
+    history = (
+        *STORY[:-2], Troubled(820.0, 811.0, UNSURE), step(821.0, Act.REATTEMPT), Began(822.0, ("a", "d"), "y"),
+    )  # fmt: skip
+    assert [(one.manual, len(one.restarts), one.end) for one in chains(history)[2:]] == [
+        (True, 1, End.FAILED),
+        (False, 1, End.OPEN),
+    ]
+
+
+def test_an_update_is_no_failure_but_costs_time() -> None:
+    history = (
+        Opened(0.0, "r"),
+        Began(0.0, ("a",), "t"),
+        step(100.0, Act.UPDATE),
+        Began(120.0, ("a",), "u"),
+        Finished(200.0),
+    )
+    told = report([history], 0.0, 1e4)
+    assert value(told, "mttd") == (None, 0) and value(told, "ettr") == (0.9, 1)
+    assert not counts(told, "chains")
+
+
+@settings(max_examples=40)
+@given(st.permutations(range(4)), st.floats(0, 1200))
+def test_the_order_of_histories_does_not_matter_and_two_periods_add_up(order: list[int], between: float) -> None:
+    moved = [tuple(read_at(entry, 10.0 * number) for entry in STORY[: 24 - number]) for number in range(4)]
+    whole = report(moved, 0.0, 2000.0)
+    assert report([moved[number] for number in order], 0.0, 2000.0) == whole
+    first, second = report(moved, 0.0, between), report(moved, between, 2000.0)
+    for tally, one, other in zip(whole.tallies, first.tallies, second.tallies, strict=True):
+        assert tally.total == one.total + other.total
+    shares = [value(part, "ettr")[0] for part in (first, second, whole)]
+    assert all(share is None or 0.0 <= share <= 1.0 for share in shares)
+
+
+def read_at(entry: Entry, later: float) -> Entry:
+    moved = replace(entry, at=entry.at + later)
+    return replace(moved, since=moved.since + later) if isinstance(moved, Troubled) else moved
+
+
+def test_the_command_reads_histories_without_a_server(tmp_path: Path) -> None:
+    file = tmp_path / "history.jsonl"
+    now = 1_700_000_000.0
+    whole = "".join(f"{written(read_at(entry, now))}\n" for entry in STORY)
+    file.write_text(whole + '{"entry": "stea')  # being written just now
+    told = CliRunner().invoke(main, ["report", "--since", "99999d", "--history", str(file), "--history", str(tmp_path)])
+    assert told.exit_code == 0, told.output
+    assert re.search(r"56\.0% +1 run ", told.stdout), told.stdout
+    assert all(len(line.rstrip()) <= 80 for line in told.stdout.splitlines())
+    file.write_text(whole + "{}\n")
+    refused = CliRunner().invoke(main, ["report", "--history", str(file)], standalone_mode=True)
+    assert refused.exit_code == 65 and "line 25" in refused.stderr
+    for moment in ("NaN", "1e999", "1" + "0" * 400):
+        file.write_text(whole + f'{{"entry": "steady", "at": {moment}}}\n')
+        refused = CliRunner().invoke(main, ["report", "--history", str(file)])
+        assert refused.exit_code == 65 and "beyond all moments" in refused.stderr, refused.output
+    gone = CliRunner().invoke(main, ["report", "--history", str(tmp_path / "gone")])
+    assert gone.exit_code == 64 and "cannot read" in gone.stderr

@@ -1,0 +1,117 @@
+"""What the report reads from the store, on both engines: incidents, what came of namings, tests, the ledger, and bounds."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from cast import NOON
+from cast_acting import NOTHING, WIDE
+from hangdog_models.acting.caps import Mode
+from hangdog_models.acting.history import Body, Wanted
+from hangdog_models.operations.past import Came, Incident, Naming, Past, Standing, Trial
+from hangdog_models.planning.campaign.ladder import Conclusion
+from hangdog_models.planning.campaign.launch import Result
+from hangdog_models.reading.diagnosis import Diagnosed, OneTest
+from hangdog_models.verdict import Eviction, Kind
+from hangdog_server import intents, operations
+from hangdog_server.campaigns import records
+from hangdog_server.campaigns.records import Campaign, Convict, Kept
+from hangdog_server.intents import Act, Facts, Rule
+from hangdog_server.store import Incident as Row
+from hangdog_server.store import State, Store
+
+FACTS = Facts(100, frozenset({"x", "y", "z"}), {}, {})
+RULE = Rule(Mode.APPROVE, WIDE, NOON)
+EVICTING = replace(NOTHING, kind=Kind.MACHINE, confidence=0.97)
+
+
+async def judged(store: Store, name: str, *machines: str, began: float = NOON - 40.0, **asked: float) -> None:
+    """An incident whose verdict would evict these, which waits for approval."""
+    await store.begin(Row(name, "llama", began), asked)
+    await store.judged(name, replace(EVICTING, evict=Eviction(machines, 0.97)), began + 15.0)
+    wanted = Wanted(name, "llama", machines, NOON, {machine: Body("b") for machine in machines})
+    await store.do(intents.propose, wanted, "because", FACTS, RULE)
+
+
+async def moved(store: Store, name: str, state: Act, marked: bool = True) -> None:
+    for row in await store.ask(intents.of, name):
+        await store.do(intents.move, row, state, NOON + 25.0, "news", marked)
+
+
+async def campaign(store: Store, name: str, incident: str, state: records.State, **outcomes: str) -> None:
+    """A campaign for an incident, in which each machine had one test with this outcome; who failed is convicted."""
+    await store.do(records.begin, Campaign(name, NOON + 60.0, "ada", "", incident, {}))
+    launch = Kept(0, 1, "one device", tuple(outcomes), 1, NOON + 60.0, 60.0)
+    await store.do(records.planned, name, [launch])
+    reports = {
+        machine: Diagnosed((OneTest(1, "device 0", "gemm", outcome, ""),), {}, {})
+        for machine, outcome in outcomes.items()
+    }
+    came = Conclusion(Result.FAIL, "", {}, {}, frozenset())
+    await store.do(records.concluded, name, launch, came, reports, NOON + 90.0)
+    convicts = [
+        Convict(machine, 0.99, ("GPU-1", "GPU-2")) for machine, outcome in outcomes.items() if outcome == "fail"
+    ]
+    await store.do(records.end, name, state, NOON + 90.0, "", "{}", convicts)
+
+
+async def test_all_that_the_report_rests_on_is_read(where: Path | str) -> None:
+    store = Store(where)
+    await judged(store, "0a", "a", "b", stood_s=12.5)
+    await moved(store, "0a", Act.DONE)
+    await judged(store, "0b", "c", "d", began=NOON - 50.0)
+    await store.do(intents.dismiss, "0b", "it is being debugged", "ada", NOON)
+    await judged(store, "0c", "e")
+    await store.do(intents.dismiss, "0c", "by ada", "ada", NOON)
+    await judged(store, "0d", "f")
+    await moved(store, "0d", Act.FAILED, marked=False)
+    await store.begin(Row("0e", "llama", NOON - 10.0), {})
+    await store.move("0e", State.FAILED, NOON, "away")
+    await campaign(store, "7c", "0a", records.State.DONE, a="fail", b="pass")
+    await campaign(store, "7d", "0b", records.State.ABORTED, c="pass")
+    past = await store.ask(operations.past, NOON - 45.0)
+    assert [(one.id, one.kind, one.failed, one.stood, one.judged) for one in past.incidents] == [
+        ("0e", "", True, None, None),
+        ("0a", "machine", False, NOON - 52.5, NOON - 25.0),
+        ("0c", "machine", False, None, NOON - 25.0),
+        ("0d", "machine", False, None, NOON - 25.0),
+    ]
+    assert {(one.incident, one.machine): (one.came, one.out, one.reason) for one in past.namings} == {
+        ("0a", "a"): (Came.TAKEN, NOON + 25.0, False),
+        ("0a", "b"): (Came.TAKEN, NOON + 25.0, False),
+        ("0b", "c"): (Came.DISMISSED, None, True),
+        ("0b", "d"): (Came.DISMISSED, None, True),
+        ("0c", "e"): (Came.DISMISSED, None, False),
+        ("0d", "f"): (Came.GIVEN_UP, None, False),
+    }
+    assert {one.began for one in past.namings} == {NOON - 40.0, NOON - 50.0}
+    assert set(past.trials) == {
+        Trial("7c", "0a", "a", NOON + 60.0, True, 0, 0),
+        Trial("7c", "0a", "b", NOON + 60.0, False, 1, 0),
+    }, "what was aborted is no test"
+    assert {(one.machine, one.incident, one.standing) for one in past.said} >= {("a", "7c", Standing.CONVICTED)}
+    assert len(past.said) == 7 and not past.cut
+    store.close()
+
+
+async def test_what_is_too_much_is_cut_and_said(where: Path | str) -> None:
+    store = Store(where)
+    for number in range(3):
+        await store.begin(Row(f"0{number}", "llama", NOON + number), {})
+
+    def few(connection: sa.Connection) -> Past:
+        return operations.past(connection, 0.0, most=2)
+
+    past = await store.ask(few)
+    assert past.incidents == (Incident("02", NOON + 2.0), Incident("01", NOON + 1.0))
+    assert past.cut == ("more than 2 incidents: only the newest are counted",)
+    store.close()
+
+
+async def test_an_act_outlives_its_incident(where: Path | str) -> None:
+    store = Store(where)
+    wanted = Wanted("gone", "llama", ("a",), NOON, {"a": Body("b")})
+    await store.do(intents.propose, wanted, "because", FACTS, RULE)
+    assert (await store.ask(operations.past, 0.0)).namings == (Naming("gone", "a", NOON, Came.LEFT),)
+    store.close()
