@@ -77,7 +77,7 @@ class Desk:
     def give_up(self, job: str) -> None:
         """Ends the incident of a job here: another server leads it."""
         if job in self._running:
-            self._tasks[self._running[job].name].cancel()
+            self._tasks[self._running[job].name].cancel(f"another server leads job {job} now")
 
     def answer(self, order: str, answer: Answer, capture: pb.Capture) -> str:
         """Takes an agent's answer in; the reason why it is refused, empty when it is taken."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from cast import NOON, PATIENT, Agent, Listener, Stage, trainer, verdict
 from hangdog_models.errors import ServerUnreachable
@@ -190,6 +191,26 @@ async def test_another_server_takes_over_what_one_left_in_the_middle(server: Pos
                     await asyncio.sleep(0.02)
     assert listener.snapshot is not None
     assert [said.coverage.failed for said in listener.verdicts] == [{}]
+
+
+async def test_an_incident_ends_where_its_lease_was_lost(server: Postgres) -> None:
+    """As after a pause of the whole machine: whoever waits here would wait for nothing."""
+    url = server.database()
+    async with beside(url) as one, one.agent("a") as a:
+        await a.hello(llama=[0])
+        await one.knows("a")
+        asking = asyncio.create_task(one.snapshot())
+        await a.order()
+        store = Store(url)
+
+        def taken(connection: sa.Connection) -> None:
+            connection.execute(sa.text("UPDATE leases SET holder = 'other', address = 'b:1', until = until + 600"))
+
+        await store.do(taken)
+        store.close()
+        async with asyncio.timeout(10):
+            with pytest.raises(ServerUnreachable, match="another server leads job llama now"):
+                await asking
 
 
 async def test_a_server_that_stops_in_order_is_followed_at_once(server: Postgres) -> None:
