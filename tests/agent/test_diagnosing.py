@@ -116,6 +116,8 @@ async def test_nothing_is_tested_beside_a_job(server: Server, stoppable: Tools, 
     with running(WAIT, environ=ENVIRON):
         async with linked(server, stoppable, diagnosing=bench.made()):
             line = await server.line()
+            while not (await line.hear("presence")).jobs:  # a process that has just begun may not be read yet
+                pass
             line.outbox.put_nowait(order())
             assert (await told(line)).refused == "job linked runs here (1 rank)"
             assert not bench.began
