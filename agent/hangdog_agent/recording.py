@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -110,7 +111,7 @@ class Recording:
             if busy():
                 continue
             tried.add(waiting[0])
-            message = await self._on_disk(lambda: spool.read(waiting[0]))  # noqa: B023 - awaited at once
+            message = await self._on_disk(partial(spool.read, waiting[0]))
             if message is None:
                 continue
             if most and message.ByteSize() + _TAG > most:

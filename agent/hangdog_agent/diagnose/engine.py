@@ -78,19 +78,14 @@ class Engine:
         command = (self.interpreter, "-c", _START, _OURS, module, json.dumps(asked))
         return Member(name, command, {**self.environ, **STEADY, **(more or {})})
 
-    def probe(
-        self,
-        deadline_s: float,
-        stop: threading.Event | None = None,
-        places: Places = Places(),  # noqa: B008 - frozen
-    ) -> "Probe":
+    def probe(self, deadline_s: float, stop: threading.Event | None = None, places: Places | None = None) -> "Probe":
         """Which torch there is, and which devices; never raises. Where GPUs stand idle the CPU is not tested in their place."""
         ran = run([self.member("probe", {}, "the search for devices")], deadline_s, stop=stop)
         report = read(ran.members[0])
         if not report.found:
             return Probe(why=f"{self.interpreter} cannot run torch: {report.words}")
         found = whole(report.found, "accelerators")
-        idle = 0 if found else Pcie(places, CheckSettings(), Notes(None, "")).gpus()
+        idle = 0 if found else Pcie(places or Places(), CheckSettings(), Notes(None, "")).gpus()
         why = (
             f"torch sees none of the {idle} NVIDIA GPUs on the PCIe bus: driver, container or --python" if idle else ""
         )

@@ -86,7 +86,7 @@ def test_steps_that_begin_anew_are_still_steps() -> None:
 
 def test_a_line_may_come_in_pieces_and_be_as_long_as_it_likes() -> None:
     steps = Steps()
-    said = [steps.take(piece) for i in range(10) for piece in (f"st", f"ep {i}", " loss 0.5\n")]  # noqa: F541
+    said = [steps.take(piece) for i in range(10) for piece in ("st", f"ep {i}", " loss 0.5\n")]
     assert sum(each.stepped for each in said) == 6
     steps.take("x" * 1_000_000)
     assert len(steps._rest) == LINE

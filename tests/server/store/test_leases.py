@@ -1,6 +1,7 @@
 """Several servers beside one database: one leads a job, agents come together there, and nobody writes behind its back."""
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -81,16 +82,12 @@ async def beside(
 ) -> AsyncIterator[Stage]:
     """One of several servers; `lasting`: it gives no lease back at its end, as one that is killed."""
     address, store = free_address(), Store(url)
-    close = Leading.close
-    try:
+    with pytest.MonkeyPatch.context() as patched, contextlib.closing(store):
         means = Means(Fleet(settings), store, judge, lambda: NOON)
         async with running(address, means, settings, replace(LOCAL, advertised=address)):
             yield Stage(address, store, settings, means.dictionary)
             if lasting:
-                setattr(Leading, "close", nothing)  # noqa: B010 - mypy lets no method be assigned to
-    finally:
-        setattr(Leading, "close", close)  # noqa: B010
-        store.close()
+                patched.setattr(Leading, "close", nothing)
 
 
 async def nothing(_: Leading) -> None:
