@@ -173,7 +173,7 @@ class Recording:
                     interval_s=settings.away_interval_s,
                     why=standstill.why[:500],
                 )
-                await self._on_disk(lambda: spool.put(message, loop.time() - stood_since))  # noqa: B023 - awaited at once
+                await self._on_disk(partial(spool.put, message, loop.time() - stood_since))
                 if self._noted.get(job.name) != whose:
                     self._noted = dict([*self._noted.items(), (job.name, whose)][-_NOTED:])
                     await self._on_disk(lambda: self._notes.note(_NOTE, dict(self._noted)))

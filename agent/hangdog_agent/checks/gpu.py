@@ -15,6 +15,8 @@ from hangdog_models.findings import Bearing
 from hangdog_models.reading.pci import canonical
 
 _SOURCE = "NVML"
+#: What a look that found nobody to ask is called: no news of a machine that is watched, an open question of one under test.
+NOT_ASKED = "NVML not asked"
 _MACHINE = Component(Sort.MACHINE)
 #: Counters of a driver's life: only what was added since the agent saw them first concerns a job of now.
 _COUNTERS = ("ecc_uncorrected", "sram_uncorrected", "dram_uncorrected")
@@ -116,7 +118,7 @@ class Gpus:
 
     def _no_answer(self, answer: Answer, moment: Moment) -> tuple[Result, ...]:
         if not answer.blown:
-            said: Said = "NVML not asked", Bearing.TELLS_NOTHING, f"NVML could not be asked: {answer.why}"
+            said: Said = NOT_ASKED, Bearing.TELLS_NOTHING, f"NVML could not be asked: {answer.why}"
             return (state(self.name, _SOURCE, _MACHINE, said, moment),)
         self._blown += 1
         self._full_at = float("-inf")

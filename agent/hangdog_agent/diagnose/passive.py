@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hangdog_agent.checks.gpu import NOT_ASKED
 from hangdog_agent.checks.places import Places
 from hangdog_agent.checks.result import Kind
 from hangdog_agent.checks.result import Sort as Part
@@ -102,7 +103,7 @@ def _there(check: str, part: Mapping[str, Any]) -> str:
 
 def _against(row: Mapping[str, Any]) -> bool:
     # a check that could not ask tells so as telemetry, since for an agent it is no news of the machine
-    return text(row, "kind") != Kind.TELEMETRY or text(row, "code") == "NVML not asked"
+    return text(row, "kind") != Kind.TELEMETRY or text(row, "code") == NOT_ASKED
 
 
 def _result(read_: str, row: Mapping[str, Any]) -> Result:

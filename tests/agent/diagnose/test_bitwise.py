@@ -1,6 +1,9 @@
 """Level 4 on the CPU with the real torch: one bit in one weight or gradient is found, with its device, and agreement is told."""
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -60,3 +63,13 @@ def test_one_bit_of_one_gradient_is_found_by_a_stored_answer(eight: tuple[Result
 def test_a_gradient_that_is_wrong_now_and_then_disagrees_with_itself() -> None:
     results = play(level("rare gradient", "minigpt"))
     assert failed(results) == {"dense step": convicting("cpu:0"), "moe step": convicting("cpu:0")}
+
+
+def test_bits_of_other_work_are_not_compared(tmp_path: Path) -> None:
+    """Another version of a program computes other bits on sound devices."""
+    key = "from hangdog_agent.diagnose.programs.device import key; import sys; print(key('cpu', sys.argv[1]))"
+    program, told = tmp_path / "program.py", []
+    for text in ("a", "b", "a"):
+        program.write_text(text)
+        told.append(subprocess.run([sys.executable, "-c", key, str(program)], capture_output=True, check=True).stdout)
+    assert told[0] == told[2] != told[1]

@@ -1,5 +1,6 @@
 """Level 0 with the true checks: a fake NVML, a kernel log that is a FIFO, a PCIe bus of our own; and a driver that never answers."""
 
+import json
 import os
 import threading
 import time
@@ -208,3 +209,10 @@ def test_whatever_a_sick_machine_answers_convicts_nobody(line: str) -> None:
 def test_a_bug_in_one_check_is_told() -> None:
     first, *_ = judged(report('{"part": {"check": "gpu", "failed": "this is a bug in hangdog: KeyError: 7"}}'))
     assert (first.outcome, first.words) == (Outcome.INCONCLUSIVE, "GPUs: this is a bug in hangdog: KeyError: 7")
+
+
+def test_who_could_not_be_asked_has_not_passed() -> None:
+    found = [{"kind": "telemetry", "code": "NVML not asked", "words": "its process died"}]
+    first, *rest = judged(report(json.dumps({"part": {"check": "gpu", "found": found}})))
+    assert (first.outcome, first.words) == (Outcome.INCONCLUSIVE, "its process died")
+    assert Outcome.PASS not in {one.outcome for one in rest}
