@@ -18,6 +18,9 @@ from hangdog_server.incident import Means
 from hangdog_server.intents import Act, Intent
 from hangdog_server.lease import NotOurs
 
+#: What stands between why somebody wants a machine back and why they have it not yet.
+_NOT_YET = "; not yet: "
+
 log = logging.getLogger(__name__)
 
 
@@ -122,15 +125,19 @@ class Carrying:
         return False
 
     async def _release(self, row: Intent) -> None:
-        words = "released"
+        words = why = row.words.partition(_NOT_YET)[0]
         for actor in self._chosen.actors:
             try:
                 await actor.unmark(_case(row))
             except ActorFailed as error:
                 if error.again:
-                    await self._moved(row, Act.RELEASING, _said(error), row.marked, tell=_said(error) != row.words)
+                    late = f"{why}{_NOT_YET}{_said(error)}"
+                    await self._moved(row, Act.RELEASING, late, row.marked, tell=late != row.words)
                     return
-                words = f"released; {error}"
+                if await self._holds(actor, row, unasked=False):
+                    await self._moved(row, Act.FAILED, f"{why}; not released: {_said(error)}", row.marked)
+                    return
+                words = f"{words}; {error}"
         await self._moved(row, Act.RELEASED, words, marked=False)
 
     async def _hold(self, row: Intent) -> None:
@@ -168,12 +175,15 @@ class Carrying:
         marked = row.marked and any([await self._holds(actor, row) for actor in self._chosen.actors])
         await self._moved(row, Act.FAILED, _said(error), marked)
 
-    async def _holds(self, actor: Actor, row: Intent) -> bool:
+    async def _holds(self, actor: Actor, row: Intent, unasked: bool = True) -> bool:
+        """Whether our mark stands; `unasked` where nobody can be asked."""
         try:
             standing = await actor.look(_case(row))
         except ActorFailed:
             return True
-        return standing.mark is Mark.UNKNOWN or (standing.mark is Mark.OURS and standing.incident == row.incident)
+        if standing.mark is Mark.UNKNOWN:
+            return unasked
+        return standing.mark is Mark.OURS and standing.incident == row.incident
 
     async def _moved(self, row: Intent, state: Act, words: str, marked: bool, tell: bool = True) -> None:
         now, store = self._means.clock(), self._means.store

@@ -3,7 +3,9 @@
 import asyncio
 import fcntl
 import os
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from hangdog_server.actors.actor import ActorFailed, Case, Mark, Standing, left_
 
 #: Bytes of the file: 10,000 machines with their reasons are some 2 MiB.
 MOST = 8 << 20
+#: Seconds the file may take to be read and written: a shared disk that is up takes milliseconds, one that is not never ends.
+WITHIN_S = 10.0
 
 
 class Exclusion:
@@ -19,8 +23,11 @@ class Exclusion:
     name = "exclude-file"
     again_s = 0.0
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, within_s: float = WITHIN_S) -> None:
         self._path = path
+        self._within_s = within_s
+        self._turn = asyncio.Lock()
+        self._work: Future[list[str]] | None = None
 
     async def look(self, case: Case) -> Standing:
         """Whether the machine stands in the file, and by whose reason."""
@@ -64,10 +71,24 @@ class Exclusion:
                 return after
 
         try:
-            return await asyncio.to_thread(work)
+            async with self._turn:
+                return await self._done(work)
+        except TimeoutError:
+            hint = "is its disk there? ls it by hand; and who holds its lock?"
+            raise ActorFailed(f"{self._path} does not answer", hint, again=True) from None
         except OSError as error:
             what = f"{self._path} cannot be changed: {error.strerror}"
             raise ActorFailed(what, "check its folder, owner and disk", again=True) from error
+
+    async def _done(self, work: Callable[[], list[str]]) -> list[str]:
+        """Has a thread do it that nobody waits for at the end; while one hangs there is no second. Raises TimeoutError."""
+        if self._work is not None and not self._work.done():
+            raise TimeoutError
+        done: Future[list[str]] = Future()
+        self._work = done
+        threading.Thread(target=_into, args=(done, work), name="file of excluded machines", daemon=True).start()
+        async with asyncio.timeout(self._within_s):
+            return await asyncio.shield(asyncio.wrap_future(done))
 
     def _read(self) -> list[str]:
         try:
@@ -81,12 +102,23 @@ class Exclusion:
 
     def _write(self, lines: list[str]) -> None:
         new = self._path.with_name(f".{self._path.name}.new")
-        with new.open("wb") as file:
-            file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
-            os.fchmod(file.fileno(), self._path.stat().st_mode & 0o777 if self._path.exists() else 0o644)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._path)
+        try:
+            with new.open("wb") as file:
+                file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+                os.fchmod(file.fileno(), self._path.stat().st_mode & 0o777 if self._path.exists() else 0o644)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self._path)
+        except OSError:
+            new.unlink(missing_ok=True)  # half a file takes room on a disk that has none
+            raise
+
+
+def _into(done: "Future[list[str]]", work: Callable[[], list[str]]) -> None:
+    try:
+        done.set_result(work())
+    except Exception as error:  # noqa: BLE001  # whatever it is, whoever waits is told
+        done.set_exception(error)
 
 
 @contextmanager

@@ -7,7 +7,8 @@ runs the job (Job, JobSet, Kubeflow) starts it again; pods are evicted by the AP
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -46,7 +47,9 @@ class Kubernetes:
 
     async def look(self, case: Case) -> Standing:
         """Cordoned, and whether by us."""
-        return _standing(await self._node(case))
+        node = await self._node(case)
+        with _understood(case.machine):
+            return _standing(node)
 
     async def mark(self, case: Case) -> None:
         """Cordons and taints it (NoSchedule: what runs there goes on until it is evicted), and says why."""
@@ -88,13 +91,15 @@ class Kubernetes:
         if not self._evict:
             return ""
         query = {"fieldSelector": f"spec.nodeName={_name(case.machine)}"}
-        there = [pod for pod in (await self._api.get("/api/v1/pods", query)).get("items", []) if _runs(pod)]
-        jobs = {label: value for pod in there for label, value in _labels(pod).items() if label in JOB_LABELS}
-        mine = [pod for pod in there if case.job in {_labels(pod).get(label) for label in JOB_LABELS}]
+        found = await self._api.get("/api/v1/pods", query)
+        with _understood(f"the pods on {case.machine}"):
+            there = [pod for pod in found["items"] or () if _runs(pod)]
+            jobs = {label: value for pod in there for label, value in _labels(pod).items() if label in JOB_LABELS}
+            mine = [pod for pod in there if case.job in {_labels(pod).get(label) for label in JOB_LABELS}]
+            pods = [[pod["metadata"][key] for key in ("namespace", "name", "uid")] for pod in mine]
         if not mine and jobs:
             what = f"no pod on {case.machine} has a label that says job {case.job}"
             raise ActorFailed(what, f"label the job's pods {JOB_LABELS[0]}={case.job}, and evict these by hand")
-        pods = [[pod["metadata"][key] for key in ("namespace", "name", "uid")] for pod in mine]
         return json.dumps(sorted(pods)) if pods else ""
 
     async def move(self, case: Case, run: str, machines: Sequence[str]) -> bool:
@@ -126,10 +131,11 @@ class Kubernetes:
         """Reads, changes and writes until nobody wrote in between; whether anything was to be changed."""
         for _ in range(TRIES):
             node = await self._node(case)
-            patch = change(node)
-            if not patch:
-                return False
-            patch["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"]
+            with _understood(case.machine):
+                patch = change(node)
+                if not patch:
+                    return False
+                patch["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"]
             if await self._api.patch(f"/api/v1/nodes/{_name(case.machine)}", patch, "merge"):
                 return True
         what = f"{TRIES} tries to mark {case.machine} met somebody else's writing"
@@ -144,6 +150,16 @@ class Kubernetes:
         }  # fmt: skip
         path = f"/api/v1/nodes/{_name(case.machine)}/status"
         await self._api.patch(path, {"status": {"conditions": [condition]}}, "strategic-merge")
+
+
+@contextmanager
+def _understood(what: str) -> Iterator[None]:
+    """Raises ActorFailed where an answer is built otherwise than Kubernetes' are: a proxy's, or half of one."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        words = f"what is answered about {what} is not as Kubernetes answers ({type(error).__name__}: {error})"
+        raise ActorFailed(words, "is it the right url?", again=True) from error
 
 
 def _standing(node: Mapping[str, Any]) -> Standing:
