@@ -91,7 +91,7 @@ class Acting:
         return Rule(self.chosen.mode, self.chosen.caps, self._means.clock())
 
     async def facts(self, incident: str) -> Facts:
-        """What is known of all machines, and what the job's description says of those of an incident."""
+        """What is known of all machines, what the job's description says of those of an incident, and who holds its checkpoint."""
         fleet = self._means.fleet
         asked, _ = await self._means.store.kept(incident)
         domains: dict[str, str] = {}
@@ -100,7 +100,8 @@ class Acting:
             domains = {machine: switch for switch, machines in sorted(switches.items()) for machine in machines}
         there = {seen.machine for seen in fleet.machines(steady())} | fleet.bodies().keys()
         there |= {*asked.get("asked", {}), *asked.get("absent", {})}
-        return Facts(len(there), fleet.free(), fleet.bodies(), domains)
+        copies, unread = await self._carrying.copies((await self._means.store.find(incident)).job)
+        return Facts(len(there), fleet.free(), fleet.bodies(), domains, copies, unread)
 
     async def _propose(self) -> None:
         if self.chosen.mode is Mode.OBSERVE:

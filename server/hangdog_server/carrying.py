@@ -9,6 +9,8 @@ import logging
 from dataclasses import replace
 
 from hangdog_models.acting.caps import Mode
+from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_models.planning.checkpoint import Copies
 from hangdog_server import intents
 from hangdog_server.actors.actor import Actor, ActorFailed, Case, Mark, Mover
 from hangdog_server.actors.chosen import Chosen
@@ -39,6 +41,18 @@ class Carrying:
         with contextlib.suppress(NotOurs):  # another server leads the job since a moment ago, and goes on with it
             await self._carry(rows)
 
+    async def copies(self, job: str) -> tuple[Copies | None, str]:
+        """Who holds copies of the job's checkpoint, None where nobody says; and why what is said cannot be read."""
+        if self._chosen.copies is None:
+            return None, ""
+        try:
+            copies = await self._chosen.copies.of(job)
+        except WrongUse as error:
+            return None, _said(error)
+        if copies is None:
+            log.warning("nobody says who holds the checkpoint of job %s: copies in memory go with its machines", job)
+        return copies, ""
+
     async def note(self, row: Intent, what: str, outcome: str) -> None:
         """Tells the log and the record."""
         named = ", ".join(actor.name for actor in self._chosen.actors)
@@ -48,11 +62,12 @@ class Carrying:
 
     async def _carry(self, rows: list[Intent]) -> None:
         acts = self._chosen.mode in (Mode.APPROVE, Mode.AUTO)  # else only what people want back is touched
+        held = await self._gated(rows) if acts else ""
         for row in rows:
             if row.state is Act.RELEASING:
                 await self._release(row)
             elif row.state is Act.PENDING and acts:
-                await self._mark(row)
+                await self._mark(row, held)
             elif row.marked:
                 await self._hold(row)
         fresh = await self._means.store.ask(intents.of, rows[0].incident)
@@ -62,13 +77,25 @@ class Carrying:
         ):  # else it might come back to one of them
             await self._move(taken)
 
-    async def _mark(self, row: Intent) -> None:
+    async def _gated(self, rows: list[Intent]) -> str:
+        """Why the job's checkpoint forbids now what was allowed when it was decided: copies move while a scheduler is away."""
+        machines = [row.machine for row in rows if row.state is Act.PENDING]
+        if self._chosen.copies is None or not machines:
+            return ""
+        copies, unread = await self.copies(rows[0].job)
+        gone = await self._means.store.ask(intents.out)
+        return intents.gated(machines, gone.difference(machines), copies, unread)
+
+    async def _mark(self, row: Intent, held: str) -> None:
+        """Marks a machine; where nothing of ours stands on it yet, not while something holds it back."""
         case = _case(row)
         try:
             for actor in self._chosen.actors:
                 before = (await actor.look(case)).mark
                 if before is not Mark.OURS:
                     self._still_true(row)
+                    if held and not row.marked:
+                        raise ActorFailed(held, again=True)
                 if before in (Mark.NONE, Mark.UNKNOWN) and not row.marked:
                     if not await self._means.store.write(row.incident, intents.may, row):
                         return  # somebody dismissed it a moment ago
@@ -195,5 +222,5 @@ def _case(row: Intent) -> Case:
     return Case(row.incident, row.machine, row.job, row.because)
 
 
-def _said(error: ActorFailed) -> str:
+def _said(error: HangdogError) -> str:
     return f"{error} ({error.hint})" if error.hint else str(error)

@@ -1,20 +1,16 @@
 """A file of excluded machines, one name a line: for launchers that read one, as torchrun's wrapper in docs/acting.md does."""
 
-import asyncio
 import fcntl
 import os
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
 from hangdog_server.actors.actor import ActorFailed, Case, Mark, Standing, left_alone, reason_of
+from hangdog_server.disks import WITHIN_S, Disk
 
 #: Bytes of the file: 10,000 machines with their reasons are some 2 MiB.
 MOST = 8 << 20
-#: Seconds the file may take to be read and written: a shared disk that is up takes milliseconds, one that is not never ends.
-WITHIN_S = 10.0
 
 
 class Exclusion:
@@ -25,9 +21,7 @@ class Exclusion:
 
     def __init__(self, path: Path, within_s: float = WITHIN_S) -> None:
         self._path = path
-        self._within_s = within_s
-        self._turn = asyncio.Lock()
-        self._work: Future[list[str]] | None = None
+        self._disk = Disk(within_s)
 
     async def look(self, case: Case) -> Standing:
         """Whether the machine stands in the file, and by whose reason."""
@@ -71,24 +65,13 @@ class Exclusion:
                 return after
 
         try:
-            async with self._turn:
-                return await self._done(work)
+            return await self._disk.do(work)
         except TimeoutError:
             hint = "is its disk there? ls it by hand; and who holds its lock?"
             raise ActorFailed(f"{self._path} does not answer", hint, again=True) from None
         except OSError as error:
             what = f"{self._path} cannot be changed: {error.strerror}"
             raise ActorFailed(what, "check its folder, owner and disk", again=True) from error
-
-    async def _done(self, work: Callable[[], list[str]]) -> list[str]:
-        """Has a thread do it that nobody waits for at the end; while one hangs there is no second. Raises TimeoutError."""
-        if self._work is not None and not self._work.done():
-            raise TimeoutError
-        done: Future[list[str]] = Future()
-        self._work = done
-        threading.Thread(target=_into, args=(done, work), name="file of excluded machines", daemon=True).start()
-        async with asyncio.timeout(self._within_s):
-            return await asyncio.shield(asyncio.wrap_future(done))
 
     def _read(self) -> list[str]:
         try:
@@ -112,13 +95,6 @@ class Exclusion:
         except OSError:
             new.unlink(missing_ok=True)  # half a file takes room on a disk that has none
             raise
-
-
-def _into(done: "Future[list[str]]", work: Callable[[], list[str]]) -> None:
-    try:
-        done.set_result(work())
-    except Exception as error:  # noqa: BLE001  # whatever it is, whoever waits is told
-        done.set_exception(error)
 
 
 @contextmanager

@@ -57,7 +57,7 @@ async def test_a_disk_that_does_not_answer_is_asked_by_one_thread_alone_and_agai
         assert caught.value.again and threading.active_count() == before + 1
     lock.rename(tmp_path / "came")
     with (tmp_path / "came").open("rb"):
-        hung = next(one for one in threading.enumerate() if one.name == "file of excluded machines")
+        hung = next(one for one in threading.enumerate() if one.name == "shared disk")
         hung.join(60)
     patient = Exclusion(tmp_path / "excluded")
     await patient.mark(CASE)
