@@ -14,6 +14,7 @@ from hangdog_server.actors.exclusion import Exclusion
 from hangdog_server.actors.kube_api import KubeApi
 from hangdog_server.actors.kubernetes import Kubernetes
 from hangdog_server.actors.nothing import Nothing
+from hangdog_server.actors.nvsentinel import SOCKET, NVSentinel
 from hangdog_server.actors.slurm import Slurm
 from hangdog_server.actors.webhook import Webhook
 from hangdog_server.manifests import Manifests
@@ -139,11 +140,20 @@ def _exclusion(words: _Words, clock: Callable[[], float]) -> Actor:
 
 
 def _kubernetes(words: _Words, clock: Callable[[], float]) -> Actor:
-    url, evict = words.take("url", ""), words.yes("evict", True)
-    token, ca = words.take("token_file", ""), words.take("ca_file", "")
+    evict, api = words.yes("evict", True), _api(words)
     words.end()
-    api = KubeApi(url, Path(token), ca) if url else KubeApi.own()
     return Kubernetes(api, clock, evict)
+
+
+def _nvsentinel(words: _Words, clock: Callable[[], float]) -> Actor:
+    socket, act, api = words.take("socket", SOCKET), words.yes("act", False), _api(words)
+    words.end()
+    return NVSentinel(api, clock, socket, act)
+
+
+def _api(words: _Words) -> KubeApi:
+    url, token, ca = words.take("url", ""), words.take("token_file", ""), words.take("ca_file", "")
+    return KubeApi(url, Path(token), ca) if url else KubeApi.own()
 
 
 def _nothing(words: _Words, clock: Callable[[], float]) -> Actor:
@@ -155,6 +165,7 @@ _MAKERS: Mapping[str, Callable[[_Words, Callable[[], float]], Actor]] = {
     Nothing.name: _nothing,
     Slurm.name: _slurm,
     Kubernetes.name: _kubernetes,
+    NVSentinel.name: _nvsentinel,
     Webhook.name: _webhook,
     Alertmanager.name: _alertmanager,
     Exclusion.name: _exclusion,

@@ -7,13 +7,12 @@ runs the job (Job, JobSet, Kubeflow) starts it again; pods are evicted by the AP
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from hangdog_server.actors.actor import ActorFailed, Case, Mark, Standing, left_alone
-from hangdog_server.actors.kube_api import KubeApi
+from hangdog_server.actors.kube_api import KubeApi, named, understood
 
 #: Our names on a node: the taint's key, which says that it is ours, and what stands beside it.
 TAINT, REASON, INCIDENT = "hangdog/isolated", "hangdog/reason", "hangdog/incident"
@@ -25,8 +24,6 @@ JOB_LABELS = (
     "hangdog/job", "jobset.sigs.k8s.io/jobset-name", "training.kubeflow.org/job-name", "volcano.sh/job-name",
     "ray.io/cluster", "batch.kubernetes.io/job-name", "job-name",
 )  # fmt: skip
-#: Names as Kubernetes allows them for nodes and pods (RFC 1123): none can lead to another place of the API.
-NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 #: Values as it allows them for labels and taints.
 VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 #: Tries against writers in between: eight at once all came through in five.
@@ -48,7 +45,7 @@ class Kubernetes:
     async def look(self, case: Case) -> Standing:
         """Cordoned, and whether by us."""
         node = await self._node(case)
-        with _understood(case.machine):
+        with understood(case.machine):
             return _standing(node)
 
     async def mark(self, case: Case) -> None:
@@ -90,9 +87,9 @@ class Kubernetes:
         """The job's pods on it, by namespace, name and uid, as JSON."""
         if not self._evict:
             return ""
-        query = {"fieldSelector": f"spec.nodeName={_name(case.machine)}"}
+        query = {"fieldSelector": f"spec.nodeName={named(case.machine)}"}
         found = await self._api.get("/api/v1/pods", query)
-        with _understood(f"the pods on {case.machine}"):
+        with understood(f"the pods on {case.machine}"):
             there = [pod for pod in found["items"] or () if _runs(pod)]
             jobs = {label: value for pod in there for label, value in _labels(pod).items() if label in JOB_LABELS}
             mine = [pod for pod in there if case.job in {_labels(pod).get(label) for label in JOB_LABELS}]
@@ -110,7 +107,7 @@ class Kubernetes:
                 "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
                 "deleteOptions": {"preconditions": {"uid": uid}},
             }  # fmt: skip
-            path = f"/api/v1/namespaces/{_name(namespace)}/pods/{_name(name)}/eviction"
+            path = f"/api/v1/namespaces/{named(namespace)}/pods/{named(name)}/eviction"
             status, words = await self._api.post(path, body)
             if (
                 status == 429
@@ -125,18 +122,18 @@ class Kubernetes:
         await self._api.close()
 
     async def _node(self, case: Case) -> dict[str, Any]:
-        return await self._api.get(f"/api/v1/nodes/{_name(case.machine)}")
+        return await self._api.get(f"/api/v1/nodes/{named(case.machine)}")
 
     async def _change(self, case: Case, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
         """Reads, changes and writes until nobody wrote in between; whether anything was to be changed."""
         for _ in range(TRIES):
             node = await self._node(case)
-            with _understood(case.machine):
+            with understood(case.machine):
                 patch = change(node)
                 if not patch:
                     return False
                 patch["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"]
-            if await self._api.patch(f"/api/v1/nodes/{_name(case.machine)}", patch, "merge"):
+            if await self._api.patch(f"/api/v1/nodes/{named(case.machine)}", patch, "merge"):
                 return True
         what = f"{TRIES} tries to mark {case.machine} met somebody else's writing"
         raise ActorFailed(what, "which controller writes this node without pause?", again=True)
@@ -148,18 +145,8 @@ class Kubernetes:
             "type": CONDITION, "status": status, "reason": "HangdogVerdict" if message else "HangdogReleased",
             "message": message, "lastHeartbeatTime": at, "lastTransitionTime": at,
         }  # fmt: skip
-        path = f"/api/v1/nodes/{_name(case.machine)}/status"
+        path = f"/api/v1/nodes/{named(case.machine)}/status"
         await self._api.patch(path, {"status": {"conditions": [condition]}}, "strategic-merge")
-
-
-@contextmanager
-def _understood(what: str) -> Iterator[None]:
-    """Raises ActorFailed where an answer is built otherwise than Kubernetes' are: a proxy's, or half of one."""
-    try:
-        yield
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        words = f"what is answered about {what} is not as Kubernetes answers ({type(error).__name__}: {error})"
-        raise ActorFailed(words, "is it the right url?", again=True) from error
 
 
 def _standing(node: Mapping[str, Any]) -> Standing:
@@ -187,9 +174,3 @@ def _labels(pod: Mapping[str, Any]) -> dict[str, str]:
 
 def _runs(pod: Mapping[str, Any]) -> bool:
     return pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
-
-
-def _name(name: str) -> str:
-    if not NAME.fullmatch(name) or ".." in name:
-        raise ActorFailed(f"{name[:60]!r} is no name of Kubernetes'", "see the agent's --machine: the node's name")
-    return name
