@@ -105,9 +105,13 @@ async def test_a_job_of_which_nobody_says_anything_is_taken_from(on: Stage) -> N
     await on.server.until("0a", Act.DONE)
 
 
-@pytest.mark.parametrize("content", ["{", '{"shard-0": "a"}', "\udcff"])
-async def test_what_cannot_be_read_forbids(on: Stage, content: str) -> None:
-    (on.folder / "llama.json").write_text(content, encoding="utf-8", errors="surrogateescape")
+@pytest.mark.parametrize("content", ["{", '{"shard-0": "a"}', "\udcff", None])
+async def test_what_cannot_be_read_forbids(on: Stage, content: str | None) -> None:
+    file = on.folder / "llama.json"
+    if content is None:
+        file.mkdir()
+    else:
+        file.write_text(content, encoding="utf-8", errors="surrogateescape")
     await on.server.judged("0a", "a")
     await on.server.acting.tick()
     assert await on.server.states("0a") == {"a": "refused"}

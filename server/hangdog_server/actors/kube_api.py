@@ -59,9 +59,9 @@ class KubeApi:
             raise self.failed(answer.status, path, answer.words)
         return answer.good
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> tuple[int, str]:
+    async def post(self, path: str, body: Mapping[str, Any], within_s: float) -> tuple[int, str]:
         """The status of an answer and its words."""
-        answer = await send(self._client, "POST", self._url + path, json=body, headers=self._headers())
+        answer = await send(self._client, "POST", self._url + path, within_s, json=body, headers=self._headers())
         return answer.status, answer.words
 
     def failed(self, status: int, path: str, words: str) -> ActorFailed:

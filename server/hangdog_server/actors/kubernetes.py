@@ -26,6 +26,9 @@ JOB_LABELS = (
 )  # fmt: skip
 #: Values as it allows them for labels and taints.
 VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+#: Seconds for one eviction. Where the pod's uid is another by then, an API server tries for ten seconds before it says so (1.20:
+#: 10.03 s).
+EVICTED_S = 30.0
 #: Tries against writers in between: eight at once all came through in five.
 TRIES = 10
 
@@ -87,10 +90,9 @@ class Kubernetes:
         """The job's pods on it, by namespace, name and uid, as JSON."""
         if not self._evict:
             return ""
-        query = {"fieldSelector": f"spec.nodeName={named(case.machine)}"}
-        found = await self._api.get("/api/v1/pods", query)
+        found = await self._pods(case)
         with understood(f"the pods on {case.machine}"):
-            there = [pod for pod in found["items"] or () if _runs(pod)]
+            there = [pod for pod in found if _runs(pod)]
             jobs = {label: value for pod in there for label, value in _labels(pod).items() if label in JOB_LABELS}
             mine = [pod for pod in there if case.job in {_labels(pod).get(label) for label in JOB_LABELS}]
             pods = [[pod["metadata"][key] for key in ("namespace", "name", "uid")] for pod in mine]
@@ -101,14 +103,18 @@ class Kubernetes:
 
     async def move(self, case: Case, run: str, machines: Sequence[str]) -> bool:
         """Evicts these very pods: one of the same name that was made since has another uid, and stays."""
-        came = True
+        came, found = True, await self._pods(case)
+        with understood(f"the pods on {case.machine}"):
+            there = {pod["metadata"]["uid"] for pod in found}
         for namespace, name, uid in json.loads(run):
+            if uid not in there:  # it ended; asked to evict it, an API server answers only after ten seconds
+                continue
             body = {
                 "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
                 "deleteOptions": {"preconditions": {"uid": uid}},
             }  # fmt: skip
             path = f"/api/v1/namespaces/{named(namespace)}/pods/{named(name)}/eviction"
-            status, words = await self._api.post(path, body)
+            status, words = await self._api.post(path, body, EVICTED_S)
             if (
                 status == 429
             ):  # a disruption budget: it may have room later, and what it protects is not ours to overrule
@@ -120,6 +126,12 @@ class Kubernetes:
     async def close(self) -> None:
         """Closes its connections."""
         await self._api.close()
+
+    async def _pods(self, case: Case) -> list[dict[str, Any]]:
+        query = {"fieldSelector": f"spec.nodeName={named(case.machine)}"}
+        found = await self._api.get("/api/v1/pods", query)
+        with understood(f"the pods on {case.machine}"):
+            return list(found["items"] or ())
 
     async def _node(self, case: Case) -> dict[str, Any]:
         return await self._api.get(f"/api/v1/nodes/{named(case.machine)}")

@@ -63,7 +63,7 @@ async def send(client: httpx.AsyncClient, method: str, url: str, within_s: float
     content = bytearray()
     try:
         # httpx bounds each read: who answers a byte at a time would be heard for ever
-        async with asyncio.timeout(within_s), client.stream(method, url, **more) as answer:
+        async with asyncio.timeout(within_s), client.stream(method, url, timeout=within_s, **more) as answer:
             async for chunk in answer.aiter_bytes():
                 content += chunk
                 if len(content) > MOST:
