@@ -37,8 +37,7 @@ class Stage:
 @pytest.fixture
 async def on(tmp_path: Path) -> AsyncIterator[Stage]:
     actor = Exclusion(tmp_path / "excluded")
-    manifests = Manifests(f"{tmp_path}/{{job}}.json", within_s=0.5)
-    async with world(tmp_path / "s.db", tmp_path, actor, copies=manifests) as server:
+    async with world(tmp_path / "s.db", tmp_path, actor, copies=Manifests(f"{tmp_path}/{{job}}.json")) as server:
         yield Stage(server, tmp_path)
 
 
@@ -120,6 +119,8 @@ async def test_what_cannot_be_read_forbids(on: Stage, content: str | None) -> No
 
 async def test_a_disk_that_hangs_forbids_and_keeps_nobody_waiting(on: Stage) -> None:
     os.mkfifo(pipe := on.folder / "llama.json")  # whoever opens it waits for a writer, as for a dead disk
+    on.server.copies = Manifests(str(pipe), within_s=0.5)
+    on.server.begin()
     await on.server.judged("0a", "a")
     await on.server.judged("0b", "b")
     await on.server.acting.tick()
