@@ -14,7 +14,8 @@ import targets
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.census import Census
 from hangdog_agent.diagnosing import Diagnosing, Jobs
-from hangdog_agent.link import Identity, Link
+from hangdog_agent.identity import Identity
+from hangdog_agent.link import Link
 from hangdog_agent.recording import Spooling
 from hangdog_agent.settings import LinkSettings, VigilSettings
 from hangdog_agent.tally import Tally

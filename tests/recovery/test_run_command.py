@@ -27,7 +27,7 @@ class Scene:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.mark = f"MARK_OF_A_TEST={uuid.uuid4()}"
+        self.mark = "MARK_OF_A_TEST", str(uuid.uuid4())
         self.hooks = folder / "hooks"
 
     def hook(self, name: str, then: str = "true") -> str:
@@ -42,7 +42,7 @@ class Scene:
         words = (sys.executable, str(program), "{machine}", "{attempt}", str(self.folder))
         return subprocess.Popen(
             [sys.executable, "-m", "hangdog", "run", *NOBODY, *state, *options, "--", *words],
-            env=os.environ | dict([self.mark.split("=")]),
+            env=os.environ | dict([self.mark]),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -72,7 +72,7 @@ class Scene:
 def scene(tmp_path: Path) -> Iterator[Scene]:
     scene = Scene(tmp_path)
     yield scene
-    kill(marked(scene.mark), signal.SIGKILL)
+    kill(marked(*scene.mark), signal.SIGKILL)
 
 
 #: The job of one machine: what it is told in argv, and helpers; each test adds what it does.
@@ -167,7 +167,7 @@ def test_a_step_that_a_killed_supervisor_had_begun_is_not_done_again(scene: Scen
     assert (status, scene.called()) == (0, ["rollback [] []"]), err
     numbers = [entry["number"] for entry in scene.history() if entry["entry"] == "stepped"]
     assert numbers == [1]
-    left = [pid for pid in marked(scene.mark) if b"job.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    left = [pid for pid in marked(*scene.mark) if b"job.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert not left
 
 
@@ -185,7 +185,7 @@ def test_a_second_supervisor_is_refused_and_a_signal_ends_the_job_with_all_that_
     process.terminate()
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGTERM
-    assert not marked(scene.mark)
+    assert not marked(*scene.mark)
 
 
 def test_a_verdict_is_acted_upon_once_and_names_of_strangers_are_not(scene: Scene) -> None:
@@ -195,7 +195,7 @@ def test_a_verdict_is_acted_upon_once_and_names_of_strangers_are_not(scene: Scen
     verdicts = json.dumps([("machine", ["gpu-9"]), ("machine", ["b"]), None])
     command = [sys.executable, "-m", "recovery.played_watcher", str(scene.folder / "state"), verdicts]
     job = [sys.executable, str(program), "{machine}", "{attempt}", str(scene.folder)]
-    environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])} | dict([scene.mark.split("=")])
+    environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])} | dict([scene.mark])
     ran = subprocess.run([*command, *job], env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert ran.returncode == 0, ran.stderr
     assert [line for line in ran.stdout.splitlines() if line.startswith(("attempt", "step"))] == [

@@ -10,7 +10,7 @@ from hangdog_proto.alike import Packer, unpack
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.asking import Asking
-from hangdog_server.fleet import Need
+from hangdog_server.orders import Need
 from hangdog_server.replay import Look, opened
 
 

@@ -89,7 +89,7 @@ class Supervisor:
         tokens = [entry.token for entry in entries if isinstance(entry, Began)]
         for token in tokens[-1:]:
             until = time.monotonic() + DEATH_S
-            while (left := marked(f"{TOKEN}={token}")) and time.monotonic() < until:
+            while (left := marked(TOKEN, token)) and time.monotonic() < until:
                 kill(left, signal.SIGKILL)
                 pause()
         run = next((entry.run for entry in entries if isinstance(entry, Opened)), secrets.token_hex(6))
