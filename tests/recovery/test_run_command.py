@@ -137,7 +137,7 @@ def test_a_change_comes_in_with_the_next_failure_and_an_urgent_one_at_once(scene
     pending = scene.folder / "pending"
     pending.write_text("one\n")
     job = JOB + (
-        "if attempt == 1: time.sleep(0.5); sys.exit(1)\n"
+        "if attempt == 1: sys.exit(1)\n"
         "if attempt == 2: (folder / 'pending').write_text('one\\n!two\\n'); time.sleep(60)\n"
     )
     options = ("--pending", str(pending), "--on-update", scene.hook("update"))
@@ -221,10 +221,14 @@ def test_of_a_job_that_is_started_once_for_all_machines_nobody_knows_where_it_fa
 
 
 def test_only_steps_end_an_episode_of_a_job_that_tells_them(scene: Scene) -> None:
-    """Its second attempt lasts as long as the first, and makes no step: it counts on, where the first began anew."""
+    """Its second attempt lasts for longer than an episode, and makes no step: it counts on, where the first began anew."""
     job = JOB + (
-        "for step in range(20):\n    print('step', step if attempt == 1 else 0, flush=True)\n    time.sleep(0.05)\n"
-        "sys.exit(1)"
+        "until = time.monotonic() + (50 if attempt == 1 else 1)\n"
+        "for step in range(1000):\n"
+        "    print('step', step if attempt == 1 else 0, flush=True)\n"
+        "    time.sleep(0.05)\n"
+        "    steady = 'steady' in (folder / 'state' / 'history.jsonl').read_text()\n"
+        "    if time.monotonic() > until or (attempt == 1 and steady): sys.exit(1)\n"
     )
     status, _, err = scene.run("--ladder", "steady_s=0.5", "--step-pattern", "step [1-9]", job=job)
     assert status == 1, err

@@ -29,7 +29,7 @@ async def left(path: Path, levels: tuple[int, ...] = (1,)) -> pb.Diagnose:
             asked = asyncio.create_task(campaign(on, "m0", "m1", "m2", levels=levels, budget_s=600.0))
             order = await played["m1"].ordered()
             others = 2 if 1 in levels else 0
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(50):
                 while len([one for one in await launches(on.store) if one.result]) < others or (
                     levels == (3,) and not (await launches(on.store))[0].meet
                 ):
@@ -51,7 +51,7 @@ async def count(store: Store, table: sa.Table) -> int:
 
 async def ended(on: Stage) -> Campaign:
     """The one campaign, once it is not under way any more."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while (await on.store.ask(records.latest, 9))[0].state is State.RUNNING:
             await asyncio.sleep(0.01)
     (one,) = await on.store.ask(records.latest, 9)

@@ -14,6 +14,7 @@ from hangdog_proto.campaigns import CampaignStep
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.agents import Agents
 from hangdog_server.campaigns import course, launching, records
+from hangdog_server.capturing import steady
 from hangdog_server.failures import StoreFailed
 from tested import Answer, Machine, asking, broken, campaign, linked, machine, machines, report, skipped, sound
 
@@ -159,9 +160,19 @@ async def test_a_straggler_ends_with_the_deadline_and_is_told_to_end(
     on: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launching, "GRACE_S", -40.4)  # half a second is left of a deadline
+    steps: list[CampaignStep] = []
+    began = steady()
+
+    def clock() -> float:  # the deadline does not come before the other one has answered
+        answered = any(step.text.startswith("m0: one device") for step in steps)
+        return steady() + 1.0 if answered else began
+
+    monkeypatch.setattr(launching, "steady", clock)
     async with machines(on, m0=sound, m1=lambda order: None) as played:
-        told = await campaign(on, "m0", "m1", levels=[1], budget_s=41.0)
-        await played["m1"].ended((await played["m1"].ordered()).launch)
+        told = await campaign(on, "m0", "m1", heard=steps, levels=[1], budget_s=41.0)
+        first, *_, last = [one for one in told["launches"] if one["machines"] == ["m1"]]
+        await played["m1"].ended(f"{told['campaign']}-{first['launch']}")
+        await played["m1"].ended(f"{told['campaign']}-{last['launch']}")
     assert told["verdict"] == "inconclusive"
     (untested,) = told["untested"]
     assert (untested["machine"], untested["by"]) == ("m1", "one device")
@@ -302,8 +313,8 @@ async def test_what_nobody_asked_for_is_not_heard(on: Stage) -> None:
         order = await played["m1"].ordered()
         for launch in (order.launch, "nothing-0", ""):
             await played["m0"].say(pb.Diagnosed(launch=launch, report=report(1, "fail", "m1 is broken, says m0")))
-        await played["m1"].say(pb.Diagnosed(launch=order.launch, report=sound(order)))
         played["m1"].answer = sound
+        await played["m1"].say(pb.Diagnosed(launch=order.launch, report=sound(order)))
         told = await asked
     assert all(one["result"] == "pass" for one in told["launches"])
 
@@ -346,7 +357,7 @@ async def test_an_agent_is_ordered_once_by_a_launch_that_begins_while_it_is_welc
         await on.until(lambda seen: any(line.name == "m1" for line in seen))
         steps: list[CampaignStep] = []
         asked = asyncio.create_task(campaign(on, "m1", heard=steps, levels=[1], budget_s=300.0))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while not any(step.text.startswith("round 1") for step in steps):
                 await asyncio.sleep(0.01)
         welcome.set()
