@@ -18,7 +18,7 @@ tree=$dir/go/src/k8s.io/kubernetes
 mkdir -p "$tree"
 tar -xzf kubernetes_1.20*.orig.tar.gz -C "$tree" --strip-components=1
 tar -xJf kubernetes_1.20*.debian.tar.xz -C "$tree"
-grep -v '^#' "$tree/debian/patches/series" | while read -r patch; do
+grep -v -e '^#' -e '^$' "$tree/debian/patches/series" | while read -r patch; do
     patch --silent --directory="$tree" --strip=1 --input="debian/patches/$patch"
 done
 # The vendored reflect2 crashes the server under Go 1.18 and later, when a resource of one's own is made.
