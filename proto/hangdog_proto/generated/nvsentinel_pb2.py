@@ -14,31 +14,29 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(hangdog_proto/generated/nvsentinel.proto\x12\ndatamodels\"\x07\n\x05Taken\"(\n\x06Moment\x12\x0f\n\x07seconds\x18\x01 \x01(\x03\x12\r\n\x05nanos\x18\x02 \x01(\x05\"\"\n\x04Part\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x9d\x03\n\x05\x45vent\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12\x17\n\x0f\x63omponent_class\x18\x03 \x01(\t\x12\x12\n\ncheck_name\x18\x04 \x01(\t\x12\r\n\x05\x66\x61tal\x18\x05 \x01(\x08\x12\x0f\n\x07healthy\x18\x06 \x01(\x08\x12\x0f\n\x07message\x18\x07 \x01(\t\x12\"\n\x06\x61\x64vice\x18\x08 \x01(\x0e\x32\x12.datamodels.Advice\x12\x12\n\nerror_code\x18\t \x03(\t\x12\x1f\n\x05parts\x18\n \x03(\x0b\x32\x10.datamodels.Part\x12\x31\n\x08metadata\x18\x0b \x03(\x0b\x32\x1f.datamodels.Event.MetadataEntry\x12\x1e\n\x02\x61t\x18\x0c \x01(\x0b\x32\x12.datamodels.Moment\x12\x11\n\tnode_name\x18\r \x01(\t\x12&\n\x08strategy\x18\x10 \x01(\x0e\x32\x14.datamodels.Strategy\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"<\n\x06\x45vents\x12\x0f\n\x07version\x18\x01 \x01(\r\x12!\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x11.datamodels.Event*)\n\x08Strategy\x12\n\n\x06UNSAID\x10\x00\x12\x07\n\x03\x41\x43T\x10\x01\x12\x08\n\x04KEEP\x10\x02*!\n\x06\x41\x64vice\x12\x0b\n\x07NOTHING\x10\x00\x12\n\n\x06PEOPLE\x10\x05\x32S\n\x11PlatformConnector\x12>\n\x15HealthEventOccurredV1\x12\x12.datamodels.Events\x1a\x11.datamodels.Takenb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(hangdog_proto/generated/nvsentinel.proto\x12\ndatamodels\"\x07\n\x05Taken\"(\n\x06Moment\x12\x0f\n\x07seconds\x18\x01 \x01(\x03\x12\r\n\x05nanos\x18\x02 \x01(\x05\"\"\n\x04Part\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\"\n\x04Pair\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\xdd\x02\n\x05\x45vent\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12\x17\n\x0f\x63omponent_class\x18\x03 \x01(\t\x12\x12\n\ncheck_name\x18\x04 \x01(\t\x12\r\n\x05\x66\x61tal\x18\x05 \x01(\x08\x12\x0f\n\x07healthy\x18\x06 \x01(\x08\x12\x0f\n\x07message\x18\x07 \x01(\t\x12\"\n\x06\x61\x64vice\x18\x08 \x01(\x0e\x32\x12.datamodels.Advice\x12\x12\n\nerror_code\x18\t \x03(\t\x12\x1f\n\x05parts\x18\n \x03(\x0b\x32\x10.datamodels.Part\x12\"\n\x08metadata\x18\x0b \x03(\x0b\x32\x10.datamodels.Pair\x12\x1e\n\x02\x61t\x18\x0c \x01(\x0b\x32\x12.datamodels.Moment\x12\x11\n\tnode_name\x18\r \x01(\t\x12&\n\x08strategy\x18\x10 \x01(\x0e\x32\x14.datamodels.Strategy\"<\n\x06\x45vents\x12\x0f\n\x07version\x18\x01 \x01(\r\x12!\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x11.datamodels.Event*)\n\x08Strategy\x12\n\n\x06UNSAID\x10\x00\x12\x07\n\x03\x41\x43T\x10\x01\x12\x08\n\x04KEEP\x10\x02*!\n\x06\x41\x64vice\x12\x0b\n\x07NOTHING\x10\x00\x12\n\n\x06PEOPLE\x10\x05\x32S\n\x11PlatformConnector\x12>\n\x15HealthEventOccurredV1\x12\x12.datamodels.Events\x1a\x11.datamodels.Takenb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hangdog_proto.generated.nvsentinel_pb2', _globals)
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
-  _globals['_EVENT_METADATAENTRY']._options = None
-  _globals['_EVENT_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_STRATEGY']._serialized_start=621
-  _globals['_STRATEGY']._serialized_end=662
-  _globals['_ADVICE']._serialized_start=664
-  _globals['_ADVICE']._serialized_end=697
+  _globals['_STRATEGY']._serialized_start=593
+  _globals['_STRATEGY']._serialized_end=634
+  _globals['_ADVICE']._serialized_start=636
+  _globals['_ADVICE']._serialized_end=669
   _globals['_TAKEN']._serialized_start=56
   _globals['_TAKEN']._serialized_end=63
   _globals['_MOMENT']._serialized_start=65
   _globals['_MOMENT']._serialized_end=105
   _globals['_PART']._serialized_start=107
   _globals['_PART']._serialized_end=141
-  _globals['_EVENT']._serialized_start=144
-  _globals['_EVENT']._serialized_end=557
-  _globals['_EVENT_METADATAENTRY']._serialized_start=510
-  _globals['_EVENT_METADATAENTRY']._serialized_end=557
-  _globals['_EVENTS']._serialized_start=559
-  _globals['_EVENTS']._serialized_end=619
-  _globals['_PLATFORMCONNECTOR']._serialized_start=699
-  _globals['_PLATFORMCONNECTOR']._serialized_end=782
+  _globals['_PAIR']._serialized_start=143
+  _globals['_PAIR']._serialized_end=177
+  _globals['_EVENT']._serialized_start=180
+  _globals['_EVENT']._serialized_end=529
+  _globals['_EVENTS']._serialized_start=531
+  _globals['_EVENTS']._serialized_end=591
+  _globals['_PLATFORMCONNECTOR']._serialized_start=671
+  _globals['_PLATFORMCONNECTOR']._serialized_end=754
 # @@protoc_insertion_point(module_scope)

@@ -123,26 +123,32 @@ class Part(google.protobuf.message.Message):
 global___Part = Part
 
 @typing.final
+class Pair(google.protobuf.message.Message):
+    """Whatever else is told: one entry of what is a map at theirs, which is the same on the wire."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    key: builtins.str
+    """What it is."""
+    value: builtins.str
+    """What is said of it."""
+    def __init__(
+        self,
+        *,
+        key: builtins.str = ...,
+        value: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+global___Pair = Pair
+
+@typing.final
 class Event(google.protobuf.message.Message):
     """That a machine is unwell, or well again."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    @typing.final
-    class MetadataEntry(google.protobuf.message.Message):
-        DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: builtins.int
-        VALUE_FIELD_NUMBER: builtins.int
-        key: builtins.str
-        value: builtins.str
-        def __init__(
-            self,
-            *,
-            key: builtins.str = ...,
-            value: builtins.str = ...,
-        ) -> None: ...
-        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
     VERSION_FIELD_NUMBER: builtins.int
     AGENT_FIELD_NUMBER: builtins.int
@@ -187,7 +193,7 @@ class Event(google.protobuf.message.Message):
         """What is concerned."""
 
     @property
-    def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+    def metadata(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Pair]:
         """Whatever else is told."""
 
     @property
@@ -207,7 +213,7 @@ class Event(google.protobuf.message.Message):
         advice: global___Advice.ValueType = ...,
         error_code: collections.abc.Iterable[builtins.str] | None = ...,
         parts: collections.abc.Iterable[global___Part] | None = ...,
-        metadata: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        metadata: collections.abc.Iterable[global___Pair] | None = ...,
         at: global___Moment | None = ...,
         node_name: builtins.str = ...,
         strategy: global___Strategy.ValueType = ...,

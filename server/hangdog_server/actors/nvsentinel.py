@@ -85,7 +85,7 @@ class NVSentinel:
             version=1, agent=AGENT, component_class=COMPONENT, check_name=CHECK, fatal=not healthy, healthy=healthy,
             message=f"released: {case.reason}" if healthy else case.reason, advice=pb.NOTHING if healthy else pb.PEOPLE,
             error_code=[] if healthy else [CODE], parts=[pb.Part(kind=PART, name=case.incident)],
-            metadata={"incident": case.incident, "job": printable(case.job, WORDS)},
+            metadata=[pb.Pair(key="incident", value=case.incident), pb.Pair(key="job", value=printable(case.job, WORDS))],
             at=pb.Moment(seconds=int(now), nanos=int(now % 1 * 1e9)), node_name=case.machine, strategy=self._strategy,
         )  # fmt: skip
         try:
