@@ -21,7 +21,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsStub
 from hangdog_proto.reach import Reach, open_aio_channel
 from hangdog_server.actors.chosen import Chosen
-from hangdog_server.door import LOCAL, Door
+from hangdog_server.door import LOCAL, Door, Opened
 from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
 from hangdog_server.judging import Judge
@@ -208,7 +208,8 @@ async def stage(
     store = Store(path, telemetry=seen.telemetry)
     try:
         means = Means(seen.fleet, store, judge, clock, telemetry=seen.telemetry)
-        async with running("127.0.0.1:0", means, settings, door, seen.interceptors, does) as address:
+        opened = Opened("127.0.0.1:0", door, settings, clock)
+        async with running(opened, means, settings, seen.interceptors, does) as address:
             yield Stage(address, store, settings, means.dictionary)
     finally:
         store.close()

@@ -22,6 +22,7 @@ from hangdog_server.incident import Means
 from hangdog_server.intents import Act
 from hangdog_server.jobs import LocalJob
 from hangdog_server.leading import Leading
+from hangdog_server.manifests import Manifests
 from hangdog_server.store import Incident, Store
 
 NOTHING = verdict(Snapshot(Job("llama"), (Round(0, ()),)), Topology(8, {}, {"a": (Rank(0),)}))
@@ -43,6 +44,7 @@ class World:
     mode: Mode = Mode.AUTO
     caps: Caps = WIDE
     now: float = NOON
+    copies: Manifests | None = None
     fleet: Fleet = field(default_factory=lambda: Fleet(PATIENT))
 
     def __post_init__(self) -> None:
@@ -52,7 +54,7 @@ class World:
 
     def begin(self) -> None:
         """A server that has just started."""
-        chosen = Chosen(self.mode, self.caps, self.actors, self.folder / "stop")
+        chosen = Chosen(self.mode, self.caps, self.actors, self.folder / "stop", self.copies)
         self.audit = Audit(self.folder / "audit.jsonl", lambda: self.now)
         self.acting = Acting(self.means, replace(PATIENT, returned_s=0.0), self.leading, self.audit, chosen)
 

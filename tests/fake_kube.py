@@ -1,6 +1,6 @@
 """A pretend Kubernetes API server, as faithful as acts need it: versions, kinds of patches, evictions, and bad days.
 
-It behaves as kube-apiserver 1.20 was measured to: any PATCH replaces the whole list of taints, a plain merge-patch all
+It behaves as kube-apiserver 1.20 does, which test_real_kube.py holds it to where there is one: any PATCH replaces the whole list of taints, a plain merge-patch all
 conditions, too; the main resource ignores `status` and `/status` ignores `spec`, both with 200; a patch that changes nothing
 keeps the resourceVersion; one against an old version is 409. Its eviction API is policy/v1.
 """
@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 Object = dict[str, Any]
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 RIGHT, POWERLESS = "right", "powerless"
+EFFECTS = {"NoSchedule", "PreferNoSchedule", "NoExecute"}
 
 
 @dataclass
@@ -101,6 +102,8 @@ class Kube:
             *after["metadata"].get("labels", {}).values(),
             *(t.get("value", "") for t in after["spec"].get("taints", [])),
         ]
+        if not {effect for _, effect in taints} <= EFFECTS:
+            return self._status(422, "Invalid")
         if len(set(taints)) < len(taints) or any(len(value) > 63 or " " in value for value in values):
             return self._status(422, "Invalid")
         if after != before:

@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Receiver:
-    """`status` is its next answers', `requests` what came: method and path, headers in small letters, body."""
+    """`status` is its next answers', `requests` what came: method and path, headers in small letters, body.
+
+    `silent`: it hangs up without an answer; `slow`: its answer comes a byte at a time and takes ten seconds.
+    """
 
     url: str = ""
     status: int = 200
     headers: str = ""
     requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
     silent: bool = False
+    slow: bool = False
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -23,8 +27,12 @@ class Receiver:
             body = await reader.readexactly(int(headers.get("content-length", 0)))
             self.requests.append((" ".join(head[0].split()[:2]), headers, body))
             if not self.silent:
-                said = f"HTTP/1.1 {self.status} x\r\n{self.headers}Content-Length: 4\r\nConnection: close\r\n\r\nwhat"
+                said = f"HTTP/1.1 {self.status} x\r\n{self.headers}Content-Length: {204 if self.slow else 4}\r\nConnection: close\r\n\r\nwhat"
                 writer.write(said.encode())
+                await writer.drain()
+            for _ in range(200 if self.slow else 0):
+                await asyncio.sleep(0.05)
+                writer.write(b"x")
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass

@@ -18,7 +18,7 @@ from pathlib import Path
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.logs import configure
-from hangdog_server.door import Door
+from hangdog_server.door import Door, Opened
 from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
 from hangdog_server.main import running
@@ -93,10 +93,10 @@ async def main() -> None:
         store = Store(folder / "incidents.db", SETTINGS.store_s, observers.telemetry)
         clock, dictionary = time.time, Dictionary(PIECES, STACKS_BYTES)  # noqa: TID251 - the main module has the clock
         means = Means(fleet, store, diagnose, clock, dictionary, observers.telemetry)
-        door = Door(audit=folder / "audit.jsonl")
+        opened = Opened("127.0.0.1:0", Door(audit=folder / "audit.jsonl"), SETTINGS, clock)
         asked: asyncio.Queue[str] = asyncio.Queue()
         threading.Thread(target=_read, args=(asyncio.get_running_loop(), asked), daemon=True).start()
-        async with running("127.0.0.1:0", means, SETTINGS, door, observers.interceptors) as address:
+        async with running(opened, means, SETTINGS, observers.interceptors) as address:
             print(address, flush=True)
             while wanted := await asked.get():
                 said = _objects() if wanted == "objects" else _held(folder, means)

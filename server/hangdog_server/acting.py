@@ -54,7 +54,7 @@ class Acting:
                 await self.tick()
             except StoreFailed as error:
                 log.error("nothing is done to machines now: %s", error)
-            except Exception:  # a bug met in one act must not keep all others from being done
+            except Exception:  # a bug met in one verdict must not keep what follows from others from being done later
                 log.exception("what is to be done was not done")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(MOVING_S if self._carrying.moving else TICK_S):
@@ -75,7 +75,12 @@ class Acting:
         rows = sorted(await self._means.store.ask(intents.under_way), key=lambda row: row.incident)
         groups = [list(group) for _, group in groupby(rows, lambda row: row.incident)]
         mine = [group for group in groups if await self._leading.leads(group[0].job)]
-        await asyncio.gather(*map(self._carrying.carry, mine))
+        ended = await asyncio.gather(*map(self._carrying.carry, mine), return_exceptions=True)
+        for group, error in zip(mine, ended, strict=True):
+            if isinstance(error, StoreFailed):
+                raise error
+            if error is not None:  # a bug met in one act must not keep all others from being done
+                log.error("incident %s: what is to be done was not done", group[0].incident, exc_info=error)
 
     def stopped(self) -> bool:
         """Whether the file is there with which an operator stops everything."""
@@ -86,7 +91,7 @@ class Acting:
         return Rule(self.chosen.mode, self.chosen.caps, self._means.clock())
 
     async def facts(self, incident: str) -> Facts:
-        """What is known of all machines, and what the job's description says of those of an incident."""
+        """What is known of all machines, what the job's description says of those of an incident, and who holds its checkpoint."""
         fleet = self._means.fleet
         asked, _ = await self._means.store.kept(incident)
         domains: dict[str, str] = {}
@@ -95,7 +100,8 @@ class Acting:
             domains = {machine: switch for switch, machines in sorted(switches.items()) for machine in machines}
         there = {seen.machine for seen in fleet.machines(steady())} | fleet.bodies().keys()
         there |= {*asked.get("asked", {}), *asked.get("absent", {})}
-        return Facts(len(there), fleet.free(), fleet.bodies(), domains)
+        copies, unread = await self._carrying.copies((await self._means.store.find(incident)).job)
+        return Facts(len(there), fleet.free(), fleet.bodies(), domains, copies, unread)
 
     async def _propose(self) -> None:
         if self.chosen.mode is Mode.OBSERVE:

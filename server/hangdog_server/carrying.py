@@ -9,6 +9,8 @@ import logging
 from dataclasses import replace
 
 from hangdog_models.acting.caps import Mode
+from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_models.planning.checkpoint import Copies
 from hangdog_server import intents
 from hangdog_server.actors.actor import Actor, ActorFailed, Case, Mark, Mover
 from hangdog_server.actors.chosen import Chosen
@@ -17,6 +19,9 @@ from hangdog_server.capturing import steady
 from hangdog_server.incident import Means
 from hangdog_server.intents import Act, Intent
 from hangdog_server.lease import NotOurs
+
+#: What stands between why somebody wants a machine back and why they have it not yet.
+_NOT_YET = "; not yet: "
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +41,18 @@ class Carrying:
         with contextlib.suppress(NotOurs):  # another server leads the job since a moment ago, and goes on with it
             await self._carry(rows)
 
+    async def copies(self, job: str) -> tuple[Copies | None, str]:
+        """Who holds copies of the job's checkpoint, None where nobody says; and why what is said cannot be read."""
+        if self._chosen.copies is None:
+            return None, ""
+        try:
+            copies = await self._chosen.copies.of(job)
+        except WrongUse as error:
+            return None, _said(error)
+        if copies is None:
+            log.warning("nobody says who holds the checkpoint of job %s: copies in memory go with its machines", job)
+        return copies, ""
+
     async def note(self, row: Intent, what: str, outcome: str) -> None:
         """Tells the log and the record."""
         named = ", ".join(actor.name for actor in self._chosen.actors)
@@ -45,11 +62,12 @@ class Carrying:
 
     async def _carry(self, rows: list[Intent]) -> None:
         acts = self._chosen.mode in (Mode.APPROVE, Mode.AUTO)  # else only what people want back is touched
+        held = await self._gated(rows) if acts else ""
         for row in rows:
             if row.state is Act.RELEASING:
                 await self._release(row)
             elif row.state is Act.PENDING and acts:
-                await self._mark(row)
+                await self._mark(row, held)
             elif row.marked:
                 await self._hold(row)
         fresh = await self._means.store.ask(intents.of, rows[0].incident)
@@ -59,13 +77,25 @@ class Carrying:
         ):  # else it might come back to one of them
             await self._move(taken)
 
-    async def _mark(self, row: Intent) -> None:
+    async def _gated(self, rows: list[Intent]) -> str:
+        """Why the job's checkpoint forbids now what was allowed when it was decided: copies move while a scheduler is away."""
+        machines = [row.machine for row in rows if row.state is Act.PENDING]
+        if self._chosen.copies is None or not machines:
+            return ""
+        copies, unread = await self.copies(rows[0].job)
+        gone = await self._means.store.ask(intents.out)
+        return intents.gated(machines, gone.difference(machines), copies, unread)
+
+    async def _mark(self, row: Intent, held: str) -> None:
+        """Marks a machine; where nothing of ours stands on it yet, not while something holds it back."""
         case = _case(row)
         try:
             for actor in self._chosen.actors:
                 before = (await actor.look(case)).mark
                 if before is not Mark.OURS:
                     self._still_true(row)
+                    if held and not row.marked:
+                        raise ActorFailed(held, again=True)
                 if before in (Mark.NONE, Mark.UNKNOWN) and not row.marked:
                     if not await self._means.store.write(row.incident, intents.may, row):
                         return  # somebody dismissed it a moment ago
@@ -122,15 +152,19 @@ class Carrying:
         return False
 
     async def _release(self, row: Intent) -> None:
-        words = "released"
+        words = why = row.words.partition(_NOT_YET)[0]
         for actor in self._chosen.actors:
             try:
                 await actor.unmark(_case(row))
             except ActorFailed as error:
                 if error.again:
-                    await self._moved(row, Act.RELEASING, _said(error), row.marked, tell=_said(error) != row.words)
+                    late = f"{why}{_NOT_YET}{_said(error)}"
+                    await self._moved(row, Act.RELEASING, late, row.marked, tell=late != row.words)
                     return
-                words = f"released; {error}"
+                if await self._holds(actor, row, unasked=False):
+                    await self._moved(row, Act.FAILED, f"{why}; not released: {_said(error)}", row.marked)
+                    return
+                words = f"{words}; {error}"
         await self._moved(row, Act.RELEASED, words, marked=False)
 
     async def _hold(self, row: Intent) -> None:
@@ -168,12 +202,15 @@ class Carrying:
         marked = row.marked and any([await self._holds(actor, row) for actor in self._chosen.actors])
         await self._moved(row, Act.FAILED, _said(error), marked)
 
-    async def _holds(self, actor: Actor, row: Intent) -> bool:
+    async def _holds(self, actor: Actor, row: Intent, unasked: bool = True) -> bool:
+        """Whether our mark stands; `unasked` where nobody can be asked."""
         try:
             standing = await actor.look(_case(row))
         except ActorFailed:
             return True
-        return standing.mark is Mark.UNKNOWN or (standing.mark is Mark.OURS and standing.incident == row.incident)
+        if standing.mark is Mark.UNKNOWN:
+            return unasked
+        return standing.mark is Mark.OURS and standing.incident == row.incident
 
     async def _moved(self, row: Intent, state: Act, words: str, marked: bool, tell: bool = True) -> None:
         now, store = self._means.clock(), self._means.store
@@ -185,5 +222,5 @@ def _case(row: Intent) -> Case:
     return Case(row.incident, row.machine, row.job, row.because)
 
 
-def _said(error: ActorFailed) -> str:
+def _said(error: HangdogError) -> str:
     return f"{error} ({error.hint})" if error.hint else str(error)

@@ -66,7 +66,7 @@ class Opened:
                 "give --tls (docs/security.md); or --web 127.0.0.1:7413 behind a proxy that speaks TLS; or --insecure",
             )
         self._listen = listen
-        self._door = door
+        self.door = door
         self._settings = settings
         self._certificate = Certificate(door.tls, clock) if door.tls else None
         tokens = Tokens(door.tokens, clock)
@@ -85,8 +85,8 @@ class Opened:
     def bind(self, server: grpc.aio.Server) -> str:
         """Binds the server to its addresses; gives the first, with the port it really has. Raises WrongUse."""
         address = self._bound(server, self._listen, "--listen", mutual=True)
-        if self._door.people:
-            log.info("people are heard at %s", self._bound(server, self._door.people, "--people", mutual=False))
+        if self.door.people:
+            log.info("people are heard at %s", self._bound(server, self.door.people, "--people", mutual=False))
         return address
 
     def options(self) -> list[tuple[str, int]]:

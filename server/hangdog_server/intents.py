@@ -15,6 +15,7 @@ from hangdog_models.acting.caps import Caps, Mode
 from hangdog_models.acting.history import Asked, Body, Known, Wanted
 from hangdog_models.acting.safety import DAY_S, decide, tripping
 from hangdog_models.errors import WrongUse
+from hangdog_models.planning.checkpoint import Copies, forbids
 from hangdog_server.tables import BREAKER, INTENTS
 
 #: What decisions of all servers take turns at: a cap that two of them count at once has room for both.
@@ -66,12 +67,17 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of all machines; `free` are the names of those that are connected and have no job."""
+    """What is known of all machines; `free` are the names of those that are connected and have no job.
+
+    `copies` are those of the job's checkpoint, where somebody says; `unread` why what is said cannot be read.
+    """
 
     machines: int
     free: frozenset[str]
     bodies: Mapping[str, Body]
     domains: Mapping[str, str]
+    copies: Copies | None = None
+    unread: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +186,11 @@ def lately(connection: sa.Connection, since: float, limit: int) -> tuple[Intent,
     return _rows(connection, open_, limit)
 
 
+def out(connection: sa.Connection) -> frozenset[str]:
+    """The machines that are taken, or are being taken."""
+    return frozenset(row.machine for row in under_way(connection))
+
+
 def under_way(connection: sa.Connection) -> tuple[Intent, ...]:
     """What is to be led further, or holds a mark."""
     return _rows(connection, sa.or_(INTENTS.c.state.in_(UNDER_WAY), INTENTS.c.marked))
@@ -232,7 +243,16 @@ def _decided(
         if tripped:
             set_breaker(connection, tripped, "", rule.now)
     decision = decide(wanted, machines, past, rule.caps, rule.now, tripped)
-    return decision.words, not decision.machines
+    words = "; ".join(filter(None, (decision.words, gated(wanted.machines, out, facts.copies, facts.unread))))
+    return words, bool(words)
+
+
+def gated(machines: Iterable[str], out: Collection[str], copies: Copies | None, unread: str) -> str:
+    """Why the job's checkpoint forbids that these machines are taken beside those that are `out`; empty where it does not."""
+    if unread:
+        return unread
+    forbidden = forbids(machines, out, copies) if copies is not None else ""
+    return f"{forbidden}: copy those shards first, or test the machines (hangdog diagnose)" if forbidden else ""
 
 
 def _asked(row: Intent, dry: bool) -> Asked:

@@ -73,12 +73,13 @@ async def serve(
     _many_files()
     clock = time.time  # noqa: TID251  # this is the main module that passes the clock down
     fleet = Fleet(settings)
+    opened = Opened(listen, door, settings, clock)  # what is refused is refused before anything is made
     does = chosen(acting, clock) if acting is not None else Chosen()
     async with observing(metrics, fleet) as observers:
         store = Store(where, settings.store_s, observers.telemetry)
         try:
             means = Means(fleet, store, judge, clock, telemetry=observers.telemetry)
-            async with running(listen, means, settings, door, observers.interceptors, does) as address:
+            async with running(opened, means, settings, observers.interceptors, does) as address:
                 stop = _stopped()
                 announce(address)
                 await stop.wait()
@@ -89,15 +90,14 @@ async def serve(
 
 @asynccontextmanager
 async def running(
-    listen: str,
+    opened: Opened,
     means: Means,
     settings: Settings,
-    door: Door = LOCAL,
     interceptors: Interceptors = (),
     does: Chosen | None = None,
 ) -> AsyncIterator[str]:
-    """A server at the address given, from its first connection to its graceful end."""
-    opened = Opened(listen, door, settings, means.clock)
+    """A server behind the door given, from its first connection to its graceful end."""
+    door = opened.door
     audit, limits = Audit(door.audit, means.clock), Limits(settings)
     leading = Leading(means.store, means.fleet, settings, door.advertised)
     desk, vigil, returns = Desk(means, settings, leading), Vigil(), Returns(means, settings, leading)

@@ -40,7 +40,7 @@ def test_one_machine_with_fresh_evidence_is_taken() -> None:
         (WANTED, KNOWN, [before("a", "0a", ago=9e5)], Caps(), Bound.TWICE, "a was taken for this incident before"),
         (WANTED, KNOWN, [before("a", "09", ago=9e4)], Caps(), Bound.AGAIN, "taken within 7 days before (again_s)"),
         (WANTED, KNOWN, [before("e"), before("f")], Caps(per_hour=2), Bound.HOUR, "2 machines were taken, and 1 more"),
-        (WANTED, KNOWN, [before("e", job="llama", ago=9e3)], Caps(per_job=1), Bound.JOB, "1 are allowed (per_job)"),
+        (WANTED, KNOWN, [before("e", job="llama", ago=9e3)], Caps(per_job=1), Bound.JOB, "1 machine was taken, and 1 more"),
         (WANTED, KNOWN, [before("b", out=True), before("c", out=True)], Caps(), Bound.DOMAIN, "3 machines of leaf-1"),
         (WANTED, KNOWN, [before("e", out=True)], Caps(share=0.01), Bound.SHARE, "2 of 100 machines would be out"),
         (WANTED, replace(KNOWN, free=0), [], Caps(), Bound.SPARES, "0 machines have no job"),

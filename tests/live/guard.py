@@ -20,6 +20,7 @@ from hangdog_agent.vigil.vigil import Vigil
 from hangdog_agent.watch import Watch
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.rules.ruleset import packaged
+from hangdog_server.door import LOCAL, Opened
 from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
 from hangdog_server.main import running
@@ -74,7 +75,8 @@ class Guard:
         tool, settings = pyspy.load(), ServerSettings()
         means = Means(Fleet(settings), self._store, diagnose, time.monotonic)  # to be compared with the job's steps
         async with AsyncExitStack() as stack:
-            address = await stack.enter_async_context(running("127.0.0.1:0", means, settings))
+            opened = Opened("127.0.0.1:0", LOCAL, settings, time.monotonic)
+            address = await stack.enter_async_context(running(opened, means, settings))
             keeping = []
             for machine in self._job.plan.machines:
                 tools = Tools(Proc(), tool, self._settings.capture, threading.Event())

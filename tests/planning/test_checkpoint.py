@@ -1,9 +1,11 @@
 """The checkpoint gate: no eviction takes the last copy of a shard unseen."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangdog_models.planning.checkpoint import Price, gate, lost
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.planning.checkpoint import Price, forbids, gate, lost, read_copies
 
 COPIES = {"shard-0": ("a", "c"), "shard-1": ("b", "d"), "shard-2": ("c", "a")}
 
@@ -37,6 +39,26 @@ def test_without_a_manifest_the_copies_in_memory_count_as_lost() -> None:
     )
     assert gate([["a"]], None).because == ("nobody says who holds copies of the checkpoint",)
     assert gate([[], []], None).machines == ()
+
+
+def test_machines_that_hold_the_last_copy_together_are_forbidden_and_a_part_that_may_go_is_named() -> None:
+    assert forbids(["a", "b"], (), COPIES) == ""
+    told = "taking a, c would lose the last copy of shards shard-0, shard-2, taking a alone would not"
+    assert forbids(["a", "c", "a"], (), COPIES) == told
+    assert "the last copy of shard x, taking a, b alone would not" in forbids("abc", (), {"x": ("a", "b", "c")})
+    assert forbids(["a"], (), {"x": ("a",)}) == "taking a would lose the last copy of shard x"
+
+
+def test_copies_on_machines_that_are_out_count_for_nothing_and_what_is_lost_already_forbids_nothing() -> None:
+    assert "last copy of shards shard-0, shard-2" in forbids(["a"], {"c"}, COPIES)
+    assert forbids(["b"], {"a", "c"}, COPIES) == "" and forbids(["b"], (), {"x": ()}) == ""
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"x": "a"}', '{"x": [1]}', '{"x": null}', '{"x": ["a"]', "[" * 9999])
+def test_what_says_nothing_of_copies_is_refused(text: str) -> None:
+    with pytest.raises(UnreadableEvidence):
+        read_copies(text)
+    assert read_copies('{"x": ["a", "b"]}') == {"x": ["a", "b"]}
 
 
 MACHINES = st.sampled_from("abcdef")

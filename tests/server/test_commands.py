@@ -205,12 +205,14 @@ async def test_a_server_that_has_nothing_to_tell(tmp_path: Path) -> None:
         (["--listen", "127.0.0.1.example.org:0"], "without TLS"),
         (["--people", "127.0.0.1:0"], "--people is an address with TLS, and there is no --tls"),
         (["--tls", "/nowhere"], "cannot read /nowhere/ca.pem"),
+        (["--acting", "/nowhere"], "cannot read /nowhere"),
     ],
 )
 def test_a_server_that_cannot_start_says_why(tmp_path: Path, options: list[str], words: str) -> None:
     default = ["--store", str(tmp_path / "s.db"), "--listen", "127.0.0.1:0"]
     result = CliRunner().invoke(main, ["server", *default, *options])
     assert result.exit_code == 64 and words in result.stderr
+    assert words.startswith("cannot listen") or not (tmp_path / "s.db").exists(), "refused before anything is made"
 
 
 async def test_two_servers_do_not_share_a_port(tmp_path: Path) -> None:

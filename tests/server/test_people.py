@@ -17,6 +17,7 @@ from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Verdict
 from hangdog_proto.client import Client, Step
+from hangdog_server.door import LOCAL, Opened
 from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
 from hangdog_server.main import running
@@ -145,7 +146,7 @@ async def test_a_server_that_stops_says_so_and_leaves_what_it_had_not_finished_t
     store = Store(tmp_path / "s.db")
     means = Means(Fleet(PATIENT), store, verdict, lambda: 0.0)
     async with AsyncExitStack() as cast:
-        async with running("127.0.0.1:0", means, PATIENT) as address:
+        async with running(Opened("127.0.0.1:0", LOCAL, PATIENT, means.clock), means, PATIENT) as address:
             on = Stage(address, store, PATIENT, means.dictionary)
             agent = await cast.enter_async_context(on.agent("a"))
             await agent.hello(llama=[0])

@@ -1,18 +1,14 @@
 """What a user's options and files say: the ladder's limits, who holds checkpoint copies, and what falling back costs."""
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from hangdog_models.errors import UnreadableEvidence, WrongUse
-from hangdog_models.planning.checkpoint import Copies, Price
-from hangdog_models.reading.document import read_json
+from hangdog_models.planning.checkpoint import MOST, Copies, Price, read_copies
 from hangdog_models.recovery.settings import LadderSettings
-
-#: Bytes of a file that says who holds copies: 100,000 shards.
-COPIES = 16 << 20
 
 
 def limits(assignments: Sequence[str]) -> LadderSettings:
@@ -33,18 +29,10 @@ def copies_in(path: Path | None, tell: Callable[[str], None]) -> Copies | None:
         return None
     try:
         with path.open(encoding="utf-8") as file:
-            document = read_json(file.read(COPIES))
+            return read_copies(file.read(MOST + 1))
     except (OSError, UnicodeDecodeError, UnreadableEvidence) as error:
         tell(f"who holds copies is not known: cannot read {path}: {error}")
         return None
-    if not isinstance(document, dict) or not all(_are_names(holders) for holders in document.values()):
-        tell(f'who holds copies is not known: {path} is not {{"shard": ["machine", ...]}}')
-        return None
-    return document
-
-
-def _are_names(value: object) -> bool:
-    return isinstance(value, Collection) and not isinstance(value, str) and all(isinstance(one, str) for one in value)
 
 
 def price_of(path: Path | None, now: float) -> Price:

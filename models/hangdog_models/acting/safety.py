@@ -121,17 +121,18 @@ def _rates(wanted: Wanted, machines: Sequence[str], took: list[Asked], caps: Cap
     hour = sum(now - one.at < HOUR_S for one in took)
     if hour + len(machines) > caps.per_hour:
         yield Refusal(
-            Bound.HOUR, f"{_counted(hour, len(machines))} within an hour, {caps.per_hour} are allowed (per_hour)"
+            Bound.HOUR, f"{_counted(hour, len(machines))} within an hour, {_allowed(caps.per_hour)} (per_hour)"
         )
     day = sum(now - one.at < DAY_S for one in took if one.job == wanted.job)
     if day + len(machines) > caps.per_job:
         what = f"{_counted(day, len(machines))} of job {wanted.job} within a day"
-        yield Refusal(Bound.JOB, f"{what}, {caps.per_job} are allowed (per_job)")
+        yield Refusal(Bound.JOB, f"{what}, {_allowed(caps.per_job)} (per_job)")
     held = [one for one in took if one.out or not one.failed]  # what failed and left no mark took nothing away
     again = {one.machine for one in held if one.incident != wanted.incident and now - one.at < caps.again_s}
     if lately := [machine for machine in machines if machine in again]:
-        days = f"{caps.again_s / DAY_S:g} days"
-        yield Refusal(Bound.AGAIN, f"{_named(lately)} was taken within {days} before (again_s): look at it by hand")
+        days = caps.again_s / DAY_S
+        told = f"{_named(lately)} was taken within {days:g} {'day' if days == 1 else 'days'} before (again_s)"
+        yield Refusal(Bound.AGAIN, f"{told}: look at it by hand")
 
 
 def _standing(machines: Sequence[str], known: Known, took: list[Asked], caps: Caps) -> Iterator[Refusal]:
@@ -140,21 +141,32 @@ def _standing(machines: Sequence[str], known: Known, took: list[Asked], caps: Ca
     most = allowed_out(caps, known.machines)
     if len(after) > most:
         what = f"{len(after)} of {known.machines} machines would be out at once"
-        yield Refusal(Bound.SHARE, f"{what}, {most} are allowed (share = {caps.share:g})")
+        yield Refusal(Bound.SHARE, f"{what}, {_allowed(most)} (share = {caps.share:g})")
     crowded = Counter(domain for domain in after.values() if domain)
     touched = {known.domains.get(machine, "") for machine in machines}
     for domain in sorted(name for name in touched if crowded[name] > caps.per_domain):
-        what = f"{crowded[domain]} machines of {domain} would be out at once"
-        yield Refusal(Bound.DOMAIN, f"{what}, {caps.per_domain} are allowed (per_domain): look at what they share")
+        what = f"{_machines(crowded[domain])} of {domain} would be out at once"
+        yield Refusal(Bound.DOMAIN, f"{what}, {_allowed(caps.per_domain)} (per_domain): look at what they share")
     left = known.free - sum(not one.settled for one in took if one.out) - len(machines)
     if left < caps.spares:
-        what = f"{max(0, known.free)} machines have no job, and {len(machines)} more would be needed"
-        kept = f", {caps.spares} are to be left (spares)" if caps.spares else ""
+        free = max(0, known.free)
+        what = f"{_machines(free)} {'has' if free == 1 else 'have'} no job, and {len(machines)} more would be needed"
+        kept = f", {caps.spares} {'is' if caps.spares == 1 else 'are'} to be left (spares)" if caps.spares else ""
         yield Refusal(Bound.SPARES, f"{what}{kept}: the job could not start again")
 
 
 def _counted(before: int, more: int) -> str:
-    return f"{before + more} machines" if before == 0 else f"{before} machines were taken, and {more} more would be"
+    if not before:
+        return _machines(more)
+    return f"{_machines(before)} {'was' if before == 1 else 'were'} taken, and {more} more would be"
+
+
+def _machines(number: int) -> str:
+    return f"{number} machine" if number == 1 else f"{number} machines"
+
+
+def _allowed(number: float) -> str:
+    return f"{number} is allowed" if number == 1 else f"{number} are allowed"
 
 
 def _named(machines: Iterable[str]) -> str:

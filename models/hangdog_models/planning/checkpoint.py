@@ -7,10 +7,16 @@ outside all machines, times the GPUs that have to train that time again.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
+
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.reading.document import read_json
 
 #: Machines that hold a copy of each shard of the newest checkpoint, by the shard's name.
 Copies = Mapping[str, Collection[str]]
 
+#: Characters of a text that says who holds copies: 100,000 shards.
+MOST = 16 << 20
 #: Shards named in one sentence; the rest is a number.
 _NAMED = 8
 
@@ -38,6 +44,16 @@ class Gate:
     lost: Mapping[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
 
 
+def read_copies(text: str) -> Copies:
+    """What a checkpointer says, as JSON: `{"shard": ["machine", ...]}`; raises UnreadableEvidence."""
+    if len(text) > MOST:
+        raise UnreadableEvidence(f"it is longer than {MOST >> 20} MiB")
+    document = read_json(text)
+    if not isinstance(document, dict) or not all(_are_names(holders) for holders in document.values()):
+        raise UnreadableEvidence('it is not {"shard": ["machine", ...]}')
+    return document
+
+
 def lost(machines: Iterable[str], copies: Copies) -> tuple[str, ...]:
     """The shards of which no copy would be left without these machines, in the order of `copies`."""
     gone = frozenset(machines)
@@ -63,6 +79,26 @@ def gate(choices: Sequence[Sequence[str]], copies: Copies | None, price: Price |
             return Gate(machines, (*because, f"without {', '.join(machines)} every shard keeps a copy"), losses)
     hint = f"copy those shards first, or evict nevertheless: {price}"
     return Gate((), (*because, hint), losses)
+
+
+def forbids(machines: Iterable[str], out: Collection[str], copies: Copies) -> str:
+    """Why these machines may not go together, and which of them may; empty where every shard keeps a copy.
+
+    A copy on a machine that is `out` of use already counts for nothing, and a shard without any other was lost before.
+    """
+    asked = tuple(dict.fromkeys(machines))
+    left = {shard: held for shard, holders in copies.items() if (held := frozenset(holders).difference(out))}
+    risked = {shard: left[shard] for shard in lost(asked, left)}
+    if not risked:
+        return ""
+    fewer = (one for size in (len(asked) - 1, 1) for one in combinations(asked, size) if one)
+    may = next((one for one in fewer if not lost(one, risked)), ())
+    instead = f", taking {', '.join(may)} alone would not" if may else ""
+    return f"taking {', '.join(asked)} would lose {_shards(tuple(risked))}{instead}"
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, str) and all(isinstance(one, str) for one in value)
 
 
 def _shards(names: Sequence[str]) -> str:

@@ -14,8 +14,10 @@ from hangdog_server.actors.exclusion import Exclusion
 from hangdog_server.actors.kube_api import KubeApi
 from hangdog_server.actors.kubernetes import Kubernetes
 from hangdog_server.actors.nothing import Nothing
+from hangdog_server.actors.nvsentinel import SOCKET, NVSentinel
 from hangdog_server.actors.slurm import Slurm
 from hangdog_server.actors.webhook import Webhook
+from hangdog_server.manifests import Manifests
 
 #: Bytes of the file, and of a secret.
 MOST, SECRET = 1 << 20, 4096
@@ -24,12 +26,16 @@ _EXAMPLE = "docs/acting.md has one to copy"
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What an operator chose: by itself hangdog touches nothing. While `stop` exists nothing is done either."""
+    """What an operator chose: by itself hangdog touches nothing. While `stop` exists nothing is done either.
+
+    `copies` tells who holds copies of a checkpoint; without it nobody asks.
+    """
 
     mode: Mode = Mode.DRY_RUN
     caps: Caps = field(default_factory=Caps)
     actors: tuple[Actor, ...] = field(default_factory=lambda: (Nothing(),))
     stop: Path | None = None
+    copies: Manifests | None = None
 
 
 def chosen(path: Path, clock: Callable[[], float]) -> Chosen:
@@ -40,7 +46,7 @@ def chosen(path: Path, clock: Callable[[], float]) -> Chosen:
         document = tomllib.loads(text)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise WrongUse(f"cannot read {path}: {error}", _EXAMPLE) from error
-    known = {"mode", "actors", "caps", "stop", *_MAKERS}
+    known = {"mode", "actors", "caps", "stop", "checkpoint", *_MAKERS}
     _only(document, known, str(path))
     mode = document.get("mode", Mode.DRY_RUN.value)
     if mode not in list(Mode):
@@ -61,14 +67,17 @@ def chosen(path: Path, clock: Callable[[], float]) -> Chosen:
     stop = document.get("stop", f"{path}.stop")
     if not isinstance(stop, str):
         raise WrongUse(f"{path}: stop = {stop!r} is no path", _EXAMPLE)
+    checkpoint = _Words(path, "checkpoint", _table(document, "checkpoint", path))
+    copies = Manifests(checkpoint.take("copies")) if "checkpoint" in document else None
+    checkpoint.end()
     actors = tuple(
         _MAKERS[name](_Words(path, name, _table(document, name, path)), clock) for name in dict.fromkeys(names)
     )
-    return Chosen(Mode(mode), bounded, actors, Path(stop))
+    return Chosen(Mode(mode), bounded, actors, Path(stop), copies)
 
 
 class _Words:
-    """One actor's table, from which everything that was said must be taken."""
+    """One table of settings, from which everything that was said must be taken."""
 
     def __init__(self, path: Path, name: str, table: Mapping[str, Any]) -> None:
         self._where = f"{path}, {name}"
@@ -131,11 +140,20 @@ def _exclusion(words: _Words, clock: Callable[[], float]) -> Actor:
 
 
 def _kubernetes(words: _Words, clock: Callable[[], float]) -> Actor:
-    url, evict = words.take("url", ""), words.yes("evict", True)
-    token, ca = words.take("token_file", ""), words.take("ca_file", "")
+    evict, api = words.yes("evict", True), _api(words)
     words.end()
-    api = KubeApi(url, Path(token), ca) if url else KubeApi.own()
     return Kubernetes(api, clock, evict)
+
+
+def _nvsentinel(words: _Words, clock: Callable[[], float]) -> Actor:
+    socket, act, api = words.take("socket", SOCKET), words.yes("act", False), _api(words)
+    words.end()
+    return NVSentinel(api, clock, socket, act)
+
+
+def _api(words: _Words) -> KubeApi:
+    url, token, ca = words.take("url", ""), words.take("token_file", ""), words.take("ca_file", "")
+    return KubeApi(url, Path(token), ca) if url else KubeApi.own()
 
 
 def _nothing(words: _Words, clock: Callable[[], float]) -> Actor:
@@ -147,6 +165,7 @@ _MAKERS: Mapping[str, Callable[[_Words, Callable[[], float]], Actor]] = {
     Nothing.name: _nothing,
     Slurm.name: _slurm,
     Kubernetes.name: _kubernetes,
+    NVSentinel.name: _nvsentinel,
     Webhook.name: _webhook,
     Alertmanager.name: _alertmanager,
     Exclusion.name: _exclusion,

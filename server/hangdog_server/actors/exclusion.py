@@ -1,6 +1,5 @@
 """A file of excluded machines, one name a line: for launchers that read one, as torchrun's wrapper in docs/acting.md does."""
 
-import asyncio
 import fcntl
 import os
 from collections.abc import Callable, Iterator
@@ -8,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hangdog_server.actors.actor import ActorFailed, Case, Mark, Standing, left_alone, reason_of
+from hangdog_server.disks import WITHIN_S, Disk
 
 #: Bytes of the file: 10,000 machines with their reasons are some 2 MiB.
 MOST = 8 << 20
@@ -19,8 +19,9 @@ class Exclusion:
     name = "exclude-file"
     again_s = 0.0
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, within_s: float = WITHIN_S) -> None:
         self._path = path
+        self._disk = Disk(within_s)
 
     async def look(self, case: Case) -> Standing:
         """Whether the machine stands in the file, and by whose reason."""
@@ -64,7 +65,10 @@ class Exclusion:
                 return after
 
         try:
-            return await asyncio.to_thread(work)
+            return await self._disk.do(work)
+        except TimeoutError:
+            hint = "is its disk there? ls it by hand; and who holds its lock?"
+            raise ActorFailed(f"{self._path} does not answer", hint, again=True) from None
         except OSError as error:
             what = f"{self._path} cannot be changed: {error.strerror}"
             raise ActorFailed(what, "check its folder, owner and disk", again=True) from error
@@ -81,12 +85,16 @@ class Exclusion:
 
     def _write(self, lines: list[str]) -> None:
         new = self._path.with_name(f".{self._path.name}.new")
-        with new.open("wb") as file:
-            file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
-            os.fchmod(file.fileno(), self._path.stat().st_mode & 0o777 if self._path.exists() else 0o644)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._path)
+        try:
+            with new.open("wb") as file:
+                file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+                os.fchmod(file.fileno(), self._path.stat().st_mode & 0o777 if self._path.exists() else 0o644)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self._path)
+        except OSError:
+            new.unlink(missing_ok=True)  # half a file takes room on a disk that has none
+            raise
 
 
 @contextmanager

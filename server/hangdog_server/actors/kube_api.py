@@ -1,7 +1,9 @@
 """The four requests of the Kubernetes API that isolating a machine takes, and what their refusals mean."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ from hangdog_server.actors.sending import AGAIN, opened, send
 
 #: Where a pod finds what it needs to speak to its own cluster.
 POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+#: Names as Kubernetes allows them for nodes and pods (RFC 1123): none can lead to another place of the API.
+NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 #: What can be done about a status that no second try changes.
 HINTS: Mapping[int, str] = {
     401: "the token has ended, or is another cluster's",
@@ -55,9 +59,9 @@ class KubeApi:
             raise self.failed(answer.status, path, answer.words)
         return answer.good
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> tuple[int, str]:
+    async def post(self, path: str, body: Mapping[str, Any], within_s: float) -> tuple[int, str]:
         """The status of an answer and its words."""
-        answer = await send(self._client, "POST", self._url + path, json=body, headers=self._headers())
+        answer = await send(self._client, "POST", self._url + path, within_s, json=body, headers=self._headers())
         return answer.status, answer.words
 
     def failed(self, status: int, path: str, words: str) -> ActorFailed:
@@ -77,3 +81,20 @@ class KubeApi:
             hint = "mount the service account's token"
             raise ActorFailed(f"cannot read the token {self._token_file}: {error}", hint, again=True) from error
         return {"Authorization": f"Bearer {token}"}
+
+
+def named(name: str) -> str:
+    """The name, which is one node's or pod's; raises ActorFailed."""
+    if not NAME.fullmatch(name) or ".." in name:
+        raise ActorFailed(f"{name[:60]!r} is no name of Kubernetes'", "see the agent's --machine: the node's name")
+    return name
+
+
+@contextmanager
+def understood(what: str) -> Iterator[None]:
+    """Raises ActorFailed where an answer is built otherwise than Kubernetes' are: a proxy's, or half of one."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        words = f"what is answered about {what} is not as Kubernetes answers ({type(error).__name__}: {error})"
+        raise ActorFailed(words, "is it the right url?", again=True) from error

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hangdog_server.actors.actor import ActorFailed, Case, Mark, Standing, left_alone
-from hangdog_server.actors.kube_api import KubeApi
+from hangdog_server.actors.kube_api import KubeApi, named, understood
 
 #: Our names on a node: the taint's key, which says that it is ours, and what stands beside it.
 TAINT, REASON, INCIDENT = "hangdog/isolated", "hangdog/reason", "hangdog/incident"
@@ -24,10 +24,11 @@ JOB_LABELS = (
     "hangdog/job", "jobset.sigs.k8s.io/jobset-name", "training.kubeflow.org/job-name", "volcano.sh/job-name",
     "ray.io/cluster", "batch.kubernetes.io/job-name", "job-name",
 )  # fmt: skip
-#: Names as Kubernetes allows them for nodes and pods (RFC 1123): none can lead to another place of the API.
-NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 #: Values as it allows them for labels and taints.
 VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+#: Seconds for one eviction. Where the pod's uid is another by then, an API server tries for ten seconds before it says so (1.20:
+#: 10.03 s).
+EVICTED_S = 30.0
 #: Tries against writers in between: eight at once all came through in five.
 TRIES = 10
 
@@ -46,7 +47,9 @@ class Kubernetes:
 
     async def look(self, case: Case) -> Standing:
         """Cordoned, and whether by us."""
-        return _standing(await self._node(case))
+        node = await self._node(case)
+        with understood(case.machine):
+            return _standing(node)
 
     async def mark(self, case: Case) -> None:
         """Cordons and taints it (NoSchedule: what runs there goes on until it is evicted), and says why."""
@@ -87,26 +90,31 @@ class Kubernetes:
         """The job's pods on it, by namespace, name and uid, as JSON."""
         if not self._evict:
             return ""
-        query = {"fieldSelector": f"spec.nodeName={_name(case.machine)}"}
-        there = [pod for pod in (await self._api.get("/api/v1/pods", query)).get("items", []) if _runs(pod)]
-        jobs = {label: value for pod in there for label, value in _labels(pod).items() if label in JOB_LABELS}
-        mine = [pod for pod in there if case.job in {_labels(pod).get(label) for label in JOB_LABELS}]
+        found = await self._pods(case)
+        with understood(f"the pods on {case.machine}"):
+            there = [pod for pod in found if _runs(pod)]
+            jobs = {label: value for pod in there for label, value in _labels(pod).items() if label in JOB_LABELS}
+            mine = [pod for pod in there if case.job in {_labels(pod).get(label) for label in JOB_LABELS}]
+            pods = [[pod["metadata"][key] for key in ("namespace", "name", "uid")] for pod in mine]
         if not mine and jobs:
             what = f"no pod on {case.machine} has a label that says job {case.job}"
             raise ActorFailed(what, f"label the job's pods {JOB_LABELS[0]}={case.job}, and evict these by hand")
-        pods = [[pod["metadata"][key] for key in ("namespace", "name", "uid")] for pod in mine]
         return json.dumps(sorted(pods)) if pods else ""
 
     async def move(self, case: Case, run: str, machines: Sequence[str]) -> bool:
         """Evicts these very pods: one of the same name that was made since has another uid, and stays."""
-        came = True
+        came, found = True, await self._pods(case)
+        with understood(f"the pods on {case.machine}"):
+            there = {pod["metadata"]["uid"] for pod in found}
         for namespace, name, uid in json.loads(run):
+            if uid not in there:  # it ended; asked to evict it, an API server answers only after ten seconds
+                continue
             body = {
                 "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
                 "deleteOptions": {"preconditions": {"uid": uid}},
             }  # fmt: skip
-            path = f"/api/v1/namespaces/{_name(namespace)}/pods/{_name(name)}/eviction"
-            status, words = await self._api.post(path, body)
+            path = f"/api/v1/namespaces/{named(namespace)}/pods/{named(name)}/eviction"
+            status, words = await self._api.post(path, body, EVICTED_S)
             if (
                 status == 429
             ):  # a disruption budget: it may have room later, and what it protects is not ours to overrule
@@ -119,18 +127,25 @@ class Kubernetes:
         """Closes its connections."""
         await self._api.close()
 
+    async def _pods(self, case: Case) -> list[dict[str, Any]]:
+        query = {"fieldSelector": f"spec.nodeName={named(case.machine)}"}
+        found = await self._api.get("/api/v1/pods", query)
+        with understood(f"the pods on {case.machine}"):
+            return list(found["items"] or ())
+
     async def _node(self, case: Case) -> dict[str, Any]:
-        return await self._api.get(f"/api/v1/nodes/{_name(case.machine)}")
+        return await self._api.get(f"/api/v1/nodes/{named(case.machine)}")
 
     async def _change(self, case: Case, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
         """Reads, changes and writes until nobody wrote in between; whether anything was to be changed."""
         for _ in range(TRIES):
             node = await self._node(case)
-            patch = change(node)
-            if not patch:
-                return False
-            patch["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"]
-            if await self._api.patch(f"/api/v1/nodes/{_name(case.machine)}", patch, "merge"):
+            with understood(case.machine):
+                patch = change(node)
+                if not patch:
+                    return False
+                patch["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"]
+            if await self._api.patch(f"/api/v1/nodes/{named(case.machine)}", patch, "merge"):
                 return True
         what = f"{TRIES} tries to mark {case.machine} met somebody else's writing"
         raise ActorFailed(what, "which controller writes this node without pause?", again=True)
@@ -142,7 +157,7 @@ class Kubernetes:
             "type": CONDITION, "status": status, "reason": "HangdogVerdict" if message else "HangdogReleased",
             "message": message, "lastHeartbeatTime": at, "lastTransitionTime": at,
         }  # fmt: skip
-        path = f"/api/v1/nodes/{_name(case.machine)}/status"
+        path = f"/api/v1/nodes/{named(case.machine)}/status"
         await self._api.patch(path, {"status": {"conditions": [condition]}}, "strategic-merge")
 
 
@@ -171,9 +186,3 @@ def _labels(pod: Mapping[str, Any]) -> dict[str, str]:
 
 def _runs(pod: Mapping[str, Any]) -> bool:
     return pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
-
-
-def _name(name: str) -> str:
-    if not NAME.fullmatch(name) or ".." in name:
-        raise ActorFailed(f"{name[:60]!r} is no name of Kubernetes'", "see the agent's --machine: the node's name")
-    return name

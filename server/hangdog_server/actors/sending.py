@@ -1,5 +1,6 @@
 """Sends JSON over HTTP, and says of every failure whether another try may help."""
 
+import asyncio
 import json
 import ssl
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ class Answer:
         """Its content read as JSON; raises ActorFailed."""
         try:
             return json.loads(self.content)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ActorFailed(
                 f"the answer is not JSON: {self.words}", "is it the right address?", again=True
             ) from error
@@ -57,16 +58,19 @@ def opened(ca: str = "", **more: Any) -> httpx.AsyncClient:
     return httpx.AsyncClient(timeout=WITHIN_S, follow_redirects=False, trust_env=False, verify=context, **more)
 
 
-async def send(client: httpx.AsyncClient, method: str, url: str, **more: Any) -> Answer:
-    """The answer, whatever its status; raises ActorFailed when none comes."""
+async def send(client: httpx.AsyncClient, method: str, url: str, within_s: float = WITHIN_S, **more: Any) -> Answer:
+    """The answer, whatever its status; raises ActorFailed when none has come whole in time."""
     content = bytearray()
     try:
-        async with client.stream(method, url, **more) as answer:
+        # httpx bounds each read: who answers a byte at a time would be heard for ever
+        async with asyncio.timeout(within_s), client.stream(method, url, timeout=within_s, **more) as answer:
             async for chunk in answer.aiter_bytes():
                 content += chunk
                 if len(content) > MOST:
                     raise ActorFailed(f"{shown(url)} answers more than {MOST >> 20} MiB", "is it the right address?")
             return Answer(answer.status_code, bytes(content))
+    except TimeoutError:
+        raise ActorFailed(f"{shown(url)} did not answer within {within_s:g} s", "is it up, or slow?", True) from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         words = str(error) or type(error).__name__
         raise ActorFailed(

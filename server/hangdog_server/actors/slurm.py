@@ -82,7 +82,7 @@ class Slurm:
         told = await self._ask(
             "squeue", "--noheader", "--states=all", f"--nodelist={_name(case.machine)}", "--format=%A %T"
         )
-        there = [line.split()[0] for line in told.splitlines() if line.endswith((" RUNNING", " SUSPENDED"))]
+        there = re.findall(r"^(\d+) (?:RUNNING|SUSPENDED)$", told, re.MULTILINE)
         if case.job in there:
             there = [case.job]
         if len(set(there)) > 1:
@@ -120,7 +120,10 @@ class Slurm:
             if GONE in str(error):
                 return {}
             raise
-        return {key: value for key, _, value in (word.partition("=") for word in line.split())}
+        fields = {key: value for key, _, value in (word.partition("=") for word in line.split())}
+        if "JobState" not in fields:  # nothing is known of it, least of all that it is to be queued again
+            raise ActorFailed(f"scontrol tells no state of job {job}", "is it a Slurm of another kind?", again=True)
+        return fields
 
     async def _ask(self, *command: str) -> str:
         status, out, complaints = await run(command, self._environ, WITHIN_S)

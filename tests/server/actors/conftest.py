@@ -5,7 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 import alertmanager
+import real_kube
 import slurm
+from real_kube import RealKube
 from slurm import Slurm
 
 
@@ -25,3 +27,12 @@ def alerts() -> Iterator[str]:
         if address is None:
             pytest.skip(alertmanager.MISSING)
         yield address
+
+
+@pytest.fixture(scope="session")
+def apiserver() -> Iterator[RealKube]:
+    """A kube-apiserver for all tests of the session."""
+    with real_kube.started() as running:
+        if running is None:
+            pytest.skip(real_kube.MISSING)
+        yield running

@@ -68,6 +68,10 @@ def test_without_a_word_nothing_is_touched(tmp_path: Path) -> None:
         ("actors = ['webhook']", "url is needed"),
         ("actors = ['webhook']\n[webhook]\nurl = 'x'\nsecret_file = '/no/such'", "cannot read /no/such"),
         ("actors = ['webhook']\n[webhook]\nurl = 'x'\nsecret_file = '/dev/null'", "too short"),
+        ("[checkpoint]", "copies is needed"),
+        ("[checkpoint]\ncopies = 1", "copies is needed"),
+        ("[checkpoint]\ncopies = '/x'\nprice = 1", "price is no setting"),
+        ("checkpoint = 1", "checkpoint is no table"),
         ("actors = [", "cannot read"),
     ],
 )

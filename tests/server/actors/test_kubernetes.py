@@ -97,6 +97,27 @@ async def test_after_a_bad_day_it_is_looked_at_first_and_marked_once(on: Stage, 
     assert any(one["type"] == CONDITION for one in on.kube.nodes["gpu-a17"]["status"]["conditions"])
 
 
+@pytest.mark.parametrize(
+    "node",
+    [
+        {}, {"metadata": []}, {"metadata": {"labels": [1]}}, {"metadata": {}, "spec": {"taints": ["x"]}},
+        {"metadata": {"name": "gpu-a17"}, "spec": {}},
+    ],
+)  # fmt: skip
+async def test_what_is_no_node_is_not_written_to(on: Stage, node: dict[str, object]) -> None:
+    on.kube.nodes["gpu-a17"] = node
+    with pytest.raises(ActorFailed, match="not as Kubernetes answers") as caught:
+        await on.actor.mark(CASE)
+    assert caught.value.again and not any(asked.startswith("PATCH") for asked in on.kube.asked)
+
+
+async def test_what_are_no_pods_are_not_evicted(on: Stage) -> None:
+    on.kube.add_pod("llama-0", "gpu-a17", "u1", **{"job-name": "llama"})
+    del on.kube.pods["train", "llama-0"]["metadata"]["uid"]
+    with pytest.raises(ActorFailed, match="not as Kubernetes answers"):
+        await on.actor.run_of(CASE)
+
+
 async def test_the_jobs_pods_are_evicted_and_no_others_nor_the_next_ones(on: Stage) -> None:
     label = {"jobset.sigs.k8s.io/jobset-name": "llama"}
     on.kube.add_pod("llama-0", "gpu-a17", "u1", **label)

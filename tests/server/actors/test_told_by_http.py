@@ -10,7 +10,7 @@ import pytest
 
 from hangdog_server.actors.actor import ActorFailed, Case
 from hangdog_server.actors.alertmanager import Alertmanager
-from hangdog_server.actors.sending import shown
+from hangdog_server.actors.sending import Answer, opened, send, shown
 from hangdog_server.actors.webhook import Webhook
 from receiver import receiving
 
@@ -54,6 +54,20 @@ async def test_one_who_hangs_up_is_tried_again() -> None:
         with pytest.raises(ActorFailed) as caught:
             await Webhook(receiver.url, b"s" * 32, lambda: NOON).mark(CASE)
     assert caught.value.again
+
+
+async def test_one_who_answers_a_byte_at_a_time_is_not_waited_for() -> None:
+    async with receiving() as receiver, opened() as client:
+        receiver.slow = True
+        with pytest.raises(ActorFailed, match=r"did not answer within 0\.5 s") as caught:
+            await send(client, "POST", receiver.url, within_s=0.5)
+    assert caught.value.again and caught.value.hint
+
+
+def test_what_is_no_json_is_said() -> None:
+    for content in (b"[" * 100_000, b"{", b"\xff"):
+        with pytest.raises(ActorFailed, match="the answer is not JSON"):
+            Answer(200, content).json()
 
 
 async def test_an_alert_is_sent_with_labels_that_never_change_and_resolved() -> None:

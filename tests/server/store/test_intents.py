@@ -116,7 +116,7 @@ async def test_a_verdict_is_carried_out_once_and_undone(where: Path | str, tmp_p
     told = [(one["what"], one["outcome"]) for one in recorded if one["what"].endswith(" a")]
     assert told == [
         ("isolate a", "pending"), ("isolate a", "marked: out of use"),
-        ("isolate a", "done: out of use, its job starts elsewhere"), ("release a", "released: released"),
+        ("isolate a", "done: out of use, its job starts elsewhere"), ("release a", "released: mended"),
     ]  # fmt: skip
 
 
@@ -188,9 +188,49 @@ async def test_what_another_marked_is_left_alone_and_what_failed_holds_nothing(h
         await on.judged("0b", "b")
         await on.until("0b", Act.DONE)
         played.marks["b"] = "ops"
-        await on.store.do(intents.release, "b", "", "alice", NOON)
+        await on.store.do(intents.release, "b", "by alice", "alice", NOON)
         await on.until("0b", Act.RELEASED)
-        assert played.marks["b"] == "ops" and "released; b is left alone" in await on.words("0b")
+        assert played.marks["b"] == "ops" and "by alice; b is left alone" in await on.words("0b")
+
+
+async def test_who_may_not_release_says_so_and_the_mark_stays_ours_to_release(here: Path, tmp_path: Path) -> None:
+    played = Played()
+    async with world(here, tmp_path, played) as on:
+        await on.judged("0a", "a")
+        await on.until("0a", Act.DONE)
+        for refused, state, words in (
+            (ActorFailed("away", again=True), "releasing", "mended; not yet: away"),
+            (ActorFailed("permission denied"), "failed", "mended; not released: permission denied"),
+        ):
+            await on.store.do(intents.release, "a", "mended", "alice", NOON)
+            played.fails = refused
+            for _ in range(2):
+                await on.acting.tick()
+                assert (await on.states("0a"), await on.words("0a")) == ({"a": state}, words)
+            (row,) = await on.store.ask(intents.of, "0a")
+            assert row.marked and played.marks == {"a": "0a"}
+        played.fails = None
+        await on.store.do(intents.release, "a", "mended", "alice", NOON)
+        await on.until("0a", Act.RELEASED)
+        assert played.marks == {} and await on.words("0a") == "mended"
+
+
+async def test_a_bug_met_in_one_act_keeps_no_other_from_being_done(here: Path, tmp_path: Path) -> None:
+    played = Played()
+    mark = played.mark
+
+    async def broken(case: Case) -> None:
+        if case.machine == "a":
+            raise KeyError("what nobody thought of")
+        await asyncio.sleep(0)
+        await mark(case)
+
+    played.mark = broken  # type: ignore[method-assign]
+    async with world(here, tmp_path, played) as on:
+        await on.judged("0a", "a")
+        await on.judged("0b", "b")
+        await on.acting.tick()
+        assert (await on.states("0a"), await on.states("0b")) == ({"a": "pending"}, {"b": "done"})
 
 
 async def test_a_machine_that_was_started_anew_is_not_touched(here: Path, tmp_path: Path) -> None:
@@ -316,6 +356,6 @@ async def test_a_machine_that_is_out_is_no_spare(here: Path, tmp_path: Path) -> 
             await on.until(f"0{number}", Act.DONE)
         await on.judged("0a", "a", "b")
         await on.acting.tick()
-        assert "1 machines have no job, and 2 more would be needed" in await on.words("0a")
+        assert "1 machine has no job, and 2 more would be needed" in await on.words("0a")
         await on.judged("0b", "b")
         await on.until("0b", Act.DONE)

@@ -17,7 +17,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server import lease
-from hangdog_server.door import LOCAL
+from hangdog_server.door import LOCAL, Opened
 from hangdog_server.fleet import Fleet
 from hangdog_server.gather import Plan
 from hangdog_server.incident import Means
@@ -84,7 +84,8 @@ async def beside(
     address, store = free_address(), Store(url)
     with pytest.MonkeyPatch.context() as patched, contextlib.closing(store):
         means = Means(Fleet(settings), store, judge, lambda: NOON)
-        async with running(address, means, settings, replace(LOCAL, advertised=address)):
+        opened = Opened(address, replace(LOCAL, advertised=address), settings, means.clock)
+        async with running(opened, means, settings):
             yield Stage(address, store, settings, means.dictionary)
             if lasting:
                 patched.setattr(Leading, "close", nothing)

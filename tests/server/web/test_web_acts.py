@@ -47,7 +47,7 @@ async def test_from_a_click_to_a_machine_that_is_back(tmp_path: Path) -> None:
         assert on.excluded == [] and "is back" in machine and "/release" not in machine
     assert [one for one in on.recorded() if one[0] in ("approve", "release a")] == [
         ("approve", "alice", "asked"), ("approve", "alice", "a pending"),
-        ("release a", "alice", "asked"), ("release a", "alice", "a releasing"), ("release a", "alice", "released: released"),
+        ("release a", "alice", "asked"), ("release a", "alice", "a releasing"), ("release a", "alice", "released: by alice"),
     ]  # fmt: skip
 
 
@@ -139,11 +139,11 @@ async def test_what_bounds_forbid_and_operators_stop_is_said_in_words(tmp_path: 
     async with deciding(tmp_path, caps=replace(WIDE, per_hour=0), state="refused") as on:
         path = f"/incidents/{on.incident}"
         for each in (path, "/", "/machines/a"):
-            assert "is refused: 1 machines within an hour, 0 are allowed" in (await on.alice.get(each)).text, each
+            assert "is refused: 1 machine within an hour, 0 are allowed" in (await on.alice.get(each)).text, each
         (tmp_path / "stop").touch()
         for each in (path, f"{path}/approve", "/"):
             assert "An operator stopped everything" in (await on.alice.get(each)).text, each
-        assert "A bound forbade it: 1 machines" in (await on.alice.get(f"{path}/approve")).text
+        assert "A bound forbade it: 1 machine within" in (await on.alice.get(f"{path}/approve")).text
         refused = await on.posted("approve")
         assert refused.status_code == 409 and "0 are allowed (per_hour)" in refused.text and on.excluded == []
         await on.site.on.store.do(intents.set_breaker, "half of all machines were asked for", "", NOON)
