@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import signal
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from io import StringIO
@@ -184,6 +187,17 @@ async def test_an_incident_that_fails_ends_the_watch_without_a_verdict(on: Stage
     await on.store.move("0a", State.FAILED, NOON + 1, "its disk \x1b[2J is full")
     lines = [json.loads(line) for line in (await watching).stdout.splitlines()]
     assert lines[-1]["state"] == "failed" and {line["schema"] for line in lines} == {"hangdog.incident/1"}
+
+
+async def test_ctrl_c_ends_a_watch_after_whole_lines(on: Stage) -> None:
+    await on.store.begin(Incident("0a", "llama", NOON), {})
+    command = ("-m", "hangdog", "watch", "--every", "60s", "--format", "json", "--server", on.address)
+    watching = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=PIPE, stderr=PIPE)
+    assert watching.stdout is not None
+    assert json.loads(await watching.stdout.readline())["id"] == "0a", "told at once, though nobody ends the pipe"
+    watching.send_signal(signal.SIGINT)
+    assert await watching.communicate() == (b"", b"\nhangdog: interrupted\n"), "the ^C has its own line"
+    assert watching.returncode == 130
 
 
 def line(name: str, state: str, verdict: str = "") -> IncidentLine:
