@@ -4,7 +4,7 @@
 
 Each job is one rank of the first pipeline stage that waits for its data loader, on machines of eight ranks; 8 ranks are on
 four machines. First paint is the median of five fresh pages opened from a file, on a screen of 1280x800 and one of 375x812.
-`--pictures` writes what docs/ shows.
+`--pictures` writes what docs/ shows; those of recorded jobs need the corpus beside the repository, ../shared/corpus.
 """
 
 import argparse
@@ -19,8 +19,11 @@ from time import process_time
 from playwright.async_api import Browser, Page, async_playwright
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from hangdog.bundle import open_bundle
+from hangdog_models import topology
 from hangdog_models.diagnosis.conclude import conclude
 from hangdog_models.diagnosis.judge import investigate
+from hangdog_models.reading.limits import DEFAULTS
 from hangdog_models.showing import scene
 from hangdog_server.pages.incident import incident_page
 from stalled import stalled
@@ -42,6 +45,10 @@ PICTURES = {
     "stacks": (1024, "wide", "section:has(#tree)"),
     "compared": (1024, "wide", "section:has(#rank)"),
 }
+
+#: Pictures of jobs that hung for real and were recorded, one screen of each: what somebody sees who does not scroll.
+RECORDED = {"real-data-loader": "dataloader-py", "real-storage": "checkpoint_dstate-py", "real-lock": "native_deadlock"}
+CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "gloo"
 
 
 async def opened(browser: Browser, file: Path, size: tuple[int, int]) -> Page:
@@ -77,6 +84,17 @@ def drawn(ranks: int, folder: Path) -> tuple[Path, str]:
     return file, cost
 
 
+def recorded(name: str, folder: Path) -> Path:
+    """Writes the page of a recorded job, as `hangdog triage --html` does."""
+    snapshot, layout = open_bundle(CORPUS / name, DEFAULTS, None)
+    shape, _ = topology.build(layout, snapshot.highest_rank())
+    case = investigate(snapshot, shape)
+    verdict = conclude(case)
+    file = folder / f"{name}.html"
+    file.write_text(incident_page(verdict, scene.of(case, verdict)), encoding="utf-8")
+    return file
+
+
 async def run(sizes: list[int], pictures: Path | None) -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with tempfile.TemporaryDirectory() as folder:
@@ -93,6 +111,12 @@ async def run(sizes: list[int], pictures: Path | None) -> None:
                 page = await opened(browser, file, SCREENS[screen])
                 path = (pictures or Path()) / f"{name}.png"
                 await (page.locator(part).screenshot(path=path) if part else page.screenshot(path=path))
+            for name, case in RECORDED.items() if pictures else ():
+                if not (CORPUS / case).is_dir():
+                    print(f"no picture of {case}: it is not in {CORPUS}", file=sys.stderr)
+                    continue
+                page = await opened(browser, recorded(case, Path(folder)), SCREENS["wide"])
+                await page.screenshot(path=(pictures or Path()) / f"{name}.png")
             await browser.close()
 
 

@@ -108,6 +108,7 @@
     select.addEventListener("change", () => { plan(); draw(); });
   }
   const MARGIN = 26;
+  const EDGE = 4; // around all cells: a ring is wider than its cell
   let laid = null;
   let cursor = -1;
   let lit = -1;
@@ -151,7 +152,7 @@
         if (wide < 1 || wide > most || wide * (cell + gap) > width - MARGIN) continue;
         const step = wide * (cell + gap) + space;
         const tall = Math.ceil(most / wide) * (cell + gap) + space;
-        const left = rows > 1 && tall >= 9 ? MARGIN : 0; // room for the number of each row
+        const left = rows > 1 && tall >= 9 ? MARGIN : EDGE; // room for the number of each row
         const fit = Math.min(columns, Math.max(1, Math.floor((width - left + space) / step)));
         const bands = Math.ceil(columns / fit);
         const band = rows * tall + (bands > 1 ? 6 : 0);
@@ -170,7 +171,7 @@
     size = measure(width, 400);
     if (!size) return;
     const scale = Math.min(devicePixelRatio || 1, 2);
-    const height = Math.min(size.total, 8000);
+    const height = Math.min(size.total + 2 * EDGE, 8000);
     canvas.width = Math.round(width * scale);
     canvas.height = Math.round(height * scale);
     canvas.style.height = height + "px";
@@ -187,7 +188,7 @@
       const r = Math.floor(key / (laid.columns + 1));
       const c = key % (laid.columns + 1);
       const left = size.left + (c % size.fit) * size.step;
-      const top = Math.floor(c / size.fit) * size.band + r * size.tall;
+      const top = EDGE + Math.floor(c / size.fit) * size.band + r * size.tall;
       block.forEach((rank, number) => {
         const x = left + (number % size.wide) * (cell + gap);
         const y = top + Math.floor(number / size.wide) * (cell + gap);
@@ -212,14 +213,14 @@
         }
       });
     }
-    if (size.left) {
+    if (size.left === MARGIN) {
       pen.fillStyle = line;
       pen.font = "10px sans-serif";
       pen.textAlign = "right";
       pen.textBaseline = "middle";
       const block = size.tall - (cell >= 7 ? 5 : cell >= 3 ? 2 : 1);
       for (let band = 0; band < size.bands; band += 1)
-        for (let r = 0; r < laid.rows; r += 1) pen.fillText(String(r), size.left - 8, band * size.band + r * size.tall + block / 2);
+        for (let r = 0; r < laid.rows; r += 1) pen.fillText(String(r), size.left - 8, EDGE + band * size.band + r * size.tall + block / 2);
     }
     const ring = (rank, name, thick) => {
       const reach = Math.max(cell / 2 + 2, 6);
@@ -260,7 +261,7 @@
   const at = (event) => {
     const box = canvas.getBoundingClientRect();
     const x = event.clientX - box.left - size.left;
-    const y = event.clientY - box.top;
+    const y = event.clientY - box.top - EDGE;
     const reach = size.cell + size.gap;
     const band = Math.floor(y / size.band);
     const c = band * size.fit + Math.floor(x / size.step);
