@@ -18,8 +18,6 @@ from cast_acting import WIDE
 from hangdog.main import main
 from hangdog_models.acting.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_proto.codec import pack
-from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.actors.chosen import Chosen
 from hangdog_server.actors.exclusion import Exclusion
 from stories import trace
@@ -67,9 +65,8 @@ def eighty_columns_of_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 async def shows(agent: Agent, stories: dict[int, str]) -> None:
     """Answers an order with two looks that are the same."""
     order, traces = await agent.order(), [trace(rank, stack, state="S") for rank, stack in stories.items()]
-    for number in (0, 1):
-        capture = pack(traces)
-        await agent.say(captured=pb.Captured(order=order.order, round=number, capture=capture, last=number == 1))
+    await agent.answer(order, *traces)
+    await agent.answer(order, *traces, look=1, last=True)
 
 
 async def hung(on: Stage, agents: list[Agent]) -> str:

@@ -163,8 +163,13 @@
     return null;
   };
   const spots = new Int32Array(world * 2);
+  const cells = document.createElement("canvas"); // as they were painted last: a step of the cursor paints only rings
   let size = null;
 
+  const colours = () => {
+    const style = getComputedStyle(document.documentElement);
+    return (name) => style.getPropertyValue(name).trim();
+  };
   const draw = () => {
     const width = canvas.parentElement.clientWidth - 24;
     if (width < 1) return;
@@ -172,13 +177,12 @@
     if (!size) return;
     const scale = Math.min(devicePixelRatio || 1, 2);
     const height = Math.min(size.total + 2 * EDGE, 8000);
-    canvas.width = Math.round(width * scale);
-    canvas.height = Math.round(height * scale);
+    canvas.width = cells.width = Math.round(width * scale);
+    canvas.height = cells.height = Math.round(height * scale);
     canvas.style.height = height + "px";
-    const pen = canvas.getContext("2d");
+    const pen = cells.getContext("2d");
     pen.scale(scale, scale);
-    const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(name).trim();
+    const colour = colours();
     const shades = data.shades.map((shade) => colour(shade === "s" ? "--s" : shade === "rest" ? "--rest" : "--k" + shade));
     const rest = colour("--rest");
     const line = colour("--quiet");
@@ -222,6 +226,20 @@
       for (let band = 0; band < size.bands; band += 1)
         for (let r = 0; r < laid.rows; r += 1) pen.fillText(String(r), size.left - 8, EDGE + band * size.band + r * size.tall + block / 2);
     }
+    mark();
+  };
+  const mark = () => {
+    if (!size) return;
+    const scale = Math.min(devicePixelRatio || 1, 2);
+    const width = canvas.width / scale;
+    const height = canvas.height / scale;
+    const { cell } = size;
+    const colour = colours();
+    const pen = canvas.getContext("2d");
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    pen.clearRect(0, 0, canvas.width, canvas.height);
+    pen.drawImage(cells, 0, 0);
+    pen.scale(scale, scale);
     const ring = (rank, name, thick) => {
       const reach = Math.max(cell / 2 + 2, 6);
       const x = Math.min(Math.max(spots[2 * rank] + cell / 2, reach + 1), width - reach - 1);
@@ -255,7 +273,7 @@
     cursor = rank;
     told.textContent = rank < 0 ? "" : describe(rank);
     if (rank < 0) told.replaceChildren(...hint.cloneNode(true).childNodes);
-    draw();
+    mark();
     if (rank >= 0) reveal(rank);
   };
   const at = (event) => {
