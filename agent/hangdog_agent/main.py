@@ -221,7 +221,8 @@ def _once(agent: _Agent) -> None:
 async def _serve(agent: _Agent, server: str) -> None:
     # imported here, for one look needs no gRPC, which is most of the agent's memory
     from hangdog_agent.diagnosing import Diagnosing, Jobs
-    from hangdog_agent.link import Identity, Link
+    from hangdog_agent.identity import Identity
+    from hangdog_agent.link import Link
     from hangdog_agent.recording import Spooling
     from hangdog_agent.servers import listed
     from hangdog_agent.spool import Clocks
@@ -246,7 +247,7 @@ async def _serve(agent: _Agent, server: str) -> None:
     parts = (identity, agent.watch, vigil, agent.tools, agent.settings.link)
     clock = time.time  # noqa: TID251 - the main module passes the clock down
     clocks = Clocks(clock, lambda: time.clock_gettime(time.CLOCK_BOOTTIME), agent.places.boot())
-    spooling = Spooling(agent.places.state, agent.settings.spool, clocks)
+    spooling = Spooling(agent.places.state, agent.settings.spool, clocks, agent.places.serial())
 
     def diagnosing(jobs: Jobs) -> Diagnosing:
         return Diagnosing(agent.settings.diagnosing, jobs, lambda: _kit(agent))

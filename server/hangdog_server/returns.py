@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from hangdog_models.acting.history import Body
 from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank
@@ -22,12 +23,12 @@ from hangdog_proto.logs import about
 from hangdog_server import gather, heard, looks
 from hangdog_server.capturing import steady
 from hangdog_server.failures import StoreFailed
-from hangdog_server.fleet import Receipt
 from hangdog_server.gather import Gathering, Plan
 from hangdog_server.incident import Means, new_name
 from hangdog_server.jobs import LocalJob
 from hangdog_server.judging import Judge, remembered, triage
 from hangdog_server.leading import Leading
+from hangdog_server.orders import Receipt
 from hangdog_server.resuming import ATTEMPTS, KEPT
 from hangdog_server.settings import Settings
 from hangdog_server.spooled import Kept, Spooled
@@ -195,8 +196,9 @@ class Returns:
             absent={machine: local.ranks for machine, local in silent.items()},
         )
         announced = silent | told
+        bodies = {kept.machine: Body(kept.boot, kept.serial) for kept in held}
         await self._means.store.remember(
-            name, remembered(plan, "", announced, why, findings, done=told, attempt=attempt)
+            name, remembered(plan, "", announced, why, findings, done=told, attempt=attempt, bodies=bodies)
         )
         with self._means.telemetry.stage(Stage.JUDGING):
             return await asyncio.to_thread(_judged, plan, held, why, findings, announced, self._means.judge)
