@@ -3,8 +3,8 @@
     python bench/pages.py [RANKS ...] [--pictures DIR]        default: 8 1024 16384 131072
 
 Each job is one rank of the first pipeline stage that waits for its data loader, on machines of eight ranks; 8 ranks are on
-four machines. First paint is the median of five fresh pages opened from a file, on a screen of 1280x800 and one of 375x812.
-`--pictures` writes what docs/ shows.
+four machines. First paint is the median of five fresh pages opened from a file, on a screen of 1280x800 and one of 375x812. A stall is the longest task while the map is walked over.
+`--pictures` writes what docs/ shows; those of recorded jobs need the corpus beside the repository, ../shared/corpus.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import asyncio
 import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from time import process_time
@@ -19,11 +20,21 @@ from time import process_time
 from playwright.async_api import Browser, Page, async_playwright
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from browsed import browsed
+from cast import PATIENT, cluster
+from cast_acting import WIDE
+from hangdog.bundle import open_bundle
+from hangdog_models import topology
+from hangdog_models.acting.caps import Mode
 from hangdog_models.diagnosis.conclude import conclude
 from hangdog_models.diagnosis.judge import investigate
+from hangdog_models.reading.limits import DEFAULTS
 from hangdog_models.showing import scene
+from hangdog_server.actors.chosen import Chosen
+from hangdog_server.actors.exclusion import Exclusion
 from hangdog_server.pages.incident import incident_page
 from stalled import stalled
+from stories import trace
 
 SIZES = (8, 1024, 16384, 131072)
 SCREENS = {"wide": (1280, 800), "phone": (375, 812)}
@@ -34,14 +45,22 @@ PAINTED = """() => new Promise((done) => {
     if (look()) { done(look().startTime); return; }
     new PerformanceObserver(() => { if (look()) done(look().startTime); }).observe({ type: "paint", buffered: true });
 })"""
+#: Watches for tasks of 50 ms and more, which browsers call long: meanwhile nothing moves.
+WATCHED = """() => { window.long = [0]; new PerformanceObserver((list) => {
+    for (const one of list.getEntries()) window.long.push(one.duration);
+}).observe({ type: "longtask" }); }"""
 #: The pictures of the documentation: of how many ranks, on which screen, and of which part where not of what is seen first.
 PICTURES = {
     "incident-8": (8, "wide", ""),
     "incident-1024": (1024, "wide", ""),
-    "incident-phone": (1024, "phone", ""),
+    "incident-131072": (131072, "wide", ""),
     "stacks": (1024, "wide", "section:has(#tree)"),
     "compared": (1024, "wide", "section:has(#rank)"),
 }
+
+#: Pictures of jobs that hung for real and were recorded, one screen of each: what somebody sees who does not scroll.
+RECORDED = {"real-data-loader": "dataloader-py", "real-storage": "checkpoint_dstate-py", "real-lock": "native_deadlock"}
+CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "gloo"
 
 
 async def opened(browser: Browser, file: Path, size: tuple[int, int]) -> Page:
@@ -58,6 +77,25 @@ async def painted(browser: Browser, file: Path, size: tuple[int, int]) -> float:
         times.append(float(await page.evaluate(PAINTED)))
         await page.close()
     return median(times)
+
+
+async def stalled_ms(browser: Browser, file: Path) -> float:
+    """The longest task, in milliseconds, while the pointer crosses the map, it is scrolled, and arrow keys walk on it; 0: none of 50 ms."""
+    page = await opened(browser, file, SCREENS["wide"])
+    box = await page.locator(".canvas").bounding_box()
+    assert box is not None
+    await page.evaluate(WATCHED)
+    await page.mouse.move(box["x"] + 30, box["y"] + 10)
+    await page.mouse.move(box["x"] + box["width"] - 30, box["y"] + box["height"] - 10, steps=100)
+    for _ in range(10):
+        await page.mouse.wheel(0, 100)
+    await page.focus("#map")
+    for _ in range(5):
+        await page.keyboard.press("ArrowRight")
+    await page.wait_for_timeout(200)  # what is observed is told later
+    longest = float(await page.evaluate("Math.max(...window.long)"))
+    await page.close()
+    return longest
 
 
 def drawn(ranks: int, folder: Path) -> tuple[Path, str]:
@@ -77,22 +115,72 @@ def drawn(ranks: int, folder: Path) -> tuple[Path, str]:
     return file, cost
 
 
+def recorded(name: str, folder: Path) -> Path:
+    """Writes the page of a recorded job, as `hangdog triage --html` does."""
+    snapshot, layout = open_bundle(CORPUS / name, DEFAULTS, None)
+    shape, _ = topology.build(layout, snapshot.highest_rank())
+    case = investigate(snapshot, shape)
+    verdict = conclude(case)
+    file = folder / f"{name}.html"
+    file.write_text(incident_page(verdict, scene.of(case, verdict)), encoding="utf-8")
+    return file
+
+
+async def live(browser: Browser, folder: Path, pictures: Path) -> None:
+    """Pictures of a server's pages: a quiet night, and one incident on a phone that nobody reloads, until its machine is out of use."""
+    does = Chosen(Mode.APPROVE, WIDE, (Exclusion(folder / "excluded"),), folder / "stop")
+    async with browsed(folder / "s.db", settings=replace(PATIENT, returned_s=0.0), does=does) as site:
+        page = await browser.new_page(viewport={"width": 1280, "height": 400})
+        await page.goto(site.address)
+        await page.screenshot(path=pictures / "now-quiet.png")
+        page = await browser.new_page(viewport={"width": SCREENS["phone"][0], "height": SCREENS["phone"][1]})
+        machines = {"gpu-a17": [0, 1], "gpu-a18": [2, 3], "gpu-a19": [4, 5]}
+        async with cluster(site.on, **machines) as agents, site.on.agent("gpu-a20") as spare:
+            await spare.hello()  # else nothing could take the place of whoever is isolated, and a bound forbids it
+            asking = asyncio.create_task(site.on.snapshot("llama", rounds=2, job_toml="[topology]\ndp = 6\n"))
+            orders = [await agent.order() for agent in agents]
+            await page.goto(f"{site.address}/incidents/{orders[0].order}")
+            await page.screenshot(path=pictures / "live-looking.png")
+            stacks = (("scatter", "scatter"), ("scatter", "scatter"), ("user", "scatter"))
+            for agent, order, two in zip(agents, orders, stacks, strict=True):
+                traces = [trace(agents.index(agent) * 2 + at, stack, state="S") for at, stack in enumerate(two)]
+                await agent.answer(order, *traces)
+                await agent.answer(order, *traces, look=1, last=True)
+            await asking
+            await page.get_by_text("waits for approval").first.wait_for()
+            await page.screenshot(path=pictures / "live-judged.png")
+            await site.http.post(f"/api/incidents/{orders[0].order}/approve", json={"because": "fan 3 is dead"})
+            await page.get_by_text("is out of use").first.wait_for()
+            await page.screenshot(path=pictures / "live-acted.png")
+
+
 async def run(sizes: list[int], pictures: Path | None) -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with tempfile.TemporaryDirectory() as folder:
         async with async_playwright() as driver:
             browser = await driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-            print(f"{'ranks':>8} {'judge s':>7} {'scene s':>7} {'page s':>7} {'KiB':>8} {'wide ms':>8} {'phone ms':>8}")
+            print(
+                f"{'ranks':>8} {'judge s':>7} {'scene s':>7} {'page s':>7} {'KiB':>8} {'wide ms':>8} {'phone ms':>8} {'stall ms':>8}"
+            )
             files = {}
             for ranks in sizes:
                 files[ranks], cost = drawn(ranks, Path(folder))
                 times = [await painted(browser, files[ranks], size) for size in SCREENS.values()]
-                print(f"{ranks:8} {cost} {times[0]:8.0f} {times[1]:8.0f}", flush=True)
+                stall = await stalled_ms(browser, files[ranks])
+                print(f"{ranks:8} {cost} {times[0]:8.0f} {times[1]:8.0f} {stall:8.0f}", flush=True)
             for name, (ranks, screen, part) in PICTURES.items() if pictures else ():
                 file = files.get(ranks) or drawn(ranks, Path(folder))[0]
                 page = await opened(browser, file, SCREENS[screen])
                 path = (pictures or Path()) / f"{name}.png"
                 await (page.locator(part).screenshot(path=path) if part else page.screenshot(path=path))
+            for name, case in RECORDED.items() if pictures else ():
+                if not (CORPUS / case).is_dir():
+                    print(f"no picture of {case}: it is not in {CORPUS}", file=sys.stderr)
+                    continue
+                page = await opened(browser, recorded(case, Path(folder)), SCREENS["wide"])
+                await page.screenshot(path=(pictures or Path()) / f"{name}.png")
+            if pictures:
+                await live(browser, Path(folder), pictures)
             await browser.close()
 
 

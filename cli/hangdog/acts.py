@@ -5,8 +5,8 @@ import sys
 
 import click
 from rich.table import Table
-from rich.text import Text
 
+from hangdog.lines import add_row, table
 from hangdog.moments import here, utc
 from hangdog.terminal import console_for, printable
 from hangdog_proto.past import ActionLine, Actions
@@ -44,8 +44,8 @@ def _told(line: ActionLine) -> dict[str, object]:
 
 
 def _table(lines: tuple[ActionLine, ...]) -> Table:
-    table = Table("when", "incident", "machine", "job", "state", "who", "news", box=None, header_style="bold")
+    rows = table("when", "incident", "machine", "job", "state", "who", "news")
     for line in lines:
         cells = (here(line.at), line.incident, line.machine, line.job, line.state, line.who, line.words or line.because)
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    return table
+        add_row(rows, *cells)
+    return rows

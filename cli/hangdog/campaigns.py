@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from hangdog.lines import add_row, table
 from hangdog.moments import here, utc
 from hangdog.terminal import console_for, printable
 from hangdog_models.errors import HangdogError, OurFault
@@ -63,11 +63,11 @@ def show_plan(server: Reach, wanted: Wanted, form: str) -> int:
         click.echo(json.dumps({"schema": "hangdog.plan/1", "machines": list(machines), **plan}, indent=2))
         return 0
     click.echo(f"{len(machines)} machines; first round: {printable(str(plan.get('because')))}")
-    table = Table("test", "machines", "repetitions", box=None, header_style="bold")
+    rows = table("test", "machines", "repetitions")
     launches = plan.get("launches", [])
     for one in launches[:SHOWN]:
-        _row(table, one["test"], ", ".join(one["machines"]), str(one["repetitions"]))
-    console_for(sys.stdout).print(table)
+        add_row(rows, one["test"], ", ".join(one["machines"]), str(one["repetitions"]))
+    console_for(sys.stdout).print(rows)
     _rest(launches)
     return 0
 
@@ -81,12 +81,14 @@ def show_list(server: Reach, form: str) -> int:
             json.dumps({"schema": "hangdog.campaigns/1", "campaigns": [_as_json(one) for one in lines]}, indent=2)
         )
         return 0
-    table = Table("campaign", "began", "state", "machines", "convicted", "by", "why", box=None, header_style="bold")
+    rows = table("campaign", "began", "state", "machines", "convicted", "by", "why")
     for one in lines:
         convicted = ", ".join(one.convicted) or "-"
-        _row(table, one.id, here(one.began), one.state, str(len(one.machines)), convicted, one.who, one.why or one.note)
+        add_row(
+            rows, one.id, here(one.began), one.state, str(len(one.machines)), convicted, one.who, one.why or one.note
+        )
     if lines:
-        console_for(sys.stdout).print(table)
+        console_for(sys.stdout).print(rows)
     else:
         click.echo("no campaign yet; hangdog diagnose --machines A,B starts one")
     return 0
@@ -104,14 +106,12 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
         console.print(
             Text(printable(f"tell  the people of the network: {one['where']} {' - '.join(one['names'])}"), "red")
         )
-    table = Table(
-        "machine", "not convicted by", "launches", "repetitions", "would have shown", box=None, header_style="bold"
-    )
+    rows = table("machine", "not convicted by", "launches", "repetitions", "would have shown")
     for one in report["not_convicted"][:SHOWN]:
         shown = ", ".join(f"{mode} {100 * value:.0f} %" for mode, value in one["would_have_shown"].items())
-        _row(table, one["machine"], one["by"], str(one["launches"]), str(one["repetitions"]), shown)
+        add_row(rows, one["machine"], one["by"], str(one["launches"]), str(one["repetitions"]), shown)
     if report["not_convicted"]:
-        console.print(table)
+        console.print(rows)
         _rest(report["not_convicted"])
     for one in report["untested"][:SHOWN]:
         by = f" by {one['by']}" if one["by"] else ""
@@ -180,7 +180,3 @@ def _as_json(line: CampaignLine) -> dict[str, object]:
 def _rest(rows: Sequence[object]) -> None:
     if len(rows) > SHOWN:
         click.echo(f"and {len(rows) - SHOWN} more; --format json has them all")
-
-
-def _row(table: Table, *cells: str) -> None:
-    table.add_row(*(Text(printable(cell)) for cell in cells))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hangdog.bundle import open_bundle
+from hangdog.machine_facts import UNDER_WAY
 from hangdog_models import topology
 from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.conclude import conclude
@@ -27,8 +28,6 @@ from hangdog_server.replay import Look, Replayed, replay
 _NAME = re.compile(r"[0-9a-f]{1,12}")
 #: Endings of a bundle in one file: one that is not there must not be asked of a server.
 _PACKED = (".zip", ".tar.gz", ".tgz")
-#: States in which captures are still on their way.
-_UNDER_WAY = ("suspected", "capturing", "recorded")
 #: Characters of a name in a sentence.
 NAMED = 80
 
@@ -110,7 +109,7 @@ def evidence(where: str, server: Reach) -> Evidence:
 
 def replayed(kept: Kept) -> Replayed:
     """What the server judged, put together again; raises WrongUse where nothing has come yet, OurFault where it cannot be."""
-    if kept.line.state in _UNDER_WAY and not kept.captures:
+    if kept.line.state in UNDER_WAY and not kept.captures:
         raise WrongUse(f"nothing of incident {kept.line.id} is captured yet", f"hangdog watch {kept.line.id}")
     try:
         return replay(kept.line.job, kept.asked, (Look(*capture) for capture in kept.captures))

@@ -11,8 +11,8 @@ from rich.text import Text
 from hangdog_models.reading.printable import printable
 from hangdog_models.showing.words import counted
 
-#: Characters of one foreign word in a table: an honest name of a job or machine is shorter, and JSON has all of it.
-CELL = 120
+#: Characters of a foreign name or note in a table: an honest one is shorter, and JSON has all of it.
+CELL = 240
 
 
 class Line(NamedTuple):

@@ -6,19 +6,15 @@ from difflib import get_close_matches
 
 from hangdog_models.errors import WrongUse
 from hangdog_models.reading.printable import printable
-from hangdog_models.showing.words import BLAMELESS
-from hangdog_models.verdict import Kind, Suspect, Verdict
+from hangdog_models.showing.accusing import LEAST, RECENT_S, accuses
+from hangdog_models.verdict import Suspect, Verdict
 from hangdog_proto.campaigns import CampaignClient, MachinePast
 from hangdog_proto.client import IncidentLine, MachineLine
 from hangdog_proto.past import ActionLine, LedgerLine
 from hangdog_proto.reach import Reach
 
-#: A verdict this old says nothing of what is suspected now, as on the web page *Now*. Seconds.
-RECENT_S = 24 * 3600.0
 #: Lines of the ledger and tests that are asked for; jobs whose incidents are; incidents of each; acts, of all machines.
 LINES, JOBS, INCIDENTS, ACTS = 50, 8, 20, 1000
-#: Less probable suspects are no news, as on that page.
-LEAST = 0.1
 #: States of an incident that has no verdict yet.
 UNDER_WAY = ("suspected", "capturing", "recorded")
 #: Characters of a name in a sentence.
@@ -72,14 +68,10 @@ def ask(server: Reach, machine: str) -> Facts:
             entry = next((one for one in recent if newest and one.incident == newest.id), None)
             if newest and entry and entry.standing != "cleared" and entry.probability >= LEAST:
                 _, verdict = client.incident(newest.id)
-                if verdict is not None and _blames(verdict):
+                if verdict is not None and accuses(verdict.kind):
                     accusations.append(Accusation(newest, entry, _naming(verdict, machine)))
     accusations.sort(key=lambda one: (one.entry.standing != "convicted", -one.entry.probability))
     return Facts(machine, now, tuple(accusations), tuple(under_way), ledger, past, acts, done.mode, done.breaker)
-
-
-def _blames(verdict: Verdict) -> bool:
-    return verdict.kind not in (Kind.NONE, *BLAMELESS)
 
 
 def _naming(verdict: Verdict, machine: str) -> tuple[Suspect, ...]:

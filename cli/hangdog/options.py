@@ -2,13 +2,15 @@
 
 import functools
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
 
-from hangdog_models.errors import WrongUse
+from hangdog.moments import ago
+from hangdog_models.errors import NotAllowed, ServerUnreachable, WrongUse
 from hangdog_models.ranks import MAX_RANK
 from hangdog_proto.client import DEFAULT_ADDRESS
 from hangdog_proto.reach import Reach
@@ -26,7 +28,10 @@ def server_option(command: Command) -> Command:
         *args: Any, server: str, tls: Path | None, token_file: Path | None, insecure: bool, **others: Any
     ) -> Any:
         way = Reach(server, None if insecure else tls, _token(token_file), insecure)
-        return command(*args, server=way, **others)
+        try:
+            return command(*args, server=way, **others)
+        except ServerUnreachable as error:
+            raise _ended(way.tls) or error from error
 
     for option in (
         click.option(
@@ -58,6 +63,22 @@ def server_option(command: Command) -> Command:
     ):
         reaching = option(reaching)
     return cast(Command, reaching)
+
+
+def _ended(tls: Path | None) -> NotAllowed | None:
+    """That our own certificate has ended, which a server answers by hanging up; None where it has not, or cannot be read."""
+    if tls is None:
+        return None
+    try:
+        from hangdog_server.certs import show  # not at the top: the package that reads it is of the extra `server`
+
+        left = show(tls).ends - time.time()  # noqa: TID251  # TLS itself goes by the true clock
+    except (ImportError, WrongUse):
+        return None
+    if left > 0:
+        return None
+    hint = "who runs the server makes another: hangdog certs client"
+    return NotAllowed(f"the certificate in {tls} ended {ago(-left)} ago, and no server takes it", hint)
 
 
 def _token(file: Path | None) -> str:

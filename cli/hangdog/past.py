@@ -6,9 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 import click
-from rich.table import Table
 from rich.text import Text
 
+from hangdog.lines import add_row, table
 from hangdog.moments import here, utc
 from hangdog.terminal import console_for, printable
 from hangdog_proto.campaigns import CampaignClient, MachinePast
@@ -32,12 +32,12 @@ def print_past(server: Reach, machine: str, form: str) -> None:
         console.print(Text(printable(line), "red"))
     if past.probation:
         console.print(printable(f"on probation until {here(past.probation)}: campaigns suspect it more than others"))
-    table = Table("when", "test", "outcome", "repetitions", "with", "says", "campaign", box=None, header_style="bold")
+    rows = table("when", "test", "outcome", "repetitions", "with", "says", "campaign")
     for test in past.tests:
         cells = (test.test, test.outcome, str(test.repetitions), ", ".join(test.others), test.says, test.campaign)
-        table.add_row(*(Text(printable(cell)) for cell in (here(test.at), *cells)))
+        add_row(rows, here(test.at), *cells)
     if past.tests:
-        console.print(table)
+        console.print(rows)
     else:
         click.echo(f"no campaign tested {printable(machine)}")
 

@@ -120,7 +120,7 @@ def _evict(facts: Facts, act: ActionLine | None, incident: str, word: Word) -> I
         yield f"hangdog diagnose --incident {incident}    # once the job has stopped: tests decide"
     elif act is not None and act.state == "waiting":
         yield f"hangdog approve {incident}    # take it out of use"
-        yield f"hangdog dismiss {incident}    # or leave it where it is"
+        yield f"hangdog dismiss {incident} --because '...'    # or leave it where it is"
     else:
         why = f"in mode {printable(facts.mode)} the server takes nothing out by itself"
         if act is not None and act.state in ("refused", "failed"):

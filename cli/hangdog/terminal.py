@@ -8,11 +8,13 @@ from hangdog_models.reading.printable import escaped
 
 #: Columns used when the output is a file or a pipe: wide enough for one frame a line, narrow enough to read in a pager.
 PIPE_WIDTH = 120
+#: Characters of one foreign sentence: no honest one is as long, and a name of 100 kB would push the answer off the screen.
+SENTENCE = 2000
 
 
 def printable(text: str) -> str:
-    """The text with everything a terminal would act on, or hide, written as an escape: `\\x1b`, `\\n`, `\\u202e`."""
-    return escaped(text)
+    """The text with everything a terminal would act on, or hide, written as an escape: `\\x1b`, `\\n`, `\\u202e`; cut after SENTENCE."""
+    return escaped(text) if len(text) <= SENTENCE else f"{escaped(text[:SENTENCE])}…"
 
 
 def console_for(stream: TextIO) -> Console:

@@ -15,6 +15,7 @@ from hangdog_models.acting.caps import Mode
 from hangdog_models.acting.history import Body, Wanted
 from hangdog_models.errors import HangdogError
 from hangdog_models.reading.job import read_job
+from hangdog_models.showing.words import percent
 from hangdog_server import intents
 from hangdog_server.actors.chosen import Chosen
 from hangdog_server.audit import Audit
@@ -146,7 +147,7 @@ class Acting:
 
 
 def _because(incident: Incident) -> str:
-    return f"{incident.kind} ({incident.confidence:.0%}), hangdog show {incident.id}"
+    return f"{incident.kind} ({percent(incident.confidence)}), hangdog show {incident.id}"
 
 
 def _bodies(told: object) -> dict[str, Body]:

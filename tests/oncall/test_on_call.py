@@ -2,6 +2,10 @@
 
 import asyncio
 import json
+import re
+import signal
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from io import StringIO
@@ -16,7 +20,7 @@ from rich.console import Console
 
 from cast import NOON, PATIENT, Agent, Stage, cluster, stage
 from cast_acting import WIDE
-from guarded import guarded, made
+from guarded import guarded, made, now
 from hangdog.commands.jobs import running, show
 from hangdog.commands.watch import followed
 from hangdog.main import main
@@ -30,13 +34,15 @@ from hangdog_proto import found
 from hangdog_proto.client import IncidentLine, JobLine, MachineLine
 from hangdog_proto.codec import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server import certs, tokens
 from hangdog_server.actors.chosen import Chosen
 from hangdog_server.store import Incident, State
 from stories import trace
 from tested import broken, machines, sound
 
 NOBODY = "127.0.0.1:1"
-#: Every command of the on-call, with an incident and a machine that no server knows.
+DAY = 86400.0
+#: Every command that asks a server, with an incident, a job, a campaign and a machine that no server knows.
 COMMANDS = {
     "why": ["why", "gpu-zz"],
     "jobs": ["jobs"],
@@ -46,7 +52,37 @@ COMMANDS = {
     "stacks": ["stacks", "ff", "0"],
     "diff": ["diff", "ff", "0", "1"],
     "tree": ["tree", "ff"],
+    "incidents": ["incidents", "--job", "gone"],
+    "show": ["show", "ff"],
+    "bundle": ["bundle", "ff", "-o", "never-written"],
+    "machines": ["machines"],
+    "machine": ["machines", "gpu-zz"],
+    "ledger": ["ledger", "gpu-zz"],
+    "report": ["report"],
+    "actions": ["actions"],
+    "actions of one": ["actions", "ff"],
+    "close the breaker": ["actions", "--close-breaker"],
+    "approve": ["approve", "ff"],
+    "dismiss": ["dismiss", "ff", "--because", "seen by eye"],
+    "release": ["release", "gpu-zz"],
+    "snapshot": ["snapshot", "--job", "gone"],
+    "diagnose": ["diagnose", "--machines", "gpu-zz"],
+    "diagnose about one": ["diagnose", "--incident", "ff"],
+    "diagnose to see": ["diagnose", "--machines", "gpu-zz", "--dry-run"],
+    "diagnose follow": ["diagnose", "--follow", "ff"],
+    "diagnose abort": ["diagnose", "--abort", "ff"],
+    "diagnose list": ["diagnose", "--list"],
 }
+#: Those that name nothing, or answer that there is nothing: with what.
+NAMELESS = {
+    "jobs": "no job is known", "incidents": "no incidents of job gone", "machines": "no machine is connected",
+    "machine": "no campaign tested gpu-zz", "ledger": "no verdict named gpu-zz", "report": "figure", "actions": "mode approve",
+    "close the breaker": "mode approve", "diagnose list": "no campaign yet",
+}  # fmt: skip
+#: Those for which the role `view` is not enough.
+DEEDS = (
+    "close the breaker", "approve", "dismiss", "release", "snapshot", "diagnose", "diagnose about one", "diagnose abort",
+)  # fmt: skip
 
 
 async def run(on: Stage | str, *arguments: str, status: int = 0) -> Result:
@@ -161,13 +197,15 @@ async def test_without_a_server_each_command_says_how_to_name_one(what: str) -> 
 
 
 async def test_what_no_server_knows_is_refused_with_where_to_look(on: Stage) -> None:
+    wrong = {}
     for what, command in COMMANDS.items():
-        if what not in ("jobs", "watch"):
+        if what in NAMELESS:
+            assert NAMELESS[what] in (await run(on, *command)).stdout, what
+        elif what != "watch":
             refused = await run(on, *command, status=64)
-            assert "`hangdog machines` lists" in refused.stderr or "hangdog incidents lists them" in refused.stderr, (
-                what
-            )
-    assert "no job is known" in (await run(on, "jobs")).stdout
+            if not re.search(r"hangdog[ -][a-z]+", refused.stderr.partition("\n")[2]):
+                wrong[what] = refused.stderr
+    assert not wrong, "each names the command that lists what there is"
 
 
 async def test_who_shows_no_token_is_told_whom_to_ask(tmp_path: Path) -> None:
@@ -178,12 +216,55 @@ async def test_who_shows_no_token_is_told_whom_to_ask(tmp_path: Path) -> None:
             assert "hangdog token new" in refused.stderr, command
 
 
+async def test_who_may_look_only_is_told_which_role_an_act_takes(tmp_path: Path) -> None:
+    cluster_ = made(tmp_path / "ca")
+    file = tmp_path / "token"
+    file.write_text(tokens.new(cluster_.home / "tokens.json", "carol", tokens.Role.VIEW, now()))
+    async with guarded(cluster_) as on:
+        assert on.reach is not None and on.reach.tls is not None
+        shown = ("--tls", str(on.reach.tls), "--token-file", str(file))
+        for what in DEEDS:
+            refused = await run(on, *COMMANDS[what], *shown, status=77)
+            assert "carol" in refused.stderr and "hangdog token new" in refused.stderr, refused.stderr
+        assert "no job is known" in (await run(on, "jobs", *shown)).stdout
+
+
+async def test_a_certificate_that_has_ended_is_told_with_what_to_renew(tmp_path: Path) -> None:
+    cluster_ = made(tmp_path / "ca")
+    late = certs.client(cluster_.home, "carol", now() - 3 * DAY, tmp_path / "late", days=1)
+    async with guarded(cluster_) as on:
+        for command in COMMANDS.values():
+            refused = await run(on, *command, "--tls", str(late), status=77)
+            assert "ended 2 d ago" in refused.stderr and "hangdog certs client" in refused.stderr, refused.stderr
+
+
+async def test_a_server_whose_certificate_is_not_valid_now_is_told_with_the_clock(tmp_path: Path) -> None:
+    cluster_ = made(tmp_path / "ca")
+    certs.server(cluster_.home, ["localhost"], now() + 9 * DAY, tmp_path / "tomorrow")
+    async with guarded(cluster_, tls=tmp_path / "tomorrow" / "server") as on:
+        assert on.reach is not None and on.reach.tls is not None
+        for what in ("show", "jobs", "watch one"):
+            refused = await run(on, *COMMANDS[what], "--tls", str(on.reach.tls), status=69)
+            assert "the server's certificate is not valid now: is the date here right?" in refused.stderr
+
+
 async def test_an_incident_that_fails_ends_the_watch_without_a_verdict(on: Stage) -> None:
     await on.store.begin(Incident("0a", "llama", NOON), {})
     watching = asyncio.create_task(run(on, "watch", "0a", "--every", "0.05", "--format", "json", status=2))
     await on.store.move("0a", State.FAILED, NOON + 1, "its disk \x1b[2J is full")
     lines = [json.loads(line) for line in (await watching).stdout.splitlines()]
     assert lines[-1]["state"] == "failed" and {line["schema"] for line in lines} == {"hangdog.incident/1"}
+
+
+async def test_ctrl_c_ends_a_watch_after_whole_lines(on: Stage) -> None:
+    await on.store.begin(Incident("0a", "llama", NOON), {})
+    command = ("-m", "hangdog", "watch", "--every", "60s", "--format", "json", "--server", on.address)
+    watching = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=PIPE, stderr=PIPE)
+    assert watching.stdout is not None
+    assert json.loads(await watching.stdout.readline())["id"] == "0a", "told at once, though nobody ends the pipe"
+    watching.send_signal(signal.SIGINT)
+    assert await watching.communicate() == (b"", b"\nhangdog: interrupted\n"), "the ^C has its own line"
+    assert watching.returncode == 130
 
 
 def line(name: str, state: str, verdict: str = "") -> IncidentLine:
@@ -213,7 +294,18 @@ def test_a_watch_tells_each_change_once_and_outlasts_a_server_that_is_away(capsy
     assert capsys.readouterr().err == "no server answers; asking again\nthe server answers again\n"
 
 
-@pytest.mark.parametrize("hostile", ["\x1b[2J\x07", "\u202egpj", "[bold]", "two\nlines", "y" * 100_000])
+HOSTILE = ("\x1b[2J\x07", "\u202egpj", "[bold]", "two\nlines", "y" * 100_000)
+
+
+async def test_incidents_of_hostile_names_fill_no_terminal(on: Stage) -> None:
+    for number, hostile in enumerate(HOSTILE):
+        await on.store.begin(Incident(f"{number}a", hostile, NOON, why=hostile), {})
+    for command, status in ((["incidents"], 0), (["incidents", "--job", HOSTILE[-1]], 0), (["show", "4a"], 2)):
+        shown = (await run(on, *command, status=status)).stdout
+        assert 0 < len(shown) < 20_000 and all(one.isprintable() for one in shown.splitlines()), command
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
 def test_jobs_of_hostile_names_are_listed_harmlessly_in_80_columns(hostile: str) -> None:
     local = JobLine(hostile, (Rank(0), Rank(7)), 64, "")
     on_it = [MachineLine(hostile, "1", True, 1.0, (local,)), MachineLine("b", "1", False, 99.0, (local,))]

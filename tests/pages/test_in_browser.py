@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
+from click.testing import CliRunner
 from playwright.async_api import Page
 
 from browsed import browsed, hang
 from browser import PHONE, WIDE, browser, watched
 from deciding import deciding
+from hangdog.main import main
 from hangdog_models.snapshot import Job
 from hangdog_server.pages.incident import incident_page
 from hangdog_server.tokens import Role
@@ -19,6 +21,13 @@ from stalled import judged, renamed, stalled
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "gloo"
+#: Jobs that hung for real: the machine, why, and what to do.
+RECORDED = {
+    "dataloader-py": ("node-1", "rank 1 is waiting for its data loader", "Evict node-1."),
+    "checkpoint_dstate-py": ("node-0", "rank 0 is asleep in save_checkpoint", "Evict node-0."),
+    "native_deadlock": ("node-1", "rank 1 is waiting for a lock", "look again, or test node-1."),
+}
 #: What runs where a page obeys a name in it.
 OWNED = "</script><script>window.owned = 1</script><img src='http://evil.example/x' onerror='window.owned = 2'>"
 
@@ -69,6 +78,23 @@ async def test_a_job_of_any_size_is_read_and_walked_by_keyboard(
             assert not await scrolls_sideways(seen.page)
 
 
+@pytest.mark.skipif(not CORPUS.is_dir(), reason="no corpus beside the repository (../shared/corpus)")
+async def test_who_knows_nothing_finds_the_machine_of_a_real_hang_without_scrolling(tmp_path: Path) -> None:
+    async with browser() as chromium:
+        for recorded, (machine, why, do) in RECORDED.items():
+            file = tmp_path / f"{recorded}.html"
+            CliRunner().invoke(main, ["triage", str(CORPUS / recorded), "--html", str(file)])
+            async with watched(chromium, WIDE) as seen:
+                await seen.page.goto(file.as_uri())
+                for text in (f"{machine} holds the job up", "% sure", do, f"on {machine}, pid", why, "marks rank"):
+                    box = await seen.page.locator(".first").get_by_text(text).first.bounding_box()
+                    assert box is not None and box["width"] and 0 <= box["x"] <= box["x"] + box["width"] <= WIDE[0], (
+                        text
+                    )
+                    assert box["y"] >= 0 and box["y"] + box["height"] <= WIDE[1], f"{recorded}: {text}: {box}"
+                assert await seen.page.evaluate("scrollY") == 0
+
+
 async def test_what_the_rest_of_the_page_can_do(tmp_path: Path) -> None:
     async with browser() as chromium, watched(chromium) as seen:
         page = seen.page
@@ -90,7 +116,7 @@ async def test_what_the_rest_of_the_page_can_do(tmp_path: Path) -> None:
         await page.select_option("#rows", "dp")
         await page.select_option("#columns", "tp")
         assert await page.evaluate("document.querySelector('#map').toDataURL()") != before
-        await page.click("#map", position={"x": 29, "y": 3})
+        await page.click("#map", position={"x": 29, "y": 8})
         assert (await page.inner_text("#told")).startswith("rank 0 ")
 
 
@@ -137,6 +163,11 @@ async def test_without_scripts_the_answer_and_all_tables_are_there(tmp_path: Pat
 async def test_everybody_can_use_them(tmp_path: Path, scheme: str) -> None:
     """What axe-core finds: contrast, names of controls, headings, landmarks, tables."""
     async with browser() as chromium, browsed(tmp_path / "s.db") as site:
+        async with watched(chromium, PHONE, ours=site.address, scheme=scheme) as seen:  # type: ignore[arg-type]
+            await seen.page.goto(site.address)
+            assert await seen.page.get_by_role("heading", level=1).inner_text() == "Nothing is stuck"
+            found = await Axe().run(seen.page)
+            assert found.violations_count == 0 and not await scrolls_sideways(seen.page), found.generate_report()
         name = await hang(site.on)
         pages = [
             small(tmp_path),

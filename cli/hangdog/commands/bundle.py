@@ -13,6 +13,7 @@ from hangdog.options import server_option
 from hangdog.terminal import printable
 from hangdog.written import File, files
 from hangdog_models.errors import WrongUse
+from hangdog_models.showing.words import percent
 from hangdog_proto.client import Client, Kept
 
 
@@ -44,7 +45,7 @@ def command(incident: str, output: Path, server: str) -> None:
 
 def _remarks(kept: Kept) -> tuple[str, ...]:
     line, verdict = kept.line, kept.verdict
-    said = f"{verdict.kind}, {verdict.confidence:.0%} sure" if verdict else "none"
+    said = f"{verdict.kind}, {percent(verdict.confidence)} sure" if verdict else "none"
     return (
         f"Incident {line.id} of {utc(line.began)}: {line.why or 'somebody asked'}",
         f"Verdict of the server: {said}",

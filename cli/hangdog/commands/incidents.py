@@ -5,8 +5,8 @@ import sys
 
 import click
 from rich.table import Table
-from rich.text import Text
 
+from hangdog.lines import add_row, table
 from hangdog.moments import here, utc
 from hangdog.options import format_option, server_option
 from hangdog.terminal import console_for, printable
@@ -49,7 +49,7 @@ def as_json(incident: IncidentLine) -> dict[str, object]:
 
 
 def _table(incidents: tuple[IncidentLine, ...]) -> Table:
-    table = Table("incident", "began", "job", "state", "verdict", "evict", "note", box=None, header_style="bold")
+    rows = table("incident", "began", "job", "state", "verdict", "evict", "note")
     for incident in incidents:
         verdict = f"{incident.verdict} {percent(incident.confidence)}" if incident.verdict else ""
         cells = (
@@ -61,5 +61,5 @@ def _table(incidents: tuple[IncidentLine, ...]) -> Table:
             ", ".join(incident.evict),
             incident.note or incident.why,
         )
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    return table
+        add_row(rows, *cells)
+    return rows

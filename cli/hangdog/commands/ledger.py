@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import click
 from rich.table import Table
-from rich.text import Text
 
+from hangdog.lines import add_row, table
 from hangdog.moments import here, utc
 from hangdog.options import format_option, server_option
 from hangdog.terminal import console_for, printable
@@ -70,21 +70,17 @@ def _record(record: RecordLine) -> dict[str, object]:
 
 
 def _lines(entries: Iterable[LedgerLine]) -> Table:
-    table = Table("when", "standing", "probability", "verdict", "incident", "job", box=None, header_style="bold")
+    rows = table("when", "standing", "probability", "verdict", "incident", "job")
     for entry in entries:
         among = f" of {entry.among}" if entry.among > 1 else ""
         likely = "" if entry.standing == "cleared" else f"{percent(entry.probability)}{among}"
-        _row(table, here(entry.at), entry.standing, likely, entry.verdict, entry.incident, entry.job)
-    return table
+        add_row(rows, here(entry.at), entry.standing, likely, entry.verdict, entry.incident, entry.job)
+    return rows
 
 
 def _list(machines: Iterable[RecordLine]) -> Table:
-    table = Table("machine", "convicted", "suspected", "cleared", "weight", "last named", box=None, header_style="bold")
+    rows = table("machine", "convicted", "suspected", "cleared", "weight", "last named")
     for one in machines:
         counts = (str(one.convicted), str(one.suspected), str(one.cleared))
-        _row(table, one.machine, *counts, f"{one.weight:.2f}", here(one.last))
-    return table
-
-
-def _row(table: Table, *cells: str) -> None:
-    table.add_row(*(Text(printable(cell)) for cell in cells))
+        add_row(rows, one.machine, *counts, f"{one.weight:.2f}", here(one.last))
+    return rows

@@ -5,12 +5,12 @@ import sys
 
 import click
 from rich.table import Table
-from rich.text import Text
 
+from hangdog.lines import add_row, table
 from hangdog.moments import ago
 from hangdog.options import format_option, server_option
 from hangdog.past import print_past
-from hangdog.terminal import console_for, printable
+from hangdog.terminal import console_for
 from hangdog_models.findings import Bearing
 from hangdog_models.ranks import format_ranks
 from hangdog_proto.client import Client, JobLine, MachineLine
@@ -74,13 +74,12 @@ def _as_json(machine: MachineLine) -> dict[str, object]:
 
 
 def _table(machines: tuple[MachineLine, ...]) -> Table:
-    table = Table("machine", "agent", "last heard", "jobs", "findings", "version", box=None, header_style="bold")
+    rows = table("machine", "agent", "last heard", "jobs", "findings", "version")
     for machine in machines:
         state = "connected" if machine.connected else "stopped" if machine.stopped else "lost"
         jobs = "; ".join(_job(job) for job in machine.jobs)
-        cells = (machine.name, state, f"{ago(machine.silent_s)} ago", jobs, _findings(machine), machine.version)
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    return table
+        add_row(rows, machine.name, state, f"{ago(machine.silent_s)} ago", jobs, _findings(machine), machine.version)
+    return rows
 
 
 def _findings(machine: MachineLine) -> str:

@@ -6,6 +6,7 @@ import sys
 import click
 
 from hangdog.commands.incidents import as_json
+from hangdog.lines import Line, print_line
 from hangdog.moments import here
 from hangdog.options import format_option, server_option
 from hangdog.report import print_verdict
@@ -35,10 +36,11 @@ def command(ctx: click.Context, incident: str, form: str, server: Reach) -> None
         document = to_json(verdict) if verdict else {"schema": "hangdog.incident/1", **as_json(line)}
         click.echo(json.dumps(document, indent=2))
     else:
-        click.echo(printable(_heading(line)))
+        console = console_for(sys.stdout)
+        print_line(Line(printable(_heading(line))), console)
         if verdict is not None:
             click.echo()
-            print_verdict(verdict, console_for(sys.stdout))
+            print_verdict(verdict, console)
     ctx.exit(verdict.exit_code if verdict else UNDECIDED)
 
 

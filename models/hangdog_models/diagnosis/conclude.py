@@ -1,6 +1,7 @@
 """From weighed hypotheses to the verdict that is printed: its kind, its suspects, whom to evict and what to collect next."""
 
 from collections.abc import Sequence
+from math import floor
 
 from hangdog_models.diagnosis import eviction, slow
 from hangdog_models.diagnosis.activity import Standing
@@ -191,7 +192,8 @@ def _because(
     if kind is Kind.MACHINE and not evict.machines:
         best = suspects[0].probability if suspects else 0.0
         lines.append(
-            f"nobody is evicted: {best:.2f} is below the coverage target of {case.options.coverage_target}; diagnose first"
+            f"nobody is evicted: {floor(100 * best) / 100:.2f} is below the coverage target of {case.options.coverage_target};"
+            " diagnose first"  # rounded down: 0.949 is below 0.95, and must not read as if it were not
         )
         lines += _collect_next(case)
     if kind is Kind.GROUP and not evict.machines:

@@ -171,7 +171,9 @@ def _waiting_places(sites: Sequence[Site], exact: set[Rank]) -> list[Site]:
 
 def _holds(first: Standing, ranks: list[Rank], look: Look, topology: Topology) -> list[Hold]:
     """The holds of the ranks at one place: one for each process group that it touches."""
-    what = f"{first.operation or first.activity}" + (f" of {first.label}" if first.label else "")
+    what = f"{first.operation or first.activity}" + (
+        f" of {first.label}" if first.label not in ("", first.operation) else ""
+    )
     everybody = tuple(sorted(ranks))
     if first.wait is Wait.SOME:
         return [Hold(None, everybody, (), what)]

@@ -67,7 +67,8 @@ def where(standing: Standing) -> str:
         doing = standing.operation or doing
         if standing.dim:
             doing += f" ({standing.dim})"
-    return f"{doing} in {standing.label}" if standing.label else doing
+    # in backward itself the innermost frame of the caller is the operation
+    return f"{doing} in {standing.label}" if standing.label not in ("", doing) else doing
 
 
 def ranks_of(ranks: Iterable[Rank]) -> str:

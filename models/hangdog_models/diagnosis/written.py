@@ -60,7 +60,7 @@ def _groups(case: Case, suspects: Sequence[Suspect]) -> tuple[StuckGroup, ...]:
 def _view(number: int, cluster: Cluster) -> ClusterView:
     sample = cluster.sample
     label = sample.label or sample.operation or sample.rule
-    if sample.waits and sample.operation and sample.label:
+    if sample.waits and sample.operation and sample.label not in ("", sample.operation):
         label = f"{sample.operation} of {sample.label}"
     stack = sample.signature.written() if sample.signature else ()
     return ClusterView(number, cluster.ranks, sample.activity, sample.dim, label, stack)

@@ -45,7 +45,12 @@ def order(verdict: Verdict) -> str:
         return f"Evict {some(verdict.evict.machines, MACHINES)}."
     if verdict.kind is Kind.UNDETERMINED:
         return "Evict nobody; collect what is named below."
-    return "Evict nobody yet." if verdict.kind in (Kind.MACHINE, Kind.GROUP) else "Evict nobody."
+    if verdict.kind is Kind.GROUP:
+        return "Evict nobody yet: test its machines in pairs."
+    if verdict.kind is Kind.MACHINE:
+        names = verdict.suspects[0].machines if verdict.suspects else ()
+        return f"Evict nobody yet: look again{f', or test {some(names, MACHINES)}' if names else ''}."
+    return "Evict nobody."
 
 
 def percent(probability: float) -> str:

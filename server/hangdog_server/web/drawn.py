@@ -14,6 +14,7 @@ from hangdog_models.diagnosis.judge import investigate
 from hangdog_models.errors import ServerUnreachable
 from hangdog_models.reading.printable import printable
 from hangdog_models.showing import scene
+from hangdog_models.showing.accusing import accuses
 from hangdog_models.showing.scene import Scene
 from hangdog_models.topology import build
 from hangdog_models.verdict import Verdict, from_json
@@ -22,7 +23,6 @@ from hangdog_server.pages.incident import About, incident_page
 from hangdog_server.replay import Look, replay
 from hangdog_server.store import Incident, RawCapture, State, Store
 from hangdog_server.web.history import TONES, Done, mark, said, told
-from hangdog_server.web.present import BLAMING_NOBODY
 from hangdog_server.web.words import ago, utc
 
 #: Pages kept as they were drawn: at three in the morning several people open the same one. A large one is some MiB.
@@ -89,7 +89,7 @@ class Places:
 
 def done_part(incident: Incident, done: Done, acts: bool, who: str) -> Markup:
     """What is done about an incident, as a part of its page; `acts`: whoever looks may decide, else `who` may."""
-    testable = acts and incident.kind not in BLAMING_NOBODY  # else there is nobody to begin with
+    testable = acts and accuses(incident.kind)  # else there is nobody to begin with
     if not done.acts and not done.campaigns and not testable:
         return Markup("")
     tested = [(one, told(one)) for one in done.campaigns]

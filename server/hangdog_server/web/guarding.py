@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qs, quote
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
@@ -113,8 +114,16 @@ class Guard:
             log.warning("%s is refused %s: %s", host, json.dumps(request.url.path[:100]), error)
 
     async def absent(self, request: Request, error: Exception) -> Response:
-        """There is no such path, or it is not asked so."""
+        """There is no such path."""
         return self.refused(request, WrongUse("there is no such page", "the first page is /"))
+
+    async def unasked(self, request: Request, error: Exception) -> Response:
+        """There is such a path, and it is not asked by this method."""
+        allowed = (error.headers or {}).get("Allow", "") if isinstance(error, HTTPException) else ""
+        response = self.refused(request, WrongUse(f"this is not asked by {request.method[:20]}", f"ask by {allowed}"))
+        response.status_code = 405
+        response.headers["allow"] = allowed
+        return response
 
     async def broken(self, request: Request, error: Exception) -> Response:
         """A bug of ours."""
@@ -145,7 +154,7 @@ async def form(request: Request, most: int = MOST) -> dict[str, str]:
 
 
 async def document(request: Request) -> dict[str, str]:
-    """The words of a posted JSON object; raises WrongUse. Nothing posted is an object without any."""
+    """The words of a posted JSON object, of which there is but `because`; raises WrongUse. Nothing posted is one without any."""
     text = await body(request)
     if text and request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Malformed("what was posted does not say that it is JSON", "send content-type: application/json")
@@ -153,8 +162,8 @@ async def document(request: Request) -> dict[str, str]:
         found = json.loads(text or b"{}")
     except (ValueError, RecursionError):
         raise Malformed("what was posted is no JSON", 'post {"because": "..."}') from None
-    if not isinstance(found, dict) or not all(isinstance(word, str) for word in found.values()):
-        raise Malformed("what was posted is no object of words", 'post {"because": "..."}')
+    if not isinstance(found, dict) or found.keys() - {"because"} or not isinstance(found.get("because", ""), str):
+        raise Malformed("what was posted is more or less than a reason", 'post {"because": "..."}, or nothing')
     return found
 
 

@@ -90,7 +90,7 @@ def _post(what: str, parameters: list[dict[str, Any]], schema: str = "Actions", 
     answers = _answers({"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}})
     wrong = answers["404"]["content"]
     answers["400"] = {
-        "description": "What was posted is no JSON, or gives no reason where one is needed.",
+        "description": "What was posted is no JSON, holds more than a reason, or none where one is needed.",
         "content": wrong,
     }
     answers["403"] = {"description": "The role does not allow it, or another site's page asked.", "content": wrong}
@@ -98,8 +98,13 @@ def _post(what: str, parameters: list[dict[str, Any]], schema: str = "Actions", 
         "description": "Nothing is left to decide, a bound forbids it, or the mode does.",
         "content": wrong,
     }
-    properties = {"because": {**_TEXT, "maxLength": WHY, "description": "Why; kept with the act and in the record."}}
-    asked = {"type": "object", "properties": properties, "required": ["because"] if reason else []}
+    because = {**_TEXT, "maxLength": WHY, "description": "Why; kept with the act and in the record."}
+    asked = {
+        "type": "object",
+        "properties": {"because": {**because, "pattern": r"\S"} if reason else because},
+        "required": ["because"] if reason else [],
+        "additionalProperties": False,
+    }
     body = {"required": reason, "content": {"application/json": {"schema": asked}}}
     return {"post": {"summary": what, "parameters": parameters, "requestBody": body, "responses": answers}}
 
@@ -113,7 +118,7 @@ def _answers(content: dict[str, Any]) -> dict[str, Any]:
     return {
         "200": {"description": "The answer.", "content": content},
         "401": {"description": "No token was shown, or one that is unknown or has ended.", "content": wrong},
-        "404": {"description": "There is no such thing, or it cannot be asked so.", "content": wrong},
+        "404": {"description": "There is no such thing.", "content": wrong},
         "503": {"description": "The store is away, or too many ask.", "content": wrong},
     }
 

@@ -5,8 +5,8 @@ import json
 from dataclasses import asdict, dataclass
 
 from hangdog_models.ranks import format_ranks
-from hangdog_models.showing.words import BLAMELESS
-from hangdog_models.verdict import Kind, from_json
+from hangdog_models.showing.accusing import LEAST, RECENT_S, accuses
+from hangdog_models.verdict import from_json
 from hangdog_server import ledger
 from hangdog_server.capturing import steady
 from hangdog_server.fleet import Fleet
@@ -15,15 +15,8 @@ from hangdog_server.settings import Settings
 from hangdog_server.store import UNFINISHED, Incident, State, Store
 from hangdog_server.vigil import Vigil
 
-#: A verdict this old says nothing of what is suspected now. Seconds.
-RECENT_S = 24 * 3600.0
 #: Verdicts whose suspects are shown, of as many jobs; suspects of each.
 VERDICTS, SUSPECTS = 10, 3
-#: Less probable suspects are no news.
-LEAST = 0.1
-
-#: Verdicts that suspect no machine, whatever they list: calling one suspect would send somebody to the wrong place.
-BLAMING_NOBODY = ("", Kind.NONE, *BLAMELESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +145,7 @@ class Observatory:
         for one in latest:
             if one.state is State.JUDGED and now - one.began < RECENT_S:
                 newest.setdefault(one.job, one)
-        named = [one for one in newest.values() if one.kind not in BLAMING_NOBODY][:VERDICTS]
+        named = [one for one in newest.values() if accuses(one.kind)][:VERDICTS]
         read: dict[tuple[str, float], list[SuspectNow]] = {}
         for one in named:  # a verdict may have megabytes, and open pages have us look every second
             key = one.id, one.changed

@@ -84,7 +84,7 @@ class Site:
                 Route("/api/events", guarded(self._api_events)),
                 Route("/api/openapi.json", guarded(self._api_document)),
             ],
-            exception_handlers={404: self._guard.absent, 405: self._guard.absent, 500: self._guard.broken},
+            exception_handlers={404: self._guard.absent, 405: self._guard.unasked, 500: self._guard.broken},
         )
 
     # ---- pages

@@ -160,11 +160,13 @@ async def test_what_is_not_there_is_said(tmp_path: Path) -> None:
             asked = await on.alice.post(f"/api{path}", json={"because": "x"})
             assert asked.status_code == 404 and "zzz" in asked.json()["error"]
         assert (await on.alice.get("/machines/a/release")).status_code == 409, "nothing is marked yet"
-        for wrong in ("[]", "{", '{"because": 1}', '"' * 3):
+        for wrong in ("[]", "{", '{"because": 1}', '{"becuase": "x"}', '"' * 3):
             json_ = {"content-type": "application/json"}
             asked = await on.alice.post(f"/api/incidents/{on.incident}/approve", content=wrong, headers=json_)
             assert asked.status_code == 400, wrong
         assert (await on.alice.post("/api/incidents/x/approve", content=b"x" * 20000)).status_code == 404
+        for unasked in (await on.alice.get("/api/incidents/x/approve"), await on.alice.request("TRACE", "/api/now")):
+            assert unasked.status_code == 405 and unasked.json()["hint"] == f"ask by {unasked.headers['allow']}"
         assert (await on.alice.get("/machines/nobody")).status_code == 404
         assert (await on.alice.get("/api/actions?limit=x")).status_code == 404
 

@@ -108,6 +108,7 @@
     select.addEventListener("change", () => { plan(); draw(); });
   }
   const MARGIN = 26;
+  const EDGE = 4; // around all cells: a ring is wider than its cell
   let laid = null;
   let cursor = -1;
   let lit = -1;
@@ -151,7 +152,7 @@
         if (wide < 1 || wide > most || wide * (cell + gap) > width - MARGIN) continue;
         const step = wide * (cell + gap) + space;
         const tall = Math.ceil(most / wide) * (cell + gap) + space;
-        const left = rows > 1 && tall >= 9 ? MARGIN : 0; // room for the number of each row
+        const left = rows > 1 && tall >= 9 ? MARGIN : EDGE; // room for the number of each row
         const fit = Math.min(columns, Math.max(1, Math.floor((width - left + space) / step)));
         const bands = Math.ceil(columns / fit);
         const band = rows * tall + (bands > 1 ? 6 : 0);
@@ -162,22 +163,26 @@
     return null;
   };
   const spots = new Int32Array(world * 2);
+  const cells = document.createElement("canvas"); // as they were painted last: a step of the cursor paints only rings
   let size = null;
 
+  const colours = () => {
+    const style = getComputedStyle(document.documentElement);
+    return (name) => style.getPropertyValue(name).trim();
+  };
   const draw = () => {
     const width = canvas.parentElement.clientWidth - 24;
     if (width < 1) return;
     size = measure(width, 400);
     if (!size) return;
     const scale = Math.min(devicePixelRatio || 1, 2);
-    const height = Math.min(size.total, 8000);
-    canvas.width = Math.round(width * scale);
-    canvas.height = Math.round(height * scale);
+    const height = Math.min(size.total + 2 * EDGE, 8000);
+    canvas.width = cells.width = Math.round(width * scale);
+    canvas.height = cells.height = Math.round(height * scale);
     canvas.style.height = height + "px";
-    const pen = canvas.getContext("2d");
+    const pen = cells.getContext("2d");
     pen.scale(scale, scale);
-    const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(name).trim();
+    const colour = colours();
     const shades = data.shades.map((shade) => colour(shade === "s" ? "--s" : shade === "rest" ? "--rest" : "--k" + shade));
     const rest = colour("--rest");
     const line = colour("--quiet");
@@ -187,7 +192,7 @@
       const r = Math.floor(key / (laid.columns + 1));
       const c = key % (laid.columns + 1);
       const left = size.left + (c % size.fit) * size.step;
-      const top = Math.floor(c / size.fit) * size.band + r * size.tall;
+      const top = EDGE + Math.floor(c / size.fit) * size.band + r * size.tall;
       block.forEach((rank, number) => {
         const x = left + (number % size.wide) * (cell + gap);
         const y = top + Math.floor(number / size.wide) * (cell + gap);
@@ -212,15 +217,29 @@
         }
       });
     }
-    if (size.left) {
+    if (size.left === MARGIN) {
       pen.fillStyle = line;
       pen.font = "10px sans-serif";
       pen.textAlign = "right";
       pen.textBaseline = "middle";
       const block = size.tall - (cell >= 7 ? 5 : cell >= 3 ? 2 : 1);
       for (let band = 0; band < size.bands; band += 1)
-        for (let r = 0; r < laid.rows; r += 1) pen.fillText(String(r), size.left - 8, band * size.band + r * size.tall + block / 2);
+        for (let r = 0; r < laid.rows; r += 1) pen.fillText(String(r), size.left - 8, EDGE + band * size.band + r * size.tall + block / 2);
     }
+    mark();
+  };
+  const mark = () => {
+    if (!size) return;
+    const scale = Math.min(devicePixelRatio || 1, 2);
+    const width = canvas.width / scale;
+    const height = canvas.height / scale;
+    const { cell } = size;
+    const colour = colours();
+    const pen = canvas.getContext("2d");
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    pen.clearRect(0, 0, canvas.width, canvas.height);
+    pen.drawImage(cells, 0, 0);
+    pen.scale(scale, scale);
     const ring = (rank, name, thick) => {
       const reach = Math.max(cell / 2 + 2, 6);
       const x = Math.min(Math.max(spots[2 * rank] + cell / 2, reach + 1), width - reach - 1);
@@ -254,13 +273,13 @@
     cursor = rank;
     told.textContent = rank < 0 ? "" : describe(rank);
     if (rank < 0) told.replaceChildren(...hint.cloneNode(true).childNodes);
-    draw();
+    mark();
     if (rank >= 0) reveal(rank);
   };
   const at = (event) => {
     const box = canvas.getBoundingClientRect();
     const x = event.clientX - box.left - size.left;
-    const y = event.clientY - box.top;
+    const y = event.clientY - box.top - EDGE;
     const reach = size.cell + size.gap;
     const band = Math.floor(y / size.band);
     const c = band * size.fit + Math.floor(x / size.step);
