@@ -26,6 +26,7 @@ from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
 from hangdog_server.judging import Judge
 from hangdog_server.main import running
+from hangdog_server.notices.chosen import Told
 from hangdog_server.observing import Observers
 from hangdog_server.settings import Settings
 from hangdog_server.store import Store
@@ -202,13 +203,14 @@ async def stage(
     clock: Callable[[], float] = lambda: NOON,
     observers: Observers | None = None,
     does: Chosen | None = None,
+    tells: Told | None = None,
 ) -> AsyncIterator[Stage]:
     """A server on a free port, upon the store at `path`, or of that URL, which `observers` watch."""
     seen = observers or Observers(Fleet(settings))
     store = Store(path, telemetry=seen.telemetry)
     try:
         means = Means(seen.fleet, store, judge, clock, telemetry=seen.telemetry)
-        async with running("127.0.0.1:0", means, settings, door, seen.interceptors, does) as address:
+        async with running("127.0.0.1:0", means, settings, door, seen.interceptors, does, tells) as address:
             yield Stage(address, store, settings, means.dictionary)
     finally:
         store.close()

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Receiver:
-    """`status` is its next answers', `requests` what came: method and path, headers in small letters, body."""
+    """`status` and `says` are its next answers', `requests` what came: method and path, headers in small letters, body."""
 
     url: str = ""
     status: int = 200
     headers: str = ""
     requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
     silent: bool = False
+    says: bytes = b"what"
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -23,8 +24,8 @@ class Receiver:
             body = await reader.readexactly(int(headers.get("content-length", 0)))
             self.requests.append((" ".join(head[0].split()[:2]), headers, body))
             if not self.silent:
-                said = f"HTTP/1.1 {self.status} x\r\n{self.headers}Content-Length: 4\r\nConnection: close\r\n\r\nwhat"
-                writer.write(said.encode())
+                said = f"HTTP/1.1 {self.status} x\r\n{self.headers}Content-Length: {len(self.says)}\r\nConnection: close\r\n\r\n"
+                writer.write(said.encode() + self.says)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass

@@ -1,6 +1,8 @@
 """Has one message sent by a process of its own, which is ended when it takes too long; nothing of it shows the address."""
 
+import asyncio
 import json
+import logging
 import os
 import sys
 from dataclasses import dataclass
@@ -19,13 +21,19 @@ _WORDS = 300
 #: Parts of an address that are as long as this are taken for secrets, wherever they turn up.
 _SECRET = 6
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """What came of a message: `failed` says why it did not go, `service` is the kind of its receiver where that is known."""
+    """What came of a message: `failed` says why it did not go, `service` is the kind of its receiver where that is known.
+
+    `late`: its process was ended, so that nothing is known.
+    """
 
     service: str = ""
     failed: str = ""
+    late: bool = False
 
 
 async def post(to: Receiver, message: Message, within_s: float = WITHIN_S) -> Posted:
@@ -34,10 +42,14 @@ async def post(to: Receiver, message: Message, within_s: float = WITHIN_S) -> Po
 
 
 async def check(told: Told) -> None:
-    """Raises WrongUse where an address is none that anything can be sent to; nothing is."""
-    for to in told.receivers:
-        if failed := (await _run(to, {}, WITHIN_S)).failed:
-            raise WrongUse(f"to.{to.name}: its url_file holds no address to send to: {failed}", "docs/notifications.md")
+    """Raises WrongUse where an address is none that anything can be sent to; nothing is. A machine too busy to tell is no reason."""
+    looked = await asyncio.gather(*(_run(to, {}, WITHIN_S) for to in told.receivers))
+    for to, came in zip(told.receivers, looked, strict=True):
+        if came.late:
+            log.warning("whether the address of to.%s is one is not known: %s", to.name, came.failed)
+        elif came.failed:
+            words = f"to.{to.name}: its url_file holds no address to send to: {came.failed}"
+            raise WrongUse(words, "docs/notifications.md")
 
 
 async def _run(to: Receiver, more: dict[str, str], within_s: float) -> Posted:
@@ -46,7 +58,7 @@ async def _run(to: Receiver, more: dict[str, str], within_s: float) -> Posted:
     try:
         status, out, complaints = await run(command, os.environ, within_s, given)
     except ActorFailed:
-        return Posted(failed=f"it took longer than {within_s:g} s, or no process could be started")
+        return Posted(failed=f"it took longer than {within_s:g} s, or no process could be started", late=True)
     try:
         told = json.loads(out)
         return Posted(_hidden(to, str(told["service"])), _hidden(to, str(told["failed"])))

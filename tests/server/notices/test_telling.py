@@ -13,6 +13,7 @@ from hangdog_server import intents
 from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign, Convict, State
 from hangdog_server.capturing import steady
+from hangdog_server.jobs import LocalJob
 from hangdog_server.notices import telling
 from telling import receiver, watched
 
@@ -63,7 +64,9 @@ async def test_a_job_that_goes_on_is_told_of_once_where_its_standstill_was(tmp_p
     async with watched(tmp_path / "s.db", tmp_path, receiver(), receiver("late", "json://x", "recovered")) as to:
         stands = {"llama": {Rank(0): Sign(Doing.STILL, 400.0, overdue=True)}}
         now = steady()
-        for machine in "abc":
+        for machine in "abc":  # whose agents are heard for as long as this takes
+            heard = to.on.fleet.connect(machine, "1", "here", now + 3600)
+            to.on.fleet.announce(heard, {"llama": LocalJob("llama", (Rank(0),), 1)}, now + 3600)
             to.vigil.note(machine, stands, now)
         await to.opened("0a")
         await to.tick()
