@@ -178,7 +178,9 @@ def _breaker(why: str, since: float) -> Iterator[News]:
         yield News("breaker", About.BREAKER, f"open {since}", since, "/", "nothing more is done to machines", lines)
     elif since:
         closed = "The breaker was closed; hangdog audit says by whom."
-        yield News("breaker", About.BREAKER, f"closed {since}", since, "/", "machines are acted upon again", (closed,))
+        yield News(
+            "breaker", About.BREAKER, "closed", since, "/", "machines are acted upon again", (closed,), after="breaker"
+        )
 
 
 def _page(incident: str) -> str:

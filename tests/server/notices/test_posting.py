@@ -41,7 +41,7 @@ class Mail:
     port: int = 0
     came: list[EmailMessage] = field(default_factory=list)
 
-    async def handle_DATA(self, server: object, session: object, envelope: Any) -> str:  # noqa: N802  # aiosmtpd's name
+    async def handle_DATA(self, server: object, session: object, envelope: Any) -> str:  # aiosmtpd's name
         found = message_from_bytes(envelope.content, policy=policy.default)
         assert isinstance(found, EmailMessage)
         self.came.append(found)
