@@ -49,7 +49,8 @@ class Watched:
 
     def begin(self) -> None:
         """A server that has just started."""
-        self.telling = Telling(self.on.means, self.vigil, replace(PATIENT, grace_s=0.0), self.told, self.postman.post)
+        settings = replace(PATIENT, grace_s=0.0, lease_s=600.0)  # no lease runs out while a test is held up
+        self.telling = Telling(self.on.means, self.vigil, settings, self.told, self.postman.post)
 
     async def tick(self, seconds: float = 0.0) -> None:
         """Some time later, all that is due has been tried."""

@@ -74,10 +74,20 @@ async def test_of_two_servers_one_tells(server: Postgres, memory: Path) -> None:
             await asyncio.gather(*(to.tick() for to in (other, one, other, one)))
         titles = sorted(one.postman.titles() + other.postman.titles())
         assert len(titles) == 6 and len(set(titles)) == 6
-        await one.telling.close()  # it gives the lease back, so that the other need not wait
-        await other.opened("0z", job="later")
-        await other.tick()
-        assert other.postman.titles()[-1] == "later stands still"
+        first, second = (one, other) if one.postman.given else (other, one)
+        assert second.postman.given == []
+        held = first.postman.held["chat"] = asyncio.Event()
+        await first.opened("0z", job="later")
+        await first.telling.tick()
+        await first.until(7, "chat")
+        await second.tick()
+        assert second.postman.given == [], "it is being sent"
+        held.set()
+        await first.tick()
+        await first.telling.close()  # it gives the lease back, so that the other need not wait
+        await second.opened("0y", job="last")
+        await second.tick()
+    assert second.postman.titles() == ["last stands still"]
 
 
 @pytest.mark.parametrize("per_hour", [1, 2])
