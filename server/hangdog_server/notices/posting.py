@@ -4,8 +4,10 @@ import asyncio
 import json
 import logging
 import os
+import re
 import sys
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from hangdog_models.errors import WrongUse
 from hangdog_models.reading.printable import printable
@@ -69,9 +71,10 @@ async def _run(to: Receiver, more: dict[str, str], within_s: float) -> Posted:
 
 def _hidden(to: Receiver, words: str) -> str:
     """Words without any longer part of the address."""
-    parts = {part for part in _split(to.url) if len(part) >= _SECRET}
+    _, _, rest = to.url.partition("://")
+    parts = {part for part in (*_split(rest), *_split(unquote(rest))) if len(part) >= _SECRET}
     for part in sorted(parts, key=len, reverse=True):
-        words = words.replace(part, "...")
+        words = re.sub(re.escape(part), "...", words, flags=re.IGNORECASE)  # hosts are told in small letters
     return printable(words, _WORDS)
 
 

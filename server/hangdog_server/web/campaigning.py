@@ -131,7 +131,9 @@ class Campaigning:
             if isinstance(error, WrongUse):  # it came to its end a moment ago
                 raise Conflict(str(error), error.hint) from error
             raise
-        await self._audit.note(replace(deed, outcome=f"{ended.state}: {ended.note}" if ended.note else str(ended.state)))
+        await self._audit.note(
+            replace(deed, outcome=f"{ended.state}: {ended.note}" if ended.note else str(ended.state))
+        )
         return ended
 
     async def _about(self, request: Request) -> tuple[str, tuple[Campaign, ...]]:

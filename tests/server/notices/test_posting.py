@@ -91,17 +91,25 @@ async def test_slack_is_told_the_same() -> None:
 
 
 async def test_a_mail_comes_with_its_subject_and_nothing_in_it_is_markup() -> None:
+    raw = Message(
+        "a", ("<b>bold</b> & *x*",)
+    )  # as if nothing had been replaced: the library is told that it is plain text
     async with mailed() as mail:
         url = f"mailto://127.0.0.1:{mail.port}?from=hangdog@example.org&to=oncall@example.org&mode=insecure"
-        posted = await post(receiver("mail", url), HOSTILE)
-    assert posted.failed == ""
-    [came] = mail.came
+        assert [(await post(receiver("mail", url), one)).failed for one in (HOSTILE, raw)] == ["", ""]
+    came, plain = mail.came
     assert came["subject"] == HOSTILE.title and "oncall@example.org" in came["to"]
-    for part in came.walk():
-        if part.get_content_maintype() == "text":
-            text = part.get_content()
-            assert "https://head/i/1" in text and "<script" not in text and "<@" not in text
-    assert "alert(1)" in str(came.get_body())
+    for text in texts(came):
+        assert "https://head/i/1" in text and "alert(1)" in text and "<script" not in text and "<@" not in text
+    assert texts(plain) and all("<b>bold" not in text or kind == "plain" for kind, text in kinds(plain))
+
+
+def kinds(mail: EmailMessage) -> list[tuple[str, str]]:
+    return [(part.get_content_subtype(), part.get_content()) for part in mail.walk() if not part.is_multipart()]
+
+
+def texts(mail: EmailMessage) -> list[str]:
+    return [text for _, text in kinds(mail)]
 
 
 async def test_a_redirect_is_not_followed_and_a_refusal_is_said() -> None:
@@ -113,9 +121,10 @@ async def test_a_redirect_is_not_followed_and_a_refusal_is_said() -> None:
 
 
 async def test_who_is_away_or_no_receiver_at_all_is_said_without_the_secret() -> None:
-    for url in (f"mmost://127.0.0.1:1/{SECRET}", f"nonsense://{SECRET}"):
-        failed = (await post(receiver("chat", url), HOSTILE)).failed
-        assert failed and SECRET not in failed
+    away = await post(receiver("chat", f"mmost://127.0.0.1:1/{SECRET}"), HOSTILE)
+    assert "onnection error" in away.failed and SECRET not in away.failed
+    said = await post(receiver("chat", f"twilio://{SECRET.upper()}:none@12345678900"), HOSTILE)
+    assert "invalid Twilio" in said.failed and SECRET not in said.failed.lower(), "the library names it"
 
 
 async def test_who_never_answers_is_left_and_the_secret_is_on_no_command_line() -> None:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from cast import verdict
 from hangdog_models.errors import WrongUse
+from hangdog_server.main import serve
 from hangdog_server.notices.chosen import PER_HOUR, About, Receiver, Told, told
-from hangdog_server.notices.posting import check
 
 WHOLE = """
 link = "https://head:7413/"
@@ -70,9 +71,10 @@ def test_two_lines_are_no_address(tmp_path: Path) -> None:
 
 
 async def test_an_address_of_nothing_is_refused_before_the_server_serves(tmp_path: Path) -> None:
+    read(tmp_path, TO, "nonsense://s3cret-address")
     with pytest.raises(WrongUse, match=r"to\.x: its url_file holds no address to send to") as caught:
-        await check(read(tmp_path, TO, "nonsense://s3cret-address"))
-    assert "s3cret" not in str(caught.value)
+        await serve("127.0.0.1:0", tmp_path / "s.db", verdict, lambda _: None, notify=tmp_path / "notify.toml")
+    assert "s3cret" not in str(caught.value) and not (tmp_path / "s.db").exists()
 
 
 def test_without_the_extra_its_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
