@@ -246,7 +246,7 @@ async def _serve(agent: _Agent, server: str) -> None:
     parts = (identity, agent.watch, vigil, agent.tools, agent.settings.link)
     clock = time.time  # noqa: TID251 - the main module passes the clock down
     clocks = Clocks(clock, lambda: time.clock_gettime(time.CLOCK_BOOTTIME), agent.places.boot())
-    spooling = Spooling(agent.places.state, agent.settings.spool, clocks)
+    spooling = Spooling(agent.places.state, agent.settings.spool, clocks, agent.places.serial())
 
     def diagnosing(jobs: Jobs) -> Diagnosing:
         return Diagnosing(agent.settings.diagnosing, jobs, lambda: _kit(agent))

@@ -43,11 +43,12 @@ Prepare = Callable[[pb.CaptureOrder, int], Answering]
 
 @dataclass(frozen=True, slots=True)
 class Spooling:
-    """Where and how much is kept: in `folder`, or in memory where that is None."""
+    """Where and how much is kept: in `folder`, or in memory where that is None. `serial` is the hardware's; empty: not known."""
 
     folder: Path | None
     settings: SpoolSettings
     clocks: Clocks
+    serial: str = ""
 
 
 class Recording:
@@ -157,6 +158,7 @@ class Recording:
     async def _record(self, spool: Spool, standstill: Standstill, whose: str) -> None:
         """One series of looks, each kept as it comes."""
         loop, settings, job = asyncio.get_running_loop(), self._settings, standstill.job
+        boot = self._spooling.clocks.boot
         stood_since = loop.time() - standstill.seconds
         rounds = max(1, settings.away_rounds)
         order = pb.CaptureOrder(
@@ -172,6 +174,8 @@ class Recording:
                     rounds=rounds,
                     interval_s=settings.away_interval_s,
                     why=standstill.why[:500],
+                    boot="" if boot == "unknown" else boot,
+                    serial=self._spooling.serial,
                 )
                 await self._on_disk(partial(spool.put, message, loop.time() - stood_since))
                 if self._noted.get(job.name) != whose:

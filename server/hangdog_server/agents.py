@@ -113,9 +113,9 @@ class Agents(AgentsServicer):
         self._telemetry.count(Agent.CONNECTED)
         listening = asyncio.create_task(self._listen(connection, context), name=f"listening to {machine}")
         try:
-            await context.write(_welcome(connection.pace_s, self._settings))
-            self._desk.joined(machine)
+            self._desk.joined(machine)  # in the same breath as it was connected: what begins later tells it by itself
             self._campaigns.joined(machine)
+            await context.write(_welcome(connection.pace_s, self._settings))
             while (order := await connection.line.get()) is not None:
                 await context.write(_told(order))
         finally:

@@ -109,4 +109,6 @@ def recorded(machine: str, spooled: pb.Spooled, settings: Settings, now: float) 
         why=printable(spooled.why, WHY),
         refused=spooled.refused,
         packed=spooled.captured.capture.SerializeToString(),
+        boot=spooled.boot[:NAME],
+        serial=spooled.serial[:NAME],
     )

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from hangdog_models.acting.history import Body
 from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank
@@ -195,8 +196,9 @@ class Returns:
             absent={machine: local.ranks for machine, local in silent.items()},
         )
         announced = silent | told
+        bodies = {kept.machine: Body(kept.boot, kept.serial) for kept in held}
         await self._means.store.remember(
-            name, remembered(plan, "", announced, why, findings, done=told, attempt=attempt)
+            name, remembered(plan, "", announced, why, findings, done=told, attempt=attempt, bodies=bodies)
         )
         with self._means.telemetry.stage(Stage.JUDGING):
             return await asyncio.to_thread(_judged, plan, held, why, findings, announced, self._means.judge)

@@ -16,7 +16,8 @@ from hangdog_server.tables import CAPTURES, INCIDENTS, SPOOLED
 class Kept:
     """One message of one machine's standstill, which began at `began` (Unix seconds by the server's clock).
 
-    `round`, `last` and `more` are as in an answer to an order, `rounds` and `interval_s` what the agent set out to take.
+    `round`, `last` and `more` are as in an answer to an order, `rounds` and `interval_s` what the agent set out to take,
+    `boot` and `serial` what the machine was then.
     """
 
     machine: str
@@ -32,6 +33,8 @@ class Kept:
     why: str
     refused: int
     packed: bytes
+    boot: str = ""  # what is kept of older agents, or by older servers, has none
+    serial: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,14 +67,15 @@ async def test_a_standstill_without_a_server_is_recorded_once_and_handed_over_by
     async with absent() as server:
         with running(WAIT, environ=ENVIRON):
             async with linked(
-                server, stoppable, alert=HASTY, findings=(LOST,), spooling=Spooling(tmp_path, SETTINGS, CLOCKS)
+                server, stoppable, alert=HASTY, findings=(LOST,), spooling=Spooling(tmp_path, SETTINGS, CLOCKS, "S1")
             ):
                 await reached(lambda: len(files(tmp_path)) >= 2)
                 await asyncio.sleep(1.0)
         assert len(files(tmp_path)) == 2, "one series of two looks, though it stands on"
         await server.start()
         again = replace(stoppable, stop=threading.Event())
-        async with linked(server, again, spooling=Spooling(tmp_path, SETTINGS, CLOCKS)):
+        later = replace(CLOCKS, boot="boot-2")
+        async with linked(server, again, spooling=Spooling(tmp_path, SETTINGS, later, "S2")):
             line = await server.line()
             for number in range(2):
                 message = await spooled(line)
@@ -84,6 +85,7 @@ async def test_a_standstill_without_a_server_is_recorded_once_and_handed_over_by
                 (trace,) = unpack(captured.capture)
                 assert any("stuck_here" in frame.function for thread in trace.threads for frame in thread.frames)
                 assert message.age_s >= 0.5 and message.began_s == pytest.approx(1.8e9 - message.age_s)
+                assert (message.boot, message.serial) == ("boot-1", "S1"), "the machine as it was then"
                 assert "rank" in message.why and len(files(tmp_path)) == 2 - number, "kept until the server has it"
                 assert found.unpack(captured.capture.findings, "gpu-a17") == ((LOST,) if captured.last else ())
                 receive(line, message)

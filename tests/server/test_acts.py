@@ -17,6 +17,8 @@ from hangdog_models.acting.caps import Mode
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
+from hangdog_proto.codec import pack
+from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.actors.chosen import Chosen
 from hangdog_server.actors.exclusion import Exclusion
 from hangdog_server.door import LOCAL
@@ -106,3 +108,31 @@ async def test_a_server_that_was_told_nothing_touches_nothing(tmp_path: Path) ->
         assert "mode dry-run, by none" in shown.stdout
         refused = await ask(on, "approve", name)
         assert refused.exit_code == 64 and "mode dry-run: nothing is done" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("boot", "state", "words"),
+    [
+        ("start of a", "waiting", ""),
+        ("an earlier one", "refused", "a was started anew since the evidence"),
+        ("", "refused", "it is not known which start of a the evidence is of"),
+    ],
+)
+async def test_what_a_machine_recorded_by_itself_counts_for_the_start_it_is_of(
+    tmp_path: Path, does: Chosen, boot: str, state: str, words: str
+) -> None:
+    captured = pb.Captured(last=True, capture=pack([trainer(0)]))
+    job = pb.LocalJob(job="llama", ranks=[0], world_size=1)
+    said = pb.Spooled(id="1", standstill="s", job=job, captured=captured, rounds=1, age_s=30.0, boot=boot)
+    settings = replace(PATIENT, returned_s=0.0)
+    async with stage(tmp_path / "s.db", judge, settings, does=does) as on, on.agent("a") as a, on.agent("x") as x:
+        await a.hello()
+        await x.hello()
+        await a.say(spooled=said)
+        assert (await a.next()).receipt.refused == ""
+        async with asyncio.timeout(60):
+            while not (found := await on.store.latest("", 1)):
+                await asyncio.sleep(0.02)
+        await until(on, found[0].id, state)
+        (told,) = json.loads((await ask(on, "actions", "--format", "json")).stdout)["actions"]
+        assert words in told["words"]

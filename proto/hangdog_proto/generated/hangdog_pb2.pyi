@@ -800,6 +800,8 @@ class Spooled(google.protobuf.message.Message):
     INTERVAL_S_FIELD_NUMBER: builtins.int
     WHY_FIELD_NUMBER: builtins.int
     REFUSED_FIELD_NUMBER: builtins.int
+    BOOT_FIELD_NUMBER: builtins.int
+    SERIAL_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Names this message among all of its machine's; echoed in the receipt."""
     standstill: builtins.str
@@ -816,6 +818,10 @@ class Spooled(google.protobuf.message.Message):
     """Why the agent thought that the job stands still, in words for people."""
     refused: builtins.int
     """Messages of this agent that found no room so far, filled in when it is sent."""
+    boot: builtins.str
+    """The machine as it was then, as in Hello: nothing is done to one that was started anew since. Absent from older agents."""
+    serial: builtins.str
+    """As above."""
     @property
     def job(self) -> global___LocalJob:
         """The job as it was then."""
@@ -837,9 +843,11 @@ class Spooled(google.protobuf.message.Message):
         interval_s: builtins.float = ...,
         why: builtins.str = ...,
         refused: builtins.int = ...,
+        boot: builtins.str = ...,
+        serial: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["captured", b"captured", "job", b"job"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["age_s", b"age_s", "began_s", b"began_s", "captured", b"captured", "id", b"id", "interval_s", b"interval_s", "job", b"job", "refused", b"refused", "rounds", b"rounds", "standstill", b"standstill", "why", b"why"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["age_s", b"age_s", "began_s", b"began_s", "boot", b"boot", "captured", b"captured", "id", b"id", "interval_s", b"interval_s", "job", b"job", "refused", b"refused", "rounds", b"rounds", "serial", b"serial", "standstill", b"standstill", "why", b"why"]) -> None: ...
 
 global___Spooled = Spooled
 

@@ -12,9 +12,10 @@ from cast import PATIENT, Stage, stage
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable, WrongUse
 from hangdog_proto.campaigns import CampaignStep
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.agents import Agents
 from hangdog_server.campaigns import course, launching, records
 from hangdog_server.failures import StoreFailed
-from tested import Answer, asking, broken, campaign, linked, machine, machines, report, skipped, sound
+from tested import Answer, Machine, asking, broken, campaign, linked, machine, machines, report, skipped, sound
 
 #: Who is lost is not waited for.
 QUICK = replace(PATIENT, campaign_lost_s=0.2)
@@ -314,3 +315,47 @@ async def test_the_server_that_stops_says_so_to_who_follows(tmp_path: Path) -> N
         on_end = asked
     with pytest.raises(ServerUnreachable):
         await on_end
+
+
+async def test_an_agent_is_ordered_once_by_a_launch_that_begins_while_it_is_welcomed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    welcome, connect = asyncio.Event(), Agents.Connect
+
+    class Slow:
+        """A stream whose Welcome takes its time."""
+
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._stream, name)
+
+        async def write(self, message: pb.ToAgent) -> None:
+            if message.HasField("welcome"):
+                await welcome.wait()
+            await self._stream.write(message)
+
+    async def slow(self: Agents, said: AsyncIterator[pb.FromAgent], stream: Any) -> None:
+        through: Any = Slow(stream)
+        await connect(self, said, through)
+
+    monkeypatch.setattr(Agents, "Connect", slow)
+    async with stage(tmp_path / "s.db", settings=QUICK) as on, on.agent("m1") as agent:
+        await agent.say(hello=pb.Hello(machine="m1", version="1", diagnoses=True))
+        await on.until(lambda seen: any(line.name == "m1" for line in seen))
+        steps: list[CampaignStep] = []
+        asked = asyncio.create_task(campaign(on, "m1", heard=steps, levels=[1], budget_s=300.0))
+        async with asyncio.timeout(20):
+            while not any(step.text.startswith("round 1") for step in steps):
+                await asyncio.sleep(0.01)
+        welcome.set()
+        assert (await agent.next()).HasField("welcome")
+        played = Machine(agent, broken(1))
+        playing = asyncio.create_task(played.play())
+        told = await asked
+        assert [one["machine"] for one in told["convicted"]] == ["m1"]
+        names = [order.launch for order in played.orders]
+        assert len(names) == len(set(names)) > 0
+        playing.cancel()
+        await asyncio.gather(playing, return_exceptions=True)
