@@ -25,8 +25,11 @@ from hangdog_server.store import ENDED, Incident, State
 from hangdog_server.vigil import OPEN as UNDECIDED
 from hangdog_server.vigil import SELDOM_S
 
-#: How far back incidents are looked at, to know which belong to one standstill: a day and a night of the same one. Seconds.
-BACK_S = 24 * 3600.0
+#: A standstill that lasts is told of again each day (of UTC): it is begun anew then. Seconds.
+DAY_S = 24 * 3600.0
+#: How far back incidents are looked at, to know which belong to one standstill: to the first one of the day in which something
+#: may still be news, whatever the time now. Seconds.
+BACK_S = DAY_S + 2 * 3600.0
 #: Incidents that are looked at; the newest.
 MOST = 1000
 #: A job that still stands is looked at again within `SELDOM_S`; a look takes some seconds more. Seconds.
@@ -54,21 +57,21 @@ class News:
 
 
 def read(connection: sa.Connection, now: float, since: float) -> tuple[tuple[News, ...], tuple[Incident, ...]]:
-    """What changed since then (Unix seconds), and of each job that was seen to stand still its latest incident."""
+    """What changed since then (Unix seconds), and of each job that was seen to stand still its latest incident, once ended.
+
+    That has the name of the first one of its standstill, under which it was told of.
+    """
     incidents = store.changed(connection, now - BACK_S, MOST)
     chains = chained(incidents)
     acts, campaigns = intents.changed(connection, since), records.convicting(connection, since)
     found = [*_looked(chains), *_acted(acts), *map(_convicted, campaigns), *_breaker(*intents.breaker(connection))]
-    latest: dict[str, tuple[Incident, ...]] = {}
-    for chain in chains:
-        if chain[-1].began >= latest.get(chain[-1].job, chain)[-1].began:
-            latest[chain[-1].job] = chain
+    latest = {chain[0].job: chain for chain in chains}
     stood = [replace(chain[-1], id=chain[0].id) for chain in latest.values() if _suspected(chain[-1])]
     return tuple(one for one in found if one.at >= since), tuple(one for one in stood if one.state in ENDED)
 
 
 def chained(incidents: Iterable[Incident]) -> list[tuple[Incident, ...]]:
-    """The incidents by standstill, of each the oldest first: one that is looked at again and again is one."""
+    """The incidents by standstill, the oldest first, and so of each: one that is looked at again and again is one."""
     chains: list[list[Incident]] = []
     open_: dict[str, list[Incident]] = {}
     for one in sorted(incidents, key=lambda one: (one.began, one.id)):
@@ -102,7 +105,7 @@ def worded(news: News, verdict: str, link: str) -> Message:
 def _again(one: Incident, before: Incident) -> bool:
     """Whether an incident looks anew at what the one before left open."""
     undecided = before.state is State.FAILED or (before.state is State.JUDGED and before.kind in UNDECIDED)
-    soon = one.began - before.changed <= SELDOM_S + SLACK_S
+    soon = one.began - before.changed <= SELDOM_S + SLACK_S and one.began // DAY_S == before.began // DAY_S
     return undecided and soon and _suspected(one) and _suspected(before)
 
 

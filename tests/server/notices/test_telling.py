@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+from cast import NOON
 from cast_acting import NOTHING
 from hangdog_models.acting.caps import Caps, Mode
 from hangdog_models.ranks import Rank
@@ -14,7 +15,9 @@ from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign, Convict, State
 from hangdog_server.capturing import steady
 from hangdog_server.jobs import LocalJob
-from hangdog_server.notices import telling
+from hangdog_server.notices import news, telling
+from hangdog_server.store import Incident
+from hangdog_server.store import State as Judged
 from telling import receiver, watched
 
 
@@ -58,6 +61,22 @@ async def test_a_job_that_is_looked_at_again_and_again_is_one_standstill_until_t
         await to.opened("0e")  # it was decided: this is another standstill
         await to.tick(5)
     assert to.postman.titles()[4:] == ["llama stands still"]
+
+
+def test_a_standstill_that_lasts_for_days_is_begun_anew_each_day_and_no_more_often() -> None:
+    every = 600.0
+    looks = [
+        Incident(f"{number:04x}", "llama", NOON + number * every, "suspected: x", Judged.JUDGED, NOON + number * every + 5,
+                 kind="undetermined")
+        for number in range(3 * 144)
+    ]  # fmt: skip
+    told = set()
+    for number, look in enumerate(looks):
+        for minutes in (1, 9):
+            now = look.changed + 60.0 * minutes
+            seen = [one for one in looks[: number + 1] if one.changed >= now - news.BACK_S]
+            told |= {chain[0].id for chain in news.chained(seen) if chain[-1].changed >= now - telling.NEWS_S}
+    assert len(told) == 4, "three days from noon to noon touch four"
 
 
 async def test_a_job_that_goes_on_is_told_of_once_where_its_standstill_was(tmp_path: Path) -> None:
