@@ -185,7 +185,7 @@ class Stage:
 
     async def until(self, true: Callable[[tuple[MachineLine, ...]], bool]) -> None:
         """Returns once the server says of its machines what the test waits for."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not true(await self.machines()):
                 await asyncio.sleep(0.01)
 

@@ -14,7 +14,8 @@ import targets
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.census import Census
 from hangdog_agent.diagnosing import Diagnosing, Jobs
-from hangdog_agent.link import Identity, Link
+from hangdog_agent.identity import Identity
+from hangdog_agent.link import Link
 from hangdog_agent.recording import Spooling
 from hangdog_agent.settings import LinkSettings, VigilSettings
 from hangdog_agent.tally import Tally
@@ -31,7 +32,7 @@ QUICK = LinkSettings(backoff_first_s=0.01, backoff_most_s=0.05, scan_s=0.05, hea
 #: One that makes up its mind within a few seconds.
 ALERT = VigilSettings(beat_s=0.2, settle_s=0.0, doubt_s=0.5, patience_s=3.0)
 #: Nothing here takes a second; a test that waits this long has failed.
-PATIENCE_S = 15.0
+PATIENCE_S = 40.0
 
 
 class Server(rpc.AgentsServicer):

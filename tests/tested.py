@@ -86,7 +86,7 @@ class Machine:
         await self._until(lambda: launch in self.aborted)
 
     async def _until(self, true: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while not true():
                 await self.news.wait()
                 self.news.clear()

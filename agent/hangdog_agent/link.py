@@ -10,8 +10,6 @@ import math
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from hangdog_agent.answering import Answering, Found
@@ -20,6 +18,8 @@ from hangdog_agent.capture.series import Series
 from hangdog_agent.diagnosing import Diagnosing, Jobs
 from hangdog_agent.discover import Member
 from hangdog_agent.fit import Pack
+from hangdog_agent.identity import Identity
+from hangdog_agent.news import findings_named, signs_said
 from hangdog_agent.recording import Recording, Spooling, local
 from hangdog_agent.servers import Servers, listed
 from hangdog_agent.session import Call, Session, backoff, cancelled, why, within
@@ -29,7 +29,6 @@ from hangdog_agent.together import together
 from hangdog_agent.vigil.vigil import Vigil
 from hangdog_agent.watch import LocalJob, Watch, jobs
 from hangdog_models.errors import WrongUse
-from hangdog_models.findings import Finding
 from hangdog_models.suspicion import DOUBT_S
 from hangdog_proto import codec, found, pulses
 from hangdog_proto.alike import Packer
@@ -37,7 +36,7 @@ from hangdog_proto.client import CHANNEL_OPTIONS
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated import hangdog_pb2_grpc as rpc
 from hangdog_proto.pulses import Signs
-from hangdog_proto.reach import Reach, open_aio_channel
+from hangdog_proto.reach import open_aio_channel
 
 log = logging.getLogger(__name__)
 
@@ -49,34 +48,6 @@ _DOUBT_S = 60.0
 _OPTIONS = (*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who calls whom: `server` is HOST:PORT, or several with commas, `machine` the name the agent speaks for.
-
-    `tls` is the folder with this machine's certificate, `insecure` lets plain text cross a network.
-    `boot` is the kernel's name for the machine's present start, `serial` its hardware's; empty: not known.
-    """
-
-    server: str
-    machine: str
-    version: str
-    tls: Path | None = None
-    insecure: bool = False
-    boot: str = ""
-    serial: str = ""
-
-    def hello(self, diagnoses: bool) -> pb.Hello:
-        """The first words on every stream; `diagnoses`: tests of this machine may be ordered."""
-        return pb.Hello(
-            machine=self.machine, version=self.version, paced=True, diagnoses=diagnoses,
-            boot=self.boot, serial=self.serial,
-        )  # fmt: skip
-
-    def reach(self, server: str) -> Reach:
-        """The way to one of the servers."""
-        return Reach(server, self.tls, insecure=self.insecure)
 
 
 class Link:
@@ -189,7 +160,7 @@ class Link:
                 signs = await self._in(self._feelers, lambda: self._vigil.tick(self._members))
                 if self._recording is not None:
                     closer = self._recording.feel(self._welcomed, self._here or (), self._members, signs)
-                news = _said(signs) != _said(self._signs) or _named(self._findings()) != self._found
+                news = signs_said(signs) != signs_said(self._signs) or findings_named(self._findings()) != self._found
             except Exception:  # a bug met in one pulse must not leave the other jobs unwatched
                 log.exception("the pulses could not be felt")
                 signs, news = {}, True
@@ -285,18 +256,18 @@ class Link:
             if here is not None and here != sent:
                 await session.outbox.put(pb.FromAgent(presence=pb.Presence(jobs=map(local, here))))
                 sent, sent_at, due = here, loop.time(), False
-            if _said(signs) != told or (signs and due):  # the server counts the seconds on by itself
+            if signs_said(signs) != told or (signs and due):  # the server counts the seconds on by itself
                 await session.outbox.put(pb.FromAgent(pulse=pulses.pack(signs)))
-                told, sent_at = _said(signs), loop.time()
+                told, sent_at = signs_said(signs), loop.time()
             elif due:
                 await session.outbox.put(pb.FromAgent())  # to be heard is all a heartbeat is
                 sent_at = loop.time()
             findings, now = self._findings(), loop.time()
             again = findings and now - found_at >= self._heartbeat_s
-            if self._welcomed and (again or _named(findings) != self._found):
+            if self._welcomed and (again or findings_named(findings) != self._found):
                 found_at = now
                 await session.outbox.put(pb.FromAgent(health=pb.Health(findings=found.pack(findings))))
-                self._found = _named(findings)
+                self._found = findings_named(findings)
             with contextlib.suppress(TimeoutError):  # not wait_for, which may swallow that we are cancelled (bpo-37658)
                 spoken_at = max(sent_at, session.spoke_at)
                 async with asyncio.timeout(max(0.05, spoken_at + self._heartbeat_s - loop.time())):
@@ -327,13 +298,3 @@ class Link:
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
-
-
-def _said(signs: Signs) -> object:
-    """What signs say, apart from the seconds that pass."""
-    return {job: {rank: (sign.doing, sign.overdue) for rank, sign in shown.items()} for job, shown in signs.items()}
-
-
-def _named(findings: Sequence[Finding]) -> object:
-    """What findings say, apart from how often and when: that is told with the heartbeat."""
-    return {(finding.source, finding.code, finding.bearing, finding.device) for finding in findings}

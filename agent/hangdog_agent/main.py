@@ -221,7 +221,8 @@ def _once(agent: _Agent) -> None:
 async def _serve(agent: _Agent, server: str) -> None:
     # imported here, for one look needs no gRPC, which is most of the agent's memory
     from hangdog_agent.diagnosing import Diagnosing, Jobs
-    from hangdog_agent.link import Identity, Link
+    from hangdog_agent.identity import Identity
+    from hangdog_agent.link import Link
     from hangdog_agent.recording import Spooling
     from hangdog_agent.servers import listed
     from hangdog_agent.spool import Clocks

@@ -20,10 +20,10 @@ from hangdog_server.asking import Asking
 from hangdog_server.campaigns.desk import CampaignDesk
 from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
-from hangdog_server.fleet import Connection, Doubt, Elsewhere, Fleet, Need, Order, Pace, Receipt, Told
+from hangdog_server.fleet import Connection, Fleet
 from hangdog_server.leading import Leading
 from hangdog_server.limits import Limits, Seldom
-from hangdog_server.orders import Abort, Diagnose
+from hangdog_server.orders import Abort, Diagnose, Doubt, Elsewhere, Need, Order, Pace, Receipt, Told
 from hangdog_server.refusals import Denial, TurnedAway
 from hangdog_server.refusing import Context, refuse
 from hangdog_server.returns import Returns

@@ -17,7 +17,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.pieces import split
 from hangdog_proto.together import MOST_BEFORE
 from hangdog_server.capturing import steady
-from hangdog_server.fleet import Need
+from hangdog_server.orders import Need
 from hangdog_server.settings import Settings
 
 #: Looks of one machine that may wait: more than any order asks for in the time that one waits at most.

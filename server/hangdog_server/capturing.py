@@ -11,8 +11,9 @@ from hangdog_models.snapshot import Snapshot
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server import gather
 from hangdog_server.archive import Archive
-from hangdog_server.fleet import Fleet, Order
+from hangdog_server.fleet import Fleet
 from hangdog_server.gather import Answer, Gathering, Waiting
+from hangdog_server.orders import Order
 from hangdog_server.refusals import Look, Refusal
 
 #: Seconds between two lines about the same counting-up: 2,000 machines must not make 2,000 lines.

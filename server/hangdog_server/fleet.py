@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from hangdog_models.acting.history import Body
 from hangdog_models.errors import HangdogError
 from hangdog_models.findings import Finding, aged
-from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing
 from hangdog_server.jobs import LocalJob
-from hangdog_server.orders import Abort, Diagnose
+from hangdog_server.orders import Pace, Told
 from hangdog_server.partings import Parting, meaning
 from hangdog_server.refusals import Denial, TurnedAway
 from hangdog_server.settings import Settings
@@ -27,62 +26,6 @@ REPACED = 1.5
 FORGET_S = 10.0
 #: Orders that may lie in one agent's line; each is one incident, and an agent that reads none of 64 is gone.
 LINE = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What may be asked of an agent: to look at a job `rounds` times, `interval_s` apart. It is never code.
-
-    `native`: only at these ranks, with their native frames. `light`: stopping nobody, asking no library.
-    """
-
-    name: str
-    job: str
-    rounds: int
-    interval_s: float
-    native: tuple[Rank, ...] = ()
-    light: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """Asks an agent to look closer at a job's pulses for so many seconds."""
-
-    job: str
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """Tells an agent that what it recorded is kept, or, with a reason, never will be."""
-
-    id: str
-    refused: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """Asks an agent what digests stand for that a capture named, 16 bytes each."""
-
-    digests: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """Tells an agent that another server leads a job of its machine, and where that one is."""
-
-    job: str
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Tells an agent how many seconds its signs of life may be apart from now on."""
-
-    heartbeat_s: float
-
-
-Told = Order | Doubt | Receipt | Need | Elsewhere | Pace | Diagnose | Abort
 
 
 @dataclass(slots=True, eq=False)

@@ -31,6 +31,7 @@ from hangdog_server.resuming import Cut
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, State, Store
 from hangdog_server.telemetry import SILENT, Stage, Telemetry
+from hangdog_server.telling import Telling
 
 #: Between two attempts to store what an incident ended with, while the store is away. Seconds.
 AGAIN_S = 2.0
@@ -71,24 +72,12 @@ class Inquiry:
         self._means = means
         self._settings = settings
         self._looking: Looking | None = None
-        self._steps: list[Step] = []
-        self._news = asyncio.Event()
-        self._failure: HangdogError | None = None
-        self._over = False
+        self._telling = Telling[Step]()
         self._unstored: Callable[[], Awaitable[None]] | None = None
 
-    async def follow(self) -> AsyncIterator[Step]:
+    def follow(self) -> AsyncIterator[Step]:
         """All steps from the first to the last, as they are said; raises what the incident failed of."""
-        told = 0
-        while not (self._over and told == len(self._steps)):
-            news = self._news
-            for step in self._steps[told:]:
-                told += 1
-                yield step
-            if news is self._news and not self._over:
-                await news.wait()
-        if self._failure is not None:
-            raise self._failure
+        return self._telling.follow()
 
     def answer(self, order: str, answer: Answer, capture: pb.Capture) -> str:
         """Takes an agent's answer in; the reason why it is refused, empty when it is taken."""
@@ -137,8 +126,7 @@ class Inquiry:
             what = f"incident {self.name} failed: {type(error).__name__}: {error}"
             await self._fail(OurFault(what, "this is a bug in hangdog; the server's log says more"))
         finally:
-            self._over = True
-            self._tell()
+            self._telling.end()
 
     async def _through(self) -> None:
         began = steady()
@@ -232,19 +220,14 @@ class Inquiry:
         self._end(error)
 
     def _end(self, error: HangdogError) -> None:
-        self._failure = error
+        self._telling.failure = error
         self._say(State.FAILED, str(error))
 
     def _progress(self, text: str) -> None:
         self._say(State.CAPTURING, text)
 
     def _say(self, state: State, text: str, verdict: str = "") -> None:
-        self._steps.append(Step(self.name, state, text, verdict))
-        self._tell()
-
-    def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        self._telling.say(Step(self.name, state, text, verdict))
 
 
 def new_name() -> str:

@@ -13,8 +13,9 @@ from typing import Protocol
 from hangdog_models.errors import ServerUnreachable
 from hangdog_server import lease
 from hangdog_server.failures import StoreFailed
-from hangdog_server.fleet import Elsewhere, Fleet
+from hangdog_server.fleet import Fleet
 from hangdog_server.lease import Lease
+from hangdog_server.orders import Elsewhere
 from hangdog_server.settings import Settings
 from hangdog_server.store import UNFINISHED, Incident, Store
 

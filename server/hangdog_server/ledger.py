@@ -5,11 +5,11 @@ outlives the incident where that is removed for its size.
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import sqlalchemy as sa
 
+from hangdog_models.operations.past import Standing
 from hangdog_models.verdict import Verdict
 from hangdog_server.tables import INCIDENTS, LEDGER
 
@@ -17,14 +17,6 @@ from hangdog_server.tables import INCIDENTS, LEDGER
 MOST = 64
 #: Lines forgotten in one transaction.
 FORGOTTEN = 1000
-
-
-class Standing(StrEnum):
-    """What the latest verdict upon an incident says of a machine; `cleared`: an earlier one had named it."""
-
-    SUSPECTED = "suspected"
-    CONVICTED = "convicted"
-    CLEARED = "cleared"
 
 
 @dataclass(frozen=True, slots=True)

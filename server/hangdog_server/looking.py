@@ -16,10 +16,11 @@ from hangdog_models.verdict import Verdict
 from hangdog_server import gather, looks
 from hangdog_server.archive import Archive
 from hangdog_server.capturing import Capturing, count, steady
-from hangdog_server.fleet import Fleet, Order
+from hangdog_server.fleet import Fleet
 from hangdog_server.gather import FURTHER, Gathering, Plan
 from hangdog_server.jobs import LocalJob, Placement
 from hangdog_server.judging import Judge, prepared, remembered, triage
+from hangdog_server.orders import Order
 from hangdog_server.settings import Settings
 from hangdog_server.sparing import spared
 from hangdog_server.telemetry import SILENT, Asked, Stage, Telemetry

@@ -35,8 +35,8 @@ from hangdog_server.judging import Judge
 from hangdog_server.leading import Leading
 from hangdog_server.limits import Limits
 from hangdog_server.notices.chosen import Told, told
+from hangdog_server.notices.notifying import Notifying
 from hangdog_server.notices.posting import check
-from hangdog_server.notices.telling import Telling
 from hangdog_server.observing import Interceptors, observing
 from hangdog_server.operations import Operations
 from hangdog_server.people import Incidents
@@ -130,7 +130,7 @@ async def running(
     await server.start()
     for service in SERVICES:
         await state.set(service, health_pb2.HealthCheckResponse.SERVING)
-    telling = Telling(means, vigil, settings, tells or Told())
+    notifying = Notifying(means, vigil, settings, tells or Told())
     sentry = Sentry(vigil, means.fleet, desk, leading, audit, means.telemetry)
     beside = [
         asyncio.create_task(sentry.keep(), name="watch over the jobs"),
@@ -138,7 +138,7 @@ async def running(
         asyncio.create_task(campaigns.keep(), name="campaigns"),
         asyncio.create_task(acting.keep(), name="what is done to machines"),
         asyncio.create_task(agents.asking.keep(), name="asking what captures name"),
-        *([asyncio.create_task(telling.keep(), name="telling people")] if tells and tells.receivers else []),
+        *([asyncio.create_task(notifying.keep(), name="telling people")] if tells and tells.receivers else []),
         asyncio.create_task(Retention(means.store, settings, means.clock).keep(), name="retention"),
     ]
     try:
@@ -154,7 +154,7 @@ async def running(
         await campaigns.close()
         await returns.close()
         await acting.close()
-        await telling.close()
+        await notifying.close()
         await leading.close()
         await server.stop(settings.grace_s)
 

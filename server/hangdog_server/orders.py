@@ -1,8 +1,62 @@
-"""What an agent may be told about tests of its machine. It is never code."""
+"""What an agent may be told. It is never code."""
 
 from dataclasses import dataclass
 
+from hangdog_models.ranks import Rank
 from hangdog_proto.generated import hangdog_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What may be asked of an agent: to look at a job `rounds` times, `interval_s` apart.
+
+    `native`: only at these ranks, with their native frames. `light`: stopping nobody, asking no library.
+    """
+
+    name: str
+    job: str
+    rounds: int
+    interval_s: float
+    native: tuple[Rank, ...] = ()
+    light: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Asks an agent to look closer at a job's pulses for so many seconds."""
+
+    job: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Tells an agent that what it recorded is kept, or, with a reason, never will be."""
+
+    id: str
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Asks an agent what digests stand for that a capture named, 16 bytes each."""
+
+    digests: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Tells an agent that another server leads a job of its machine, and where that one is."""
+
+    job: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Tells an agent how many seconds its signs of life may be apart from now on."""
+
+    heartbeat_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +93,6 @@ class Abort:
     def packed(self) -> pb.ToAgent:
         """As it is sent."""
         return pb.ToAgent(abort=pb.Abort(launch=self.launch))
+
+
+Told = Order | Doubt | Receipt | Need | Elsewhere | Pace | Diagnose | Abort

@@ -23,12 +23,12 @@ from hangdog_proto.logs import about
 from hangdog_server import gather, heard, looks
 from hangdog_server.capturing import steady
 from hangdog_server.failures import StoreFailed
-from hangdog_server.fleet import Receipt
 from hangdog_server.gather import Gathering, Plan
 from hangdog_server.incident import Means, new_name
 from hangdog_server.jobs import LocalJob
 from hangdog_server.judging import Judge, remembered, triage
 from hangdog_server.leading import Leading
+from hangdog_server.orders import Receipt
 from hangdog_server.resuming import ATTEMPTS, KEPT
 from hangdog_server.settings import Settings
 from hangdog_server.spooled import Kept, Spooled

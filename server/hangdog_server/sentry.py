@@ -12,8 +12,9 @@ from hangdog_proto.logs import about
 from hangdog_server.audit import Audit, Deed, followed
 from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
-from hangdog_server.fleet import Doubt, Fleet
+from hangdog_server.fleet import Fleet
 from hangdog_server.leading import Leading
+from hangdog_server.orders import Doubt
 from hangdog_server.requests import Request
 from hangdog_server.telemetry import SILENT, Delay, Telemetry
 from hangdog_server.vigil import Vigil

@@ -81,7 +81,7 @@ async def test_counters_that_take_their_time_hold_no_look_up(lookers: ThreadPool
     # only once the last look is out are the counters there: were it to wait for them, it would wait for ever
     began = time.monotonic()
     messages = await answered(series, lookers, each=lambda: None if series.looks < 3 else series.ready.set())
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 8.0
     assert told(messages)[2:] == [(2, False, True, 1, 0), (3, True, False, 0, 4)]
 
 

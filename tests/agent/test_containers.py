@@ -228,6 +228,6 @@ def test_doctor_says_in_which_container_a_job_is(tmp_path: Path) -> None:
 def test_a_hostile_control_group_is_read_in_no_time(tmp_path: Path) -> None:
     (tmp_path / "42").mkdir()
     (tmp_path / "42" / "cgroup").write_text("kubepods-pod" * 50_000)
-    begun = time.monotonic()
+    begun = time.thread_time()
     assert container(Proc(tmp_path), 42) == ""
-    assert time.monotonic() - begun < 2.0
+    assert time.thread_time() - begun < 2.0

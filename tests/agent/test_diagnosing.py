@@ -1,5 +1,6 @@
 """Orders to test the machine: obeyed beside no job and one at a time, ended when nobody wants it, and answered however the line fares."""
 
+import asyncio
 import json
 import math
 import os
@@ -18,6 +19,7 @@ from hangdog_agent.diagnosing import Diagnosing, Jobs, wanted
 from hangdog_agent.meeting import Meeting
 from hangdog_agent.settings import DiagnosingSettings, chosen
 from hangdog_agent.testing import REPETITIONS, Kit, Order, repeated, written
+from hangdog_agent.watch import LocalJob
 from hangdog_models.errors import WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
 from targets import WAIT, running
@@ -178,6 +180,26 @@ async def test_a_server_that_is_back_in_time_is_told_as_if_nothing_had_been(
         line.outbox.put_nowait(order(members=["gpu-a17", "gpu-a18"], levels=[3]))
         assert (await told(line)).meet == first.meet
         assert len(bench.began) == 1
+
+
+async def test_a_server_that_was_away_for_a_moment_still_wants_what_it_ordered(bench: Bench) -> None:
+    said: list[pb.Diagnosed] = []
+
+    async def say(message: pb.FromAgent) -> None:
+        said.append(message.diagnosed)
+
+    async def none() -> tuple[LocalJob, ...]:
+        return ()
+
+    diagnosing = replace(bench, settings=replace(bench.settings, diagnose_abandon_s=0.05)).made()(none)
+    diagnosing.connected(say)
+    await diagnosing.take(order().diagnose, "127.0.0.1:7411")
+    await reached(lambda: len(bench.began) == 1)
+    diagnosing.lost()
+    diagnosing.connected(say)
+    await asyncio.sleep(0.1)  # by now it would have been ended
+    await diagnosing.close()
+    assert [one.refused for one in said] == ["the agent is stopped"] and bench.nobody_lives()
 
 
 async def test_an_agent_that_is_stopped_ends_its_tests_first(server: Server, stoppable: Tools, bench: Bench) -> None:

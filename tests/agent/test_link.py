@@ -83,17 +83,17 @@ async def test_it_follows_the_pace_it_is_told_and_whatever_it_says_is_a_sign_of_
         line = await server.line()
         assert (await line.hear("hello")).paced
         await line.hear("presence")
-        line.outbox.put_nowait(pb.ToAgent(pace=pb.Pace(heartbeat_s=0.4)))
+        line.outbox.put_nowait(pb.ToAgent(pace=pb.Pace(heartbeat_s=1.0)))
         async with asyncio.timeout(PATIENCE_S):
             while (await line.heard.get()).WhichOneof("body") is not None:
                 pass
         order = pb.CaptureOrder(order="o", job="nobody's", rounds=1)
         began, heard_at = loop.time(), -math.inf
-        while loop.time() - began < 1.5:
+        while loop.time() - began < 2.5:
             line.outbox.put_nowait(pb.ToAgent(capture=order))
             async with asyncio.timeout(PATIENCE_S):
                 while (await line.heard.get()).WhichOneof("body") != "captured":
-                    assert loop.time() - heard_at > 0.2, "an answer just before is sign of life enough"
+                    assert loop.time() - heard_at > 0.5, "an answer just before is sign of life enough"
             heard_at = loop.time()
 
 

@@ -70,7 +70,7 @@ def test_a_stopped_rank_is_not_poked(tmp_path: Path) -> None:
         targets.stop(process)
         began = time.monotonic()
         assert words(record(target, TOOLS))[0] is Reason.STOPPED
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 3.0
 
 
 def test_a_rank_that_has_ended(tmp_path: Path) -> None:

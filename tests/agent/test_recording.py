@@ -147,7 +147,7 @@ async def test_orders_go_before_what_was_recorded(
                 line.order("a", rounds=6, interval_s=0.1)
                 bodies: list[str | None] = []
                 while bodies.count("captured") < 6 or "spooled" not in bodies:
-                    async with asyncio.timeout(15):
+                    async with asyncio.timeout(30):
                         bodies.append((await line.heard.get()).WhichOneof("body"))
                 late = [body for body in bodies if body in ("captured", "spooled")]
                 assert late.count("spooled") == 1 and late.index("spooled") == 6, late

@@ -142,7 +142,7 @@ def test_a_long_line_is_cut() -> None:
 
 
 def test_a_hostile_line_costs_no_time() -> None:
-    began = time.monotonic()
+    began = time.thread_time()
     command_line(["python", *(["a" * 1_000_000] * 64)])
     command_line(["python", *(["--" + "-key" * 200] * 64)])
-    assert time.monotonic() - began < 1.0
+    assert time.thread_time() - began < 1.0

@@ -184,7 +184,7 @@ def test_a_whole_look_ends_in_time_though_every_tool_hangs(watch: Watch, tmp_pat
             stack.enter_context(running(WAIT, environ=environ(rank)))
         began = time.monotonic()
         traces = Series("series", watch.see, Tools(targets.proc, PySpy((str(fake),)), settings)).look()
-        assert time.monotonic() - began < 2.5
+        assert time.monotonic() - began < 4.5  # one after another they would take 4.8 s, and 60 s without an end
     assert [trace.rank for trace in traces] == list(range(8))
     assert {trace.missing.reason for trace in traces if trace.missing} == {Reason.TIMED_OUT}
     assert all(trace.state and trace.state.state == "S" for trace in traces)

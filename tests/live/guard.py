@@ -12,7 +12,8 @@ from typing import Any, Self, TypeVar
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.census import Census
-from hangdog_agent.link import Identity, Link
+from hangdog_agent.identity import Identity
+from hangdog_agent.link import Link
 from hangdog_agent.procfs import Proc
 from hangdog_agent.settings import Settings as AgentSettings
 from hangdog_agent.vigil.vigil import Vigil

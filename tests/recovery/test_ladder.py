@@ -26,6 +26,7 @@ from hangdog_models.recovery.history import (
 from hangdog_models.recovery.journal import read, written
 from hangdog_models.recovery.ladder import Means, next_step
 from hangdog_models.recovery.settings import LadderSettings
+from hangdog_models.recovery.standing import DAY_S
 from hangdog_models.recovery.trouble import Cause, Trouble
 
 GUILTY = Trouble(Cause.MACHINE, "verdict machine, 97%", (("b",),))
@@ -135,6 +136,19 @@ def test_more_machines_than_one_eviction_may_take_are_diagnosed_first() -> None:
     assert (step.act, step.because[1]) == (Act.DIAGNOSE, "9 machines are more than one eviction may take (8)")
 
 
+def test_as_many_machines_as_one_eviction_may_take_are_taken() -> None:
+    most = tuple(f"m{number}" for number in range(LadderSettings().machines))
+    job = Job(replace(SPARES, spares=tuple(f"s{number}" for number in range(len(most)))))
+    step = job.step(Trouble(Cause.MACHINE, "a group", (most,)))
+    assert (step.act, step.machines) == (Act.EVICT, most)
+
+
+def test_a_test_that_convicts_who_is_out_already_evicts_nobody_again() -> None:
+    job = Job()
+    assert [job.does(GUILTY), job.does(GUILTY, ("b",))] == [Act.EVICT, Act.DIAGNOSE]
+    assert job.does(GUILTY) is Act.REATTEMPT
+
+
 def test_changes_wait_for_the_next_failure_or_for_a_day() -> None:
     job = Job()
     job.history.append(Changed(job.now, "faster-loader"))
@@ -179,6 +193,10 @@ def test_an_episode_ends_when_the_job_has_trained_and_the_day_counts_on() -> Non
         job.trains()
     step = job.step(GUILTY)
     assert (step.act, step.because[-1]) == (Act.HUMAN, "20 steps within 24 hours have not mended it")
+    job.now = DAY_S + next(entry.at for entry in job.history if isinstance(entry, Stepped))
+    assert job.step(GUILTY).act is Act.EVICT, "the first of them is a day ago"
+    job.now -= 1.0
+    assert job.step(GUILTY).act is Act.HUMAN
 
 
 MACHINES = st.sampled_from("abcdefgh")

@@ -1,13 +1,18 @@
 """The parts of the supervisor: its file, its hooks, its command lines, and its bill."""
 
+import os
+import resource
 import threading
+import uuid
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
+import targets
 from hangdog.supervising.bill import bill
+from hangdog.supervising.family import marked
 from hangdog.supervising.hooks import carry_out, check
 from hangdog.supervising.keeping import Keeping
 from hangdog.supervising.order import Order, active, commands
@@ -61,6 +66,34 @@ def test_a_history_cut_anywhere_is_a_shorter_history(tmp_path: Path) -> None:
             assert kept.entries[-1] == Finished(9.0)
 
 
+def test_an_entry_that_the_disk_did_not_take_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither half of one, where it is full, nor one of which it does not say that it has it."""
+    path = tmp_path / "history.jsonl"
+    with Keeping(path) as kept:
+        kept.add(Opened(1.0, "run"))
+        whole = path.read_bytes()
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 9, before[1]))
+        try:
+            with pytest.raises(OSError, match="too large"):
+                kept.add(Finished(2.0))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert (path.read_bytes(), kept.entries) == (whole, (Opened(1.0, "run"),))
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", _full)
+            with pytest.raises(OSError, match="full"):
+                kept.add(Finished(2.0))
+        assert (path.read_bytes(), kept.entries) == (whole, (Opened(1.0, "run"),))
+        kept.add(Finished(3.0))
+    with Keeping(path) as kept:
+        assert kept.entries == (Opened(1.0, "run"), Finished(3.0))
+
+
+def _full(_file: int) -> None:
+    raise OSError("the disk is full")
+
+
 def test_a_damaged_history_is_no_empty_one(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.write_bytes(b"\xff\xfe\n")
@@ -86,6 +119,12 @@ def test_a_hook_answers(tmp_path: Path, hook: str, ok: bool, words: str, convict
     assert words in answer.words
     if "$HANGDOG" in hook:
         assert (tmp_path / "log").read_text() == "diagnose run-1 one\nx\n"
+
+
+def test_a_hook_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
+    name = f"run-{uuid.uuid4()}"
+    assert not carry_out("sh -c 'sleep 600 & sleep 600'", STEP, name, (), tmp_path / "log", 1.0).ok
+    targets.until(lambda: not marked("HANGDOG_STEP_ID", name))
 
 
 class Hearer(BaseHTTPRequestHandler):

@@ -187,7 +187,7 @@ async def test_what_was_recorded_while_no_server_was_there(tmp_path: Path) -> No
                 )
             )
             await a.next()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not (kept := await on.store.latest("", 1)) or kept[0].state is not State.JUDGED:
                 await asyncio.sleep(0.02)
         name = kept[0].id

@@ -179,7 +179,7 @@ async def test_an_agent_lost_behind_its_last_look_is_not_waited_for(tmp_path: Pa
             await agent.say(captured=ahead)
             await agent.announce()
             await on.until(lambda seen: not seen[0].jobs)  # the server has read the look before
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await asking
     assert len(seen(listener).account.notes) == 1
     assert not [trace for trace in seen(listener).rounds[0].traces if trace.missing]

@@ -10,7 +10,7 @@ from hangdog_proto.alike import Packer, unpack
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.asking import Asking
-from hangdog_server.fleet import Need
+from hangdog_server.orders import Need
 from hangdog_server.replay import Look, opened
 
 
@@ -139,7 +139,7 @@ async def test_a_bug_met_in_one_look_that_waited_holds_up_no_other() -> None:
     try:
         for machine, rank in (("a", 0), ("b", 1)):
             await asking.take(machine, pb.Captured(capture=packer.pack([trainer(rank)])))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             for _ in range(2):  # the thread, then its frames
                 (pieces,) = packer.find(await asked.get(), 0)
                 asking.told("a", pieces)

@@ -59,7 +59,7 @@ class Scraper:
         return {name.removeprefix("hangdog_"): float(value) for name, _, value in series}
 
     async def until(self, series: str, value: float) -> Numbers:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while (now := await self.numbers())[series] != value:
                 await asyncio.sleep(0.01)
         return now
@@ -207,7 +207,7 @@ async def ask(address: str, request: bytes) -> bytes:
     writer.write(request)
     answer = b""
     with suppress(OSError):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             answer = await reader.read()
     writer.close()
     return answer
@@ -243,7 +243,7 @@ async def test_connections_that_say_nothing_are_few_and_short() -> None:
         host, _, port = address.rpartition(":")
         idle = [await asyncio.open_connection(host, int(port)) for _ in range(16)]
         assert await ask(address, b"GET /healthz HTTP/1.1\r\n\r\n") == b"", "there are as many as may be"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             for reader, writer in idle:
                 with suppress(ConnectionError):
                     assert await reader.read() == b""

@@ -17,8 +17,9 @@ from hangdog_models.verdict import Kind
 from hangdog_proto import found
 from hangdog_proto.client import MachineLine
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.fleet import Connection, Fleet, Pace
+from hangdog_server.fleet import Connection, Fleet
 from hangdog_server.jobs import LocalJob
+from hangdog_server.orders import Pace
 from hangdog_server.partings import BACK_S, Parting, meaning
 
 B = Parting("b", 1000.0, 1.0)

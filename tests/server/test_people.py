@@ -69,7 +69,7 @@ async def test_an_incident_lives_on_when_nobody_listens(tmp_path: Path) -> None:
             await asking
             steps.close()
         await a.answer(order, trainer(0))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while (await on.store.find(order.order)).state is not State.JUDGED:
                 await asyncio.sleep(0.01)
 

@@ -50,7 +50,7 @@ async def left(path: Path, looks: Mapping[str, int]) -> Incident:
                 for number in range(looks.get(agent.machine, 0)):
                     await agent.answer(order, trainer(TWO[agent.machine][0], "before"), look=number)
             (begun,) = await on.store.latest("", 9)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while (await on.store.kept(begun.id))[1] < sum(looks.values()) or (
                     sum(looks.values()) == 2 * LOOKS and not judging.is_set()
                 ):
@@ -68,7 +68,7 @@ async def left(path: Path, looks: Mapping[str, int]) -> Incident:
 
 async def ended(on: Stage, count: int = 1) -> tuple[Incident, ...]:
     """The incidents, newest first, once none is under way."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while await on.store.open():
             await asyncio.sleep(0.01)
     incidents = await on.store.latest("", 9)
@@ -176,7 +176,7 @@ async def test_an_incident_that_ends_its_server_each_time_is_given_up(tmp_path: 
     for attempt in range(ATTEMPTS):
         async with stage(tmp_path / "s.db") as on:
             (incident,) = await on.store.open()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while (await on.store.kept(incident.id))[0].get("attempt") != attempt + 1:
                     await asyncio.sleep(0.01)
     async with stage(tmp_path / "s.db") as on:

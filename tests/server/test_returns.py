@@ -35,7 +35,7 @@ async def handed_over(agent: Agent, *looks: pb.Spooled) -> list[str]:
     refused = []
     for one in looks:
         await agent.say(spooled=one)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not (message := await agent.next()).HasField("receipt"):
                 pass
         assert message.receipt.id == one.id
@@ -45,7 +45,7 @@ async def handed_over(agent: Agent, *looks: pb.Spooled) -> list[str]:
 
 async def judged(on: Stage, count: int = 1) -> tuple[Incident, ...]:
     """The incidents, newest first, once so many are judged and none is open."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             incidents = await on.store.latest("", 9)
             if len(incidents) == count and all(one.state is State.JUDGED for one in incidents):
@@ -97,7 +97,7 @@ async def test_a_standstill_whose_judging_ends_the_server_each_time_is_given_up(
         (recorded,) = await on.store.latest("", 9)
         await on.store.remember(recorded.id, {"attempt": ATTEMPTS})
     async with stage(tmp_path / "s.db", settings=IMPATIENT) as on:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while await on.store.open():
                 await asyncio.sleep(0.02)
         (incident,) = await on.store.latest("", 9)
@@ -113,7 +113,7 @@ async def test_a_standstill_may_be_judged_anew_as_often_as_looks_come(tmp_path: 
         for number in range(ATTEMPTS + 2):
             assert await handed_over(a, look(0, 1, number=number, rounds=ATTEMPTS + 2)) == [""]
             (incident,) = await judged(on)
-            async with asyncio.timeout(10):  # the verdict is stored first
+            async with asyncio.timeout(30):  # the verdict is stored first
                 while (await on.store.recall(incident.id))[0]["attempt"]:
                     await asyncio.sleep(0.02)
 

@@ -263,7 +263,7 @@ async def test_whoever_hangs_up_is_recorded_too(cluster: Cluster) -> None:
             await asyncio.to_thread(next, steps)
             steps.close()
         order = await agent.order()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(lines := (cluster.home / "audit.jsonl").read_text().splitlines()) < 2:
                 await asyncio.sleep(0.01)
         assert json.loads(lines[-1])["outcome"] == "left before there was a verdict"

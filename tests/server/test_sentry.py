@@ -106,7 +106,7 @@ def test_pulses_survive_the_wire_and_nonsense_does_not() -> None:
 
 
 async def heard(agent: Agent, body: Literal["capture", "doubt"]) -> pb.ToAgent:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             message = await agent.next()
             if message.HasField(body):
@@ -115,7 +115,7 @@ async def heard(agent: Agent, body: Literal["capture", "doubt"]) -> pb.ToAgent:
 
 async def incident(on: Stage) -> str:
     """Why the only incident there is was opened, once it is judged."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not (found := await on.store.latest("", 9)) or not found[0].kind:
             await asyncio.sleep(0.02)
     assert len(found) == 1

@@ -89,7 +89,7 @@ class Supervisor:
         tokens = [entry.token for entry in entries if isinstance(entry, Began)]
         for token in tokens[-1:]:
             until = time.monotonic() + DEATH_S
-            while (left := marked(f"{TOKEN}={token}")) and time.monotonic() < until:
+            while (left := marked(TOKEN, token)) and time.monotonic() < until:
                 kill(left, signal.SIGKILL)
                 pause()
         run = next((entry.run for entry in entries if isinstance(entry, Opened)), secrets.token_hex(6))
@@ -151,8 +151,7 @@ class Supervisor:
     def _think(self, now: float, beat: float) -> Trouble | Step | None:
         """What is to be done about a job that runs: by its verdict, or by the changes that wait; mostly nothing."""
         self.watcher.tend(beat)
-        for change in self.pending.new(now, self.kept.entries):
-            self._note(change)
+        self._note_changes(now)
         step = next_step(self.kept.entries, None, now, Means(hands=self._hands()), self.settings)
         if step.act is not Act.WAIT:
             return step
@@ -178,6 +177,10 @@ class Supervisor:
         cause = trouble.cause if choices else Cause.UNKNOWN
         return Trouble(cause, f"{trouble.what}; {', '.join(strangers)} is no machine of this job", choices)
 
+    def _note_changes(self, now: float) -> None:
+        for change in self.pending.new(now, self.kept.entries):
+            self._note(change)
+
     def _note(self, entry: Entry) -> None:
         """Keeps what no step depends on: a full disk must not end a job that trains."""
         try:
@@ -189,6 +192,7 @@ class Supervisor:
         """Carries out steps until the job may be started again; False when a person is called."""
         now = self.clock()
         if isinstance(outcome, Trouble):
+            self._note_changes(now)  # one that came since the last look, or a job that failed before the first
             self.kept.add(Troubled(now, min(self._since, now), outcome))
             self.tell(f"trouble: {outcome.what}")
         while True:

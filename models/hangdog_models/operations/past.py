@@ -61,7 +61,7 @@ class Trial:
 
 
 class Standing(StrEnum):
-    """What the latest verdict upon an incident, or a campaign, says of a machine."""
+    """What the latest verdict upon an incident, or a campaign, says of a machine; `cleared`: an earlier one had named it."""
 
     SUSPECTED = "suspected"
     CONVICTED = "convicted"

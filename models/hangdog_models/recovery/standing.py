@@ -24,10 +24,10 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """`climbed` counts the acts of the episode, `evictions_tested` those of machines that tests had convicted.
+    """`climbed` counts the acts of the episode; `out` were evicted, ever.
 
-    `convicted` by tests and still there; `tested` since the job was last started; `out` were evicted, ever; `pending` are
-    changes not merged yet, `merged` the last that were and may be rolled back; `lately` counts the steps of 24 hours.
+    `convicted` by tests and still there; `tested` since the job was last started; `pending` are changes not merged yet,
+    `merged` the last that were and may be rolled back; `lately` counts the steps of 24 hours; `called`: a person was.
     """
 
     climbed: Mapping[Act, int]

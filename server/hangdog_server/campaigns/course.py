@@ -27,6 +27,7 @@ from hangdog_server.fleet import Fleet
 from hangdog_server.orders import Abort
 from hangdog_server.settings import Settings
 from hangdog_server.store import Store
+from hangdog_server.telling import Telling
 
 log = logging.getLogger(__name__)
 
@@ -64,11 +65,8 @@ class Course:
         self._resumed = resumed
         self._launches: list[Kept] = []
         self._running: dict[str, Launching] = {}
-        self._steps: list[Step] = []
-        self._news = asyncio.Event()
-        self._failure: HangdogError | None = None
+        self._telling = Telling[Step]()
         self._aborted = ""
-        self._over = False
         self._before = 0
         self._spent_s = 0.0
         self._since = 0.0
@@ -78,18 +76,9 @@ class Course:
         """Those that are its own for as long as it runs."""
         return frozenset(self._asked.prior)
 
-    async def follow(self) -> AsyncIterator[Step]:
+    def follow(self) -> AsyncIterator[Step]:
         """All steps from the first to the last, as they are said; raises what the campaign failed of."""
-        told = 0
-        while not (self._over and told == len(self._steps)):
-            news = self._news
-            for step in self._steps[told:]:
-                told += 1
-                yield step
-            if news is self._news and not self._over:
-                await news.wait()
-        if self._failure is not None:
-            raise self._failure
+        return self._telling.follow()
 
     async def told(self, machine: str, said: pb.Diagnosed) -> str:
         """Takes in what a machine says; the reason why it is refused, empty when it is taken."""
@@ -122,14 +111,13 @@ class Course:
             await self._fail(error)
         except asyncio.CancelledError:  # the store does not hear of it: whoever takes the store up goes on
             stopped = "the server was stopped before the campaign had come to its end"
-            self._failure = ServerUnreachable(stopped, "the next one goes on with it by itself")
+            self._telling.failure = ServerUnreachable(stopped, "the next one goes on with it by itself")
         except Exception as error:  # a bug of ours must not leave a campaign that looks as if it were still running
             log.exception("campaign %s failed", self.campaign.id)
             what = f"campaign {self.campaign.id} failed: {type(error).__name__}: {error}"
             await self._fail(OurFault(what, "this is a bug in hangdog; the server's log says more"))
         finally:
-            self._over = True
-            self._tell()
+            self._telling.end()
 
     async def _through(self) -> None:
         name, store = self.campaign.id, self._means.store
@@ -266,7 +254,7 @@ class Course:
 
     async def _fail(self, error: HangdogError) -> None:
         at, end = self._means.clock(), records.end
-        self._failure = error
+        self._telling.failure = error
         for one in (each for each in self._launches if each.came is None):
             for machine in one.machines:
                 self._means.fleet.send(machine, Abort(f"{self.campaign.id}-{one.number}"))
@@ -285,9 +273,4 @@ class Course:
                 return
 
     def _say(self, state: State, text: str, document: str = "") -> None:
-        self._steps.append(Step(self.campaign.id, state, text, document))
-        self._tell()
-
-    def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        self._telling.say(Step(self.campaign.id, state, text, document))

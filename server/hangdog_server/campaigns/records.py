@@ -11,10 +11,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from hangdog_models.errors import WrongUse
+from hangdog_models.operations.past import Standing
 from hangdog_models.planning.campaign.ladder import Conclusion
 from hangdog_models.planning.campaign.launch import Result
 from hangdog_models.reading.diagnosis import Diagnosed
-from hangdog_server.ledger import Standing
 from hangdog_server.store import LAST
 from hangdog_server.tables import CAMPAIGNS, CONVICTIONS, LAUNCHES, LEDGER, PARTS, TESTS, storable
 

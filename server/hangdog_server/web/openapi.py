@@ -5,11 +5,11 @@ from importlib.resources import files
 from typing import Any
 
 from hangdog_models.acting.caps import Mode
+from hangdog_models.operations.past import Standing
 from hangdog_models.verdict import Kind
 from hangdog_server.campaigns.records import State as CampaignState
 from hangdog_server.heard import WHY
 from hangdog_server.intents import Act
-from hangdog_server.ledger import Standing
 from hangdog_server.store import State
 
 _TEXT: dict[str, Any] = {"type": "string"}

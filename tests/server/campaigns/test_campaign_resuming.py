@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from cast import PATIENT, Stage, stage
+from cast import NOON, PATIENT, Stage, stage
 from hangdog_models.errors import HangdogError, ServerUnreachable
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.campaigns import course, records
@@ -29,7 +29,7 @@ async def left(path: Path, levels: tuple[int, ...] = (1,)) -> pb.Diagnose:
             asked = asyncio.create_task(campaign(on, "m0", "m1", "m2", levels=levels, budget_s=600.0))
             order = await played["m1"].ordered()
             others = 2 if 1 in levels else 0
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(50):
                 while len([one for one in await launches(on.store) if one.result]) < others or (
                     levels == (3,) and not (await launches(on.store))[0].meet
                 ):
@@ -51,7 +51,7 @@ async def count(store: Store, table: sa.Table) -> int:
 
 async def ended(on: Stage) -> Campaign:
     """The one campaign, once it is not under way any more."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while (await on.store.ask(records.latest, 9))[0].state is State.RUNNING:
             await asyncio.sleep(0.01)
     (one,) = await on.store.ask(records.latest, 9)
@@ -88,6 +88,26 @@ async def test_nobody_is_back_and_it_still_ends_and_blames_nobody(tmp_path: Path
         done = await ended(on)
         assert (done.state, done.convicted) == (State.DONE, ())
         assert all(one.result for one in await launches(on.store))
+
+
+async def test_machines_that_come_back_later_than_their_server_are_waited_for(tmp_path: Path) -> None:
+    before = await left(tmp_path / "s.db")
+    async with stage(tmp_path / "s.db", settings=replace(PATIENT, campaign_lost_s=0.0, returned_s=60.0)) as on:
+        async with asyncio.timeout(50):
+            while (await on.store.ask(records.open_))[0].asked["attempt"] != 1:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # a server that waits as while it runs would have given m1 up
+        async with machines(on, m0=sound, m1=broken(1), m2=sound) as played:
+            assert (await played["m1"].ordered()).launch == before.launch
+            assert (await ended(on)).convicted == ("m1",)
+
+
+async def test_the_time_without_a_server_is_of_the_budget(tmp_path: Path) -> None:
+    await left(tmp_path / "s.db")
+    later = lambda: NOON + 600.0
+    async with stage(tmp_path / "s.db", clock=later) as on, machines(on, m0=sound, m1=sound, m2=sound):
+        assert "budget spent" in (await ended(on)).report
+        assert [one.result for one in await launches(on.store)] == ["pass"] * 3, "nothing new is begun"
 
 
 async def test_it_is_not_taken_up_for_ever(tmp_path: Path) -> None:

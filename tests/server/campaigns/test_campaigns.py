@@ -14,7 +14,10 @@ from hangdog_proto.campaigns import CampaignStep
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.agents import Agents
 from hangdog_server.campaigns import course, launching, records
+from hangdog_server.capturing import steady
 from hangdog_server.failures import StoreFailed
+from hangdog_server.fleet import Fleet
+from hangdog_server.orders import Abort, Diagnose
 from tested import Answer, Machine, asking, broken, campaign, linked, machine, machines, report, skipped, sound
 
 #: Who is lost is not waited for.
@@ -121,6 +124,12 @@ async def test_where_all_fail_nobody_is_convicted_for_what_they_share(on: Stage)
     assert told["because"] == "4 of 4 machines fail: what they share is the likelier cause"
 
 
+async def test_two_of_four_that_fail_are_no_crowd(on: Stage) -> None:
+    async with machines(on, m0=broken(1), m1=sound, m2=broken(1), m3=sound):
+        told = await campaign(on, "m0", "m1", "m2", "m3", levels=[1], budget_s=2000.0)
+    assert {one["machine"] for one in told["convicted"]} == {"m0", "m2"}
+
+
 async def test_a_campaign_that_convicts_nobody_says_what_was_bought_and_never_healthy(on: Stage) -> None:
     async with machines(on, m0=sound, m1=sound):
         told = await campaign(on, "m0", "m1", levels=[1], budget_s=2000.0)
@@ -159,9 +168,19 @@ async def test_a_straggler_ends_with_the_deadline_and_is_told_to_end(
     on: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launching, "GRACE_S", -40.4)  # half a second is left of a deadline
+    steps: list[CampaignStep] = []
+    began = steady()
+
+    def clock() -> float:  # the deadline does not come before the other one has answered
+        answered = any(step.text.startswith("m0: one device") for step in steps)
+        return steady() + 1.0 if answered else began
+
+    monkeypatch.setattr(launching, "steady", clock)
     async with machines(on, m0=sound, m1=lambda order: None) as played:
-        told = await campaign(on, "m0", "m1", levels=[1], budget_s=41.0)
-        await played["m1"].ended((await played["m1"].ordered()).launch)
+        told = await campaign(on, "m0", "m1", heard=steps, levels=[1], budget_s=41.0)
+        first, *_, last = [one for one in told["launches"] if one["machines"] == ["m1"]]
+        await played["m1"].ended(f"{told['campaign']}-{first['launch']}")
+        await played["m1"].ended(f"{told['campaign']}-{last['launch']}")
     assert told["verdict"] == "inconclusive"
     (untested,) = told["untested"]
     assert (untested["machine"], untested["by"]) == ("m1", "one device")
@@ -302,10 +321,38 @@ async def test_what_nobody_asked_for_is_not_heard(on: Stage) -> None:
         order = await played["m1"].ordered()
         for launch in (order.launch, "nothing-0", ""):
             await played["m0"].say(pb.Diagnosed(launch=launch, report=report(1, "fail", "m1 is broken, says m0")))
-        await played["m1"].say(pb.Diagnosed(launch=order.launch, report=sound(order)))
         played["m1"].answer = sound
+        await played["m1"].say(pb.Diagnosed(launch=order.launch, report=sound(order)))
         told = await asked
     assert all(one["result"] == "pass" for one in told["launches"])
+
+
+async def test_where_they_meet_is_said_by_the_first_member_alone_and_once() -> None:
+    fleet, met = Fleet(QUICK), list[str]()
+    lines = [fleet.connect(name, "1", f"ipv4:10.0.0.{at}:5", 0.0).line for at, name in enumerate(("m0", "m1"))]
+    group = records.Kept(0, 1, "between machines", ("m0", "m1"), 1, 0.0, 60.0)
+
+    async def keep(where: str) -> None:
+        met.append(where)
+
+    async def says(machine_: str, where: str) -> None:
+        assert not await launch.told(machine_, pb.Diagnosed(launch="c-0", meet=where))
+
+    launch = launching.Launching("c-0", group, 3, 60.0, fleet, 60.0, keep)
+    answers = asyncio.create_task(launch.answers())
+    assert (await lines[0].get()) == Diagnose("c-0", (3,), 1, 60.0, ("m0", "m1"), 0, "", ("10.0.0.1",))
+    for who, where in (("m1", "10.6.6.6:1"), ("m0", "10.0.0.0:1\n"), ("m0", "x" * 301)):
+        await says(who, where)
+    assert not met and lines[1].empty()
+    for _ in range(2):
+        await says("m0", "10.0.0.0:29500")
+    assert met == ["10.0.0.0:29500"] and lines[1].qsize() == 1
+    assert (await lines[1].get()) == Diagnose("c-0", (3,), 1, 60.0, ("m0", "m1"), 1, "10.0.0.0:29500", ("10.0.0.0",))
+    await says("m0", "10.0.0.0:29501")  # nobody is left where m1 waits
+    assert {name: one.silent for name, one in (await answers).items()} == {
+        "m0": "its agent was started anew in the middle of the test"
+    }
+    assert lines[1].get_nowait() == Abort("c-0")
 
 
 async def test_the_server_that_stops_says_so_to_who_follows(tmp_path: Path) -> None:
@@ -346,7 +393,7 @@ async def test_an_agent_is_ordered_once_by_a_launch_that_begins_while_it_is_welc
         await on.until(lambda seen: any(line.name == "m1" for line in seen))
         steps: list[CampaignStep] = []
         asked = asyncio.create_task(campaign(on, "m1", heard=steps, levels=[1], budget_s=300.0))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while not any(step.text.startswith("round 1") for step in steps):
                 await asyncio.sleep(0.01)
         welcome.set()

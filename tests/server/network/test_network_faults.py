@@ -17,7 +17,8 @@ from faulty import Line, Proxy, line
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.census import Census
-from hangdog_agent.link import Identity, Link
+from hangdog_agent.identity import Identity
+from hangdog_agent.link import Link
 from hangdog_agent.settings import CaptureSettings, LinkSettings, VigilSettings
 from hangdog_agent.vigil.vigil import Vigil
 from hangdog_agent.watch import Watch

@@ -19,9 +19,9 @@ from cast import cluster, stage, trainer
 from hangdog_server.notices.chosen import Receiver, Told
 from hangdog_server.notices.message import Message, message
 from hangdog_server.notices.posting import post
+from notified import receiver
 from receiver import Receiver as Http
 from receiver import receiving
-from telling import receiver
 
 SECRET = "3ccdd113474722377935511fc85d3dd4"
 HOSTILE = message(

@@ -103,7 +103,7 @@ async def two(server: Postgres) -> AsyncIterator[tuple[Stage, Stage]]:
 
 async def sent(agent: Agent) -> pb.Elsewhere:
     """Where it is sent."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         message = await agent.next()
     assert message.HasField("elsewhere"), message
     return message.elsewhere
@@ -115,7 +115,7 @@ async def led(on: Stage, job: str) -> None:
     def holders(connection: object) -> int:
         return connection.exec_driver_sql("SELECT count(*) FROM leases").scalar_one()  # type: ignore[attr-defined,no-any-return]
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not await on.store.ask(holders):
             await asyncio.sleep(0.02)
 
@@ -178,12 +178,12 @@ async def test_another_server_takes_over_what_one_left_in_the_middle(server: Pos
             await asking
         async with other.agent("a") as a:
             await a.hello(llama=[0])
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(50):
                 while not (message := await a.next()).HasField("capture"):  # sent to one, until its lease has run out
                     assert message.elsewhere.address == one.address
             assert message.capture.order == order.order
             await a.answer(message.capture, trainer(0, "after"))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(50):
                 while (await other.store.latest("", 1))[0].state is not State.JUDGED:
                     await asyncio.sleep(0.02)
     assert listener.snapshot is not None
@@ -205,7 +205,7 @@ async def test_an_incident_ends_where_its_lease_was_lost(server: Postgres) -> No
 
         await store.do(taken)
         store.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             with pytest.raises(ServerUnreachable, match="another server leads job llama now"):
                 await asking
 

@@ -12,13 +12,14 @@ from click.testing import CliRunner
 
 from cast import NOON, stage, verdict
 from hangdog.main import main
+from hangdog_models.operations.past import Standing
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Suspect, Verdict, to_json
 from hangdog_server import ledger
 from hangdog_server.failures import StoreFailed
-from hangdog_server.ledger import MOST, Standing
+from hangdog_server.ledger import MOST
 from hangdog_server.retention import Retention
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, State, Store

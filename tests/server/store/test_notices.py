@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-import telling_and_dying
+import notifying_and_dying
 from hangdog_models.verdict import Kind
 from hangdog_server.notices import rows
 from hangdog_server.notices.message import Message
 from hangdog_server.notices.rows import Note, Sent
 from hangdog_server.store import Store
+from notified import watched
 from postgres import Postgres
-from telling import watched
 
 NOTE = Note("0a", "chat", "judged", "m1", Message("title \0", ("line",), "https://head/"))
 
 
 def lived(store: Path, folder: Path, dies: str) -> int:
-    command = [sys.executable, telling_and_dying.__file__, str(store), str(folder), dies]
+    command = [sys.executable, notifying_and_dying.__file__, str(store), str(folder), dies]
     environ = {"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin"}
     return subprocess.run(command, env=environ, check=False, timeout=100).returncode
 
@@ -78,13 +78,13 @@ async def test_of_two_servers_one_tells(server: Postgres, memory: Path) -> None:
         assert second.postman.given == []
         held = first.postman.held["chat"] = asyncio.Event()
         await first.opened("0z", job="later")
-        await first.telling.tick()
+        await first.notifying.tick()
         await first.until(7, "chat")
         await second.tick()
         assert second.postman.given == [], "it is being sent"
         held.set()
         await first.tick()
-        await first.telling.close()  # it gives the lease back, so that the other need not wait
+        await first.notifying.close()  # it gives the lease back, so that the other need not wait
         await second.opened("0y", job="last")
         await second.tick()
     assert second.postman.titles() == ["last stands still"]

@@ -185,7 +185,7 @@ async def test_a_running_server_prunes_by_itself_and_outlives_a_store_that_fails
         await once(self)
 
     monkeypatch.setattr(Retention, "once", failing)
-    async with stage(memory / "s.db", settings=replace(Settings(), prune_s=0.01)) as on, asyncio.timeout(10):
+    async with stage(memory / "s.db", settings=replace(Settings(), prune_s=0.01)) as on, asyncio.timeout(30):
         while (await left(on.store))["0a"]:
             await asyncio.sleep(0.01)
 

@@ -15,10 +15,10 @@ from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign, Convict, State
 from hangdog_server.capturing import steady
 from hangdog_server.jobs import LocalJob
-from hangdog_server.notices import news, telling
+from hangdog_server.notices import news, notifying
 from hangdog_server.store import Incident
 from hangdog_server.store import State as Judged
-from telling import receiver, watched
+from notified import receiver, watched
 
 
 async def test_an_incident_is_told_of_once_when_it_opens_and_once_when_it_is_judged(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_standstill_that_lasts_for_days_is_begun_anew_each_day_and_no_more_oft
         for minutes in (1, 9):
             now = look.changed + 60.0 * minutes
             seen = [one for one in looks[: number + 1] if one.changed >= now - news.BACK_S]
-            told |= {chain[0].id for chain in news.chained(seen) if chain[-1].changed >= now - telling.NEWS_S}
+            told |= {chain[0].id for chain in news.chained(seen) if chain[-1].changed >= now - notifying.NEWS_S}
     assert len(told) == 4, "three days from noon to noon touch four"
 
 
@@ -91,14 +91,14 @@ async def test_a_job_that_goes_on_is_told_of_once_where_its_standstill_was(tmp_p
         await to.tick()
         await to.judged("0a", Kind.SOFTWARE)
         await to.tick()
-        to.telling._going = {"llama": float("-inf")}
+        to.notifying._going = {"llama": float("-inf")}
         await to.tick()
         assert len(to.postman.given) == 2, "it stands"
         for machine in "abc":
             to.vigil.note(machine, {}, now)
         await to.tick()
         assert len(to.postman.given) == 2, "not yet: an agent may be about to say otherwise"
-        to.telling._going = {"llama": steady() - telling.RECOVERED_S}
+        to.notifying._going = {"llama": steady() - notifying.RECOVERED_S}
         for _ in range(3):
             await to.tick()
     assert to.postman.titles()[2:] == ["llama shows no sign of a standstill any more"]
@@ -184,7 +184,7 @@ async def test_a_receiver_that_is_away_is_tried_more_and_more_rarely_and_given_u
             assert len(to.postman.given) == tries
             await to.tick(1)
             assert len(to.postman.given) == tries + 1
-        await to.tick(telling.NEWS_S)
+        await to.tick(notifying.NEWS_S)
         await to.tick(1)
         assert len(to.postman.given) == 9, "it is given up"
         to.postman.fails = ""
@@ -222,7 +222,7 @@ async def test_a_store_full_of_the_past_is_no_news(tmp_path: Path) -> None:
     async with watched(tmp_path / "s.db", tmp_path) as to:
         await to.opened("0a")
         await to.judged("0a", Kind.MACHINE, "a")
-        await to.tick(telling.NEWS_S + 1)
+        await to.tick(notifying.NEWS_S + 1)
     assert to.postman.given == []
 
 

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 Post = Callable[[Receiver, Message], Awaitable[Posted]]
 
 
-class Telling:
+class Notifying:
     """Who is told what, on one server, by `post`, which raises nothing and comes to an end; `keep` does it until it is cancelled."""
 
     def __init__(self, means: Means, vigil: Vigil, settings: Settings, told: Told, post: Post = post) -> None:

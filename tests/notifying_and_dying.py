@@ -12,7 +12,7 @@ from pathlib import Path
 from hangdog_server.notices.chosen import Receiver
 from hangdog_server.notices.message import Message
 from hangdog_server.notices.posting import Posted
-from telling import watched
+from notified import watched
 
 
 async def live(where: str, folder: Path, dies: str) -> None:

@@ -11,8 +11,8 @@ from cast_acting import NOTHING, World, world
 from hangdog_models.verdict import Eviction, Kind
 from hangdog_server.notices.chosen import About, Receiver, Told
 from hangdog_server.notices.message import Message
+from hangdog_server.notices.notifying import Notifying
 from hangdog_server.notices.posting import Posted
-from hangdog_server.notices.telling import Telling
 from hangdog_server.store import Incident
 from hangdog_server.vigil import Vigil
 
@@ -50,20 +50,20 @@ class Watched:
     def begin(self) -> None:
         """A server that has just started."""
         settings = replace(PATIENT, grace_s=0.0, lease_s=600.0)  # no lease runs out while a test is held up
-        self.telling = Telling(self.on.means, self.vigil, settings, self.told, self.postman.post)
+        self.notifying = Notifying(self.on.means, self.vigil, settings, self.told, self.postman.post)
 
     async def tick(self, seconds: float = 0.0) -> None:
         """Some time later, all that is due has been tried."""
         self.on.now += seconds
-        await self.telling.tick()
-        while self.telling._tasks:
-            await asyncio.gather(*self.telling._tasks.values())
+        await self.notifying.tick()
+        while self.notifying._tasks:
+            await asyncio.gather(*self.notifying._tasks.values())
 
     async def until(self, messages: int, to: str) -> None:
         """Ticks, and waits for nobody, until so many messages were given to the postman for a receiver."""
         async with asyncio.timeout(60):
             while len(self.postman.titles(to)) < messages:
-                await self.telling.tick()
+                await self.notifying.tick()
                 await asyncio.sleep(0.01)
 
     async def opened(self, name: str, why: str = "suspected: rank 0 stands", job: str = "llama") -> None:
@@ -88,4 +88,4 @@ async def watched(
         try:
             yield made
         finally:
-            await made.telling.close()
+            await made.notifying.close()

@@ -1,0 +1,46 @@
+"""What is told of something that is under way: each step, as it is said, to everybody who asks, from the first one on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Generic, TypeVar
+
+from hangdog_models.errors import HangdogError
+
+Step = TypeVar("Step")
+
+
+class Telling(Generic[Step]):
+    """The steps of one thing; `failure` is what it failed of, and reaches who follows once it has come to its `end`."""
+
+    def __init__(self) -> None:
+        self.failure: HangdogError | None = None
+        self._steps: list[Step] = []
+        self._news = asyncio.Event()
+        self._over = False
+
+    async def follow(self) -> AsyncIterator[Step]:
+        """All steps from the first to the last, as they are said; raises the failure."""
+        told = 0
+        while not (self._over and told == len(self._steps)):
+            news = self._news
+            for step in self._steps[told:]:
+                told += 1
+                yield step
+            if news is self._news and not self._over:
+                await news.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    def say(self, step: Step) -> None:
+        """Adds a step."""
+        self._steps.append(step)
+        self._tell()
+
+    def end(self) -> None:
+        """Nothing more will be said."""
+        self._over = True
+        self._tell()
+
+    def _tell(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
