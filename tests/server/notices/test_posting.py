@@ -154,6 +154,7 @@ def children() -> list[str]:
     return (Path("/proc/self/task") / str(os.getpid()) / "children").read_text().split()
 
 
+@pytest.mark.slow
 async def test_a_running_server_tells_of_a_verdict(tmp_path: Path) -> None:
     async with receiving() as http:
         tells = Told((chat(http),), "https://head:7413")
