@@ -182,7 +182,12 @@ class Inquiry:
     def _looks(self, about: About) -> Looking:
         means = self._means
         archive = Archive(means.store, means.dictionary, self.name, about.first)
-        return Looking(about, means.fleet, archive, means.judge, self._settings, self._progress, means.telemetry)
+        name, telling = self.name, self._telling
+
+        def progress(text: str) -> None:  # not a method: looks that know their incident would wait for the collector
+            telling.say(Step(name, State.CAPTURING, text, ""))
+
+        return Looking(about, means.fleet, archive, means.judge, self._settings, progress, means.telemetry)
 
     def _asked(self, looking: Looking) -> dict[str, object]:
         """What judging it again takes, and for how long the job had stood still when it was suspected."""
@@ -222,9 +227,6 @@ class Inquiry:
     def _end(self, error: HangdogError) -> None:
         self._telling.failure = error
         self._say(State.FAILED, str(error))
-
-    def _progress(self, text: str) -> None:
-        self._say(State.CAPTURING, text)
 
     def _say(self, state: State, text: str, verdict: str = "") -> None:
         self._telling.say(Step(self.name, state, text, verdict))

@@ -2,13 +2,27 @@
 
 import asyncio
 import gc
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from cast import Listener, cluster, stage, trainer, verdict
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Verdict
+from hangdog_server.looking import Looking
 from hangdog_server.sparing import spared
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """What is in a circle stays, until somebody asks for a collection."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 async def test_the_cluster_is_spared_until_there_is_a_verdict(tmp_path: Path) -> None:
@@ -31,3 +45,34 @@ def test_the_last_of_several_incidents_ends_it() -> None:
             assert gc.get_freeze_count() > 0
         assert gc.get_freeze_count() > 0
     assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.usefixtures("uncollected")
+async def test_what_an_incident_saw_is_gone_with_it_without_the_collector(tmp_path: Path) -> None:
+    async with stage(tmp_path / "s.db", verdict) as on, cluster(on, a=[0]) as (a,):
+        asking = asyncio.create_task(on.snapshot())
+        order = await a.order()
+        assert _looking(), "it is looked for where it is"
+        await a.answer(order, trainer(0), last=True)
+        await asking
+        async with asyncio.timeout(20):
+            while _looking():
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_circles_that_were_garbage_before_do_not_outlive_many_incidents() -> None:
+    class Circle:
+        def __init__(self) -> None:
+            self.me = self
+
+    gone = weakref.ref(Circle())
+    for _ in range(20):
+        with spared():
+            pass
+    assert gone() is None
+
+
+def _looking() -> bool:
+    gc.unfreeze()  # else what was there before the incident is not told
+    return any(isinstance(one, Looking) for one in gc.get_objects())
