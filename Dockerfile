@@ -21,7 +21,7 @@ ENTRYPOINT ["hangdog-agent"]
 
 FROM python:3.11-slim AS server
 COPY --from=wheel /wheels /wheels
-RUN pip install --no-cache-dir "$(echo /wheels/*.whl)[server]" \
+RUN pip install --no-cache-dir "$(echo /wheels/*.whl)[server,notify]" \
     && useradd --system --create-home --home-dir /var/lib/hangdog hangdog
 USER hangdog
 VOLUME /var/lib/hangdog

@@ -26,6 +26,7 @@ from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
 from hangdog_server.judging import Judge
 from hangdog_server.main import running
+from hangdog_server.notices.chosen import Told
 from hangdog_server.observing import Observers
 from hangdog_server.settings import Settings
 from hangdog_server.store import Store
@@ -202,6 +203,7 @@ async def stage(
     clock: Callable[[], float] = lambda: NOON,
     observers: Observers | None = None,
     does: Chosen | None = None,
+    tells: Told | None = None,
 ) -> AsyncIterator[Stage]:
     """A server on a free port, upon the store at `path`, or of that URL, which `observers` watch."""
     seen = observers or Observers(Fleet(settings))
@@ -209,7 +211,7 @@ async def stage(
     try:
         means = Means(seen.fleet, store, judge, clock, telemetry=seen.telemetry)
         opened = Opened("127.0.0.1:0", door, settings, clock)
-        async with running(opened, means, settings, seen.interceptors, does) as address:
+        async with running(opened, means, settings, seen.interceptors, does, tells) as address:
             yield Stage(address, store, settings, means.dictionary)
     finally:
         store.close()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Receiver:
-    """`status` is its next answers', `requests` what came: method and path, headers in small letters, body.
+    """`status` and `says` are its next answers', `requests` what came: method and path, headers in small letters, body.
 
     `silent`: it hangs up without an answer; `slow`: its answer comes a byte at a time and takes ten seconds.
     """
@@ -19,6 +19,7 @@ class Receiver:
     requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
     silent: bool = False
     slow: bool = False
+    says: bytes = b"what"
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -27,8 +28,11 @@ class Receiver:
             body = await reader.readexactly(int(headers.get("content-length", 0)))
             self.requests.append((" ".join(head[0].split()[:2]), headers, body))
             if not self.silent:
-                said = f"HTTP/1.1 {self.status} x\r\n{self.headers}Content-Length: {204 if self.slow else 4}\r\nConnection: close\r\n\r\nwhat"
-                writer.write(said.encode())
+                length = 204 if self.slow else len(self.says)
+                said = (
+                    f"HTTP/1.1 {self.status} x\r\n{self.headers}Content-Length: {length}\r\nConnection: close\r\n\r\n"
+                )
+                writer.write(said.encode() + self.says)
                 await writer.drain()
             for _ in range(200 if self.slow else 0):
                 await asyncio.sleep(0.05)

@@ -39,6 +39,7 @@ COMMANDS = {
     "dismiss": "Leave the machines of an incident where they are.",
     "release": "Bring a machine back that hangdog took out of use.",
     "server": "Run the server: one for each cluster.",
+    "notify": "Send a test message to those whom the server tells of changes.",
     "health": "Say whether the server serves.",
     "token": "Make, list and end the tokens by which a server knows people.",
     "audit": "Show who had the server do what.",
@@ -65,6 +66,7 @@ EXTRAS = {
     "starlette": "server",
     "uvicorn": "server",
     "opentelemetry": "otel",
+    "apprise": "notify",
     "torch": "demo",
 }
 

@@ -29,6 +29,7 @@ class Standing:
     """How far the server goes by itself, by which actors, which of them move jobs, and what stops everything.
 
     `stopped` names the file with which an operator stops everything, `breaker` why it is open; each empty where it is not.
+    `opened` is what somebody is shown of the breaker: another each time it opens or is closed.
     """
 
     mode: Mode
@@ -36,6 +37,7 @@ class Standing:
     movers: tuple[str, ...]
     stopped: str
     breaker: str
+    opened: str
 
     @property
     def acts(self) -> bool:
@@ -54,7 +56,7 @@ def concerned(what: str, rows: Iterable[Intent]) -> tuple[Intent, ...]:
 def seen(what: str, rows: Iterable[Intent]) -> str:
     """What somebody is shown before they decide: another once somebody has decided, the same while it is only tried again."""
     shown = sorted((row.incident, row.machine, row.at) for row in concerned(what, rows))
-    return hashlib.blake2b(repr(shown).encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return _digest(shown)
 
 
 class Deeds:
@@ -104,19 +106,24 @@ class Deeds:
 
     async def standing(self) -> Standing:
         """How far the server goes now."""
-        why, _ = await self._means.store.ask(intents.breaker)
+        breaker = await self._means.store.ask(intents.breaker)
         chosen = self._acting.chosen
         names = tuple(actor.name for actor in chosen.actors)
         movers = tuple(actor.name for actor in chosen.actors if isinstance(actor, Mover))
-        return Standing(chosen.mode, names, movers, str(chosen.stop) if self._acting.stopped() else "", why)
+        stopped = str(chosen.stop) if self._acting.stopped() else ""
+        return Standing(chosen.mode, names, movers, stopped, breaker[0], _digest(breaker))
 
     async def _decided(self, request: pb.ActRequest, incident: str, who: str, shown: str) -> tuple[Intent, ...]:
-        store, now = self._means.store, self._means.clock()
+        now = self._means.clock()
         because, machine = storable(request.because) or f"by {who}", storable(request.machine)
 
         def same(connection: sa.Connection) -> None:
-            of = intents.of(connection, incident) if incident else intents.of_machine(connection, machine)
-            if shown and seen(request.what, of) != shown:
+            if request.what == "close-breaker":
+                now_shown = _digest(intents.breaker(connection))
+            else:
+                of = intents.of(connection, incident) if incident else intents.of_machine(connection, machine)
+                now_shown = seen(request.what, of)
+            if shown and now_shown != shown:
                 raise Changed("nothing was done: it was decided upon since you were shown it", "look again, and decide")
 
         if request.what == "approve":
@@ -131,8 +138,12 @@ class Deeds:
             return await self._turn(same, lambda connection: intents.dismiss(connection, incident, because, who, now))
         if request.what == "release":
             return await self._turn(same, lambda connection: intents.release(connection, machine, because, who, now))
-        await store.do(intents.set_breaker, "", who, now)
-        return ()
+
+        def close(connection: sa.Connection) -> tuple[Intent, ...]:
+            intents.set_breaker(connection, "", who, now)
+            return ()
+
+        return await self._turn(same, close)
 
     async def _turn(
         self, same: Callable[[sa.Connection], None], step: Callable[[sa.Connection], tuple[Intent, ...]]
@@ -156,6 +167,10 @@ class Deeds:
             actors=standing.actors,
             breaker=standing.breaker,
         )
+
+
+def _digest(shown: object) -> str:
+    return hashlib.blake2b(repr(shown).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def _action(row: Intent) -> pb.Action:

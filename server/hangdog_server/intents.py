@@ -191,6 +191,12 @@ def out(connection: sa.Connection) -> frozenset[str]:
     return frozenset(row.machine for row in under_way(connection))
 
 
+def changed(connection: sa.Connection, since: float) -> tuple[Intent, ...]:
+    """All rows of the incidents of which one changed since then (Unix seconds), the newest first."""
+    lately = sa.select(INTENTS.c.incident).where(INTENTS.c.changed >= since)
+    return _rows(connection, INTENTS.c.incident.in_(lately))
+
+
 def under_way(connection: sa.Connection) -> tuple[Intent, ...]:
     """What is to be led further, or holds a mark."""
     return _rows(connection, sa.or_(INTENTS.c.state.in_(UNDER_WAY), INTENTS.c.marked))
@@ -222,6 +228,24 @@ def set_breaker(connection: sa.Connection, why: str, who: str, now: float) -> No
 def forget(connection: sa.Connection, before: float) -> None:
     """Removes rows from before that moment, but for those that hold a mark."""
     connection.execute(INTENTS.delete().where(INTENTS.c.at < before, sa.not_(INTENTS.c.marked)))
+
+
+def said(row: Intent) -> str:
+    """How far an act is, in words that go on after the machine's name."""
+    words = f": {row.words}" if row.words else ""
+    stands = "; its mark stands until it is released" if row.marked else ""
+    return {
+        Act.REFUSED: f"is refused{words}",
+        Act.DRY_RUN: f"would be isolated (dry run){words}",
+        Act.WAITING: "waits for approval to be isolated",
+        Act.DISMISSED: f"is left where it is, by {row.who}{words}",
+        Act.PENDING: f"is being isolated{words}",
+        Act.MARKED: "is out of use, and its job is about to start elsewhere",
+        Act.DONE: f"is {row.words or 'out of use'}",
+        Act.FAILED: f"could not be isolated{words}{stands}",
+        Act.RELEASING: f"is being brought back{words}",
+        Act.RELEASED: f"is back{f', {row.words}' if row.words else ''}",
+    }[row.state]
 
 
 _STATES = {Mode.DRY_RUN: Act.DRY_RUN, Mode.APPROVE: Act.WAITING, Mode.AUTO: Act.PENDING}

@@ -34,6 +34,9 @@ from hangdog_server.incident import Means
 from hangdog_server.judging import Judge
 from hangdog_server.leading import Leading
 from hangdog_server.limits import Limits
+from hangdog_server.notices.chosen import Told, told
+from hangdog_server.notices.notifying import Notifying
+from hangdog_server.notices.posting import check
 from hangdog_server.observing import Interceptors, observing
 from hangdog_server.operations import Operations
 from hangdog_server.people import Incidents
@@ -63,11 +66,12 @@ async def serve(
     door: Door = LOCAL,
     metrics: str = "",
     acting: Path | None = None,
+    notify: Path | None = None,
 ) -> None:
     """Serves on `listen` (`HOST:PORT`, port 0: any free one) upon the store `where` (a file, or a URL of PostgreSQL) until told to stop.
 
     `announce` is given the address once agents can connect; metrics are served at `metrics` unless that is empty;
-    `acting` is the file that says what is done to machines. Raises
+    `acting` is the file that says what is done to machines, `notify` the one that says who is told of what. Raises
     HangdogError when it cannot listen, or may not, or the store cannot be opened.
     """
     _many_files()
@@ -75,11 +79,13 @@ async def serve(
     fleet = Fleet(settings)
     opened = Opened(listen, door, settings, clock)  # what is refused is refused before anything is made
     does = chosen(acting, clock) if acting is not None else Chosen()
+    tells = told(notify) if notify is not None else Told()
+    await check(tells)
     async with observing(metrics, fleet) as observers:
         store = Store(where, settings.store_s, observers.telemetry)
         try:
             means = Means(fleet, store, judge, clock, telemetry=observers.telemetry)
-            async with running(opened, means, settings, observers.interceptors, does) as address:
+            async with running(opened, means, settings, observers.interceptors, does, tells) as address:
                 stop = _stopped()
                 announce(address)
                 await stop.wait()
@@ -95,6 +101,7 @@ async def running(
     settings: Settings,
     interceptors: Interceptors = (),
     does: Chosen | None = None,
+    tells: Told | None = None,
 ) -> AsyncIterator[str]:
     """A server behind the door given, from its first connection to its graceful end."""
     door = opened.door
@@ -123,6 +130,7 @@ async def running(
     await server.start()
     for service in SERVICES:
         await state.set(service, health_pb2.HealthCheckResponse.SERVING)
+    notifying = Notifying(means, vigil, settings, tells or Told())
     sentry = Sentry(vigil, means.fleet, desk, leading, audit, means.telemetry)
     beside = [
         asyncio.create_task(sentry.keep(), name="watch over the jobs"),
@@ -130,6 +138,7 @@ async def running(
         asyncio.create_task(campaigns.keep(), name="campaigns"),
         asyncio.create_task(acting.keep(), name="what is done to machines"),
         asyncio.create_task(agents.asking.keep(), name="asking what captures name"),
+        *([asyncio.create_task(notifying.keep(), name="telling people")] if tells and tells.receivers else []),
         asyncio.create_task(Retention(means.store, settings, means.clock).keep(), name="retention"),
     ]
     try:
@@ -145,6 +154,7 @@ async def running(
         await campaigns.close()
         await returns.close()
         await acting.close()
+        await notifying.close()
         await leading.close()
         await server.stop(settings.grace_s)
 

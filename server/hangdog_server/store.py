@@ -202,18 +202,25 @@ def _open(connection: sa.Connection) -> tuple[Incident, ...]:
 
 
 def _evicting(connection: sa.Connection, since: float) -> tuple[Incident, ...]:
-    columns = [column for column in INCIDENTS.c if column.name not in ("verdict", "asked")]
     judged = sa.and_(INCIDENTS.c.state == State.JUDGED, INCIDENTS.c.changed >= since)
-    query = (
-        sa.select(*columns, sa.literal("").label("verdict")).where(judged).order_by(INCIDENTS.c.changed, INCIDENTS.c.id)
-    )
+    query = _light().where(judged).order_by(INCIDENTS.c.changed, INCIDENTS.c.id)
     return tuple(incident for incident in map(_incident, connection.execute(query)) if incident.evict)
 
 
+def changed(connection: sa.Connection, since: float, limit: int) -> tuple[Incident, ...]:
+    """The incidents that changed since then (Unix seconds), those that began last first, without their verdict's text."""
+    query = _light().where(INCIDENTS.c.changed >= since).order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id)
+    return tuple(map(_incident, connection.execute(query.limit(limit))))
+
+
+def _light() -> sa.Select[Any]:
+    """Incidents without what is large of them."""
+    columns = [column for column in INCIDENTS.c if column.name not in ("verdict", "asked")]
+    return sa.select(*columns, sa.literal("").label("verdict"))
+
+
 def _latest(connection: sa.Connection, job: str, limit: int) -> tuple[Incident, ...]:
-    columns = [column for column in INCIDENTS.c if column.name not in ("verdict", "asked")]  # the large ones
-    query = sa.select(*columns, sa.literal("").label("verdict"))
-    query = query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id).limit(limit)
+    query = _light().order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id).limit(limit)
     rows = connection.execute(query.where(INCIDENTS.c.job == job) if job else query)
     return tuple(_incident(row) for row in rows)
 

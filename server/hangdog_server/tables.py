@@ -182,3 +182,22 @@ BREAKER = sa.Table(
     sa.Column("since", sa.Float, nullable=False),
     sa.Column("who", Words, nullable=False),
 )
+#: What people are told of, one row for a message and a receiver, written before it is sent. Per subject and receiver they are
+#: numbered; `mark` is the state of the subject that is told, so that the same one is not told twice in a row.
+NOTICES = sa.Table(
+    "notices",
+    TABLES,
+    sa.Column("subject", Words, primary_key=True),
+    sa.Column("receiver", Words, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("about", Words, nullable=False),
+    sa.Column("mark", Words, nullable=False),
+    sa.Column("message", sa.JSON, nullable=False),
+    sa.Column("state", Words, nullable=False, index=True),
+    sa.Column("noted", sa.Float, nullable=False, index=True),
+    sa.Column("changed", sa.Float, nullable=False),
+    sa.Column("due", sa.Float, nullable=False),
+    sa.Column("tries", sa.Integer, nullable=False),
+    sa.Column("unsure", sa.Boolean, nullable=False),
+    sa.Column("words", Words, nullable=False),
+)

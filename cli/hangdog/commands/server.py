@@ -108,6 +108,14 @@ def beside_usual(name: str) -> Path:
     "nothing is touched]",
 )
 @click.option(
+    "--notify",
+    envvar="HANGDOG_NOTIFY",
+    show_envvar=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Who is told of what by chat and mail; see docs/notifications.md.  [default: nobody]",
+)
+@click.option(
     "--web",
     envvar="HANGDOG_WEB",
     show_envvar=True,
@@ -152,6 +160,7 @@ def command(
     patience: float | None,
     metrics: str | None,
     acting: Path | None,
+    notify: Path | None,
     web: str,
     log_format: str,
     keep: float | None,
@@ -188,4 +197,4 @@ def command(
     def announce(address: str) -> None:
         click.echo(f"listening on {address}")
 
-    asyncio.run(serve(listen, store, diagnose, announce, settings, door, metrics or "", acting))
+    asyncio.run(serve(listen, store, diagnose, announce, settings, door, metrics or "", acting, notify))

@@ -10,13 +10,18 @@ from hangdog_server.actors.actor import ActorFailed
 MOST = 1 << 20
 
 
-async def run(command: tuple[str, ...], environ: Mapping[str, str], within_s: float) -> tuple[int, str, str]:
-    """A command's exit status, output and complaints; raises ActorFailed when it cannot be run or does not end."""
+async def run(
+    command: tuple[str, ...], environ: Mapping[str, str], within_s: float, given: bytes = b""
+) -> tuple[int, str, str]:
+    """A command's exit status, output and complaints; raises ActorFailed when it cannot be run or does not end.
+
+    `given` is its standard input: what nobody else on the machine may read, as they may a command line.
+    """
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
             env=environ,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -27,7 +32,9 @@ async def run(command: tuple[str, ...], environ: Mapping[str, str], within_s: fl
         raise ActorFailed(f"{command[0]} cannot be run: {error.strerror}", again=True) from error
     try:
         async with asyncio.timeout(within_s):
-            out, complaints = await asyncio.gather(_read(process.stdout), _read(process.stderr))
+            out, complaints, _ = await asyncio.gather(
+                _read(process.stdout), _read(process.stderr), _give(process.stdin, given)
+            )
             status = await process.wait()
     except TimeoutError:
         raise ActorFailed(f"{command[0]} did not answer within {within_s:g} s", "is the scheduler up?", True) from None
@@ -37,6 +44,16 @@ async def run(command: tuple[str, ...], environ: Mapping[str, str], within_s: fl
                 process.kill()
             await process.wait()
     return status, out, complaints
+
+
+async def _give(stream: asyncio.StreamWriter | None, given: bytes) -> None:
+    """Says what is given; who ends without having read it says so by its status."""
+    if stream is None:
+        return
+    with contextlib.suppress(ConnectionError):
+        stream.write(given)
+        await stream.drain()
+    stream.close()
 
 
 async def _read(stream: asyncio.StreamReader | None) -> str:

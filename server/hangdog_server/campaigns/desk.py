@@ -58,7 +58,7 @@ class CampaignDesk:
 
     async def follow(self, name: str) -> AsyncIterator[Step]:
         """The steps of a campaign that runs, from its first; of one that ended the last."""
-        campaign = await self._means.store.ask(records.find, name)
+        campaign = await self.find(name)
         course = self._running.get(campaign.id)
         if course is None:
             if campaign.state is State.RUNNING:
@@ -68,15 +68,18 @@ class CampaignDesk:
         async for step in course.follow():
             yield step
 
+    async def find(self, name: str) -> Campaign:
+        """The one campaign whose name begins so; raises HangdogError."""
+        return await self._means.store.ask(records.find, name)
+
     async def abort(self, name: str, who: str) -> Campaign:
         """Ends a campaign with what is known by now, and waits until it has ended; raises HangdogError."""
-        store = self._means.store
-        campaign = await store.ask(records.find, name)
+        campaign = await self.find(name)
         course, task = self._running.get(campaign.id), self._tasks.get(campaign.id)
         if course is not None and task is not None:
             course.abort(who)
             await asyncio.wait((task,))
-            return await store.ask(records.find, campaign.id)
+            return await self.find(campaign.id)
         if campaign.state is State.RUNNING:
             raise ServerUnreachable(f"campaign {campaign.id} is led by another server", "ask there")
         raise WrongUse(f"campaign {campaign.id} is over: {campaign.state}")

@@ -186,6 +186,15 @@ def lately(connection: sa.Connection, since: float, limit: int) -> tuple[Campaig
     return tuple(_campaign(row) for row in connection.execute(query))
 
 
+def convicting(connection: sa.Connection, since: float) -> tuple[Campaign, ...]:
+    """The campaigns that ended since then (Unix seconds) and convicted somebody, without what is large of them."""
+    columns = [column for column in CAMPAIGNS.c if column.name not in ("asked", "report")]
+    light = sa.select(*columns, sa.literal("").label("asked"), sa.literal("").label("report"))
+    ended = sa.and_(CAMPAIGNS.c.state != State.RUNNING, CAMPAIGNS.c.changed >= since)
+    found = map(_campaign, connection.execute(light.where(ended).order_by(CAMPAIGNS.c.changed)))
+    return tuple(campaign for campaign in found if campaign.convicted)
+
+
 @dataclass(frozen=True, slots=True)
 class Glimpse:
     """How far a campaign is: to look at that again and again must not read every report."""
@@ -282,7 +291,7 @@ def _tests(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None
 
 def _campaign(row: Any) -> Campaign:
     return Campaign(
-        row.id, row.began, row.who, row.why, row.incident, row.asked, State(row.state), row.changed,
+        row.id, row.began, row.who, row.why, row.incident, row.asked or {}, State(row.state), row.changed,
         tuple(row.convicted), row.note, row.report,
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ from hangdog_server.roles import Gate, Person
 from hangdog_server.tables import storable
 from hangdog_server.tokens import Role
 from hangdog_server.web import api
+from hangdog_server.web.breaking import Breaking
 from hangdog_server.web.guarding import Answer, Conflict, Guard, Malformed, document, form, nav
 from hangdog_server.web.history import History
 
@@ -38,6 +39,7 @@ class Acts:
         self._deeds = deeds
         self._history = history
         self._gate = gate
+        self._breaking = Breaking(guard, deeds)
 
     def routes(self) -> list[Route]:
         """Their paths; those of machines stand before the pages of machines."""
@@ -52,7 +54,7 @@ class Acts:
                 Route(path, self._guard.guarded(self._does(what), Role.ACT), methods=["POST"]),
                 Route(f"/api{path}", self._guard.guarded(self._told(what), Role.ACT), methods=["POST"]),
             ]
-        return [*found, Route("/api/actions", self._guard.guarded(self._listed))]
+        return [*found, *self._breaking.routes(), Route("/api/actions", self._guard.guarded(self._listed))]
 
     def who(self, person: Person) -> str:
         """Who may decide, told to somebody who may not; empty for those who may."""

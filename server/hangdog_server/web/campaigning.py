@@ -1,8 +1,9 @@
-"""Starting a campaign of tests about an incident from a page or a program: it is said first whom it would test, and starts once."""
+"""Starting a campaign of tests from a page or a program, and ending it: it is said first what that does, and happens once."""
 
 import asyncio
 import hashlib
 from dataclasses import replace
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -14,7 +15,7 @@ from hangdog_server import heard
 from hangdog_server.audit import Audit, Deed, followed
 from hangdog_server.campaigns import requests
 from hangdog_server.campaigns.desk import CampaignDesk
-from hangdog_server.campaigns.records import Campaign
+from hangdog_server.campaigns.records import Campaign, State
 from hangdog_server.capturing import count, named, steady
 from hangdog_server.limits import Limits
 from hangdog_server.pages.drawing import page
@@ -26,7 +27,7 @@ from hangdog_server.web.history import History
 
 
 class Campaigning:
-    """The page and paths by which people have the machines of an incident tested."""
+    """The pages and paths by which people have the machines of an incident tested, and have that ended."""
 
     def __init__(self, guard: Guard, desk: CampaignDesk, history: History, limits: Limits, audit: Audit) -> None:
         self._guard = guard
@@ -39,8 +40,11 @@ class Campaigning:
 
     def routes(self) -> list[Route]:
         """Their paths."""
-        path = "/incidents/{id}/diagnose"
+        path, end = "/incidents/{id}/diagnose", "/campaigns/{id}/abort"
         return [
+            Route(end, self._guard.guarded(self._asks_end, Role.ACT), methods=["GET"]),
+            Route(end, self._guard.guarded(self._ends, Role.ACT), methods=["POST"]),
+            Route(f"/api{end}", self._guard.guarded(self._told_end, Role.ACT), methods=["POST"]),
             Route(path, self._guard.guarded(self._asks, Role.ACT), methods=["GET"]),
             Route(path, self._guard.guarded(self._does, Role.ACT), methods=["POST"]),
             Route(f"/api{path}", self._guard.guarded(self._told, Role.ACT), methods=["POST"]),
@@ -66,10 +70,7 @@ class Campaigning:
             f"nothing more can be learnt, beginning with {step.because}; a machine on which a job runs refuses."
         )
         given = {"what": "diagnose", "machines": count(machines, "machine"), "does": does, "seen": _seen(before)}
-        empty = {"stopped": "", "why": (), "refused": (), "wrong": "", "because": ""}
-        title, back = f"hangdog: diagnose {incident}", f"/incidents/{incident}"
-        words = {"most": heard.WHY, "back": back, "here": "", **nav(person)}
-        return HTMLResponse(page("confirm.html", title, live=True, **words, **given, **empty))
+        return _confirm(f"hangdog: diagnose {incident}", f"/incidents/{incident}", person, given)
 
     async def _does(self, request: Request, person: Person) -> Response:
         """Starts it, unless one was started since the page was shown."""
@@ -86,6 +87,54 @@ class Campaigning:
         incident, _ = await self._about(request)
         posted = await document(request)
         return JSONResponse({"campaign": await self._start(incident, posted.get("because", ""), person)})
+
+    async def _asks_end(self, request: Request, person: Person) -> Response:
+        """Says what ending it does."""
+        campaign = await self._campaign(request)
+        if campaign.state is not State.RUNNING:
+            raise _over(campaign)
+        machines = named([str(name) for name, _ in campaign.asked.get("prior", ())])
+        does = f"The tests of {machines} end now, and what is known by then stands; others may begin new ones."
+        given = {"what": "abort", "machines": f"campaign {campaign.id}", "does": does, "seen": _seen((campaign,))}
+        return _confirm(f"hangdog: end campaign {campaign.id}", _back(campaign), person, given)
+
+    async def _ends(self, request: Request, person: Person) -> Response:
+        """Ends it; one that was ended by now is what was wanted."""
+        posted, campaign = await form(request), await self._campaign(request)
+        if posted.get("seen") != _seen((campaign,)):
+            raise Malformed("this is no form of ours", "open the page and post its form")
+        if campaign.state is not State.ABORTED:
+            await self._end(campaign, posted.get("because", ""), person)
+        return RedirectResponse(_back(campaign), 303)
+
+    async def _told_end(self, request: Request, person: Person) -> Response:
+        campaign, posted = await self._campaign(request), await document(request)
+        ended = await self._end(campaign, posted.get("because", ""), person)
+        return JSONResponse({"campaign": ended.id, "state": str(ended.state)})
+
+    async def _campaign(self, request: Request) -> Campaign:
+        return await self._desk.find(storable(request.path_params["id"]))
+
+    async def _end(self, campaign: Campaign, because: str, person: Person) -> Campaign:
+        """The campaign once it has ended, which is recorded before and after."""
+        if len(because) > heard.WHY:
+            raise Malformed(f"a reason of {len(because)} characters is too long", f"give {heard.WHY} at most")
+        if campaign.state is not State.RUNNING:
+            raise _over(campaign)
+        why = f"{campaign.id}: {storable(because)}" if because.strip() else campaign.id
+        deed = replace(person.deed("abort diagnose", "", why), incident=campaign.incident)
+        await self._audit.note(replace(deed, outcome="asked"))
+        try:
+            ended = await self._desk.abort(campaign.id, person.name)
+        except HangdogError as error:
+            await self._audit.note(replace(deed, outcome=f"refused: {error}"))
+            if isinstance(error, WrongUse):  # it came to its end a moment ago
+                raise Conflict(str(error), error.hint) from error
+            raise
+        await self._audit.note(
+            replace(deed, outcome=f"{ended.state}: {ended.note}" if ended.note else str(ended.state))
+        )
+        return ended
 
     async def _about(self, request: Request) -> tuple[str, tuple[Campaign, ...]]:
         incident, _ = await self._history.acts_of(storable(request.path_params["id"]))
@@ -119,6 +168,20 @@ class Campaigning:
         finally:
             if not began.done():
                 began.set_exception(OurFault("the campaign did not begin", "the server's log tells more"))
+
+
+def _confirm(title: str, back: str, person: Person, given: dict[str, str]) -> Response:
+    empty = {"stopped": "", "why": (), "refused": (), "wrong": "", "because": ""}
+    words = {"most": heard.WHY, "back": back, "here": "", **nav(person)}
+    return HTMLResponse(page("confirm.html", title, live=True, **words, **given, **empty))
+
+
+def _over(campaign: Campaign) -> WrongUse:
+    return Conflict(f"campaign {campaign.id} is over: {campaign.state}", "there is nothing left to end")
+
+
+def _back(campaign: Campaign) -> str:
+    return f"/incidents/{quote(campaign.incident, safe='')}" if campaign.incident else "/"
 
 
 def _request(incident: str, because: str, person: Person) -> requests.Request:

@@ -11,7 +11,7 @@ from hangdog_server.campaigns.past import Past
 from hangdog_server.campaigns.records import Campaign, Glimpse, State
 from hangdog_server.capturing import named
 from hangdog_server.deeds import Deeds, Standing, concerned
-from hangdog_server.intents import OPEN, Act, Intent
+from hangdog_server.intents import OPEN, Act, Intent, said
 from hangdog_server.ledger import Entry
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, Store
@@ -155,24 +155,6 @@ class History:
 def mark(incident: Incident, done: str) -> str:
     """Changes whenever the page of an incident would, about which `done` is the mark of what is done."""
     return f"{incident.state}@{incident.changed:.3f}{f'@{done}' if done else ''}"
-
-
-def said(row: Intent) -> str:
-    """How far an act is, in words that go on after the machine's name."""
-    words = f": {row.words}" if row.words else ""
-    stands = "; its mark stands until it is released" if row.marked else ""
-    return {
-        Act.REFUSED: f"is refused{words}",
-        Act.DRY_RUN: f"would be isolated (dry run){words}",
-        Act.WAITING: "waits for approval to be isolated",
-        Act.DISMISSED: f"is left where it is, by {row.who}{words}",
-        Act.PENDING: f"is being isolated{words}",
-        Act.MARKED: "is out of use, and its job is about to start elsewhere",
-        Act.DONE: f"is {row.words or 'out of use'}",
-        Act.FAILED: f"could not be isolated{words}{stands}",
-        Act.RELEASING: f"is being brought back{words}",
-        Act.RELEASED: f"is back{f', {row.words}' if row.words else ''}",
-    }[row.state]
 
 
 def told(campaign: Campaign) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from hangdog_models.acting.caps import Mode
 from hangdog_models.operations.past import Standing
 from hangdog_models.verdict import Kind
+from hangdog_server.campaigns.records import State as CampaignState
 from hangdog_server.heard import WHY
 from hangdog_server.intents import Act
 from hangdog_server.store import State
@@ -56,6 +57,8 @@ def document(version: str) -> dict[str, Any]:
         "/api/incidents/{id}/dismiss": _post("Has them be left where they are, for the reason given. Takes the role `act`.", [name], reason=True),
         "/api/incidents/{id}/diagnose": _post("Starts a campaign of tests of its machines; answers with its name. Takes the role `act`.", [name], "Started"),
         "/api/machines/{name}/release": _post("Has hangdog's own marks on a machine be taken away. Takes the role `act`.", [machine]),
+        "/api/breaker/close": _post("Closes the breaker, so that machines are acted upon again. Takes the role `act`.", []),
+        "/api/campaigns/{id}/abort": _post("Ends a campaign of tests with what is known by then. Takes the role `act`.", [{**name, "description": "A campaign's id, or as much of it as is unique."}], "Ended"),
         "/api/actions": _get("What was, is and would be done to machines, newest first, and how far the server goes.", "Actions", [whose, limit]),
         "/api/machines/{name}": _get("What a machine was tested for and convicted of, and what verdicts said of it.", "Life", [machine]),
         "/api/machines": _get("All machines, with what verdicts of all jobs said of them.", "Machines"),
@@ -176,6 +179,7 @@ def _schemas() -> dict[str, Any]:
         "Action": _object(action),
         "Actions": _object(actions),
         "Started": _object({"campaign": _TEXT}),
+        "Ended": _object({"campaign": _TEXT, "state": {"enum": [str(state) for state in CampaignState]}}),
         "Test": _object(test),
         "Conviction": _object(conviction),
         "Entry": _object(entry),

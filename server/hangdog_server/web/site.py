@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from hangdog_models.errors import NotAllowed, ServerUnreachable, WrongUse
-from hangdog_server.intents import Act
+from hangdog_server.intents import Act, said
 from hangdog_server.pages.drawing import page
 from hangdog_server.roles import Person
 from hangdog_server.settings import Settings
@@ -23,7 +23,7 @@ from hangdog_server.web.campaigning import Campaigning
 from hangdog_server.web.drawn import Drawn, done_part
 from hangdog_server.web.feed import Feed, Seen
 from hangdog_server.web.guarding import Guard, form, nav
-from hangdog_server.web.history import TONES, History, mark, said, told
+from hangdog_server.web.history import TONES, History, mark, told
 from hangdog_server.web.openapi import document
 from hangdog_server.web.present import Observatory, Present
 from hangdog_server.web.words import ago, utc

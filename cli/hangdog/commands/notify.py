@@ -1,0 +1,71 @@
+"""`hangdog notify` sends a test message to those whom a server tells of what changes."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hangdog_models.errors import ServerUnreachable, WrongUse
+from hangdog_models.reading.printable import printable
+
+if TYPE_CHECKING:
+    from hangdog_server.notices.chosen import Receiver
+    from hangdog_server.notices.message import Message
+
+
+@click.command("notify")
+@click.option(
+    "--notify",
+    "file",
+    envvar="HANGDOG_NOTIFY",
+    show_envvar=True,
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="What `hangdog server --notify` is given; see docs/notifications.md.",
+)
+@click.option("--to", "names", multiple=True, metavar="NAME", help="Only to these receivers.  [default: to all]")
+@click.option(
+    "--dry-run", is_flag=True, help="Read the file, look at the addresses, and show the message; send nothing."
+)
+def command(file: Path, names: tuple[str, ...], dry_run: bool) -> None:
+    """Send a test message to those whom the server tells of changes: exit status 0 all took it, 69 somebody did not.
+
+    No server is asked: it is run where the server runs, as its user, who can read the files.
+
+    \b
+    hangdog notify --notify /etc/hangdog/notify.toml --dry-run
+    hangdog notify --notify /etc/hangdog/notify.toml --to on-call
+    """
+    from hangdog_server.notices.chosen import told  # here: the server's packages come with an extra
+    from hangdog_server.notices.message import message
+    from hangdog_server.notices.posting import check
+
+    found = told(file)
+    if unknown := set(names) - {one.name for one in found.receivers}:
+        known = ", ".join(one.name for one in found.receivers)
+        raise WrongUse(f"{file}: nobody is called {', '.join(sorted(unknown))}", f"known: {known}")
+    receivers = [one for one in found.receivers if not names or one.name in names]
+    lines = "This is a test.", "Nothing has happened.", "A verdict would stand here."
+    test = message("hangdog can reach you", lines, f"{found.link}/" if found.link else "")
+    asyncio.run(check(found))
+    if dry_run:
+        click.echo(f"{test.title}\n\n{test.body}\n")
+        for one in receivers:
+            click.echo(f"{printable(one.name)}: would be told of {', '.join(sorted(one.about))}")
+        return
+    failed = asyncio.run(_sent(receivers, test))
+    if failed:
+        raise ServerUnreachable(f"{', '.join(failed)} did not take it", "look at the address in its url_file")
+
+
+async def _sent(receivers: "Sequence[Receiver]", test: "Message") -> list[str]:
+    """Sends to all of them at once and says of each what came of it; the names of those to whom it did not go."""
+    from hangdog_server.notices.posting import post
+
+    posted = await asyncio.gather(*(post(one, test) for one in receivers))
+    for one, came in zip(receivers, posted, strict=True):
+        click.echo(f"{printable(one.name)}: {f'not sent: {came.failed}' if came.failed else f'sent ({came.service})'}")
+    return [one.name for one, came in zip(receivers, posted, strict=True) if came.failed]

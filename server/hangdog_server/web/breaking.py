@@ -1,0 +1,79 @@
+"""Closing the breaker from a page or a program: it is said first why it opened, and closed once, and only that one."""
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from hangdog_models.errors import WrongUse
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server import heard
+from hangdog_server.deeds import Changed, Deeds
+from hangdog_server.pages.drawing import page
+from hangdog_server.roles import Person
+from hangdog_server.tables import storable
+from hangdog_server.tokens import Role
+from hangdog_server.web import api
+from hangdog_server.web.guarding import Conflict, Guard, Malformed, document, form, nav
+
+PATH = "/breaker/close"
+
+
+class Breaking:
+    """The page and paths by which people close the breaker."""
+
+    def __init__(self, guard: Guard, deeds: Deeds) -> None:
+        self._guard = guard
+        self._deeds = deeds
+
+    def routes(self) -> list[Route]:
+        """Their paths."""
+        return [
+            Route(PATH, self._guard.guarded(self._asks, Role.ACT), methods=["GET"]),
+            Route(PATH, self._guard.guarded(self._does, Role.ACT), methods=["POST"]),
+            Route(f"/api{PATH}", self._guard.guarded(self._told, Role.ACT), methods=["POST"]),
+        ]
+
+    async def _asks(self, request: Request, person: Person) -> Response:
+        """Says what will happen, and why it is open."""
+        standing = await self._deeds.standing()
+        if not standing.breaker:
+            raise _closed()
+        does = (
+            "From now on hangdog does to machines again what verdicts ask for, within its bounds. It opened because of "
+            "what is said below: see to that first, or it opens again."
+        )
+        given = {"what": "close-breaker", "machines": "the breaker", "does": does, "seen": standing.opened}
+        empty = {"stopped": standing.stopped, "refused": (), "wrong": "", "because": ""}
+        words = {"why": (standing.breaker,), "most": heard.WHY, "back": "/", "here": "", **nav(person)}
+        return HTMLResponse(page("confirm.html", "hangdog: close the breaker", live=True, **words, **given, **empty))
+
+    async def _does(self, request: Request, person: Person) -> Response:
+        """Closes it, and leads back to where it is seen; one that is closed by now is what was wanted."""
+        posted = await form(request)
+        if not posted.get("seen"):
+            raise Malformed("this is no form of ours", "open the page and post its form")
+        try:
+            await self._close(posted.get("because", ""), person, posted["seen"])
+        except Changed as error:
+            if (await self._deeds.standing()).breaker:
+                raise Conflict(str(error), error.hint) from error
+        return RedirectResponse("/", 303)
+
+    async def _told(self, request: Request, person: Person) -> Response:
+        posted = await document(request)
+        standing = await self._deeds.standing()
+        if not standing.breaker:
+            raise _closed()
+        try:
+            return JSONResponse(api.actions(await self._close(posted.get("because", ""), person, standing.opened)))
+        except Changed as error:
+            raise Conflict(str(error), error.hint) from error
+
+    async def _close(self, because: str, person: Person, shown: str) -> pb.ActionList:
+        if len(because) > heard.WHY:
+            raise Malformed(f"a reason of {len(because)} characters is too long", f"give {heard.WHY} at most")
+        return await self._deeds.act(pb.ActRequest(what="close-breaker", because=storable(because)), person, shown)
+
+
+def _closed() -> WrongUse:
+    return Conflict("the breaker is closed", "somebody may have been faster: look again")
