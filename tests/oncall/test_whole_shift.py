@@ -21,7 +21,7 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_server.actors.chosen import Chosen
 from hangdog_server.actors.exclusion import Exclusion
 from stories import trace
-from tested import broken, machines, sound
+from tested import Answer, broken, machines, sound
 
 GOLDEN = Path(__file__).parent / "golden"
 #: What is typed while the verdict waits for somebody, and the exit status; each is a golden file of its first word, or `NAME:`.
@@ -60,6 +60,11 @@ def eighty_columns_of_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     time.tzset()
+
+
+def with_part(serial: str, answer: Answer) -> Answer:
+    """A machine whose device is its own: of one that two machines report, whoever was last has it."""
+    return lambda order: str(answer(order)).replace("GPU-of-nobody", serial)
 
 
 async def shows(agent: Agent, stories: dict[int, str]) -> None:
@@ -122,7 +127,7 @@ async def test_each_command_tells_the_hang_as_its_golden_file_does(tmp_path: Pat
     settings = replace(PATIENT, rounds=2, returned_s=0.0)
     async with (
         stage(tmp_path / "s.db", diagnose, settings, clock=lambda: NOON + next(ticks) / 1e6, does=does) as on,
-        machines(on, m0=sound, m1=broken(1)),
+        machines(on, m0=with_part("GPU-0", sound), m1=with_part("GPU-1", broken(1))),
         cluster(on, a=[0, 1], b=[2, 3], c=[4, 5]) as agents,
     ):
         await typed(on, "diagnose --machines m0,m1 --level 1 --why slow-since-noon", 1)
