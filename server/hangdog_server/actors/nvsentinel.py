@@ -18,7 +18,7 @@ from hangdog_server.actors.kube_api import KubeApi, named, understood
 #: Where its platform connector listens on each node (its Helm chart, and its guide to writing monitors).
 SOCKET = "/var/run/nvsentinel.sock"
 #: By which it knows us and what we look at: rules of its operators go by these names, so they never change.
-AGENT, COMPONENT, CHECK, CODE = "hangdog", "Node", "HangdogVerdict", "HANGDOG_VERDICT"
+AGENT, COMPONENT, CHECK, CODE = "hangdog", "Node", "HangdogVerdict", "HangdogVerdict"
 #: What an event is about beside its node: one that says that all is well ends that of its own incident, and no other.
 PART = "INCIDENT"
 #: The label by which a node is out of its hands, and the word that says so: it would ignore every event.

@@ -60,7 +60,7 @@ async def test_a_mark_is_an_event_and_a_release_a_healthy_one_of_the_same_part(o
     }  # fmt: skip
     assert unwell.items() >= same.items() and well.items() >= same.items()
     assert unwell["isFatal"] and "isHealthy" not in unwell and unwell["recommendedAction"] == CONTACT_SUPPORT
-    assert unwell["message"] == CASE.reason and unwell["errorCode"] == ["HANGDOG_VERDICT"]
+    assert unwell["message"] == CASE.reason and unwell["errorCode"] == ["HangdogVerdict"]
     assert {one["key"]: one["value"] for one in unwell["metadata"]} == {"incident": "0a1b", "job": "llama"}
     assert well["isHealthy"] and not {"isFatal", "recommendedAction", "errorCode"} & well.keys()
 

@@ -127,7 +127,7 @@ async def test_what_is_done_to_machines_is_told_once_it_has_come_to_rest(tmp_pat
         await to.on.until("0a", intents.Act.DONE, intents.Act.RELEASED)
         await to.tick(1)
         assert to.postman.titles()[2:] == ["llama: 1 machine released, 1 machine done"]
-        assert to.postman.given[-1][1].lines[0] == "a is back, released"
+        assert to.postman.given[-1][1].lines[0] == "a is back, repaired"
         await to.on.store.do(intents.set_breaker, "too much at once", "", to.on.now)
         await to.tick(1)
         await to.tick(1)
