@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -46,7 +47,13 @@ SHIFT = (
 #: What is typed then, and what `hangdog actions` is to say before anything else is typed: the server carries it out meanwhile.
 THEN = (("approve INCIDENT --because the-fan-is-dead", "done"), ("release c --because mended", "released"))
 #: Names as wide as those made at random, which golden files show.
-SHOWN = {"INCIDENT": "3fa9c2d4e5f6", "OTHER": "7b20e8d1a94c", "CAMPAIGN": "c0ffee123456", "OUT": "hang-of-noon"}
+SHOWN = {
+    "INCIDENT": "3fa9c2d4e5f6",
+    "OTHER": "7b20e8d1a94c",
+    "CAMPAIGN": "c0ffee123456",
+    "OUT": "hang-of-noon",
+    "TOPOLOGY": "job.toml",
+}
 #: What these tell is a line of its own, however long: a path to copy, news to search for.
 ONE_LINE = ("bundle", "watch")
 
@@ -74,14 +81,15 @@ async def shows(agent: Agent, stories: dict[int, str]) -> None:
     await agent.answer(order, *traces, look=1, last=True)
 
 
-async def hung(on: Stage, agents: list[Agent]) -> str:
-    """The incident of a hang for rank 4 on machine c, once its verdict waits for somebody."""
-    asking = asyncio.create_task(on.snapshot("llama", job_toml="[topology]\ndp = 6\n", why="no step for 10 minutes"))
+async def hung(on: Stage, agents: list[Agent], topology: Path) -> tuple[str, str]:
+    """The incident of a hang for rank 4 on machine c, once its verdict waits for somebody; and what its golden file does not hold."""
+    line = "snapshot --job llama --topology TOPOLOGY --why 'no step for 10 minutes'"
     stacks = ({0: "scatter", 1: "scatter"}, {2: "scatter", 3: "scatter"}, {4: "user", 5: "scatter"})
-    await asyncio.gather(*map(shows, agents, stacks))
-    incident = (await asking)[-1].incident
-    await until(on, incident, "waiting")
-    return incident
+    looked = asyncio.gather(*map(shows, agents, stacks))
+    wrong, _ = await asyncio.gather(differs(on, line, 1, {"TOPOLOGY": str(topology)}), looked)
+    (latest,) = await on.store.latest("llama", 1)
+    await until(on, latest.id, "waiting")
+    return latest.id, wrong
 
 
 async def until(on: Stage, incident: str, state: str) -> None:
@@ -93,7 +101,7 @@ async def until(on: Stage, incident: str, state: str) -> None:
 
 async def typed(on: Stage, line: str, status: int = 0) -> str:
     """What a command line prints."""
-    result = await asyncio.to_thread(CliRunner().invoke, main, [*line.split(), "--server", on.address])
+    result = await asyncio.to_thread(CliRunner().invoke, main, [*shlex.split(line), "--server", on.address])
     assert result.exit_code == status, f"{line}: {result.output}"
     return result.stdout
 
@@ -132,11 +140,12 @@ async def test_each_command_tells_the_hang_as_its_golden_file_does(tmp_path: Pat
     ):
         await typed(on, "diagnose --machines m0,m1 --level 1 --why slow-since-noon", 1)
         campaign = re.findall(r"^\w{12}", await typed(on, "diagnose --list"), re.MULTILINE)[-1]
-        incident, other = [await hung(on, agents) for _ in range(2)]
+        (tmp_path / "job.toml").write_text("[topology]\ndp = 6\n")
+        (incident, wrong_), (other, _) = [await hung(on, agents, tmp_path / "job.toml") for _ in range(2)]
         names = {"INCIDENT": incident, "OTHER": other, "CAMPAIGN": campaign, "OUT": str(tmp_path / "out")}
         wrong = [text for asked, status in SHIFT if (text := await differs(on, asked, status, names))]
         for asked, state in THEN:
-            await typed(on, real(asked, names))
+            wrong.append(await differs(on, asked, 0, names))
             await until(on, incident, state)
-        wrong += [await differs(on, "actions-of-all: actions", 0, names)]
+        wrong += [await differs(on, "actions-of-all: actions", 0, names), wrong_]
         assert not any(wrong), "\n".join(wrong)
