@@ -6,6 +6,7 @@ Nothing is done that is not in the store before; `carrying` does it, and believe
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Iterable
 from itertools import groupby
 
@@ -16,7 +17,7 @@ from hangdog_models.acting.history import Body, Wanted
 from hangdog_models.errors import HangdogError
 from hangdog_models.reading.job import read_job
 from hangdog_models.showing.words import percent
-from hangdog_server import intents
+from hangdog_server import intents, trials
 from hangdog_server.actors.chosen import Chosen
 from hangdog_server.audit import Audit
 from hangdog_server.capturing import steady
@@ -102,7 +103,14 @@ class Acting:
         there = {seen.machine for seen in fleet.machines(steady())} | fleet.bodies().keys()
         there |= {*asked.get("asked", {}), *asked.get("absent", {})}
         copies, unread = await self._carrying.copies((await self._means.store.find(incident)).job)
-        return Facts(len(there), fleet.free(), fleet.bodies(), domains, copies, unread)
+        return Facts(len(there), await self._spares(), fleet.bodies(), domains, copies, unread)
+
+    async def _spares(self) -> frozenset[str]:
+        """The machines without a job that can stand in: none that campaigns lately convicted, nor, where it is asked, an untested one."""
+        now, probation_s, tested_s = self._means.clock(), self._settings.probation_s, self.chosen.caps.tested_s
+        convicted_since = now - probation_s if probation_s else math.inf
+        tested_since = now - tested_s if tested_s else None
+        return await self._means.store.ask(trials.fit, self._means.fleet.free(), convicted_since, tested_since)
 
     async def _propose(self) -> None:
         if self.chosen.mode is Mode.OBSERVE:

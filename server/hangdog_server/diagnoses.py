@@ -8,9 +8,9 @@ from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.planning.campaign.launch import Round
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import CampaignsServicer
-from hangdog_server import heard
+from hangdog_server import heard, trials
 from hangdog_server.audit import Audit, followed
-from hangdog_server.campaigns import past, records
+from hangdog_server.campaigns import records
 from hangdog_server.campaigns.desk import CampaignDesk
 from hangdog_server.campaigns.records import Campaign
 from hangdog_server.campaigns.requests import Request
@@ -109,7 +109,7 @@ class Campaigns(CampaignsServicer):
         """What a machine was tested for."""
         limit = min(request.limit or self._settings.listed, self._settings.max_listed)
         try:
-            found = await self._store.ask(past.of, request.machine, limit)
+            found = await self._store.ask(trials.of, request.machine, limit)
         except HangdogError as error:
             await refuse(context, error)
         return pb.MachineHistory(

@@ -67,7 +67,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of all machines; `free` are the names of those that are connected and have no job.
+    """What is known of all machines; `free` are the names of those that have no job and can stand in.
 
     `copies` are those of the job's checkpoint, where somebody says; `unread` why what is said cannot be read.
     """

@@ -33,6 +33,9 @@ class Caps:
     #: Machines without a job that are left once each machine taken has got its replacement. A job that cannot start again
     #: is worse off than one that hangs on a machine somebody may repair.
     spares: int = 0
+    #: A machine without a job is a spare only where it passed a test of a campaign, and failed none, within so many
+    #: seconds; 0: untested ones are, too. ByteRobust's warm standbys pass its self-check before they count.
+    tested_s: float = 0.0
     #: Evidence is believed so long (seconds): long enough for a person to be woken, too short for a repair.
     evidence_s: float = 1800.0
     #: A machine that was taken within so many seconds is not taken again: what brings it back does not mend it, and

@@ -150,7 +150,8 @@ def _standing(machines: Sequence[str], known: Known, took: list[Asked], caps: Ca
     left = known.free - sum(not one.settled for one in took if one.out) - len(machines)
     if left < caps.spares:
         free = max(0, known.free)
-        what = f"{_machines(free)} {'has' if free == 1 else 'have'} no job, and {len(machines)} more would be needed"
+        lately = " and passed a test lately (tested_s)" if caps.tested_s else ""
+        what = f"{_machines(free)} {'has' if free == 1 else 'have'} no job{lately}, and {len(machines)} more would be needed"
         kept = f", {caps.spares} {'is' if caps.spares == 1 else 'are'} to be left (spares)" if caps.spares else ""
         yield Refusal(Bound.SPARES, f"{what}{kept}: the job could not start again")
 

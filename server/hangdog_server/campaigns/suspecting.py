@@ -9,8 +9,7 @@ from hangdog_models.errors import WrongUse
 from hangdog_models.planning.campaign.ladder import LADDER, diagnostics, modes
 from hangdog_models.planning.campaign.prior import FURTHER, NONE, begin
 from hangdog_models.verdict import from_json
-from hangdog_server import ledger
-from hangdog_server.campaigns import past
+from hangdog_server import ledger, trials
 from hangdog_server.campaigns.requests import LEVELS, Asked, Request
 from hangdog_server.capturing import count, named
 from hangdog_server.fleet import Fleet
@@ -41,7 +40,7 @@ async def asked(request: Request, fleet: Fleet, store: Store, settings: Settings
             f"level {levels[0]} takes two machines or more", "name another with --machines, or another level"
         )
     since = clock() - settings.probation_s if settings.probation_s else math.inf
-    offences = await store.ask(past.offences, machines, since)
+    offences = await store.ask(trials.offences, machines, since)
     link = LINK if any(one.network for one in chosen) else 0.0
     none = NONE if request.incident else UNASKED
     prior = begin(

@@ -5,9 +5,8 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from hangdog_server import intents, ledger
-from hangdog_server.campaigns import past, records, report
-from hangdog_server.campaigns.past import Past
+from hangdog_server import intents, ledger, trials
+from hangdog_server.campaigns import records, report
 from hangdog_server.campaigns.records import Campaign, Glimpse, State
 from hangdog_server.capturing import named
 from hangdog_server.deeds import Deeds, Standing, concerned
@@ -15,6 +14,7 @@ from hangdog_server.intents import OPEN, Act, Intent, said
 from hangdog_server.ledger import Entry
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, Store
+from hangdog_server.trials import Past
 from hangdog_server.web.words import utc
 
 #: What ended is told of on the first page for so long: a shift and its hand-over. Seconds.
@@ -138,7 +138,7 @@ class History:
 
     async def life(self, machine: str) -> Life:
         """What is kept of a machine."""
-        found = await self._store.ask(past.of, machine, MOST)
+        found = await self._store.ask(trials.of, machine, MOST)
         said = await self._store.ask(ledger.of, machine, 0.0, MOST)
         acts = await self._store.ask(intents.of_machine, machine)
         return Life(found, found.probation(self._settings.probation_s), said, acts[:MOST])
@@ -148,7 +148,7 @@ class History:
         if not self._settings.probation_s:
             return frozenset()
         since = self._clock() - self._settings.probation_s
-        known = await self._store.ask(past.offences, machines, since)
+        known = await self._store.ask(trials.offences, machines, since)
         return frozenset(machine for machine, serials in known.serials.items() if any(map(known.counts.get, serials)))
 
 

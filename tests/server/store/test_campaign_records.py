@@ -9,7 +9,8 @@ from hangdog_models.errors import WrongUse
 from hangdog_models.planning.campaign.ladder import Conclusion
 from hangdog_models.planning.campaign.launch import Result
 from hangdog_models.reading.diagnosis import Diagnosed, read_diagnosis
-from hangdog_server.campaigns import past, records
+from hangdog_server import trials
+from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign, Convict, Kept, State
 from hangdog_server.campaigns.requests import Asked, from_json
 from hangdog_server.store import Store
@@ -67,16 +68,23 @@ async def test_the_past_follows_a_part_from_machine_to_machine_and_is_forgotten_
         )
         convicted = [Convict("a", 0.99, ("GPU-1",)), Convict("z", 0.99)] if machine == "a" else []
         await store.do(records.end, name, State.DONE, at, "", "{}", convicted)
-    here = await store.ask(past.of, "GPU-1", 9)
+    here = await store.ask(trials.of, "GPU-1", 9)
     assert [(one.machine, one.test, one.outcome) for one in here.tests] == [("b", "one device: gemm", "pass")]
     assert [(one.machine, one.part) for one in here.convictions] == [("a", "GPU-1")]
     assert (here.probation(100.0), here.probation(0.0)) == (110.0, 0.0)
-    assert (await store.ask(past.of, "a", 9)).convictions == (), "what was convicted in it is elsewhere now"
-    found = await store.ask(past.offences, ["a", "b", "z"], 0.0)
+    assert (await store.ask(trials.of, "a", 9)).convictions == (), "what was convicted in it is elsewhere now"
+    found = await store.ask(trials.offences, ["a", "b", "z"], 0.0)
     assert found.counts == {"GPU-1": 1, "z": 1} and found.serials["b"] == ("b", "GPU-1")
-    assert (await store.ask(past.offences, ["b"], 11.0)).counts == {}, "its probation is over"
+    assert (await store.ask(trials.offences, ["b"], 11.0)).counts == {}, "its probation is over"
+    everybody = ["a", "b", "z"]
+    assert await store.ask(trials.fit, everybody, 0.0, None) == {"a"}, (
+        "what was convicted in it stands in the way of b now"
+    )
+    assert await store.ask(trials.fit, everybody, 11.0, None) == {*everybody}
+    assert await store.ask(trials.fit, everybody, 11.0, 5.0) == {"b"}, "a failed, and z was not tested"
+    assert await store.ask(trials.fit, everybody, 11.0, 21.0) == frozenset()
     while await store.do(records.forget, 15.0):
         pass
     assert [one.id for one in await store.ask(records.latest, 9)] == ["0b"]
-    assert (await store.ask(past.of, "a", 9)).tests == () and len((await store.ask(past.of, "b", 9)).tests) == 1
+    assert (await store.ask(trials.of, "a", 9)).tests == () and len((await store.ask(trials.of, "b", 9)).tests) == 1
     store.close()

@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from cast import NOON, PATIENT
-from cast_acting import WIDE, body, world
+from cast_acting import WIDE, World, body, world
 from hangdog_models.acting.caps import Caps, Mode
 from hangdog_models.acting.history import Body
 from hangdog_models.errors import WrongUse
@@ -17,6 +19,7 @@ from hangdog_server.acting import Acting
 from hangdog_server.actors.actor import ActorFailed, Case, Mark, Standing
 from hangdog_server.actors.nothing import Nothing
 from hangdog_server.intents import Act
+from hangdog_server.tables import CONVICTIONS, TESTS
 
 
 @pytest.fixture
@@ -359,3 +362,34 @@ async def test_a_machine_that_is_out_is_no_spare(here: Path, tmp_path: Path) -> 
         assert "1 machine has no job, and 2 more would be needed" in await on.words("0a")
         await on.judged("0b", "b")
         await on.until("0b", Act.DONE)
+
+
+async def test_who_was_convicted_is_no_spare_nor_where_it_is_asked_who_was_not_tested(
+    here: Path, tmp_path: Path
+) -> None:
+    async with world(here, tmp_path, Played()) as on:
+        await campaign(on, {"y": "pass", "z": "pass"}, convicted="x")
+        await on.judged("0a", "a", "b", "c")
+        await on.acting.tick()
+        assert "2 machines have no job, and 3 more would be needed" in await on.words("0a")
+    async with world(tmp_path / "other.db", tmp_path, Played(), caps=replace(WIDE, tested_s=60.0)) as on:
+        await campaign(on, {"y": "pass", "z": "fail"})
+        await on.judged("0a", "a", "b")
+        await on.acting.tick()
+        assert "1 machine has no job and passed a test lately (tested_s), and 2 more" in await on.words("0a")
+        await on.judged("0b", "b")
+        await on.until("0b", Act.DONE)
+
+
+async def campaign(on: World, outcomes: Mapping[str, str], convicted: str = "") -> None:
+    """What machines were tested for half a minute ago."""
+
+    def write(connection: sa.Connection) -> None:
+        about = {"campaign": "c0", "at": on.now - 30.0}
+        said = {"level": 1, "test": "gemm", "repetitions": 21, "says": "", "others": []}
+        for machine, outcome in outcomes.items():
+            connection.execute(TESTS.insert().values(**about, **said, machine=machine, outcome=outcome))
+        if convicted:
+            connection.execute(CONVICTIONS.insert().values(**about, machine=convicted, part=""))
+
+    await on.store.do(write)

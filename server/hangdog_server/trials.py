@@ -90,6 +90,29 @@ def offences(connection: sa.Connection, machines: Collection[str], since: float)
     return Offences(counts, {machine: (machine, *parts.get(machine, ())) for machine in machines})
 
 
+def fit(
+    connection: sa.Connection, machines: Collection[str], convicted_since: float, tested_since: float | None
+) -> frozenset[str]:
+    """Those that can stand in for others: not convicted since then, as a whole or by a part; where asked, tested and passed since.
+
+    Both are Unix seconds; of tests on it since then one passed and none failed.
+    """
+    past = offences(connection, machines, convicted_since)
+    left = frozenset(machine for machine, names in past.serials.items() if not past.counts.keys() & {*names})
+    if tested_since is None:
+        return left
+    outcomes: dict[str, set[str]] = {}
+    for names in _portions(left):
+        query = sa.select(TESTS.c.machine, TESTS.c.outcome).where(
+            TESTS.c.machine.in_(names), TESTS.c.at >= tested_since
+        )
+        for row in connection.execute(query):
+            outcomes.setdefault(row.machine, set()).add(row.outcome)
+    return frozenset(
+        machine for machine in left if "pass" in (had := outcomes.get(machine, set())) and "fail" not in had
+    )
+
+
 def _parts(connection: sa.Connection, machines: Collection[str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for names in _portions(machines):
