@@ -75,4 +75,4 @@ def test_circles_that_were_garbage_before_do_not_outlive_many_incidents() -> Non
 
 def _looking() -> bool:
     gc.unfreeze()  # else what was there before the incident is not told
-    return any(isinstance(one, Looking) for one in gc.get_objects())
+    return any(type(one) is Looking for one in gc.get_objects())
