@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.planning.campaign.launch import Round
@@ -11,7 +10,7 @@ from hangdog_proto.generated.hangdog_pb2_grpc import CampaignsServicer
 from hangdog_server import heard, trials
 from hangdog_server.audit import Audit, followed
 from hangdog_server.campaigns import records
-from hangdog_server.campaigns.desk import CampaignDesk
+from hangdog_server.campaigns.desk import CampaignDesk, ended
 from hangdog_server.campaigns.records import Campaign
 from hangdog_server.campaigns.requests import Request
 from hangdog_server.capturing import named, steady
@@ -83,8 +82,7 @@ class Campaigns(CampaignsServicer):
         try:
             person = self._gate.person(context)
             deed = person.deed("abort diagnose", "", request.id[: heard.NAME])
-            await self._audit.note(replace(deed, outcome="asked"))
-            return _summary(await self._desk.abort(request.id, person.name))
+            return _summary(await ended(self._desk, request.id, self._audit, deed))
         except HangdogError as error:
             await refuse(context, error)
 

@@ -4,12 +4,14 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
-from hangdog_models.errors import ServerUnreachable, WrongUse
+from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
 from hangdog_models.planning.campaign.launch import Budget, Round
 from hangdog_models.planning.campaign.plan import Stop, plan
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server import lease
+from hangdog_server.audit import Audit, Deed
 from hangdog_server.campaigns import records
 from hangdog_server.campaigns.course import Course, Means
 from hangdog_server.campaigns.records import Campaign, State
@@ -171,6 +173,19 @@ class CampaignDesk:
         self._tasks[name] = task
         task.add_done_callback(lambda _: self._tasks.pop(name))
         return course
+
+
+async def ended(desk: CampaignDesk, name: str, audit: Audit, deed: Deed) -> Campaign:
+    """The campaign, ended by whose deed it is; recorded are that it was asked for, and what came of it. Raises HangdogError."""
+    await audit.note(replace(deed, outcome="asked"))
+    try:
+        campaign = await desk.abort(name, deed.who)
+    except HangdogError as error:
+        await audit.note(replace(deed, outcome=f"refused: {error}"))
+        raise
+    outcome = f"{campaign.state}: {campaign.note}" if campaign.note else str(campaign.state)
+    await audit.note(replace(deed, outcome=outcome))
+    return campaign
 
 
 def _lease(name: str) -> str:

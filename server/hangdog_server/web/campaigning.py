@@ -14,7 +14,7 @@ from hangdog_models.planning.campaign.launch import Round
 from hangdog_server import heard
 from hangdog_server.audit import Audit, Deed, followed
 from hangdog_server.campaigns import requests
-from hangdog_server.campaigns.desk import CampaignDesk
+from hangdog_server.campaigns.desk import CampaignDesk, ended
 from hangdog_server.campaigns.records import Campaign, State
 from hangdog_server.capturing import count, named, steady
 from hangdog_server.limits import Limits
@@ -109,8 +109,8 @@ class Campaigning:
 
     async def _told_end(self, request: Request, person: Person) -> Response:
         campaign, posted = await self._campaign(request), await document(request)
-        ended = await self._end(campaign, posted.get("because", ""), person)
-        return JSONResponse({"campaign": ended.id, "state": str(ended.state)})
+        done = await self._end(campaign, posted.get("because", ""), person)
+        return JSONResponse({"campaign": done.id, "state": str(done.state)})
 
     async def _campaign(self, request: Request) -> Campaign:
         return await self._desk.find(storable(request.path_params["id"]))
@@ -123,18 +123,10 @@ class Campaigning:
             raise _over(campaign)
         why = f"{campaign.id}: {storable(because)}" if because.strip() else campaign.id
         deed = replace(person.deed("abort diagnose", "", why), incident=campaign.incident)
-        await self._audit.note(replace(deed, outcome="asked"))
         try:
-            ended = await self._desk.abort(campaign.id, person.name)
-        except HangdogError as error:
-            await self._audit.note(replace(deed, outcome=f"refused: {error}"))
-            if isinstance(error, WrongUse):  # it came to its end a moment ago
-                raise Conflict(str(error), error.hint) from error
-            raise
-        await self._audit.note(
-            replace(deed, outcome=f"{ended.state}: {ended.note}" if ended.note else str(ended.state))
-        )
-        return ended
+            return await ended(self._desk, campaign.id, self._audit, deed)
+        except WrongUse as error:  # it came to its end a moment ago
+            raise Conflict(str(error), error.hint) from error
 
     async def _about(self, request: Request) -> tuple[str, tuple[Campaign, ...]]:
         incident, _ = await self._history.acts_of(storable(request.path_params["id"]))

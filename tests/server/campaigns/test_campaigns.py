@@ -1,6 +1,7 @@
 """Campaigns over the wire, with machines that are played: who is convicted, who never is, and what nobody may hold up."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.agents import Agents
 from hangdog_server.campaigns import course, launching, records
 from hangdog_server.capturing import steady
+from hangdog_server.door import LOCAL
 from hangdog_server.failures import StoreFailed
 from hangdog_server.fleet import Fleet
 from hangdog_server.orders import Abort, Diagnose
@@ -188,8 +190,12 @@ async def test_a_straggler_ends_with_the_deadline_and_is_told_to_end(
     assert untested["why"] == f"did not answer its diagnostics within {last_s:.0f} s"
 
 
-async def test_an_abort_ends_all_tests_and_the_campaign_with_what_is_known(on: Stage) -> None:
-    async with machines(on, m0=sound, m1=lambda order: None) as played:
+async def test_an_abort_ends_all_tests_and_the_campaign_with_what_is_known(tmp_path: Path) -> None:
+    door = replace(LOCAL, audit=tmp_path / "audit.jsonl")
+    async with (
+        stage(tmp_path / "s.db", settings=QUICK, door=door) as on,
+        machines(on, m0=sound, m1=lambda order: None) as played,
+    ):
         steps: list[CampaignStep] = []
         asked = asyncio.create_task(campaign(on, "m0", "m1", heard=steps, levels=[1], budget_s=600.0))
         order = await played["m1"].ordered()
@@ -204,6 +210,9 @@ async def test_an_abort_ends_all_tests_and_the_campaign_with_what_is_known(on: S
         "inconclusive",
     )
     assert told["convicted"] == []
+    deeds = [json.loads(deed) for deed in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    outcomes = [one["outcome"] for one in deeds if one["what"] == "abort diagnose"]
+    assert outcomes == ["asked", "aborted", "asked", f"refused: campaign {line.id} is over: aborted"]
 
 
 GARBAGE = {
