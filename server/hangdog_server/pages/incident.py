@@ -42,7 +42,7 @@ class About:
     """What is known of an incident beside its verdict; all empty for a bundle. `history` is (when, what happened).
 
     `events` is where the server tells of its changes, `then` what was done after it was judged, as items of the history,
-    and `done` what is done about it: each as it stands on the page.
+    `done` what is done about it, and `when` how far its order is: each as it stands on the page.
     """
 
     id: str = ""
@@ -53,6 +53,7 @@ class About:
     events: str = ""
     then: str = ""
     done: str = ""
+    when: str = "Do now"
     person: str = ""
 
 

@@ -54,7 +54,9 @@ class Drawn:
         then = Markup("").join(
             Markup("<li><time>{}</time> {}</li>").format(at, printable(text, 400)) for at, text in done.times()
         )
-        return page.replace(places.events, escape(news)).replace(places.then, then).replace(places.done, part)
+        when = escape(done.when(incident.evict))
+        page = page.replace(places.events, escape(news)).replace(places.then, then)
+        return page.replace(places.done, part).replace(places.when, when)
 
     async def _judged(self, incident: Incident, person: str) -> str:
         key = (incident.id, mark(incident, ""), person)
@@ -81,11 +83,12 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What is put into a page each time: where changes are told, what was done when, and what is done and may be."""
+    """What is put into a page each time: where changes are told, what was done when, what is done and may be, how far it is."""
 
     events: str
     then: str
     done: str
+    when: str
 
 
 def done_part(incident: Incident, done: Done, acts: bool, who: str) -> Markup:
@@ -117,6 +120,7 @@ def _drawn(
         events=places.events,
         then=places.then,
         done=places.done,
+        when=places.when,
         person=person,
     )
     return incident_page(verdict, shown, about)

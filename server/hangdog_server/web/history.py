@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hangdog_server import intents, ledger, trials
@@ -25,6 +25,14 @@ MOST = 100
 TONES = {
     Act.WAITING: "warn", Act.REFUSED: "warn", Act.FAILED: "bad", Act.PENDING: "bad", Act.MARKED: "bad", Act.DONE: "bad",
     Act.RELEASED: "good",
+}  # fmt: skip
+
+
+#: What stands before an order.
+_NOW = "Do now"
+_WHEN: Mapping[Act | None, str] = {
+    Act.PENDING: "Being done", Act.MARKED: "Being done", Act.DONE: "Done", Act.DISMISSED: "Dismissed",
+    Act.RELEASING: "Being undone", Act.RELEASED: "Done and undone",
 }  # fmt: skip
 
 
@@ -57,6 +65,12 @@ class Done:
             return f"The server is in mode {self.standing.mode}: nothing is done, whoever approves."
         breaker = self.standing.breaker
         return f"The breaker is open ({breaker}); hangdog actions --close-breaker closes it." if breaker else ""
+
+    def when(self, machines: Collection[str]) -> str:
+        """How far it is to take these machines out of use, which is all of the order or nothing."""
+        of = {row.machine: row.state for row in self.acts}
+        states = {of.get(machine) for machine in machines}
+        return _WHEN.get(states.pop(), _NOW) if len(states) == 1 else _NOW
 
     def times(self) -> list[tuple[str, str]]:
         """When what was done, the oldest first."""

@@ -30,6 +30,7 @@ async def test_from_a_click_to_a_machine_that_is_back(tmp_path: Path) -> None:
     async with deciding(tmp_path) as on:
         page = (await on.alice.get(f"/incidents/{on.incident}")).text
         assert "waits for approval" in page and f'href="/incidents/{on.incident}/approve"' in page
+        assert "<span>Do now</span>" in page
         asks = (await on.alice.get(f"/incidents/{on.incident}/approve")).text
         assert "Isolate a?" in asks and "a is taken out of use by exclude-file" in asks and on.excluded == []
         done = await on.posted("approve", "seen by eye")
@@ -38,6 +39,7 @@ async def test_from_a_click_to_a_machine_that_is_back(tmp_path: Path) -> None:
         assert on.excluded[0].startswith(f"a  # hangdog: {on.incident} machine")
         page = (await on.alice.get(f"/incidents/{on.incident}")).text
         assert "it was decided to isolate it" in page and 'href="/machines/a/release"' in page
+        assert "<span>Done</span>" in page and "Do now" not in page
         assert "approve" not in page.partition('<div class="done">')[2].partition("</div>")[0]
         assert "a is out of use" in re.sub("<[^>]*>", "", (await on.alice.get("/")).text)
         assert "own marks on a are taken away" in (await on.alice.get("/machines/a/release")).text
@@ -45,6 +47,7 @@ async def test_from_a_click_to_a_machine_that_is_back(tmp_path: Path) -> None:
         await on.until("released")
         machine = (await on.alice.get("/machines/a")).text
         assert on.excluded == [] and "is back" in machine and "/release" not in machine
+        assert "<span>Done and undone</span>" in (await on.alice.get(f"/incidents/{on.incident}")).text
     assert [one for one in on.recorded() if one[0] in ("approve", "release a")] == [
         ("approve", "alice", "asked"), ("approve", "alice", "a pending"),
         ("release a", "alice", "asked"), ("release a", "alice", "a releasing"), ("release a", "alice", "released: by alice"),
