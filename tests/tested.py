@@ -4,15 +4,18 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import grpc
 
-from cast import Agent, Stage
+from cast import PATIENT, Agent, Stage
 from hangdog_models.planning.campaign.ladder import LADDER
 from hangdog_proto.campaigns import CampaignClient, CampaignStep
 from hangdog_proto.generated import hangdog_pb2 as pb
+
+#: Who is lost is not waited for.
+QUICK = replace(PATIENT, campaign_lost_s=0.2)
 
 
 def report(level: int, outcome: str = "pass", says: str = "", **more: Any) -> str:

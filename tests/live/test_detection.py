@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.demo.faults import FAULTS, Victim
+from hangdog.demo.faults import FAULTS, Victim, spoil_next_checkpoint
 from hangdog.demo.job.settings import write_settings
 from hangdog_models.verdict import Kind, Verdict, from_json
 from live.guard import Guard
@@ -107,7 +107,7 @@ def test_a_disk_that_is_full_at_a_checkpoint(
 ) -> None:
     with Job(Plan(trainer), launcher) as job, Guard(job, tmp_path) as guard:
         train(job, guard)
-        (job.rank_folder(3) / "model.part").symlink_to("/dev/full")
+        spoil_next_checkpoint(job.rank_folder(3), lambda path: path.symlink_to("/dev/full"))
         verdict = detected(f"{trainer} full disk 3", job, guard, table)
     blamed(verdict, job, 3)
 

@@ -22,6 +22,10 @@ STEP_SPAN_S = 0.7
 TOO_MANY_SAMPLES = 2_000_000
 #: A report so rare that it never comes.
 NEVER = 1_000_000_000
+#: A checkpoint of the demo is written in milliseconds, on crowded cores in seconds. Seconds.
+CHECKPOINT_S = 30.0
+#: Shorter than the time between two checkpoints. Seconds.
+LOOK_AGAIN_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +65,25 @@ def _silence_shards(victim: Victim) -> None:
     shutil.rmtree(old)
 
 
+def spoil_next_checkpoint(folder: Path, put: Callable[[Path], object]) -> None:
+    """Puts something where the rank of this folder writes its next checkpoint; one that is being written is waited for.
+
+    `FileExistsError` if that one does not end.
+    """
+    deadline = time.monotonic() + CHECKPOINT_S
+    while True:
+        try:
+            put(folder / "model.part")
+            return
+        except FileExistsError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(LOOK_AGAIN_S)
+
+
 def _block_checkpoint(victim: Victim) -> None:
     """The file the next checkpoint goes to is a FIFO nobody reads."""
-    os.mkfifo(victim.folder / "model.part")
+    spoil_next_checkpoint(victim.folder, os.mkfifo)
 
 
 def _change_settings(**settings: int) -> Callable[[Victim], None]:
