@@ -1,11 +1,16 @@
 """What is said before pods are evicted: whether their job starts again, by each rule of whoever makes them anew, and at what cost."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hangdog_server.actors.restarts import READ, Ref, foreseen, owner
 from kube_jobs import FATAL, FREE, IGNORED, JOBSET, KUBEFLOW, VOLCANO, job, jobset, pod, pytorchjob, volcano
+from manifests import block
+
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "acting.md"
 
 Object = dict[str, Any]
 FAILS = "will fail, and not start again"
@@ -151,6 +156,17 @@ def test_pods_that_would_come_back_or_go_nowhere_else(labels: Object, spec: Obje
     pods = [pod(f"p{number}", "gpu-a17", KUBEFLOW, "MPIJob", "m", labels=labels, **spec) for number in (1, 2)]
     told = said(pods)
     assert words in told and bool(words) is bool(told) and told.count("gpu-a17") <= 1
+
+
+def test_the_manifest_in_the_guide_restarts_at_no_cost() -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    lines = [(len(line) - len(line.lstrip(" ")), line.strip()) for line in text.splitlines()]
+    shown, _ = block(lines)
+    (replicated,) = shown["spec"]["replicatedJobs"]
+    made = job("llama-node-0", "llama", replicated["name"], **replicated["template"]["spec"])
+    assert made["spec"]["backoffLimit"] == 0 and of_set(made, {**shown, "status": {"restarts": 99}}, 8) == ""
+    del shown["spec"]["failurePolicy"]["rules"]
+    assert FAILS in of_set(made, {**shown, "status": {"restarts": 99}}, 8)
 
 
 def test_a_pod_that_nobody_makes_anew() -> None:
