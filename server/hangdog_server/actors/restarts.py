@@ -118,7 +118,7 @@ def _job(job: Object, lost: int, above: Ref | None, jobset: Object | None) -> st
         if jobset is None:
             return f"{counted}. In its manifest: podFailurePolicy, Ignore for DisruptionTarget ({SHOWN})"
         then = f"JobSet {_name(jobset)} does not restart the others"
-        return f"{counted}: {then}. {_where(jobset)}: podFailurePolicy, FailJob for DisruptionTarget ({SHOWN})"
+        return f"{counted}: {then}. {_where(jobset)}: podFailurePolicy and failurePolicy ({SHOWN})"
     if jobset is None:
         return f"Job {name} {_FAILS} ({why}). In its manifest: podFailurePolicy, Ignore for DisruptionTarget ({SHOWN})"
     reason = "PodFailurePolicy" if action == "FailJob" else "BackoffLimitExceeded"
@@ -150,10 +150,13 @@ def _jobset(jobset: Object, job: Object, reason: str, why: str) -> str:
     if action != "RestartJobSet":
         return ""
     status = jobset.get("status", {})
-    used = _count(status.get("restartsCountTowardsMax", status.get("restarts")), 0)
-    left = _count(policy.get("maxRestarts"), 0) - used
+    uncounted = (
+        0 if policy.get("rules") else status.get("restarts")
+    )  # a count of 0 is left out
+    most = _count(policy.get("maxRestarts"), 0)
+    left = most - _count(status.get("restartsCountTowardsMax", uncounted), 0)
     if left <= 0:
-        return f"{name} {_FAILS}: no restart of its maxRestarts {used} is left, and {why}. {free}"
+        return f"{name} {_FAILS}: no restart of its maxRestarts {most} is left, and {why}. {free}"
     return f"this takes 1 of {left} restarts that {name} has left: {why}. {free}"
 
 

@@ -77,6 +77,8 @@ FIRST, LIMITED = job("j", "s", podFailurePolicy=FATAL), job("j", "s", backoffLim
         (LIMITED, jobset("s", {}), FAILS),
         (FIRST, jobset("s", {"maxRestarts": 3, "rules": [FREE]}, 3), ""),
         (LIMITED, jobset("s", {"maxRestarts": 3, "rules": [FREE]}, 3), "no restart of its maxRestarts 3 is left"),
+        (LIMITED, {**jobset("s", {"maxRestarts": 3, "rules": [FREE]}), "status": {"restarts": 99}}, "this takes 1 of 3 restarts"),
+        (LIMITED, {**jobset("s", {"maxRestarts": 3}), "status": {"restarts": 2}}, "this takes 1 of 1 restarts"),
         (FIRST, jobset("s", NO_MORE), f"JobSet s {FAILS}: its failurePolicy says FailJobSet for PodFailurePolicy"),
         (FIRST, jobset("s", ELSEWHERE), "this takes 1 of 3 restarts"),
         (FIRST, jobset("s", BY_MESSAGE), ""),
