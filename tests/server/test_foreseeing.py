@@ -45,7 +45,7 @@ class Cluster:
     server: World
 
 
-@pytest.fixture(params=[Mode.DRY_RUN, Mode.APPROVE])
+@pytest.fixture
 async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cluster]:
     (tmp_path / "token").write_text(RIGHT)
     async with AsyncExitStack() as stack:
@@ -57,10 +57,13 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
             kube.add("jobs", job(f"llama-{machine}", "llama", backoffLimit=0))
         kube.add("jobsets", jobset("llama"))
         actor = Kubernetes(KubeApi(kube.url, tmp_path / "token", ""), lambda: 0.0)
-        server = await stack.enter_async_context(world(tmp_path / "s.db", tmp_path, actor, mode=request.param))
+        server = await stack.enter_async_context(
+            world(tmp_path / "s.db", tmp_path, actor, mode=getattr(request, "param", Mode.APPROVE))
+        )
         yield Cluster(kube, server)
 
 
+@pytest.mark.parametrize("cluster", [Mode.DRY_RUN, Mode.APPROVE], indirect=True)
 async def test_who_decides_is_told_that_the_job_will_not_start_again(cluster: Cluster) -> None:
     await cluster.server.judged("0a", "a")
     words = await told(cluster.server, "0a")
