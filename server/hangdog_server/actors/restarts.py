@@ -150,9 +150,7 @@ def _jobset(jobset: Object, job: Object, reason: str, why: str) -> str:
     if action != "RestartJobSet":
         return ""
     status = jobset.get("status", {})
-    uncounted = (
-        0 if policy.get("rules") else status.get("restarts")
-    )  # a count of 0 is left out
+    uncounted = 0 if policy.get("rules") else status.get("restarts")  # a count of 0 is left out
     most = _count(policy.get("maxRestarts"), 0)
     left = most - _count(status.get("restartsCountTowardsMax", uncounted), 0)
     if left <= 0:
