@@ -298,7 +298,7 @@ def test_a_fitted_frame_is_never_wider_and_printable(function: str, file: str, w
 
 def test_the_end_of_a_path_is_kept_where_all_of_it_has_no_room() -> None:
     frame = Frame("all_reduce", "torch/distributed/distributed_c10d.py", 17)
-    assert frame_fitted(frame, 38) == "all_reduce (…d/distributed_c10d.py:17)"
+    assert frame_fitted(frame, 38) == "all_reduce (…/distributed_c10d.py:17)"
 
 
 def test_of_several_looks_the_last_one_with_stacks_is_shown() -> None:

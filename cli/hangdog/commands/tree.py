@@ -10,14 +10,14 @@ from rich.console import Console
 from hangdog.cases import Evidence, evidence
 from hangdog.lines import Line, print_line
 from hangdog.options import evidence_argument, format_option, server_option
-from hangdog.raw import NAME
+from hangdog.raw import NAME, fitted
 from hangdog.terminal import console_for
-from hangdog_models.ranks import Runs, format_runs, runs_of, size
+from hangdog_models.counts import counted
+from hangdog_models.ranks import Runs, format_runs, meet, runs_of, size
 from hangdog_models.reading.printable import printable
 from hangdog_models.showing import kinds, tree
 from hangdog_models.showing.limbs import Limb, folded
 from hangdog_models.showing.tree import Call, Node
-from hangdog_models.showing.words import counted
 from hangdog_proto.reach import Reach
 
 #: Limbs for people, unless they ask for all: a few screens.
@@ -61,11 +61,11 @@ def show(found: Evidence, nodes: Sequence[Node], whole: bool, console: Console) 
         return
     suspected = runs_of(rank for suspect in found.verdict().suspects for rank in suspect.ranks)
     for limb in folded(nodes, suspected, len(nodes) if whole else LIMBS):
-        for line in _limb(limb, whole):
+        for line in _limb(limb, suspected, whole, console.width):
             print_line(line, console, "bold" if limb.suspect and not line.frame else "")
 
 
-def _limb(limb: Limb, whole: bool) -> Iterator[Line]:
+def _limb(limb: Limb, suspected: Runs, whole: bool, width: int) -> Iterator[Line]:
     indent = "  " * min(limb.depth, INDENTED)
     deeper = f", {limb.depth} forks deep" if limb.depth > INDENTED else ""
     mark = "!" if limb.suspect else "-"
@@ -73,11 +73,12 @@ def _limb(limb: Limb, whole: bool) -> Iterator[Line]:
     hidden = 0 if whole else len(limb.calls) - FIRST - LAST
     shown = limb.calls if hidden <= 1 else (*limb.calls[:FIRST], None, *limb.calls[-LAST:])
     for call in shown:
-        yield Line(_call(call) if call else f"... {counted(hidden, 'call')}", f"{indent}  ", frame=True)
+        said = fitted(_call(call), width - len(indent) - 2) if call else f"... {counted(hidden, 'call')}"
+        yield Line(said, f"{indent}  ", frame=True)
     if limb.ends and limb.ends != limb.ranks:
-        yield Line(
-            f"{counted(size(limb.ends), 'rank')} here at the end of their stack: {_set(limb.ends)}", f"{indent}  "
-        )
+        mark = "!" if meet(suspected, limb.ends) else "-"
+        end = "ends" if size(limb.ends) == 1 else "end"
+        yield Line(f"{counted(size(limb.ends), 'rank')} {end} here: {_set(limb.ends)}", f"{indent}  {mark} ")
     if limb.hidden:
         yield Line(f"... and {counted(limb.hidden, 'more part')}: --all has them", f"{indent}  ")
 
