@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hangdog.raw import fitted
 from hangdog_models.counts import counted
 from hangdog_models.reading.printable import printable
 
@@ -32,9 +33,7 @@ class Line(NamedTuple):
 def print_line(line: Line, console: Console, style: str = "") -> None:
     """Prints a line that is never wider than the console."""
     width = max(console.width - cell_len(line.mark), 1)
-    text = Text(line.text, style or ("dim" if line.frame else ""))
-    if line.frame:
-        text.truncate(width, overflow="ellipsis")
+    text = Text(fitted(line.text, width) if line.frame else line.text, style or ("dim" if line.frame else ""))
     room = width if text.cell_len <= width else max(width - line.hang, 1)
     for number, part in enumerate([text] if line.frame else text.wrap(console, room, overflow="fold")):
         whole = Text(line.mark if number == 0 else " " * (len(line.mark) + line.hang)).append_text(part)

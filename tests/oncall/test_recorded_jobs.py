@@ -69,8 +69,8 @@ async def judged(desk: Desk, job: Played) -> str:
 def names(job: Played, folder: Path) -> dict[str, str]:
     """What words of the command lines stand for."""
     guilty = job.recorded.guilty
-    other = next(rank for rank in range(job.shape.world_size) if rank != guilty)
-    machine = {rank: name for name, ranks in job.shape.machines.items() for rank in ranks}
+    machine = {int(rank): name for name, ranks in job.shape.machines.items() for rank in ranks}
+    other = min(machine.keys() - {guilty})
     said = {"JOB": job.snapshot.job.id, "RANK": str(guilty), "OTHER": str(other)}
     said |= {"GUILTY": machine[guilty], "ANOTHER": machine[other]}
     return said | {"OUT": str(folder / "out"), "TOPOLOGY": str(job.recorded.path / "job.toml")}

@@ -10,7 +10,7 @@ from rich.console import Console
 from hangdog.cases import Evidence, evidence
 from hangdog.lines import Line, print_line
 from hangdog.options import evidence_argument, format_option, server_option
-from hangdog.raw import NAME, fitted
+from hangdog.raw import NAME
 from hangdog.terminal import console_for
 from hangdog_models.counts import counted
 from hangdog_models.ranks import Runs, format_runs, meet, runs_of, size
@@ -61,11 +61,11 @@ def show(found: Evidence, nodes: Sequence[Node], whole: bool, console: Console) 
         return
     suspected = runs_of(rank for suspect in found.verdict().suspects for rank in suspect.ranks)
     for limb in folded(nodes, suspected, len(nodes) if whole else LIMBS):
-        for line in _limb(limb, suspected, whole, console.width):
+        for line in _limb(limb, suspected, whole):
             print_line(line, console, "bold" if limb.suspect and not line.frame else "")
 
 
-def _limb(limb: Limb, suspected: Runs, whole: bool, width: int) -> Iterator[Line]:
+def _limb(limb: Limb, suspected: Runs, whole: bool) -> Iterator[Line]:
     indent = "  " * min(limb.depth, INDENTED)
     deeper = f", {limb.depth} forks deep" if limb.depth > INDENTED else ""
     mark = "!" if limb.suspect else "-"
@@ -73,8 +73,7 @@ def _limb(limb: Limb, suspected: Runs, whole: bool, width: int) -> Iterator[Line
     hidden = 0 if whole else len(limb.calls) - FIRST - LAST
     shown = limb.calls if hidden <= 1 else (*limb.calls[:FIRST], None, *limb.calls[-LAST:])
     for call in shown:
-        said = fitted(_call(call), width - len(indent) - 2) if call else f"... {counted(hidden, 'call')}"
-        yield Line(said, f"{indent}  ", frame=True)
+        yield Line(_call(call) if call else f"... {counted(hidden, 'call')}", f"{indent}  ", frame=True)
     if limb.ends and limb.ends != limb.ranks:
         mark = "!" if meet(suspected, limb.ends) else "-"
         end = "ends" if size(limb.ends) == 1 else "end"

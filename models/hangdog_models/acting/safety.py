@@ -75,7 +75,7 @@ def tripping(past: Sequence[Asked], known: Known, caps: Caps, since: float, now:
     ended = sorted((one for one in past if one.at > since and one.took and (one.failed or one.settled)), key=_when)
     last = ended[-caps.breaker_failures :] if caps.breaker_failures else []
     if last and len(last) == caps.breaker_failures and all(one.failed for one in last):
-        return f"the last {len(last)} acts failed: see hangdog actions for why"
+        return f"the last {counted(len(last), 'act')} failed: see hangdog actions for why"
     return ""
 
 
