@@ -192,7 +192,7 @@ def test_an_episode_ends_when_the_job_has_trained_and_the_day_counts_on() -> Non
         job.now -= 3600.0
         job.trains()
     step = job.step(GUILTY)
-    assert (step.act, step.because[-1]) == (Act.HUMAN, "20 steps within 24 hours have not mended it")
+    assert (step.act, step.because[-1]) == (Act.HUMAN, "20 steps within 24 hours did not mend it")
     job.now = DAY_S + next(entry.at for entry in job.history if isinstance(entry, Stepped))
     assert job.step(GUILTY).act is Act.EVICT, "the first of them is a day ago"
     job.now -= 1.0

@@ -17,6 +17,7 @@ from hangdog.supervising.logs import Log
 from hangdog.supervising.order import Order, active, commands
 from hangdog.supervising.pending import Pending
 from hangdog.supervising.watch import Watcher, newest
+from hangdog_models.counts import counted
 from hangdog_models.recovery.history import (
     MERGES,
     RESTARTS,
@@ -249,4 +250,6 @@ class Supervisor:
         left = self._attempt.end(self.order.grace_s, self.watcher.processes())
         self._attempt = None
         if left:
-            self.tell(f"{left} processes of the job would not die within {DEATH_S:g} s: they hang in the kernel")
+            self.tell(
+                f"{counted(left, 'process', 'processes')} of the job would not die within {DEATH_S:g} s: stuck in the kernel"
+            )

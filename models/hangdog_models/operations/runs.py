@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from hangdog_models.counts import counted
 from hangdog_models.operations import evictions
 from hangdog_models.operations.chains import Chain, End, chains, ends
 from hangdog_models.operations.past import Said, Standing
@@ -140,7 +141,7 @@ def _chains(found: list[Chain]) -> Iterator[Figure]:
 def _success(key: str, title: str, found: list[Chain], of: str, definition: str) -> Figure:
     decided = [one for one in found if one.end is not End.OPEN]
     good, left = sum(one.end is End.TRAINS for one in decided), len(found) - len(decided)
-    partly = f"they took {sum(len(one.restarts) for one in decided)} restarts" if of == "chains" else ""
+    partly = f"they took {counted(sum(len(one.restarts) for one in decided), 'restart')}" if of == "chains" else ""
     partly = "; ".join(
         filter(None, (partly, f"{left} that {'is' if left == 1 else 'are'} not decided left out" if left else ""))
     )

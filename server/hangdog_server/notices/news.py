@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
+from hangdog_models.counts import counted
 from hangdog_models.showing import words
 from hangdog_models.verdict import from_json
 from hangdog_server import intents, store
@@ -165,7 +166,7 @@ def _acted(rows: Iterable[Intent]) -> Iterator[News]:
 
 def _counted(rows: Sequence[Intent]) -> str:
     states = [str(row.state) for row in rows]
-    return ", ".join(f"{words.counted(states.count(state), 'machine')} {state}" for state in dict.fromkeys(states))
+    return ", ".join(f"{counted(states.count(state), 'machine')} {state}" for state in dict.fromkeys(states))
 
 
 def _convicted(campaign: Campaign) -> News:
