@@ -66,6 +66,7 @@ class Supervisor:
     _job: str = ""
     _since: float = 0.0
     _unsure: float | None = None
+    _lacking: bool = False
 
     def run(self) -> bool:
         """Whether the job reached its end; False when a person was called instead."""
@@ -186,7 +187,11 @@ class Supervisor:
         try:
             self.kept.add(entry)
         except OSError as error:
-            self.tell(f"the history is not complete: {error}")
+            if not self._lacking:  # what is noted again and again until the disk takes it is told once
+                self.tell(f"the history is not complete: {error}")
+            self._lacking = True
+        else:
+            self._lacking = False
 
     def _climb(self, outcome: Trouble | Step) -> bool:
         """Carries out steps until the job may be started again; False when a person is called."""
