@@ -18,9 +18,13 @@ from hangdog_models.recovery.trouble import Cause, Trouble
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What there is to recover with: spare machines, `hands` for the acts that somebody can carry out, checkpoint copies."""
+    """What there is to recover with: spare machines, `hands` for the acts that somebody can carry out, checkpoint copies.
+
+    `unfit` says of spares that are not counted why they are not.
+    """
 
     spares: tuple[str, ...] = ()
+    unfit: tuple[str, ...] = ()
     hands: frozenset[Act] = frozenset(Act)
     copies: Copies | None = None
     price: Price = field(default_factory=Price)
@@ -115,7 +119,7 @@ def _evict(case: _Case) -> Step | str:
     if not afforded:
         spares = len(case.means.spares)
         lack = f"{', '.join(few[0])} must go, and {spares or 'no'} {'spare is' if spares == 1 else 'spares are'} left"
-        return Step(Act.HUMAN, (why, lack))
+        return Step(Act.HUMAN, (why, lack, *case.means.unfit))
     allowed = gate(afforded, case.means.copies, case.means.price)
     if not allowed.machines:
         return "; ".join(allowed.because)
