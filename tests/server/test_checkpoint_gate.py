@@ -12,6 +12,7 @@ from cast import NOON
 from cast_acting import World, world
 from hangdog_models.acting.caps import Mode
 from hangdog_models.errors import WrongUse
+from hangdog_models.planning.checkpoint import MOST
 from hangdog_server import intents
 from hangdog_server.actors.exclusion import Exclusion
 from hangdog_server.intents import Act
@@ -104,7 +105,11 @@ async def test_a_job_of_which_nobody_says_anything_is_taken_from(on: Stage) -> N
     await on.server.until("0a", Act.DONE)
 
 
-@pytest.mark.parametrize("content", ["{", '{"shard-0": "a"}', "\udcff", None])
+@pytest.mark.parametrize(
+    "content",
+    ["{", '{"shard-0": "a"}', "\udcff", None, "[" * 99_999, '{"s": [' + "[]," * 999_999 + "[]]}", "{}" + " " * MOST],
+    ids=["torn", "no list", "no text", "a folder", "deep", "many", "long"],
+)
 async def test_what_cannot_be_read_forbids(on: Stage, content: str | None) -> None:
     file = on.folder / "llama.json"
     if content is None:

@@ -9,7 +9,7 @@ answer is waited for. Each rung is climbed a bounded number of times, so a perso
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hangdog_models.planning.checkpoint import Copies, Price, gate
+from hangdog_models.planning.checkpoint import Copies, Price, gate, remaining
 from hangdog_models.recovery.history import Act, Entry, Step
 from hangdog_models.recovery.settings import LadderSettings
 from hangdog_models.recovery.standing import Standing, stand
@@ -120,7 +120,9 @@ def _evict(case: _Case) -> Step | str:
         spares = len(case.means.spares)
         lack = f"{', '.join(few[0])} must go, and {spares or 'no'} {'spare is' if spares == 1 else 'spares are'} left"
         return Step(Act.HUMAN, (why, lack, *case.means.unfit))
-    allowed = gate(afforded, case.means.copies, case.means.price)
+    copies = case.means.copies
+    held = None if copies is None else remaining(copies, standing.out)  # the next checkpoint may not be written yet
+    allowed = gate(afforded, held, case.means.price)
     if not allowed.machines:
         return "; ".join(allowed.because)
     return Step(Act.EVICT, (why, *allowed.because), allowed.machines, case.merges())
