@@ -99,6 +99,21 @@ async def test_copies_that_moved_between_the_decision_and_the_act_are_heard(on: 
     await on.server.until("0a", Act.DONE)
 
 
+async def test_a_mark_that_a_killed_server_may_have_set_is_carried_on_though_copies_moved(on: Stage) -> None:
+    """It died between the act and its noting: nobody knows whether the machine is out, and half a mark helps nobody."""
+    on.say({"shard-0": ["a", "b"]})
+    on.server.mode = Mode.APPROVE
+    on.server.begin()
+    await on.server.judged("0a", "a")
+    await on.server.acting.tick()
+    facts, rule = await on.server.acting.facts("0a"), on.server.acting.rule()
+    (row,) = await on.server.store.do(intents.approve, "0a", facts, rule, "alice")
+    assert await on.server.store.write("0a", intents.may, row)
+    on.say({"shard-0": ["a"]})
+    await on.server.until("0a", Act.DONE)
+    assert on.excluded == "a"
+
+
 async def test_a_job_of_which_nobody_says_anything_is_taken_from(on: Stage) -> None:
     on.say({"shard-0": ["a"]}, job="qwen")
     await on.server.judged("0a", "a")
