@@ -164,6 +164,7 @@ class Scene:
         return [(one["passed"], one["failed"]) for one in map(json.loads, lines) if one["entry"] == "tried"]
 
 
+@pytest.mark.timeout(4 * PATIENCE_S)  # three runs, on a machine that has ten times as much to do as it can
 async def test_a_spare_that_does_not_pass_is_named_and_the_next_is_taken_until_none_is_left(
     on: Stage, tmp_path: Path
 ) -> None:
