@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hangdog_models.counts import counted
-from hangdog_models.planning.checkpoint import Copies, Price, gate
+from hangdog_models.planning.checkpoint import Copies, Price, gate, remaining
 from hangdog_models.recovery.history import Act, Entry, Step
 from hangdog_models.recovery.settings import LadderSettings
 from hangdog_models.recovery.standing import Standing, stand
@@ -19,9 +19,13 @@ from hangdog_models.recovery.trouble import Cause, Trouble
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What there is to recover with: spare machines, `hands` for the acts that somebody can carry out, checkpoint copies."""
+    """What there is to recover with: spare machines, `hands` for the acts that somebody can carry out, checkpoint copies.
+
+    `unfit` says of spares that are not counted why they are not.
+    """
 
     spares: tuple[str, ...] = ()
+    unfit: tuple[str, ...] = ()
     hands: frozenset[Act] = frozenset(Act)
     copies: Copies | None = None
     price: Price = field(default_factory=Price)
@@ -116,8 +120,10 @@ def _evict(case: _Case) -> Step | str:
     if not afforded:
         spares = len(case.means.spares)
         lack = f"{', '.join(few[0])} must go, and {spares or 'no'} {'spare is' if spares == 1 else 'spares are'} left"
-        return Step(Act.HUMAN, (why, lack))
-    allowed = gate(afforded, case.means.copies, case.means.price)
+        return Step(Act.HUMAN, (why, lack, *case.means.unfit))
+    copies = case.means.copies
+    held = None if copies is None else remaining(copies, standing.out)  # the next checkpoint may not be written yet
+    allowed = gate(afforded, held, case.means.price)
     if not allowed.machines:
         return "; ".join(allowed.because)
     return Step(Act.EVICT, (why, *allowed.because), allowed.machines, case.merges())
