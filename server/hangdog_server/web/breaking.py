@@ -37,7 +37,7 @@ class Breaking:
         """Says what will happen, and why it is open."""
         standing = await self._deeds.standing()
         if not standing.breaker:
-            raise _closed()
+            raise Conflict("the breaker is closed", "somebody may have been faster: look again")
         does = (
             "From now on hangdog does to machines again what verdicts ask for, within its bounds. It opened because of "
             "what is said below: see to that first, or it opens again."
@@ -61,19 +61,15 @@ class Breaking:
 
     async def _told(self, request: Request, person: Person) -> Response:
         posted = await document(request)
-        standing = await self._deeds.standing()
-        if not standing.breaker:
-            raise _closed()
-        try:
-            return JSONResponse(api.actions(await self._close(posted.get("because", ""), person, standing.opened)))
-        except Changed as error:
-            raise Conflict(str(error), error.hint) from error
+        return JSONResponse(api.actions(await self._close(posted.get("because", ""), person, "")))
 
     async def _close(self, because: str, person: Person, shown: str) -> pb.ActionList:
         if len(because) > heard.WHY:
             raise Malformed(f"a reason of {len(because)} characters is too long", f"give {heard.WHY} at most")
-        return await self._deeds.act(pb.ActRequest(what="close-breaker", because=storable(because)), person, shown)
-
-
-def _closed() -> WrongUse:
-    return Conflict("the breaker is closed", "somebody may have been faster: look again")
+        asked = pb.ActRequest(what="close-breaker", because=storable(because))
+        try:
+            return await self._deeds.act(asked, person, shown)
+        except Changed:
+            raise
+        except WrongUse as error:
+            raise Conflict(str(error), error.hint) from error
