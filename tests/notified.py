@@ -6,9 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+
 from cast import PATIENT
 from cast_acting import NOTHING, World, world
 from hangdog_models.verdict import Eviction, Kind
+from hangdog_server.metrics import Metrics
 from hangdog_server.notices.chosen import About, Receiver, Told
 from hangdog_server.notices.message import Message
 from hangdog_server.notices.notifying import Notifying
@@ -43,14 +46,20 @@ class Watched:
     postman: Postman
     told: Told
     vigil: Vigil = field(default_factory=Vigil)
+    counts: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
+        self.on.means = replace(self.on.means, telemetry=Metrics(self.counts, "1"))
         self.begin()
 
     def begin(self) -> None:
         """A server that has just started."""
         settings = replace(PATIENT, grace_s=0.0, lease_s=600.0)  # no lease runs out while a test is held up
         self.notifying = Notifying(self.on.means, self.vigil, settings, self.told, self.postman.post)
+
+    def counted(self, outcome: str) -> float:
+        """How many messages Prometheus would be told of that ended so."""
+        return self.counts.get_sample_value("hangdog_notices_total", {"outcome": outcome}) or 0.0
 
     async def tick(self, seconds: float = 0.0) -> None:
         """Some time later, all that is due has been tried."""

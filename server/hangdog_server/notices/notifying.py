@@ -25,6 +25,7 @@ from hangdog_server.notices.posting import Posted, post
 from hangdog_server.notices.rows import Note, Notice, Sent
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident
+from hangdog_server.telemetry import Notified
 from hangdog_server.vigil import Vigil
 
 #: Between two looks at the store: what is told is read by people. Seconds.
@@ -118,11 +119,12 @@ class Notifying:
         messages = {one: await self._worded(one) for one in dict.fromkeys(one for one, _ in new)}
         notes = [Note(one.subject, to.name, one.about, one.mark, messages[one]) for one, to in new]
 
-        def note(connection: sa.Connection) -> int:
+        def note(connection: sa.Connection) -> list[Sent]:
             store.one_at_a_time(connection, rows.TURN)
             return rows.note(connection, notes, now, self._told.per_hour)
 
-        await store.do(note)
+        left_out = (await store.do(note)).count(Sent.LEFT_OUT)
+        self._means.telemetry.count(Notified.LEFT_OUT, left_out)
 
     async def _worded(self, one: News) -> Message:
         verdict = (await self._means.store.find(one.incident.id)).verdict if one.incident is not None else ""
@@ -168,6 +170,7 @@ class Notifying:
         if given_up:
             log.error("%s is not told %r: %s", to.name, row.message.title, given_up)
             await store.do(rows.end, row, Sent.FAILED, given_up, 0.0, now)
+            self._means.telemetry.count(Notified.GIVEN_UP)
             return
         if not await store.do(rows.begin, row, now):
             return
@@ -176,6 +179,7 @@ class Notifying:
             message = replace(message, title=f"(perhaps again) {message.title}")
         posted = await self._post(to, message)
         now, wait = self._means.clock(), min(SELDOM_S, AGAIN_S * 2.0**row.tries)
+        self._means.telemetry.count(Notified.FAILED if posted.failed else Notified.SENT)
         if posted.failed:
             log.warning("%s is not told %r, again in %g s: %s", to.name, message.title, wait, posted.failed)
             await self._ended(row, Sent.WAITING, posted.failed, now + wait, now)

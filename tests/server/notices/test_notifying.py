@@ -190,6 +190,7 @@ async def test_a_receiver_that_is_away_is_tried_more_and_more_rarely_and_given_u
         to.postman.fails = ""
         await to.judged("0a", Kind.NONE)
         await to.tick(1)
+        assert [to.counted(outcome) for outcome in ("sent", "failed", "given_up", "left_out")] == [1, 9, 1, 0]
     assert to.postman.titles()[-1] == "llama: the job is making progress"
 
 
@@ -213,6 +214,7 @@ async def test_a_storm_is_cut_and_says_so(tmp_path: Path) -> None:
             await to.tick(1)
         assert to.postman.titles() == [f"job{number} stands still" for number in range(3)]
         assert "No more than 3 messages an hour" in to.postman.given[-1][1].body
+        assert (to.counted("sent"), to.counted("left_out")) == (3, 3)
         await to.opened("0z", job="later")
         await to.tick(3600)
     assert to.postman.titles()[3:] == ["later stands still"]
