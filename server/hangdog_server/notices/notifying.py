@@ -95,11 +95,11 @@ class Notifying:
         await self._note()
         if not await self._sends():
             return
-        due = await self._means.store.ask(rows.due, self._means.clock())
+        free = {to.name: to for to in self._told.receivers if to.name not in self._tasks}
+        due = await self._means.store.ask(rows.due, self._means.clock(), free)
         for name, mine in groupby(sorted(due, key=lambda row: row.receiver), key=lambda row: row.receiver):
-            to = next((one for one in self._told.receivers if one.name == name), None)
-            if to is not None and name not in self._tasks:
-                self._tasks[name] = asyncio.create_task(self._serve(to, tuple(mine)), name=f"telling {name}")
+            if name not in self._tasks:
+                self._tasks[name] = asyncio.create_task(self._serve(free[name], tuple(mine)), name=f"telling {name}")
 
     async def _note(self) -> None:
         store, now = self._means.store, self._means.clock()

@@ -96,10 +96,12 @@ def note(connection: sa.Connection, notes: Iterable[Note], now: float, per_hour:
     return written
 
 
-def due(connection: sa.Connection, now: float) -> tuple[Notice, ...]:
-    """What is to be sent, or was being sent when whoever did so ended; the oldest first."""
+def due(connection: sa.Connection, now: float, receivers: Collection[str]) -> tuple[Notice, ...]:
+    """What is to be sent to these, or was being sent when whoever did so ended; the oldest first."""
     waits = sa.and_(NOTICES.c.state == Sent.WAITING, NOTICES.c.due <= now)
-    query = sa.select(NOTICES).where(sa.or_(waits, NOTICES.c.state == Sent.SENDING))
+    query = sa.select(NOTICES).where(
+        NOTICES.c.receiver.in_(sorted(receivers)), sa.or_(waits, NOTICES.c.state == Sent.SENDING)
+    )
     rows = connection.execute(query.order_by(NOTICES.c.noted, NOTICES.c.subject, NOTICES.c.number).limit(AT_ONCE))
     return tuple(
         Notice(

@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from cast import NOON
 from cast_acting import NOTHING
 from hangdog_models.acting.caps import Caps, Mode
@@ -15,7 +17,7 @@ from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign, Convict, State
 from hangdog_server.capturing import steady
 from hangdog_server.jobs import LocalJob
-from hangdog_server.notices import news, notifying
+from hangdog_server.notices import news, notifying, rows
 from hangdog_server.store import Incident
 from hangdog_server.store import State as Judged
 from notified import receiver, watched
@@ -205,6 +207,25 @@ async def test_a_receiver_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
         held.set()
         await to.until(2, "chat")
     assert to.postman.titles("chat") == to.postman.titles("mail")
+
+
+async def test_what_waits_for_those_who_hang_or_are_in_the_file_no_more_is_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "AT_ONCE", 2)
+    stay = receiver(), receiver("mail")
+    async with watched(tmp_path / "s.db", tmp_path, *stay, receiver("gone")) as to:
+        to.postman.held = dict.fromkeys(("chat", "gone"), asyncio.Event())
+        for number in range(4):
+            await to.opened(f"0{number}", job=f"job{number}")
+            await to.until(number + 1, "mail")
+        await to.notifying.close()
+        to.postman.held, to.told = {}, replace(to.told, receivers=stay)
+        to.begin()
+        await to.opened("0z", job="later")
+        for _ in range(4):
+            await to.tick(1)
+    assert to.postman.titles("chat")[-1] == to.postman.titles("mail")[-1] == "later stands still"
 
 
 async def test_a_storm_is_cut_and_says_so(tmp_path: Path) -> None:
