@@ -13,6 +13,7 @@ from itertools import groupby
 
 import sqlalchemy as sa
 
+from hangdog_models.pauses import pause
 from hangdog_server import lease
 from hangdog_server.capturing import steady
 from hangdog_server.failures import StoreFailed
@@ -178,7 +179,7 @@ class Notifying:
         if row.state is Sent.SENDING or row.unsure:
             message = replace(message, title=f"(perhaps again) {message.title}")
         posted = await self._post(to, message)
-        now, wait = self._means.clock(), min(SELDOM_S, AGAIN_S * 2.0**row.tries)
+        now, wait = self._means.clock(), pause(row.tries, AGAIN_S, SELDOM_S)
         self._means.telemetry.count(Notified.FAILED if posted.failed else Notified.SENT)
         if posted.failed:
             log.warning("%s is not told %r, again in %g s: %s", to.name, message.title, wait, posted.failed)
