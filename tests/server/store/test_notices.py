@@ -36,6 +36,7 @@ async def test_each_state_of_a_subject_is_noted_once(where: Path | str) -> None:
     assert not await store.do(rows.begin, row, 12.0), "somebody has begun"
     [cut] = await store.ask(rows.due, 13.0, ["chat"])
     assert cut.state is Sent.SENDING and await store.do(rows.begin, cut, 13.0)
+    assert not await store.do(rows.begin, cut, 13.0), "somebody has begun anew"
     [again] = await store.ask(rows.due, 14.0, ["chat"])
     assert (again.tries, again.unsure) == (2, True)
     await store.do(rows.end, again, Sent.SENT, "", 0.0, 14.0)
