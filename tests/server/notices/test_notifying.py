@@ -70,6 +70,19 @@ async def test_a_job_that_is_looked_at_again_and_again_is_one_standstill_until_t
     assert to.postman.titles()[6:] == ["llama is looked at"], "somebody asked, and it stands still no more"
 
 
+async def test_that_there_is_no_verdict_is_told_with_why_and_another_look_is_the_same_standstill(
+    tmp_path: Path,
+) -> None:
+    async with watched(tmp_path / "s.db", tmp_path, link="") as to:
+        for name in ("0a", "0b"):
+            await to.opened(name)
+            await to.tick(5)
+            await to.on.store.move(name, Judged.FAILED, to.on.now, "no machine answered")
+            await to.tick(60)
+    assert to.postman.titles() == ["llama stands still", "llama: there is no verdict"]
+    assert to.postman.given[1][1].body.splitlines() == ["no machine answered", "hangdog show 0a"], "and no link"
+
+
 def test_a_standstill_that_lasts_for_days_is_begun_anew_each_day_and_no_more_often() -> None:
     every = 600.0
     looks = [
@@ -248,7 +261,7 @@ async def test_a_storm_is_cut_and_says_so(tmp_path: Path) -> None:
         assert "No more than 3 messages an hour" in to.postman.given[-1][1].body
         assert (to.counted("sent"), to.counted("left_out")) == (3, 3)
         await to.opened("0z", job="later")
-        await to.tick(3600)
+        await to.tick(3597.5)  # what was sent is an hour old, what was left out is not, and does not count
     assert to.postman.titles()[3:] == ["later stands still"]
 
 
