@@ -140,12 +140,9 @@ class Deeds:
             return await self._turn(same, lambda connection: intents.release(connection, machine, because, who, now))
 
         def close(connection: sa.Connection) -> tuple[Intent, ...]:
-            if not intents.breaker(connection)[
-                0
-            ]:  # closed anew it would forget what has counted towards opening it since
-                raise WrongUse(
-                    "the breaker is closed", "nothing was done: hangdog actions shows when it is open, and why"
-                )
+            why, _ = intents.breaker(connection)
+            if not why:  # closed anew it would forget what has counted towards opening it since
+                raise WrongUse("the breaker is closed", "nothing was done; hangdog actions shows whether it is open")
             intents.set_breaker(connection, "", who, now)
             return ()
 
