@@ -56,12 +56,14 @@ class Sentry:
 
     def think(self, now: float) -> None:
         """Looks closer, and asks, where it is time to."""
-        for job in self._vigil.doubted():
+        doubted = self._vigil.doubted()
+        for job in doubted:
             self._doubt(job, now)
         for job in self._fleet.jobs():
             if self._leading.elsewhere(job):
                 continue
-            suspicion = self._vigil.suspicion(job, self._fleet.awake(job, now), now)
+            # where nobody is overdue nothing is suspected, and the machines of a large job need not be gone over
+            suspicion = self._vigil.suspicion(job, self._fleet.awake(job, now), now) if job in doubted else None
             if self._vigil.due(job, suspicion, now) and suspicion is not None and job not in self._asking:
                 with about(job=job):
                     log.warning("job %s seems to stand still: %s", job, suspicion.why)
