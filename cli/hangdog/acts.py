@@ -46,6 +46,8 @@ def _told(line: ActionLine) -> dict[str, object]:
 def _table(lines: tuple[ActionLine, ...]) -> Table:
     rows = table("when", "incident", "machine", "job", "state", "who", "news")
     for line in lines:
-        cells = (here(line.at), line.incident, line.machine, line.job, line.state, line.who, line.words or line.because)
+        undecided = line.state in ("waiting", "dry-run")  # what is said of it then comes beside why it is listed
+        news = "; ".join(filter(None, (line.because, line.words))) if undecided else line.words or line.because
+        cells = (here(line.at), line.incident, line.machine, line.job, line.state, line.who, news)
         add_row(rows, *cells)
     return rows

@@ -151,7 +151,11 @@ def _acted(rows: Iterable[Intent]) -> Iterator[News]:
         at, names, job = max(row.changed for row in mine), named({row.machine for row in waits or mine}), mine[0].job
         if waits:
             title = f"{job}: isolate {names}?"
-            lines = [waits[0].because, f"hangdog approve {incident}, or hangdog dismiss {incident} --because '...'"]
+            lines = [
+                waits[0].because,
+                *filter(None, [waits[0].words]),
+                f"hangdog approve {incident}, or hangdog dismiss {incident} --because '...'",
+            ]
         else:
             title = f"{job}: {names} {said(mine[0])}" if len(mine) == 1 else f"{job}: {_counted(mine)}"
             lines = [f"{row.machine} {said(row)}" for row in mine]

@@ -118,6 +118,9 @@ class Acts:
                 stopped=standing.stopped if what == "approve" else "",
                 why=sorted({row.because for row in mine}),
                 refused=sorted({row.words for row in mine if row.state is Act.REFUSED}),
+                foreseen=sorted(
+                    {row.words for row in mine if what == "approve" and row.state is not Act.REFUSED} - {""}
+                ),
                 seen=seen(what, rows),
                 most=heard.WHY,
                 wrong=wrong,

@@ -42,7 +42,7 @@ class Breaking:
             "what is said below: see to that first, or it opens again."
         )
         given = {"what": "close-breaker", "machines": "the breaker", "does": does, "seen": standing.opened}
-        empty = {"stopped": standing.stopped, "refused": (), "wrong": "", "because": ""}
+        empty = {"stopped": standing.stopped, "refused": (), "foreseen": (), "wrong": "", "because": ""}
         words = {"why": (standing.breaker,), "most": heard.WHY, "back": "/", "here": "", **nav(person)}
         return HTMLResponse(page("confirm.html", "hangdog: close the breaker", live=True, **words, **given, **empty))
 

@@ -159,7 +159,7 @@ class Campaigning:
 
 
 def _confirm(title: str, back: str, person: Person, given: dict[str, str]) -> Response:
-    empty = {"stopped": "", "why": (), "refused": (), "wrong": "", "because": ""}
+    empty = {"stopped": "", "why": (), "refused": (), "foreseen": (), "wrong": "", "because": ""}
     words = {"most": heard.WHY, "back": back, "here": "", **nav(person)}
     return HTMLResponse(page("confirm.html", title, live=True, **words, **given, **empty))
 

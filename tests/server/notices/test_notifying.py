@@ -12,7 +12,7 @@ from hangdog_models.acting.caps import Caps, Mode
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import Doing, Sign
 from hangdog_models.verdict import Kind
-from hangdog_server import intents
+from hangdog_server import foreseeing, intents
 from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign, Convict, State
 from hangdog_server.capturing import steady
@@ -126,6 +126,19 @@ async def test_a_job_that_goes_on_is_told_of_once_where_its_standstill_was(tmp_p
             await to.tick()
     assert to.postman.titles()[2:] == ["llama shows no sign of a standstill any more"]
     assert to.postman.titles("late") == [], "who was not told that it stood need not be told that it goes on"
+
+
+async def test_who_is_to_approve_is_told_what_the_restart_costs_where_that_is_known(tmp_path: Path) -> None:
+    async with watched(tmp_path / "s.db", tmp_path, receiver("chat", "json://x", "approval")) as to:
+        to.on.mode = Mode.APPROVE
+        to.on.begin()
+        await to.on.judged("0a", "a")
+        await to.on.acting.tick()
+        assert await to.on.store.do(foreseeing._noted, "0a", "this takes 1 of 2 restarts")
+        for _ in range(2):
+            await to.tick(1)
+        (_, message), *more = to.postman.given
+        assert "this takes 1 of 2 restarts" in message.body and "hangdog approve 0a" in message.body and not more
 
 
 async def test_what_is_done_to_machines_is_told_once_it_has_come_to_rest(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,8 @@ from hangdog_models.acting.caps import Mode
 from hangdog_models.errors import WrongUse
 from hangdog_models.verdict import Eviction, Suspect, from_json
 from hangdog_server import intents
+from hangdog_server.actors.actor import Case
+from hangdog_server.actors.exclusion import Exclusion
 from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign, Convict, State
 from hangdog_server.limits import Limits
@@ -54,6 +56,30 @@ async def test_from_a_click_to_a_machine_that_is_back(tmp_path: Path) -> None:
         ("approve", "alice", "asked"), ("approve", "alice", "a pending"),
         ("release a", "alice", "asked"), ("release a", "alice", "a releasing"), ("release a", "alice", "released: by alice"),
     ]  # fmt: skip
+
+
+class Foretelling(Exclusion):
+    """One that knows what the restart costs, in hostile words."""
+
+    async def foresee(self, cases: Sequence[Case]) -> str:
+        return f"this takes 1 of 2 restarts that JobSet {cases[0].job} has left: {HOSTILE}"
+
+
+async def test_what_a_restart_costs_is_shown_to_whoever_decides(tmp_path: Path) -> None:
+    async with deciding(tmp_path, actor=Foretelling(tmp_path / "excluded")) as on:
+        async with asyncio.timeout(60):
+            while not (words := (await on.acts())["actions"][0]["words"]):
+                await asyncio.sleep(0.02)
+        assert words.startswith("this takes 1 of 2 restarts that JobSet llama has left")
+        asks = (await on.alice.get(f"/incidents/{on.incident}/approve")).text
+        assert (
+            "Know before: this takes 1 of 2 restarts" in asks and "<img" not in asks and "A bound forbade" not in asks
+        )
+        assert "Know before" not in (await on.alice.get(f"/incidents/{on.incident}/dismiss")).text
+        page = (await on.alice.get(f"/incidents/{on.incident}")).text
+        assert "waits for approval to be isolated: this takes 1 of 2 restarts" in page
+        assert (await on.posted("approve")).status_code == 303
+        await on.until("done")
 
 
 async def test_a_form_that_comes_twice_is_done_once(tmp_path: Path) -> None:
