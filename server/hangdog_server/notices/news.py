@@ -3,7 +3,6 @@
 Nothing here remembers what was told: the same store gives the same news, on whichever server and after whichever crash.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from hangdog_server import intents, store
 from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign
 from hangdog_server.capturing import named
+from hangdog_server.digest import digest
 from hangdog_server.intents import UNDER_WAY, Act, Intent, said
 from hangdog_server.notices.chosen import About
 from hangdog_server.notices.message import Message, message
@@ -123,7 +123,7 @@ def _looked(chains: Iterable[Sequence[Incident]]) -> Iterator[News]:
             yield News(first.id, About.OPENED, "opened", first.began, _page(first.id), title, lines)
             continue
         newest = ended[-1]
-        mark = _mark(str(newest.state), newest.kind, sorted(newest.evict))
+        mark = digest(str(newest.state), newest.kind, sorted(newest.evict))
         yield News(first.id, About.JUDGED, mark, newest.changed, _page(newest.id), incident=newest)
 
 
@@ -148,7 +148,7 @@ def _acted(rows: Iterable[Intent]) -> Iterator[News]:
         if any(row.state in UNDER_WAY for row in mine) or all(row.state is Act.DRY_RUN for row in mine):
             continue
         waits = [row for row in mine if row.state is Act.WAITING]
-        mark = _mark([(row.machine, str(row.state)) for row in mine])
+        mark = digest([(row.machine, str(row.state)) for row in mine])
         at, names, job = max(row.changed for row in mine), named({row.machine for row in waits or mine}), mine[0].job
         if waits:
             title = f"{job}: isolate {names}?"
@@ -175,7 +175,7 @@ def _convicted(campaign: Campaign) -> News:
     lines = (f"Campaign {campaign.id}, asked for by {campaign.who}{why}", f"hangdog machines {campaign.convicted[0]}")
     machine = f"/machines/{quote(campaign.convicted[0], safe='')}"
     path = _page(campaign.incident) if campaign.incident else machine
-    mark = _mark(sorted(campaign.convicted))
+    mark = digest(sorted(campaign.convicted))
     return News(f"campaign {campaign.id}", About.CONVICTED, mark, campaign.changed, path, title, lines)
 
 
@@ -193,7 +193,3 @@ def _breaker(why: str, since: float) -> Iterator[News]:
 
 def _page(incident: str) -> str:
     return f"/incidents/{quote(incident, safe='')}"
-
-
-def _mark(*state: object) -> str:
-    return hashlib.blake2b(repr(state).encode("utf-8", "replace"), digest_size=8).hexdigest()

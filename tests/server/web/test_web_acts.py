@@ -16,12 +16,14 @@ from cast import NOON
 from cast_acting import WIDE
 from deciding import deciding, shown
 from hangdog_models.acting.caps import Mode
+from hangdog_models.errors import WrongUse
 from hangdog_models.verdict import Eviction, Suspect, from_json
 from hangdog_server import intents
 from hangdog_server.actors.actor import Case
 from hangdog_server.actors.exclusion import Exclusion
 from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign, Convict, State
+from hangdog_server.limits import Limits
 from hangdog_server.tokens import Role
 from tested import broken, machine
 
@@ -99,6 +101,27 @@ async def test_a_form_that_comes_twice_is_done_once(tmp_path: Path) -> None:
         assert [one["state"] for one in (await on.acts())["actions"]] == ["released"] and on.excluded == []
     outcomes = [outcome for what, _, outcome in on.recorded() if what == "approve"]
     assert outcomes.count("a pending") == 1 and sum("nothing was done" in one for one in outcomes) == 2
+
+
+async def test_what_somebody_else_decided_before_is_said_though_it_is_the_same(tmp_path: Path) -> None:
+    async with deciding(tmp_path) as on:
+        path = f"/incidents/{on.incident}/dismiss"
+        form = {"seen": shown((await on.alice.get(path)).text), "because": "it is being debugged"}
+        await on.site.on.store.do(intents.dismiss, on.incident, "a drill", "bob", NOON)
+        late = await on.alice.post(path, data=form)
+        assert late.status_code == 409 and "decided upon since you were shown it" in late.text
+        assert [one["who"] for one in (await on.acts())["actions"]] == ["bob"]
+
+
+async def test_who_asks_for_too_much_has_nothing_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def much(limits: Limits, person: str, now: float) -> None:
+        raise WrongUse(f"{person} asks for too much")
+
+    async with deciding(tmp_path) as on:
+        monkeypatch.setattr(Limits, "snapshot", much)
+        refused = await on.alice.post(f"/api/incidents/{on.incident}/diagnose")
+        assert refused.status_code == 409 and refused.json()["error"] == "alice asks for too much"
+        assert await on.site.on.store.ask(records.about, on.incident) == ()
 
 
 async def test_those_who_may_not_are_told_who_may_and_change_nothing(tmp_path: Path) -> None:
