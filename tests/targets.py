@@ -165,7 +165,7 @@ def children() -> dict[int, str]:
     return found
 
 
-def until(reached: Callable[[], bool], within_s: float = 10.0) -> None:
+def until(reached: Callable[[], bool], within_s: float = 30.0) -> None:
     """Waits for what no pipe can tell, such as a state of the kernel's; fails when it is not reached."""
     pause = threading.Event()
     for _ in range(int(within_s / 0.01)):
