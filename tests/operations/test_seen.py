@@ -111,7 +111,7 @@ def test_a_share_is_a_share_whatever_clocks_and_servers_say(sessions: list[Sessi
     share, count = value(found, "ettr")
     assert (share is None) == (count == 0) and (share is None or 0.0 <= share <= 1.0)
     assert all(job.share is not None and 0.0 <= job.lost <= job.watched for job in found.training.listed)
-    again = told(*reversed(sorted(sessions, key=repr)), since=min(one, other), until=max(one, other))
+    again = told(*sorted(sessions, key=repr, reverse=True), since=min(one, other), until=max(one, other))
     assert again == told(*sorted(sessions, key=repr), since=min(one, other), until=max(one, other))
 
 
