@@ -17,8 +17,6 @@ TICK_S = 1.0
 #: Between two notes that all sessions are still there: what is unknown of a session whose server was killed is no longer, and
 #: one statement for all of them costs nothing. Seconds.
 STAMP_S = 60.0
-#: A session that nobody noted to be there for so many of these has no server any more.
-_MISSED = 3.0
 
 log = logging.getLogger(__name__)
 
@@ -93,10 +91,10 @@ class Living:
         return True
 
     async def _stamp(self) -> None:
-        """Notes that all sessions are there that are, and closes those that nobody notes any more."""
+        """Notes that all sessions are there that are; one that another server closed is another one from now on."""
         for life in [one for one in self._seen.open() if self._leading.elsewhere(one.job)]:
             self._theirs[life] = None
         mine = {life.id: life for life in self._seen.open() if life not in self._theirs}
         now = self._clock()
-        for closed in await self._store.do(rows.stamp, tuple(mine), now, now - _MISSED * STAMP_S):
+        for closed in await self._store.do(rows.stamp, tuple(mine), now) if mine else ():
             self._seen.anew(mine[closed], now)

@@ -22,7 +22,7 @@ FORGOTTEN = 1000
 class State(StrEnum):
     """How far a session is."""
 
-    OPEN = "open"
+    OPEN = "open"  # or left so by a server that ended: the next session of the job closes it
     ENDED = "ended"  # agents saw its end
     LOST = "lost"  # nobody knows what became of it after `until`
 
@@ -58,19 +58,14 @@ def write(connection: sa.Connection, row: Row) -> None:
             connection.execute(STANDSTILLS.insert().values(over=still.over, **known))
 
 
-def stamp(connection: sa.Connection, ids: Collection[str], at: float, before: float) -> frozenset[str]:
-    """Notes that these sessions are there at that moment; those of them that are no longer open.
-
-    What nobody noted to be there since the moment `before` was left open by a server that ended: it is closed.
-    """
+def stamp(connection: sa.Connection, ids: Collection[str], at: float) -> frozenset[str]:
+    """Notes that these sessions are there at that moment; those of them that are no longer open."""
     listed, found = sorted(ids), set[str]()
     for begin in range(0, len(listed), _ASKED):
         mine = SESSIONS.c.id.in_(listed[begin : begin + _ASKED])
         still = sa.and_(mine, SESSIONS.c.state == State.OPEN)
         connection.execute(SESSIONS.update().where(still).values(until=at))
         found |= {row.id for row in connection.execute(sa.select(SESSIONS.c.id).where(still))}
-    stale = sa.and_(SESSIONS.c.state == State.OPEN, SESSIONS.c.until < before)
-    connection.execute(SESSIONS.update().where(stale).values(state=State.LOST))
     return frozenset(ids) - found
 
 
@@ -98,8 +93,8 @@ def sessions(rows: Iterable[Any], stood: Iterable[Any]) -> tuple[Session, ...]:
 
 
 def forget(connection: sa.Connection, before: float) -> bool:
-    """Removes some sessions that were over before that moment; whether there may be more."""
-    old = sa.select(SESSIONS.c.id).where(SESSIONS.c.state != State.OPEN, SESSIONS.c.until < before)
+    """Removes some sessions that were last known to be there before that moment; whether there may be more."""
+    old = sa.select(SESSIONS.c.id).where(SESSIONS.c.until < before)
     ids = [row.id for row in connection.execute(old.order_by(SESSIONS.c.until, SESSIONS.c.id).limit(FORGOTTEN))]
     for begin in range(0, len(ids), _ASKED):
         some = ids[begin : begin + _ASKED]

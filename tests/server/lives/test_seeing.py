@@ -60,7 +60,7 @@ def test_a_job_begins_with_its_first_machine_and_ends_with_its_last() -> None:
     assert on.lives()[0][3] is State.OPEN
     on.now = 101.0
     on.shows("b", "gpt")
-    assert on.lives() == [(10.0, 101.0, True, State.ENDED), (11.0, 101.0, True, State.OPEN)]
+    assert on.lives() == [(10.0, 101.0, True, State.ENDED), (11.0, 100.0, True, State.OPEN)]
     on.now = 130.0
     on.shows("a", "llama")
     assert on.lives()[-1] == (130.0, 130.0, True, State.OPEN), "its restart is a session of its own"
