@@ -1,11 +1,13 @@
 """What a server saw of jobs, reckoned: stories made by hand, and laws that hold whatever was seen."""
 
+import json
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hangdog_models.operations.document import from_json, to_json
 from hangdog_models.operations.past import Past
 from hangdog_models.operations.reckoning import report
 from hangdog_models.operations.report import OperationsReport
@@ -50,6 +52,14 @@ def test_nothing_seen_is_unknown_and_no_perfect_job() -> None:
     assert not found.training.listed
 
 
+def test_the_jobs_are_read_back_and_a_server_of_before_tells_of_none() -> None:
+    document = json.loads(json.dumps(to_json(told(*KILLED))))
+    assert document["jobs"]["listed"][0]["ettr"] == round(10800 / 11700, 3)
+    assert to_json(from_json(document)) == document
+    del document["jobs"]
+    assert from_json(document).training.listed == ()
+
+
 def test_one_that_moves_again_by_itself_is_restarted_by_nobody() -> None:
     found = told(Session("llama", 0.0, 2 * HOUR, standstills=(Standstill(3600.0, 3610.0, 3660.0),)))
     assert value(found, "ettr") == (pytest.approx(1 - 60 / 7200), 1) and value(found, "mttr") == (50.0, 1)
@@ -64,15 +74,16 @@ def test_restarts_that_fail_soon_are_one_chain() -> None:
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("one", "other"),
     [
-        replace(KILLED[1], start=False),  # it was found running: nobody knows since when
-        replace(KILLED[1], began=4200.0 + HOUR + 1, until=4200.0 + 3 * HOUR),  # another experiment
-        replace(KILLED[1], job="gpt"),
+        (KILLED[0], replace(KILLED[1], start=False)),  # it was found running: nobody knows since when
+        (replace(KILLED[0], end=False), KILLED[1]),  # nobody knows how long it had lasted
+        (KILLED[0], replace(KILLED[1], began=4200.0 + HOUR + 1, until=4200.0 + 3 * HOUR)),  # another experiment
+        (KILLED[0], replace(KILLED[1], job="gpt")),
     ],
 )
-def test_what_is_not_known_to_be_a_restart_costs_nothing(other: Session) -> None:
-    found = told(KILLED[0], other)
+def test_what_is_not_known_to_be_a_restart_costs_nothing(one: Session, other: Session) -> None:
+    found = told(one, other)
     assert value(found, "mttr") == (None, 0) and not chains(found)
     known = 4200.0 + other.until - other.began
     assert value(found, "ettr")[0] == pytest.approx((known - 600.0) / known)

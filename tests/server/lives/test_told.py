@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import sqlite3
 import sys
@@ -20,6 +21,7 @@ from hangdog_proto import pulses
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server import operations
 from hangdog_server.lives import keeping
+from hangdog_server.pages.operations import operations_page
 from hangdog_server.store import Store
 
 HOUR = 3600.0
@@ -27,7 +29,8 @@ HOUR = 3600.0
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What changed is stored at once, and what is there is noted all the time."""
+    """Nobody waits: what changed is stored at once, and what is there is noted all the time."""
+    monkeypatch.setattr("hangdog_server.sentry.TICK_S", 0.05)
     monkeypatch.setattr(keeping, "TICK_S", 0.01)
     monkeypatch.setattr(keeping, "STAMP_S", 0.05)
 
@@ -94,9 +97,7 @@ async def test_a_job_that_hangs_is_killed_and_comes_back(tmp_path: Path) -> None
         await asyncio.gather(judged(a, 0), judged(b, 1))
         (hung,) = await known(on.store, lambda found: bool(found[0].standstills))
         (still,) = hung.standstills
-        assert (
-            still.noticed == clock.at and still.noticed - 50 <= still.since <= still.noticed - 6 and still.over is None
-        )
+        assert still.noticed == clock.at and still.since <= still.noticed - 6 and still.over is None
         clock.at += 600.0
         await a.announce(), await b.announce()
         (killed,) = await known(on.store, lambda found: found[0].end)
@@ -117,6 +118,8 @@ async def test_a_job_that_hangs_is_killed_and_comes_back(tmp_path: Path) -> None
     (job,) = told.training.listed
     assert (job.job, job.failures, job.restarts) == ("llama", 1, 1)
     assert told.training.seen == "seen by agents"
+    page = operations_page(told)
+    assert "seen by agents" in page and re.search(r">llama</th>.*data-label=\"ETTR\"><svg.*%</td>", page), page
 
 
 async def test_a_standstill_is_over_when_no_rank_shows_one_any_more(
@@ -143,6 +146,7 @@ async def test_the_next_server_goes_on_from_what_it_finds(tmp_path: Path) -> Non
         await a.announce(local("llama", 0)), await b.announce(local("gpt", 0))
         await known(on.store, lambda found: len(found) == 2)
         clock.at += 100.0
+        await known(on.store, lambda found: {one.until for one in found} == {NOON + 100.0})
     clock.at += 50.0
     async with stage(tmp_path / "s.db", clock=clock) as on, on.agent("a") as a:
         await a.hello(llama=[0])

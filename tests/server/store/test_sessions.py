@@ -101,6 +101,7 @@ async def test_sessions_are_forgotten_with_age_and_never_while_they_last(
     store.close()
 
 
+@pytest.mark.slow  # two servers, one of which takes over from the other
 async def test_of_several_servers_the_leader_writes_and_another_takes_over(
     server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
