@@ -11,23 +11,20 @@ the last one holds all looks behind the first.
 """
 
 import argparse
-import json
-import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from hangdog_proto.client import Client
+from scale import process
+from scale.process import Process
 from scale.stacks import PER_MACHINE
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 #: Agents of one process: more of them share one core anyway.
 EACH = 8192
 
@@ -49,59 +46,14 @@ class Row:
     verdict: str
 
 
-class Process:
-    """The server, or a part of the agents."""
-
-    def __init__(self, log: Path, *command: str) -> None:
-        environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
-        with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=environ
-            )
-
-    def line(self) -> str:
-        return cast("IO[str]", self._process.stdout).readline().strip()
-
-    def ask(self) -> dict[str, float]:
-        told = cast("IO[str]", self._process.stdin)
-        told.write("\n")
-        told.flush()
-        return cast("dict[str, float]", json.loads(self.line()))
-
-    def cpu_s(self) -> float:
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-
-    def peak_mib(self) -> float:
-        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
-
-    def end(self) -> None:
-        self._process.terminate()
-        self._process.wait()
-
-
 def measure(agents: int, options: argparse.Namespace) -> list[Row]:
     """Both incidents of a cluster of so many agents."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        server = Process(
-            log,
-            sys.executable,
-            "-m",
-            "hangdog",
-            "server",
-            "--listen",
-            "127.0.0.1:0",
-            "--store",
-            f"{folder}/incidents.db",
-        )
-        said = server.line()
-        address = next(word for word in said.split() if word.startswith("127.0.0.1:")).rstrip(",.;")
+        server, address = process.server(log, f"{folder}/incidents.db")
         parts = [
             Process(
-                log,
-                sys.executable, "-m", "scale.agents", address, str(agents * PER_MACHINE), str(first),
+                log, "scale.agents", address, "big", str(agents * PER_MACHINE), str(first),
                 str(min(EACH, agents - first)), str(options.seed), str(options.share), str(options.rounds),
                 str(int(options.moving)),
             )
@@ -112,8 +64,8 @@ def measure(agents: int, options: argparse.Namespace) -> list[Row]:
                 assert part.line() == "ready"
             return [incident(agents, kind, server, parts, address, options) for kind in ("cold", "warm")]
         finally:
-            for process in (*parts, server):
-                process.end()
+            for each in (*parts, server):
+                each.end()
             if options.verbose:
                 print(log.read_text()[-4000:])
 

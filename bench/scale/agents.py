@@ -1,4 +1,4 @@
-"""Some thousand played agents in one process: `python -m scale.agents ADDRESS JOBRANKS FIRST COUNT SEED SHARE ROUNDS MOVING`.
+"""Some thousand played agents in one process: `python -m scale.agents ADDRESS JOB JOBRANKS FIRST COUNT SEED SHARE ROUNDS MOVING`.
 
 Each holds a line of its own and answers orders to look as a real one does, with its own messages, which it makes before it is
 asked: what a look costs is its machine's affair and not the server's. Says `ready` once all are connected, then a line of
@@ -41,11 +41,13 @@ class Agent:
     async def begin(self, line: Line) -> None:
         """Says who and what is here."""
         self._call = line.call("/hangdog.v1.Agents/Connect", self._hear)
-        self._say(pb.FromAgent(hello=pb.Hello(machine=f"gpu-{self.at:05}", version="bench", paced=True)))
+        self._say(
+            pb.FromAgent(hello=pb.Hello(machine=f"{self._agents.name}-{self.at:05}", version="bench", paced=True))
+        )
         await self.welcomed
         ranks = range(self.at * PER_MACHINE, (self.at + 1) * PER_MACHINE)
         job = self._agents.job
-        local = pb.LocalJob(job="big", ranks=ranks, world_size=job.ranks, topology=job.topology)
+        local = pb.LocalJob(job=self._agents.name, ranks=ranks, world_size=job.ranks, topology=job.topology)
         self._say(pb.FromAgent(presence=pb.Presence(jobs=[local])))
         self._beat(first=True)
 
@@ -112,9 +114,10 @@ def _varint(number: int) -> bytes:
 
 
 class Agents:
-    """The agents of machines `first` to `first + count`; `share` of them share one connection (1: none does)."""
+    """The agents of machines `first` to `first + count` of a job; `share` of them share one connection (1: none does)."""
 
-    def __init__(self, address: str, job: Job, first: int, count: int, share: int) -> None:
+    def __init__(self, address: str, name: str, job: Job, first: int, count: int, share: int) -> None:
+        self.name = name
         self.job = job
         self.packer = Packer()
         #: What each machine says of each look, written; under `TOGETHER` of the last one and those between.
@@ -181,8 +184,9 @@ class Agents:
 
 
 async def main() -> None:
-    address, ranks, first, count, seed, share, rounds, moving = sys.argv[1], *map(int, sys.argv[2:9])
-    agents = Agents(address, Job(ranks, seed), first, count, share)
+    address, name = sys.argv[1:3]
+    ranks, first, count, seed, share, rounds, moving = map(int, sys.argv[3:10])
+    agents = Agents(address, name, Job(ranks, seed), first, count, share)
     agents.prepare(rounds, bool(moving))
     await agents.connect()
     pinging = asyncio.create_task(agents.ping())

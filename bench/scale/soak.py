@@ -11,11 +11,8 @@ Ends with 0 when all are flat, with 1 when one is not, or the cluster did not li
 """
 
 import argparse
-import json
 import math
-import os
 import re
-import subprocess
 import sys
 import tempfile
 import threading
@@ -24,12 +21,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import linear_regression, mean, median
-from typing import IO, cast
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from hangdog_models.errors import HangdogError
 from hangdog_proto.client import Client
+from scale.process import Process
 
 #: Between two samples of a minute. Seconds.
 SAMPLE_S = 5.0
@@ -87,34 +84,6 @@ def trend(values: Sequence[float]) -> Trend:
     return Trend(median(values), PER_MIN * line.slope, PER_MIN * spread * _T[min(free, len(_T) - 1)])
 
 
-class Part:
-    """The server, or the cluster: a process that answers a line with a line."""
-
-    def __init__(self, log: Path, *command: str) -> None:
-        environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
-        with log.open("ab") as errors:
-            self.process = subprocess.Popen(
-                (sys.executable, "-m", *command),
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=environ,
-            )  # fmt: skip
-
-    def line(self) -> str:
-        line = cast("IO[str]", self.process.stdout).readline().strip()
-        if not line:
-            raise SystemExit("a part of the soak has ended: see --log")
-        return line
-
-    def ask(self, what: str = "") -> dict[str, float]:
-        told = cast("IO[str]", self.process.stdin)
-        told.write(f"{what}\n")
-        told.flush()
-        return cast("dict[str, float]", json.loads(self.line()))
-
-    def end(self) -> None:
-        self.process.terminate()
-        self.process.wait()
-
-
 class People(threading.Thread):
     """Somebody who looks at the lists once a minute, and asks after a job himself."""
 
@@ -143,9 +112,9 @@ class People(threading.Thread):
 def soak(options: argparse.Namespace, folder: Path) -> bool:
     """Prints the table and what it comes to; whether all was flat."""
     log = Path(options.log) if options.log else folder / "log"
-    server = Part(log, "scale.watched", str(folder))
+    server = Process(log, "scale.watched", str(folder))
     address = server.line()
-    cluster = Part(log, "scale.churn", address, str(options.agents), str(options.seed))
+    cluster = Process(log, "scale.churn", address, str(options.agents), str(options.seed))
     people = People(address)
     try:
         cluster.line()
@@ -157,7 +126,7 @@ def soak(options: argparse.Namespace, folder: Path) -> bool:
             part.end()
 
 
-def _table(options: argparse.Namespace, server: Part, cluster: Part, people: People) -> bool:
+def _table(options: argparse.Namespace, server: Process, cluster: Process, people: People) -> bool:
     began, minutes, warm = time.monotonic(), [], max(1, round(options.duration / 3 / 60))
     print("   minute", *(f"{title:>9}" for title, _ in COLUMNS.values()), "    cpu s  what happened so far", flush=True)
     before, spent = {}, 0.0

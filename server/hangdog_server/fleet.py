@@ -89,7 +89,8 @@ class Fleet:
         self._forgot = float("-inf")
         #: What each machine was by its agent's last Hello.
         self._bodies: dict[str, Body] = {}
-        #: The machines of each job, put together when somebody asks; the watch over the jobs does every second.
+        #: All jobs, and the machines of each, put together when somebody asks; the watch over the jobs does every second.
+        self._jobs: tuple[str, ...] | None = None
         self._running: dict[str, dict[str, LocalJob]] = {}
 
     @property
@@ -122,7 +123,7 @@ class Fleet:
         connection = Connection(machine, version, peer, now, self.pace_s, paced)
         self._connected[machine] = connection
         self._bodies[machine] = body or Body()
-        self._running.clear()
+        self._put_together_anew()
         if machine in self._partings:
             self._partings[machine] = replace(self._partings[machine], back=True)
         return connection
@@ -140,7 +141,7 @@ class Fleet:
         """Notes what runs on a machine now."""
         connection.heard = now
         connection.jobs = jobs
-        self._running.clear()
+        self._put_together_anew()
         self._left.pop(connection.machine, None)
 
     def disconnect(self, connection: Connection, now: float) -> bool:
@@ -149,7 +150,7 @@ class Fleet:
         if self._connected.get(machine) is not connection:
             return False
         del self._connected[machine]
-        self._running.clear()
+        self._put_together_anew()
         before = self._left.pop(machine, None)
         jobs = connection.jobs or (before.jobs if before else {})
         findings = _told(connection, now) or (_told(before, now) if before else ())
@@ -198,7 +199,9 @@ class Fleet:
 
     def jobs(self) -> tuple[str, ...]:
         """Every job that runs on a connected machine, by name."""
-        return tuple(sorted({job for connection in self._connected.values() for job in connection.jobs}))
+        if self._jobs is None:
+            self._jobs = tuple(sorted({job for connection in self._connected.values() for job in connection.jobs}))
+        return self._jobs
 
     def jobs_of(self, machine: str) -> Mapping[str, LocalJob]:
         """The jobs of a connected machine, by name."""
@@ -266,6 +269,10 @@ class Fleet:
         """Ends every stream."""
         for connection in self._connected.values():
             connection.end(because)
+
+    def _put_together_anew(self) -> None:
+        self._jobs = None
+        self._running.clear()
 
     def _forget(self, now: float) -> None:
         """Drops who left long ago; at most once in a while, for a whole cluster may leave at the same time."""

@@ -111,7 +111,7 @@ async def running(
     leading = Leading(means.store, means.fleet, settings, door.advertised)
     desk, vigil, returns = Desk(means, settings, leading), Vigil(), Returns(means, settings, leading)
     seen = Seen(settings.away_s)
-    living = Living(means, seen, leading)
+    living = Living(means, seen, leading, settings)
     campaigns = CampaignDesk(course.Means(means.fleet, means.store, settings, means.clock))
     acting = Acting(means, settings, leading, audit, does or Chosen())
     await leading.tick(desk, returns)  # what lies open is under way before anybody can ask for the same

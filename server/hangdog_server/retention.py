@@ -13,7 +13,6 @@ import sqlalchemy as sa
 
 from hangdog_server import intents, ledger
 from hangdog_server.failures import StoreFailed
-from hangdog_server.lives import rows
 from hangdog_server.settings import Settings
 from hangdog_server.store import ENDED, Store
 from hangdog_server.tables import CAPTURES, INCIDENTS, SPOOLED
@@ -76,8 +75,6 @@ class Retention:
             await asyncio.sleep(min(PAUSES_S, max(PAUSE_S, TIMES * (loop.time() - began))))
             began = loop.time()
         while self._settings.keep_s and await self._store.do(ledger.forget, self._clock() - self._settings.keep_s):
-            await asyncio.sleep(PAUSE_S)
-        while self._settings.keep_s and await self._store.do(rows.forget, self._clock() - self._settings.keep_s):
             await asyncio.sleep(PAUSE_S)
         if self._settings.keep_s:
             await self._store.do(intents.forget, self._clock() - self._settings.keep_s)

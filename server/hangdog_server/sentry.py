@@ -65,16 +65,17 @@ class Sentry:
 
     def think(self, now: float) -> None:
         """Looks closer, and asks, where it is time to."""
-        for job in self._vigil.doubted():
+        doubted = self._vigil.doubted()
+        for job in doubted:
             self._doubt(job, now)
         for job in self._fleet.jobs():
             if self._leading.elsewhere(job):
                 continue
-            awake = self._fleet.awake(job, now)
-            suspicion = self._vigil.suspicion(job, awake, now)
+            # where nobody is overdue nothing is suspected, and the machines of a large job need not be gone over
+            suspicion = self._vigil.suspicion(job, self._fleet.awake(job, now), now) if job in doubted else None
             if suspicion is not None:
                 self._seen.suspected(job, suspicion.seconds, self._desk.now())
-            elif self._seen.stands(job) and awake and not self._vigil.shows(job):
+            elif self._seen.stands(job) and not self._vigil.shows(job) and self._fleet.awake(job, now):
                 self._seen.moves(job, self._desk.now(), now)
             if self._vigil.due(job, suspicion, now) and suspicion is not None and job not in self._asking:
                 with about(job=job):

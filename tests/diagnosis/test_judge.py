@@ -259,6 +259,24 @@ def test_a_rank_at_work_while_the_others_are_at_a_barrier_works_for_all() -> Non
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (0,), ())
 
 
+def test_one_long_call_beside_a_barrier_is_work_where_the_processor_is_used_and_else_a_suspicion() -> None:
+    """Rank 0, evaluating alone, was met in the same layer in all three looks."""
+
+    def verdict(seconds_a_look: float) -> Verdict:
+        looks = []
+        for at in range(3):
+            evaluating = trace(0, "user", active=True, state="R")
+            assert evaluating.state is not None
+            used = replace(evaluating.state, cpu_s=5 + at * seconds_a_look)
+            looks.append([replace(evaluating, state=used), *look({"1-7": "barrier"})])
+        return diagnose(snapshot(*looks), CUBE)
+
+    assert verdict(1.0).kind in (Kind.SLOW, Kind.UNDETERMINED)
+    assert (verdict(0.0).kind, first(verdict(0.0))) == (Kind.MACHINE, (0,))
+    assert first(verdict(1.0)) == (0,)  # it is still named: a device that hangs keeps its host as busy
+    assert not verdict(1.0).evict.machines
+
+
 def test_a_forgotten_breakpoint_is_code() -> None:
     prompt = ["step train.py", "trace_dispatch bdb.py", "interaction pdb.py", "cmdloop cmd.py"]
     verdict = diagnose(twice([trace(0, prompt), *look({"1-7": "backward"})]), CUBE)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.demo.faults import FAULTS, Victim, spoil_next_checkpoint
+from hangdog.demo.faults import FAULTS, Victim, replace_shards, spoil_next_checkpoint
 from hangdog.demo.job.settings import write_settings
 from hangdog_models.verdict import Kind, Verdict, from_json
 from live.guard import Guard
@@ -95,8 +95,7 @@ def test_a_share_whose_server_is_gone(launcher: Launcher, table: list[Detected],
         train(job, guard)
         shards = job.rank_folder(5) / "shards"
         with Stalled(shards) as stalled:
-            shards.rename(shards.with_suffix(".old"))
-            shards.symlink_to(stalled.folder)
+            replace_shards(shards, lambda path, name: path.symlink_to(stalled.folder / name))
             verdict = detected(f"{trainer} stalled share 5", job, guard, table)
     blamed(verdict, job, 5)
 

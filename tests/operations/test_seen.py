@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +26,7 @@ def told(*sessions: Session, since: float = 0.0, until: float = 1e6) -> Operatio
     return report(Past(sessions=sessions), since, until)
 
 
-def value(of: OperationsReport, key: str) -> tuple[float | None, int]:
+def value(of: OperationsReport, key: str) -> tuple[Any, int]:
     (one,) = [one for one in of.figures if one.key == key]
     return one.value, one.count
 

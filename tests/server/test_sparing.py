@@ -4,6 +4,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,44 @@ def test_circles_that_were_garbage_before_do_not_outlive_many_incidents() -> Non
         with spared():
             pass
     assert gone() is None
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_nor_do_they_where_incidents_overlap_without_end() -> None:
+    class Circle:
+        def __init__(self) -> None:
+            self.me = self
+
+    with ExitStack() as first:
+        first.enter_context(spared())
+        gone = weakref.ref(Circle())
+        for _ in range(20):
+            with ExitStack() as second:
+                second.enter_context(spared())
+                first.close()
+                first.push(second.pop_all())
+        assert gone() is None
+    assert gc.get_freeze_count() == 0
+
+
+def test_no_incident_is_gone_over_as_a_whole_while_it_runs() -> None:
+    wholes = []
+
+    def note(phase: str, about: dict[str, int]) -> None:
+        if phase == "start" and about["generation"] == 2:
+            wholes.append(about)
+
+    before = gc.get_threshold()
+    gc.callbacks.append(note)
+    try:
+        with spared():
+            wholes.clear()
+            kept = [[at] for at in range(500_000)]
+        assert not wholes
+    finally:
+        gc.callbacks.remove(note)
+    assert len(kept) == 500_000
+    assert gc.get_threshold() == before
 
 
 def _looking() -> bool:

@@ -5,7 +5,6 @@ Nothing of this runs inside the trainer: a stack shows the job's own code, stuck
 
 import os
 import random
-import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -54,15 +53,15 @@ def _stop_process(victim: Victim) -> None:
 
 def _silence_shards(victim: Victim) -> None:
     """Every shard becomes a FIFO nobody writes: opening it never returns, like a file on a dead network share."""
-    shards = victim.folder / "shards"
-    silent = victim.folder / "shards.new"
-    silent.mkdir()
-    for shard in shards.iterdir():
-        os.mkfifo(silent / shard.name)
-    old = victim.folder / "shards.old"
-    shards.rename(old)
-    silent.rename(shards)
-    shutil.rmtree(old)
+    replace_shards(victim.folder / "shards", lambda path, _name: os.mkfifo(path))
+
+
+def replace_shards(shards: Path, make: Callable[[Path, str], object]) -> None:
+    """Puts what `make(path, shard's name)` makes in the place of each shard, so that at no moment one is missing."""
+    for shard in sorted(shards.iterdir()):
+        other = shards.with_name(f"{shard.name}.other")
+        make(other, shard.name)
+        other.replace(shard)
 
 
 def spoil_next_checkpoint(folder: Path, put: Callable[[Path], object]) -> None:

@@ -101,7 +101,7 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
                 factors.append(Factor(f"one of {failed} whose capture failed", 1 / failed))
             if len(restless) > (rank in restless) and not mute and standing.activity not in LASTING:
                 factors.append(Factor("other ranks are at work, in the one look there is", STAGE))
-            if barred and works_for_all(standing, rank in motion.still):
+            if barred and works_for_all(standing, rank in motion.still, working):
                 factors.append(Factor("it is at work, and the others are at a barrier", FOR_ALL))
             if others >= ELSEWHERE:
                 factors.append(Factor(f"{others} other machines have a rank at the very same place", PHASE))
@@ -121,10 +121,15 @@ def at_barrier(look: Look, waits: Waits) -> bool:
     return 2 * barred > len(waits.waiting)
 
 
-def works_for_all(standing: Standing, still: bool) -> bool:
-    """Whether it does what a rank does that others let work alone: computes, and gets on with it as far as is known."""
+def works_for_all(standing: Standing, still: bool, working: bool) -> bool:
+    """Whether it does what a rank does that others let work alone: computes, and gets on with it as far as is known.
+
+    One long call without the interpreter's lock looks the same in every look: there the processor time it used between
+    them speaks, as a few layers that take nearly all of an evaluation are met again and again.
+    """
     launches = standing.activity is Activity.LAUNCH and bool(standing.busy)  # without a GPU that is computing, too
-    return launches or (standing.activity is Activity.COMPUTE and not still)
+    calls = bool(standing.busy) and not standing.interpreting and working
+    return launches or (standing.activity is Activity.COMPUTE and (calls or not still))
 
 
 def compiling(standing: Standing) -> bool:

@@ -87,9 +87,16 @@ def _others(
     if rank in motion.travelling and standing.activity is Activity.STORAGE:
         few = Factor("it got on with other things between the looks", TRAVELLING_ASLEEP)
     still = rank in motion.still and not compiling(standing)
-    travels = rank in motion.travelling or (works_for_all(standing, rank in motion.still) and at_barrier(look, waits))
-    moved = STILL_SLOW if still else TRAVELLING_SLOW if travels else 1
-    slow = (Factor(f"merely slow, {doing}", odds.slow), Factor("stood still, or gets on with its work", moved))
+    works = works_for_all(standing, rank in motion.still, rank in motion.working) and at_barrier(look, waits)
+    pace = _pace(still, works or rank in motion.travelling)
+    slow = (Factor(f"merely slow, {doing}", odds.slow), Factor("stood still, or gets on with its work", pace))
     writing = writes(standing, rank in motion.working)
     at_work = [Factor("it is running: a writer that runs is writing", WRITING)] if writing else []
     return [(Kind.SOFTWARE, (code, *at_work)), (Kind.DEPENDENCY, (service, few, *at_work)), (Kind.SLOW, slow)]
+
+
+def _pace(still: bool, works: bool) -> float:
+    """What its motion adds to the odds that it is merely slow."""
+    if still:
+        return 1.0 if works else STILL_SLOW  # who works in one call looks like who waits for a device there
+    return TRAVELLING_SLOW if works else 1.0

@@ -11,12 +11,15 @@ from hangdog_server.leading import Leading
 from hangdog_server.lease import NotOurs
 from hangdog_server.lives import rows
 from hangdog_server.lives.seeing import Life, Seen
+from hangdog_server.settings import Settings
 
 #: Between two looks at what has changed: nobody waits for it. Seconds.
 TICK_S = 1.0
 #: Between two notes that all sessions are still there: what is unknown of a session whose server was killed is no longer, and
 #: one statement for all of them costs nothing. Seconds.
 STAMP_S = 60.0
+#: Between two transactions that forget, so that the store is there for others. Seconds.
+PAUSE_S = 0.02
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +27,9 @@ log = logging.getLogger(__name__)
 class Living:
     """The store of what is `seen`; `keep` holds it until it is cancelled, then `close`."""
 
-    def __init__(self, means: Means, seen: Seen, leading: Leading) -> None:
+    def __init__(self, means: Means, seen: Seen, leading: Leading, settings: Settings) -> None:
         self._store, self._clock = means.store, means.clock
+        self._keep_s, self._prune_s = settings.keep_s, settings.prune_s
         self._seen = seen
         self._leading = leading
         self._stamped = float("-inf")
@@ -33,10 +37,14 @@ class Living:
         self._theirs: dict[Life, None] = {}
 
     async def keep(self) -> None:
-        """Stores what changes, again and again; raises nothing."""
+        """Stores what changes, again and again, and forgets what is too old; raises nothing."""
+        forgot = steady()
         while True:
             try:
                 await self.tick()
+                if steady() - forgot >= self._prune_s:
+                    forgot = steady()
+                    await self.forget()
             except StoreFailed as error:
                 log.error("what agents show of jobs is not stored now: %s", error)
             except Exception:  # a bug met in one session must not keep all others from being stored
@@ -70,6 +78,11 @@ class Living:
         if steady() - self._stamped >= STAMP_S:
             await self._stamp()
             self._stamped = steady()
+
+    async def forget(self) -> None:
+        """Removes what is too old; raises StoreFailed."""
+        while self._keep_s and await self._store.do(rows.forget, self._clock() - self._keep_s):
+            await asyncio.sleep(PAUSE_S)
 
     def _regained(self) -> None:
         """Sessions of jobs that other servers led begin anew where these do no longer."""

@@ -49,7 +49,8 @@ class Cluster:
 
 def test_a_job_begins_with_its_first_machine_and_ends_with_its_last() -> None:
     on = Cluster()
-    on.shows("a"), on.shows("b")
+    on.shows("a")
+    on.shows("b")
     on.now = 10.0
     on.shows("a", "llama")
     assert on.lives() == [(10.0, 10.0, True, State.OPEN)]
@@ -101,8 +102,10 @@ def test_an_agent_that_comes_back_without_the_job_did_not_see_its_end() -> None:
 
 def test_the_end_that_others_saw_is_one_though_a_machine_died() -> None:
     on = Cluster()
-    on.shows("a"), on.shows("b")
-    on.shows("a", "llama"), on.shows("b", "llama")
+    on.shows("a")
+    on.shows("b")
+    on.shows("a", "llama")
+    on.shows("b", "llama")
     on.now = 100.0
     on.falls_silent("b")
     on.now = 120.0
@@ -115,7 +118,8 @@ def test_the_end_that_others_saw_is_one_though_a_machine_died() -> None:
 
 def test_a_stream_that_took_the_place_of_a_broken_one_changes_nothing() -> None:
     on = Cluster()
-    on.shows("a"), on.shows("a", "llama")
+    on.shows("a")
+    on.shows("a", "llama")
     on.connected.clear()
     on.now = 9.0
     on.shows("a", "llama")
@@ -172,7 +176,8 @@ def test_one_that_moves_only_for_a_moment_or_is_killed_is_not_over() -> None:
 
 def test_a_job_that_is_over_before_its_verdict_stood_still_all_the_same() -> None:
     on = Cluster()
-    on.shows("a"), on.shows("a", "llama")
+    on.shows("a")
+    on.shows("a", "llama")
     on.seen.suspected("llama", 6.0, on.now + 1000.0)
     on.seen.asked("llama")
     on.shows("a")
@@ -183,7 +188,8 @@ def test_a_job_that_is_over_before_its_verdict_stood_still_all_the_same() -> Non
 
 def test_what_another_server_wrote_of_is_another_session_from_then_on() -> None:
     on = Cluster()
-    on.shows("a"), on.shows("a", "llama")
+    on.shows("a")
+    on.shows("a", "llama")
     (life,) = on.seen.taken()
     on.now = 70.0
     on.seen.anew(life, on.now + 1000.0)

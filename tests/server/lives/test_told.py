@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ async def report(on: Stage) -> OperationsReport:
     return await asyncio.to_thread(ask)
 
 
-def value(of: OperationsReport, key: str) -> tuple[float | None, int]:
+def value(of: OperationsReport, key: str) -> tuple[Any, int]:
     (one,) = [one for one in of.figures if one.key == key]
     return one.value, one.count
 
@@ -88,22 +89,27 @@ async def test_a_job_that_hangs_is_killed_and_comes_back(tmp_path: Path) -> None
     async with stage(tmp_path / "s.db", clock=clock) as on, on.agent("a") as a, on.agent("b") as b:
         empty = await report(on)
         assert value(empty, "ettr") == (None, 0) and not empty.training.listed
-        await a.hello(), await b.hello()
-        await a.announce(local("llama", 0)), await b.announce(local("llama", 1))
+        await a.hello()
+        await b.hello()
+        await a.announce(local("llama", 0))
+        await b.announce(local("llama", 1))
         await on.knows("a", "b")
         await known(on.store, lambda found: len(found) == 1)
         clock.at += HOUR
-        await a.say(pulse=hangs(0)), await b.say(pulse=hangs(1))
+        await a.say(pulse=hangs(0))
+        await b.say(pulse=hangs(1))
         await asyncio.gather(judged(a, 0), judged(b, 1))
         (hung,) = await known(on.store, lambda found: bool(found[0].standstills))
         (still,) = hung.standstills
         assert still.noticed == clock.at and still.since <= still.noticed - 6 and still.over is None
         clock.at += 600.0
-        await a.announce(), await b.announce()
+        await a.announce()
+        await b.announce()
         (killed,) = await known(on.store, lambda found: found[0].end)
         assert (killed.began, killed.until, killed.start) == (NOON, NOON + HOUR + 600.0, True)
         clock.at += 300.0
-        await b.announce(local("llama", 1)), await a.announce(local("llama", 0))
+        await b.announce(local("llama", 1))
+        await a.announce(local("llama", 0))
         await known(on.store, lambda found: len(found) == 2)
         clock.at += STEADY_S
         began = NOON + HOUR + 900.0
@@ -142,8 +148,10 @@ async def test_a_standstill_is_over_when_no_rank_shows_one_any_more(
 async def test_the_next_server_goes_on_from_what_it_finds(tmp_path: Path) -> None:
     clock = Clock()
     async with stage(tmp_path / "s.db", clock=clock) as on, on.agent("a") as a, on.agent("b") as b:
-        await a.hello(), await b.hello()
-        await a.announce(local("llama", 0)), await b.announce(local("gpt", 0))
+        await a.hello()
+        await b.hello()
+        await a.announce(local("llama", 0))
+        await b.announce(local("gpt", 0))
         await known(on.store, lambda found: len(found) == 2)
         clock.at += 100.0
         await known(on.store, lambda found: {one.until for one in found} == {NOON + 100.0})

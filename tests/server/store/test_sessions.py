@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from cast import NOON, PATIENT, stage
+from cast import NOON, PATIENT, stage, verdict
 from hangdog_models.operations.sessions import Session, Standstill
 from hangdog_server import lease, operations
+from hangdog_server.fleet import Fleet
+from hangdog_server.incident import Means
+from hangdog_server.leading import Leading
 from hangdog_server.lease import NotOurs
 from hangdog_server.lives import keeping, rows
+from hangdog_server.lives.keeping import Living
 from hangdog_server.lives.rows import Row, State
-from hangdog_server.retention import Retention
-from hangdog_server.settings import Settings
+from hangdog_server.lives.seeing import Seen
 from hangdog_server.store import Store
 from postgres import Postgres
 
@@ -94,9 +97,11 @@ async def test_sessions_are_forgotten_with_age_and_never_while_they_last(
         await store.write_of(old.job, rows.write, old)
     await store.write_of("gpt", rows.write, replace(LIFE, id="b", job="gpt", began=NOON - 500 * DAY, until=NOON - DAY))
     await store.write_of("llama", rows.write, replace(LIFE, id="c", state=State.LOST))
-    await Retention(store, replace(Settings(), keep_s=0.0), lambda: NOON).once()
-    assert len(await sessions(store)) == 7
-    await Retention(store, Settings(), lambda: NOON).once()
+    means = Means(Fleet(PATIENT), store, verdict, lambda: NOON)
+    for keep_s, left in ((0.0, 7), (PATIENT.keep_s, 2)):
+        kept = replace(PATIENT, keep_s=keep_s)
+        await Living(means, Seen(60.0), Leading(store, means.fleet, kept), kept).forget()
+        assert len(await sessions(store)) == left
     assert {one.job for one in await sessions(store)} == {"gpt", "llama"}
     store.close()
 
