@@ -10,7 +10,8 @@ from hangdog_server.incident import Means
 from hangdog_server.leading import Leading
 from hangdog_server.lease import NotOurs
 from hangdog_server.lives import rows
-from hangdog_server.lives.seeing import Life, Seen
+from hangdog_server.lives.life import Life
+from hangdog_server.lives.seeing import Seen
 from hangdog_server.settings import Settings
 
 #: Between two looks at what has changed: nobody waits for it. Seconds.

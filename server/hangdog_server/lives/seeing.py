@@ -5,13 +5,15 @@ only fell silent, that is unknown, and so it is until the machine is back and te
 Unix time; `now` is in seconds on a steady clock. Nothing here waits.
 """
 
+import logging
 import secrets
+from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 
 from hangdog_models.operations.sessions import Standstill
 from hangdog_models.suspicion import OVER_S
 from hangdog_models.verdict import Kind
+from hangdog_server.lives.life import Life, Still
 from hangdog_server.lives.rows import Row, State
 
 #: Verdicts by which a job that was suspected did not stand still.
@@ -19,53 +21,13 @@ DENIED = (Kind.NONE, Kind.SLOW)
 #: What is kept while nothing can be stored: sessions that are over, some days of a cluster of many small jobs, and the
 #: standstills of each.
 MOST, MOST_STILLS = 10_000, 1000
+#: Sessions that begin with one machine in an hour: an agent looks every four seconds, and jobs that last a minute are no
+#: training. More is a mistake, or an agent that lies, and must not fill the store.
+PER_HOUR = 240
+_HOUR_S = 3600.0
 
 
-@dataclass(slots=True, eq=False)
-class _Still:
-    """A suspicion that lasts; `real` once an incident did not deny it, `asked` while one runs. `moved`: at, and now."""
-
-    number: int
-    since: float
-    noticed: float
-    asked: bool = False
-    real: bool = False
-    moved: tuple[float, float] | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Life:
-    """A session of a job: the machines that show it, and those that did until they fell silent.
-
-    `until` is when it was known to be there last, once no machine shows it (`quiet` since then); `ended`: one said its end.
-    """
-
-    id: str
-    job: str
-    began: float
-    start: bool
-    here: set[str] = field(default_factory=set)
-    away: set[str] = field(default_factory=set)
-    until: float = 0.0
-    quiet: float | None = None
-    ended: bool = False
-    state: State = State.OPEN
-    stood: int = 0
-    still: _Still | None = None
-    past: list[tuple[int, Standstill]] = field(default_factory=list)
-
-    @property
-    def open(self) -> bool:
-        """Whether it is not over, as far as is known."""
-        return self.state is State.OPEN
-
-    def row(self, at: float) -> Row:
-        """What is to be remembered of it now."""
-        until = max(self.began, at if self.quiet is None else self.until)
-        stills = [*self.past]
-        if self.still is not None and self.still.real:
-            stills.append((self.still.number, Standstill(self.still.since, self.still.noticed)))
-        return Row(self.id, self.job, self.began, until, self.start, self.state, tuple(stills))
+log = logging.getLogger(__name__)
 
 
 class Seen:
@@ -80,6 +42,8 @@ class Seen:
         self._asked: dict[str, Life] = {}
         #: Sessions that have changed since they were stored.
         self._changed: dict[Life, None] = {}
+        self._begun: Counter[str] = Counter()
+        self._hour = float("-inf")
 
     def announced(self, machine: str, jobs: Collection[str], first: bool, at: float, now: float) -> None:
         """A machine said what runs there; `first`: for the first time since it is connected."""
@@ -96,12 +60,14 @@ class Seen:
         for job in silent - here:
             self._left(job, machine, False, at, now)
         for job in here - before:
-            self._came(job, machine, first, at)
+            self._came(job, machine, first, at, now)
 
     def lost(self, machine: str, at: float, now: float) -> None:
         """A machine's agent is gone, last heard of at that moment: what runs there is unknown."""
         for job in self._jobs.pop(machine, frozenset()):
-            life = self._lives[job]
+            life = self._lives.get(job)
+            if life is None or machine not in life.here:
+                continue
             life.here.discard(machine)
             life.away.add(machine)
             self._away.setdefault(machine, set()).add(job)
@@ -121,7 +87,7 @@ class Seen:
             return
         if life.still is None:
             life.stood += 1
-            life.still = _Still(life.stood, at - seconds, at)
+            life.still = Still(life.stood, at - seconds, at)
         life.still.moved = None
 
     def stands(self, job: str) -> bool:
@@ -185,12 +151,14 @@ class Seen:
                 life.still.number = 1
             self._changed[life] = None
 
-    def _came(self, job: str, machine: str, first: bool, at: float) -> None:
+    def _came(self, job: str, machine: str, first: bool, at: float, now: float) -> None:
         life = self._lives.get(job)
         if life is not None and not life.here and machine not in life.away:
             self._close(life)  # it may be the same job, or its restart: nobody saw
             life = None
         if life is None:
+            if not self._begins(machine, now):
+                return
             life = self._lives[job] = Life(_name(), job, at, start=not first)
             self._changed[life] = None
         life.here.add(machine)
@@ -198,10 +166,20 @@ class Seen:
         life.quiet, life.ended = None, False
         self._quiet.discard(job)
 
+    def _begins(self, machine: str, now: float) -> bool:
+        """Whether one more session may begin with a machine."""
+        if now - self._hour >= _HOUR_S:
+            self._hour = now
+            self._begun.clear()
+        self._begun[machine] += 1
+        if self._begun[machine] == PER_HOUR + 1:
+            log.warning("machine %s begins more than %d jobs in an hour: not noted", machine, PER_HOUR)
+        return self._begun[machine] <= PER_HOUR
+
     def _left(self, job: str, machine: str, said: bool, at: float, now: float) -> None:
         """A job is no longer on a machine; `said`: its agent was there when it ended."""
         life = self._lives.get(job)
-        if life is None:
+        if life is None or (machine not in life.here and machine not in life.away):
             return
         life.here.discard(machine)
         life.away.discard(machine)

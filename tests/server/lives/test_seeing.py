@@ -9,7 +9,7 @@ from hangdog_models.operations.sessions import Standstill
 from hangdog_models.suspicion import OVER_S
 from hangdog_models.verdict import Kind
 from hangdog_server.lives.rows import Row, State
-from hangdog_server.lives.seeing import Seen
+from hangdog_server.lives.seeing import PER_HOUR, Seen
 
 AWAY_S = 60.0
 
@@ -124,6 +124,21 @@ def test_a_stream_that_took_the_place_of_a_broken_one_changes_nothing() -> None:
     on.now = 9.0
     on.shows("a", "llama")
     assert on.lives() == [(0.0, 9.0, True, State.OPEN)] and len(on.rows) == 1
+
+
+def test_an_agent_whose_jobs_come_and_go_all_the_time_does_not_fill_the_store() -> None:
+    on = Cluster()
+    on.shows("a")
+    for number in range(PER_HOUR):
+        on.shows("a", f"j{number}", "llama") if number % 2 else on.shows("a")
+    assert len(on.told()) == PER_HOUR
+    on.shows("a", "gpt")
+    on.falls_silent("a")
+    on.shows("b", "gpt")
+    assert [row.job for row in on.told() if row.job == "gpt"] == ["gpt"], "the others are heard"
+    on.now = 3600.0
+    on.shows("a", "gpt", "qwen")
+    assert "qwen" in {row.job for row in on.told()}
 
 
 def stuck(on: Cluster, kind: Kind | None) -> None:
