@@ -15,6 +15,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +47,7 @@ class Row:
     verdict: str
 
 
-def measure(agents: int, options: argparse.Namespace) -> list[Row]:
+def measure(agents: int, options: argparse.Namespace) -> Iterator[Row]:
     """Both incidents of a cluster of so many agents."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
@@ -62,7 +63,8 @@ def measure(agents: int, options: argparse.Namespace) -> list[Row]:
         try:
             for part in parts:
                 assert part.line() == "ready"
-            return [incident(agents, kind, server, parts, address, options) for kind in ("cold", "warm")]
+            for kind in ("cold", "warm"):
+                yield incident(agents, kind, server, parts, address, options)
         finally:
             for each in (*parts, server):
                 each.end()
