@@ -23,16 +23,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from browsed import browsed
 from cast import PATIENT, cluster
 from cast_acting import WIDE
-from hangdog.bundle import open_bundle
-from hangdog_models import topology
 from hangdog_models.acting.caps import Mode
 from hangdog_models.diagnosis.conclude import conclude
 from hangdog_models.diagnosis.judge import investigate
-from hangdog_models.reading.limits import DEFAULTS
 from hangdog_models.showing import scene
 from hangdog_server.actors.chosen import Chosen
 from hangdog_server.actors.exclusion import Exclusion
 from hangdog_server.pages.incident import incident_page
+from recorded import NO_CORPUS, RECORDED
 from stalled import stalled
 from stories import trace
 
@@ -57,10 +55,6 @@ PICTURES = {
     "stacks": (1024, "wide", "section:has(#tree)"),
     "compared": (1024, "wide", "section:has(#rank)"),
 }
-
-#: Pictures of jobs that hung for real and were recorded, one screen of each: what somebody sees who does not scroll.
-RECORDED = {"real-data-loader": "dataloader-py", "real-storage": "checkpoint_dstate-py", "real-lock": "native_deadlock"}
-CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "gloo"
 
 
 async def opened(browser: Browser, file: Path, size: tuple[int, int]) -> Page:
@@ -115,11 +109,9 @@ def drawn(ranks: int, folder: Path) -> tuple[Path, str]:
     return file, cost
 
 
-def recorded(name: str, folder: Path) -> Path:
+def of_recorded(name: str, folder: Path) -> Path:
     """Writes the page of a recorded job, as `hangdog triage --html` does."""
-    snapshot, layout = open_bundle(CORPUS / name, DEFAULTS, None)
-    shape, _ = topology.build(layout, snapshot.highest_rank())
-    case = investigate(snapshot, shape)
+    case = RECORDED[name].case()
     verdict = conclude(case)
     file = folder / f"{name}.html"
     file.write_text(incident_page(verdict, scene.of(case, verdict)), encoding="utf-8")
@@ -173,12 +165,12 @@ async def run(sizes: list[int], pictures: Path | None) -> None:
                 page = await opened(browser, file, SCREENS[screen])
                 path = (pictures or Path()) / f"{name}.png"
                 await (page.locator(part).screenshot(path=path) if part else page.screenshot(path=path))
-            for name, case in RECORDED.items() if pictures else ():
-                if not (CORPUS / case).is_dir():
-                    print(f"no picture of {case}: it is not in {CORPUS}", file=sys.stderr)
+            for name in RECORDED if pictures else ():  # one screen of each: what somebody sees who does not scroll
+                if not RECORDED[name].path.is_dir():
+                    print(f"no picture of real-{name}: {NO_CORPUS}", file=sys.stderr)
                     continue
-                page = await opened(browser, recorded(case, Path(folder)), SCREENS["wide"])
-                await page.screenshot(path=(pictures or Path()) / f"{name}.png")
+                page = await opened(browser, of_recorded(name, Path(folder)), SCREENS["wide"])
+                await page.screenshot(path=(pictures or Path()) / f"real-{name}.png")
             if pictures:
                 await live(browser, Path(folder), pictures)
             await browser.close()

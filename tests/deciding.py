@@ -21,6 +21,7 @@ from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
 from hangdog_proto.reach import Reach
 from hangdog_server import tokens
+from hangdog_server.actors.actor import Actor
 from hangdog_server.actors.chosen import Chosen
 from hangdog_server.actors.exclusion import Exclusion
 from hangdog_server.door import Door
@@ -80,10 +81,10 @@ def shown(page: str) -> str:
 
 @asynccontextmanager
 async def deciding(
-    folder: Path, mode: Mode = Mode.APPROVE, caps: Caps = WIDE, state: str = "waiting"
+    folder: Path, mode: Mode = Mode.APPROVE, caps: Caps = WIDE, state: str = "waiting", actor: Actor | None = None
 ) -> AsyncIterator[Deciding]:
     """Machine a of llama is to be evicted, x is free; people come once the act is in that state."""
-    does = Chosen(mode, caps, (Exclusion(folder / "excluded"),), folder / "stop")
+    does = Chosen(mode, caps, (actor or Exclusion(folder / "excluded"),), folder / "stop")
     file = folder / "tokens.json"
     door = Door(tokens=file, audit=folder / "audit.jsonl")
     settings = replace(PATIENT, returned_s=0.0)

@@ -2,7 +2,8 @@
 
 It behaves as kube-apiserver 1.20 does, which test_real_kube.py holds it to where there is one: any PATCH replaces the whole list of taints, a plain merge-patch all
 conditions, too; the main resource ignores `status` and `/status` ignores `spec`, both with 200; a patch that changes nothing
-keeps the resourceVersion; one against an old version is 409. Its eviction API is policy/v1.
+keeps the resourceVersion; one against an old version is 409. Its eviction API is policy/v1. Objects of other groups (kube_jobs.py
+makes some) are only read, by their path.
 """
 
 import asyncio
@@ -22,11 +23,13 @@ EFFECTS = {"NoSchedule", "PreferNoSchedule", "NoExecute"}
 
 @dataclass
 class Kube:
-    """Its objects; `faults` are met one after the other, each by one request that its first word names (GET, PATCH, POST)."""
+    """Its objects, `others` by path; kinds that are `denied` (as `jobsets`) may not be read. `faults` are met one after the other, each by one request that its first word names (GET, PATCH, POST)."""
 
     url: str = ""
     nodes: dict[str, Object] = field(default_factory=dict)
     pods: dict[tuple[str, str], Object] = field(default_factory=dict)
+    others: dict[str, Object] = field(default_factory=dict)
+    denied: set[str] = field(default_factory=set)
     budgets: set[str] = field(default_factory=set)
     faults: list[str] = field(default_factory=list)
     between: list[Callable[[], None]] = field(default_factory=list)
@@ -44,6 +47,11 @@ class Kube:
     def add_pod(self, name: str, node: str, uid: str, **labels: str) -> None:
         metadata = {"name": name, "namespace": "train", "uid": uid, "labels": labels, "resourceVersion": self._next()}
         self.pods["train", name] = {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": "Running"}}
+
+    def add(self, plural: str, thing: Object) -> None:
+        """An object of another group than the core's."""
+        metadata = thing["metadata"]
+        self.others[f"/apis/{thing['apiVersion']}/namespaces/train/{plural}/{metadata['name']}"] = thing
 
     def change(self, name: str, **spec: Any) -> None:
         """Another owner writes a node's spec."""
@@ -82,6 +90,11 @@ class Kube:
                 }
             case ("POST", "namespaces", namespace, "pods", name, "eviction"):
                 return self._evict((namespace, name), json.loads(body))
+            case ("GET", "", "apis", *_, plural, _):
+                if plural in self.denied:
+                    return self._status(403, "Forbidden")
+                found = self.others.get(url.path)
+                return (200, deepcopy(found)) if found is not None else self._status(404, "NotFound")
         return self._status(404, "NotFound")
 
     def _patch(self, name: str, status: bool, kind: str, patch: Object) -> tuple[int, Object]:

@@ -1,14 +1,17 @@
 """Who is told what, upon a store without a server: a postman of the tests' own keeps what he is given, and does as he is told."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+
 from cast import PATIENT
 from cast_acting import NOTHING, World, world
 from hangdog_models.verdict import Eviction, Kind
+from hangdog_server.metrics import Metrics
 from hangdog_server.notices.chosen import About, Receiver, Told
 from hangdog_server.notices.message import Message
 from hangdog_server.notices.notifying import Notifying
@@ -43,14 +46,21 @@ class Watched:
     postman: Postman
     told: Told
     vigil: Vigil = field(default_factory=Vigil)
+    counts: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
+        self.on.means = replace(self.on.means, telemetry=Metrics(self.counts, "1"))
         self.begin()
 
-    def begin(self) -> None:
-        """A server that has just started."""
-        settings = replace(PATIENT, grace_s=0.0, lease_s=600.0)  # no lease runs out while a test is held up
+    def begin(self, **more: float) -> None:
+        """A server that has just started; `more` are settings of it."""
+        calm = replace(PATIENT, grace_s=0.0, lease_s=600.0)  # no lease runs out while a test is held up
+        settings = replace(calm, **more)  # type: ignore[arg-type]  # as its fields are
         self.notifying = Notifying(self.on.means, self.vigil, settings, self.told, self.postman.post)
+
+    def counted(self, outcome: str) -> float:
+        """How many messages Prometheus would be told of that ended so."""
+        return self.counts.get_sample_value("hangdog_notices_total", {"outcome": outcome}) or 0.0
 
     async def tick(self, seconds: float = 0.0) -> None:
         """Some time later, all that is due has been tried."""
@@ -65,6 +75,17 @@ class Watched:
             while len(self.postman.titles(to)) < messages:
                 await self.notifying.tick()
                 await asyncio.sleep(0.01)
+
+    async def reached(self, what: Callable[[], bool]) -> None:
+        """Returns once something is so that comes by itself."""
+        async with asyncio.timeout(60):
+            while not what():
+                await asyncio.sleep(0.01)
+
+    async def away(self, away: bool = True) -> None:
+        """The store takes no messages, as if its disk or database were gone, until it does again."""
+        old, new = ("notices", "elsewhere") if away else ("elsewhere", "notices")
+        await self.on.store.do(lambda connection: connection.exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}"))
 
     async def opened(self, name: str, why: str = "suspected: rank 0 stands", job: str = "llama") -> None:
         await self.on.store.begin(Incident(name, job, self.on.now, why), {})

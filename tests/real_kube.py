@@ -58,7 +58,8 @@ class RealKube:
             ) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
+            said = error.read()  # of a path that nobody serves it is plain text
+            return error.code, json.loads(said) if error.headers.get_content_type() == "application/json" else {}
 
     def did(self, method: str, path: str, body: Object | None = None, kind: str = "application/json") -> Object:
         """The same of what must succeed."""

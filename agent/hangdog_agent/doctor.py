@@ -21,6 +21,7 @@ from hangdog_agent.procfs import Proc, Status
 from hangdog_agent.rights import CAPABILITIES, OVERRIDE, PTRACE, READ_SEARCH, grant, lacking, place
 from hangdog_agent.settings import CaptureSettings, LinkSettings
 from hangdog_agent.watch import Watch, jobs
+from hangdog_models.counts import counted
 from hangdog_models.ranks import format_ranks
 from hangdog_models.stack import Missing, ProcessTrace, Reason
 
@@ -154,7 +155,9 @@ def _job(name: str, traces: Sequence[ProcessTrace], proc: Proc, status: Status) 
         for trace in traces
         if not trace.threads and trace.missing and trace.missing.reason is not Reason.NOT_PYTHON
     ]
-    what = f"{len(traces)} processes of rank {format_ranks({trace.rank for trace in traces})}"
+    ranks = {trace.rank for trace in traces}
+    of = f"rank{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}"
+    what = f"{counted(len(traces), 'process', 'processes')} of {of}"
     homes = sorted({home for trace in traces if trace.pid and (home := container(proc, trace.pid))})
     if homes:
         more = f" and {len(homes) - _MOST_CONTAINERS} more" if len(homes) > _MOST_CONTAINERS else ""

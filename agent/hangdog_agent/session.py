@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 
 from hangdog_agent.settings import LinkSettings
+from hangdog_models.pauses import pause
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.reach import misdated
 
@@ -81,8 +82,7 @@ class Session:
 
 def backoff(failures: int, settings: LinkSettings, draw: Callable[[float, float], float]) -> float:
     """Seconds until the next try: evenly drawn below a bound that doubles with each failure in a row (full jitter)."""
-    bound = settings.backoff_first_s * 2.0 ** min(failures, 32)
-    return draw(0.0, min(settings.backoff_most_s, bound))
+    return draw(0.0, pause(failures, settings.backoff_first_s, settings.backoff_most_s))
 
 
 def within(value: float, least: float, most: float) -> float:

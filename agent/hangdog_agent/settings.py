@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from typing import Any
 
 from hangdog_agent.checks.settings import CheckSettings
@@ -165,7 +166,10 @@ def chosen(assignments: Iterable[str]) -> Settings:
     for assignment in assignments:
         name, _, value = assignment.partition("=")
         if name not in parts:
-            raise WrongUse(f"{name!r} is no setting", f"settings are {', '.join(sorted(parts))}")
+            near = " or ".join(get_close_matches(name, parts))
+            raise WrongUse(
+                f"{name!r} is no setting", f"{f'is it {near}? ' if near else ''}docs/agent.md has all of them"
+            )
         of, own = parts[name]
         part = getattr(settings, of)
         whole = not isinstance(getattr(part, own), float)

@@ -11,6 +11,11 @@ from hangdog.moments import here, utc
 from hangdog.terminal import console_for, printable
 from hangdog_proto.past import ActionLine, Actions
 
+#: The state of an act that a person has to approve or to dismiss.
+WAITING = "waiting"
+#: States in which nothing was done yet.
+UNDECIDED = WAITING, "dry-run"
+
 
 def show(actions: Actions, form: str) -> None:
     """Prints acts, and how far the server goes by itself."""
@@ -25,7 +30,19 @@ def show(actions: Actions, form: str) -> None:
     if actions.lines:
         console_for(sys.stdout).print(_table(actions.lines))
     opened = f", the breaker is open: {printable(actions.breaker)}" if actions.breaker else ""
+    for incident in dict.fromkeys(one.incident for one in actions.lines if one.state == WAITING):
+        name = printable(incident)
+        click.echo(f"hangdog approve {name}    # take it out of use")
+        click.echo(f"hangdog dismiss {name} --because '...'    # or leave it where it is")
     click.echo(f"mode {printable(actions.mode)}, by {printable(', '.join(actions.actors))}{opened}")
+
+
+def news(line: ActionLine) -> str:
+    """What is new of an act, for those who see beside it of which incident it is."""
+    why = line.because.removesuffix(f", hangdog show {line.incident}")
+    if line.state in UNDECIDED:  # what is said of it then comes beside why it is listed
+        return "; ".join(filter(None, (why, line.words)))
+    return line.words or why
 
 
 def _told(line: ActionLine) -> dict[str, object]:
@@ -46,6 +63,6 @@ def _told(line: ActionLine) -> dict[str, object]:
 def _table(lines: tuple[ActionLine, ...]) -> Table:
     rows = table("when", "incident", "machine", "job", "state", "who", "news")
     for line in lines:
-        cells = (here(line.at), line.incident, line.machine, line.job, line.state, line.who, line.words or line.because)
+        cells = (here(line.at), line.incident, line.machine, line.job, line.state, line.who, news(line))
         add_row(rows, *cells)
     return rows

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,10 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from hangdog.lines import add_row, table
+from hangdog.lines import Line, add_row, print_line, table
 from hangdog.moments import here, utc
 from hangdog.terminal import console_for, printable
+from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, OurFault
 from hangdog_proto.campaigns import CampaignClient, CampaignLine, CampaignStep
 from hangdog_proto.reach import Reach
@@ -62,12 +64,14 @@ def show_plan(server: Reach, wanted: Wanted, form: str) -> int:
     if form == "json":
         click.echo(json.dumps({"schema": "hangdog.plan/1", "machines": list(machines), **plan}, indent=2))
         return 0
-    click.echo(f"{len(machines)} machines; first round: {printable(str(plan.get('because')))}")
+    console = console_for(sys.stdout)
+    said = f"{counted(len(machines), 'machine')}; first round: {printable(str(plan.get('because')))}"
+    print_line(Line(said), console)
     rows = table("test", "machines", "repetitions")
     launches = plan.get("launches", [])
     for one in launches[:SHOWN]:
         add_row(rows, one["test"], ", ".join(one["machines"]), str(one["repetitions"]))
-    console_for(sys.stdout).print(rows)
+    console.print(rows)
     _rest(launches)
     return 0
 
@@ -100,8 +104,9 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
         parts = f" ({', '.join(one['parts'])})" if one["parts"] else ""
         said = f"convicted  {one['machine']}{parts}, {100 * one['probability']:.1f} %"
         console.print(Text(printable(said), "bold red"))
-        for because in one["because"]:
-            console.print(Text(f"  {printable(because)}", "dim"))
+        for because, times in Counter(one["because"]).items():
+            often = f" ({times} times)" if times > 1 else ""
+            console.print(Text(f"  {printable(because)}{often}", "dim"))
     for one in report["tell"]:
         console.print(
             Text(printable(f"tell  the people of the network: {one['where']} {' - '.join(one['names'])}"), "red")

@@ -7,6 +7,7 @@ from pathlib import Path
 from hangdog.bundle import open_bundle
 from hangdog.machine_facts import UNDER_WAY
 from hangdog_models import topology
+from hangdog_models.counts import counted
 from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.conclude import conclude
 from hangdog_models.diagnosis.judge import investigate
@@ -15,7 +16,6 @@ from hangdog_models.ranks import Rank
 from hangdog_models.reading.limits import DEFAULTS
 from hangdog_models.reading.printable import printable
 from hangdog_models.showing.one_rank import Seen, of_rank
-from hangdog_models.showing.words import counted
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import TRAINER
 from hangdog_models.topology import Layout, Topology

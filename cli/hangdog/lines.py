@@ -8,29 +8,35 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hangdog.raw import fitted
+from hangdog_models.counts import counted
 from hangdog_models.reading.printable import printable
-from hangdog_models.showing.words import counted
 
 #: Characters of a foreign name or note in a table: an honest one is shorter, and JSON has all of it.
 CELL = 240
+#: Columns of names that hangdog made, to be copied into the next command.
+WHOLE = ("incident", "campaign")
 
 
 class Line(NamedTuple):
-    """One line of a section: `mark` stands before it, and what wraps is indented under `text`; a frame is cut instead."""
+    """One line of a section: `mark` stands before it, and what wraps is indented under `text`, and by `hang` more columns.
+
+    A frame is cut instead.
+    """
 
     text: str
     mark: str = ""
     frame: bool = False
+    hang: int = 0
 
 
 def print_line(line: Line, console: Console, style: str = "") -> None:
     """Prints a line that is never wider than the console."""
     width = max(console.width - cell_len(line.mark), 1)
-    text = Text(line.text, style or ("dim" if line.frame else ""))
-    if line.frame:
-        text.truncate(width, overflow="ellipsis")
-    for number, part in enumerate([text] if line.frame else text.wrap(console, width, overflow="fold")):
-        whole = Text(line.mark if number == 0 else " " * len(line.mark)).append_text(part)
+    text = Text(fitted(line.text, width) if line.frame else line.text, style or ("dim" if line.frame else ""))
+    room = width if text.cell_len <= width else max(width - line.hang, 1)
+    for number, part in enumerate([text] if line.frame else text.wrap(console, room, overflow="fold")):
+        whole = Text(line.mark if number == 0 else " " * (len(line.mark) + line.hang)).append_text(part)
         whole.rstrip()
         console.print(whole, soft_wrap=True)
 
@@ -52,8 +58,11 @@ def more(rest: int, what: str, where: str = "--format json") -> Iterator[Line]:
 
 
 def table(*titles: str) -> Table:
-    """A table without lines, whose cells wrap where the console ends."""
-    return Table(*titles, box=None, header_style="bold", pad_edge=False)
+    """A table without lines, whose cells wrap where the console ends; a name to be typed stays in one piece where it can."""
+    rows = Table(box=None, header_style="bold", pad_edge=False)
+    for title in titles:
+        rows.add_column(title, overflow="fold", no_wrap=title in WHOLE)
+    return rows
 
 
 def add_row(rows: Table, *cells: str) -> None:

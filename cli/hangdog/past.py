@@ -39,7 +39,9 @@ def print_past(server: Reach, machine: str, form: str) -> None:
     if past.tests:
         console.print(rows)
     else:
-        click.echo(f"no campaign tested {printable(machine)}")
+        click.echo(
+            f"no campaign tested {printable(machine)}; hangdog why {printable(machine)} says what else is known of it"
+        )
 
 
 def _as_json(machine: str, past: MachinePast) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
+from hangdog_models.counts import counted
 from hangdog_models.planning.backups import Placement
 from hangdog_models.planning.standby import DAY_S, Fleet, Pool
 from hangdog_models.ranks import Rank, format_ranks
@@ -60,7 +61,7 @@ def heading(placement: Placement) -> list[str]:
     lines = [f"survives the eviction of any one: {survives}"]
     if placement.lost:
         kinds = ", ".join(dict.fromkeys(domain.kind for domain in placement.lost))
-        lines.append(f"does NOT survive {len(placement.lost)} single evictions of: {kinds}")
+        lines.append(f"does NOT survive {counted(len(placement.lost), 'single eviction')} of: {kinds}")
     return [*lines, *(f"  {sentence}" for sentence in placement.because)]
 
 

@@ -1,5 +1,7 @@
 """Frames and threads as the commands that show raw stacks write them, for people and as JSON."""
 
+import re
+
 from rich.cells import cell_len, set_cell_size
 
 from hangdog_models.reading.printable import printable
@@ -8,8 +10,12 @@ from hangdog_models.stack import Frame, ProcessState, Thread
 #: Characters of one name for people; the longest honest ones are C++ symbols, whose head tells all. JSON has all of it.
 NAME = 300
 
-#: Columns that the end of a path is worth: a file's name and its line.
-PLACE = 12
+#: Columns that the end of a path is worth beside the whole name of the function, and where that has to be cut for it.
+BESIDE, PLACE = 12, 20
+#: Columns in which both are cut: of fewer, neither would get enough to tell anything.
+LEAST = 34
+#: What may stand behind the name of a C++ function, of which the end is kept.
+_ARGUMENTS = re.compile(r"\([^()]*\)( const)?$")
 
 
 def frame_said(frame: Frame) -> str:
@@ -19,17 +25,39 @@ def frame_said(frame: Frame) -> str:
 
 
 def frame_fitted(frame: Frame, width: int) -> str:
-    """The same in so many columns: of a path its beginning goes first, then the end of all."""
-    said = frame_said(frame)
+    """The same in so many columns; see `fitted`."""
+    return fitted(frame_said(frame), width)
+
+
+def fitted(said: str, width: int) -> str:
+    """`step (/a/b/train.py:12)` in so many columns: first the path's folders go, then the beginnings of both."""
     if cell_len(said) <= width:
         return said
-    function, _, place = said.rpartition(" (")
+    function, _, place = said.removesuffix(")").rpartition(" (")
     room = width - cell_len(function) - 3
-    if room >= PLACE:
-        while cell_len(place) > room:
-            place = place[1:]
-        return f"{function} (…{place}"
-    return f"{set_cell_size(said, width - 1).rstrip()}…"
+    if room < BESIDE:
+        if not function or width < LEAST:
+            return f"{set_cell_size(said, width - 1).rstrip()}…"
+        function = _ARGUMENTS.sub("", function)
+        room = max(PLACE, width - cell_len(function) - 3)
+    place = _path(place, room)
+    return f"{_ending(function, width - cell_len(place) - 3)} ({place})"
+
+
+def _path(path: str, room: int) -> str:
+    if cell_len(path) <= room:
+        return path
+    folders = path.split("/")
+    shorter = ("/".join(("…", *folders[first:])) for first in range(1, len(folders)))
+    return next((one for one in shorter if cell_len(one) <= room), _ending(folders[-1], room))
+
+
+def _ending(text: str, room: int) -> str:
+    if cell_len(text) <= room:
+        return text
+    while cell_len(text) > room - 1:
+        text = text[1:]
+    return f"…{text}"
 
 
 def thread_said(thread: Thread, main: bool) -> str:

@@ -7,7 +7,8 @@ from rich.console import Console
 
 from hangdog.lines import Line, more, print_line, print_sections
 from hangdog.terminal import printable
-from hangdog_models.showing.words import BLAMELESS, counted, headline, percent, ranks_said, some
+from hangdog_models.counts import counted
+from hangdog_models.showing.words import BLAMELESS, doing, headline, percent, ranks_said, some
 from hangdog_models.verdict import ClusterView, Kind, StuckGroup, Verdict
 
 #: How many of each are shown before `and N more`: one screen holds the answer, the JSON holds everything.
@@ -77,10 +78,9 @@ def _clusters(verdict: Verdict) -> Iterator[Line]:
 
 
 def _cluster(cluster: ClusterView) -> Iterator[Line]:
-    where = f" in {printable(cluster.dim)}" if cluster.dim else ""
     label = f", {printable(cluster.label)}" if cluster.label else ""
     size = f"{counted(len(cluster.ranks), 'rank')}: " if len(cluster.ranks) > 1 else ""
-    yield Line(f"{size}{cluster.activity}{where}{label}; {ranks_said(cluster.ranks, RANKS_WIDTH)}", f"#{cluster.id} ")
+    yield Line(f"{size}{doing(cluster)}{label}; {ranks_said(cluster.ranks, RANKS_WIDTH)}", f"#{cluster.id} ")
     if len(cluster.stack) > FRAMES:
         yield Line(f"... {counted(len(cluster.stack) - FRAMES, 'outer frame')}", "   ", frame=True)
     for frame in cluster.stack[-FRAMES:]:

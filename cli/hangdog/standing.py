@@ -10,7 +10,9 @@ from hangdog.moments import ago, here
 from hangdog_models.findings import Bearing
 from hangdog_models.reading.printable import printable
 from hangdog_models.showing.words import percent
+from hangdog_models.verdict import Kind
 from hangdog_proto.campaigns import ConvictionLine
+from hangdog_proto.client import IncidentLine
 from hangdog_proto.past import ActionLine
 
 #: States of an act under which the machine is out of use, or is on its way there.
@@ -108,19 +110,21 @@ def _by_verdict(facts: Facts, one: Accusation, act: ActionLine | None) -> Standi
     entry, incident = one.entry, one.incident
     word = Word.CONVICTED if entry.standing == "convicted" else Word.SUSPECTED
     among = f", as one of {entry.among} machines" if entry.among > 1 else ""
-    says = f"{percent(entry.probability)}{among}, by incident {incident.id} of job {printable(incident.job)}, "
-    says += f"{here(entry.at)} ({printable(entry.verdict)})"
-    do = (*_evict(facts, act, incident.id, word), f"hangdog show {incident.id}    # the whole verdict")
+    says = f"{percent(entry.probability)} sure{among}, by incident {incident.id} of job {printable(incident.job)}, "
+    says += here(entry.at) + (f" (verdict: {printable(entry.verdict)})" if entry.verdict != Kind.MACHINE else "")
+    do = (*_evict(facts, act, incident, word), f"hangdog show {incident.id}    # the whole verdict")
     return Standing(word, says, do, _reasons(one), incident.id, entry.probability)
 
 
-def _evict(facts: Facts, act: ActionLine | None, incident: str, word: Word) -> Iterator[str]:
+def _evict(facts: Facts, act: ActionLine | None, incident: IncidentLine, word: Word) -> Iterator[str]:
     if word is Word.SUSPECTED:
-        yield "leave it in use: that is too little to take it out"
-        yield f"hangdog diagnose --incident {incident}    # once the job has stopped: tests decide"
+        yield "leave it in use for now: the verdict is not sure enough to take it out"
+        if facts.now is not None and any(local.job == incident.job for local in facts.now.jobs):
+            yield f"hangdog snapshot --job {_quoted(incident.job)}    # while it hangs: look again"
+        yield f"hangdog diagnose --incident {incident.id}    # once it has stopped: test"
     elif act is not None and act.state == "waiting":
-        yield f"hangdog approve {incident}    # take it out of use"
-        yield f"hangdog dismiss {incident} --because '...'    # or leave it where it is"
+        yield f"hangdog approve {incident.id}    # take it out of use"
+        yield f"hangdog dismiss {incident.id} --because '...'    # or leave it where it is"
     else:
         why = f"in mode {printable(facts.mode)} the server takes nothing out by itself"
         if act is not None and act.state in ("refused", "failed"):
@@ -128,7 +132,7 @@ def _evict(facts: Facts, act: ActionLine | None, incident: str, word: Word) -> I
             why = why.replace("attempt refused", "bounds forbid it")
         yield f"take it out of use by hand: {why}"
         if act is not None and act.state == "refused":
-            yield f"hangdog approve {incident}    # have the bounds looked at again"
+            yield f"hangdog approve {incident.id}    # have the bounds looked at again"
 
 
 def _sick(facts: Facts) -> Standing | None:

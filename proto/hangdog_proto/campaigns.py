@@ -88,11 +88,15 @@ class CampaignClient(Client):
         levels: Sequence[int] = (),
         budget_s: float = 0.0,
         why: str = "",
+        within_s: float | None = None,
     ) -> Generator[CampaignStep, None, None]:
-        """Starts a campaign and follows it; the last step holds the report. It goes on when the generator is closed."""
+        """Starts a campaign and follows it; the last step holds the report. It goes on when the generator is closed.
+
+        Raises ServerUnreachable where that takes longer than `within_s`: a server that hangs ends no campaign.
+        """
         request = pb.CampaignRequest(machines=machines, incident=incident, levels=levels, budget_s=budget_s, why=why)
         with self._errors():
-            yield from self._steps(self._campaigns.Run(request))
+            yield from self._steps(self._campaigns.Run(request, timeout=within_s))
 
     def follow(self, name: str) -> Generator[CampaignStep, None, None]:
         """Follows a campaign, by its name or a prefix that only it has."""

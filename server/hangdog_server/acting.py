@@ -23,6 +23,7 @@ from hangdog_server.audit import Audit
 from hangdog_server.capturing import steady
 from hangdog_server.carrying import Carrying
 from hangdog_server.failures import StoreFailed
+from hangdog_server.foreseeing import Foreseeing
 from hangdog_server.incident import Means
 from hangdog_server.intents import Facts, Intent, Rule
 from hangdog_server.leading import Leading
@@ -47,6 +48,7 @@ class Acting:
         self._settings = settings
         self._leading = leading
         self._carrying = Carrying(means, audit, chosen)
+        self._foreseeing = Foreseeing(means, leading, chosen)
         self._began = steady()
 
     async def keep(self) -> None:
@@ -65,6 +67,7 @@ class Acting:
 
     async def close(self) -> None:
         """Lets go of what the actors hold."""
+        await self._foreseeing.close()
         for actor in self.chosen.actors:
             await actor.close()
 
@@ -74,6 +77,7 @@ class Acting:
         if self.stopped():
             return
         await self._propose()
+        self._foreseeing.begin()
         rows = sorted(await self._means.store.ask(intents.under_way), key=lambda row: row.incident)
         groups = [list(group) for _, group in groupby(rows, lambda row: row.incident)]
         mine = [group for group in groups if await self._leading.leads(group[0].job)]

@@ -4,6 +4,7 @@ A server that ends anywhere between is followed by one that looks first: marks a
 are tried.
 """
 
+import asyncio
 import contextlib
 import logging
 from dataclasses import replace
@@ -12,7 +13,7 @@ from hangdog_models.acting.caps import Mode
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.planning.checkpoint import Copies
 from hangdog_server import intents
-from hangdog_server.actors.actor import Actor, ActorFailed, Case, Mark, Mover
+from hangdog_server.actors.actor import Actor, ActorFailed, Case, Mark, Mover, Standing, left_alone
 from hangdog_server.actors.chosen import Chosen
 from hangdog_server.audit import Audit, Deed
 from hangdog_server.capturing import steady
@@ -90,6 +91,7 @@ class Carrying:
         """Marks a machine; where nothing of ours stands on it yet, not while something holds it back."""
         case = _case(row)
         try:
+            await self._unopposed(case)
             for actor in self._chosen.actors:
                 before = (await actor.look(case)).mark
                 if before is not Mark.OURS:
@@ -102,8 +104,7 @@ class Carrying:
                     row = replace(row, marked=True)
                 await actor.mark(case)
                 standing = await actor.look(case)
-                if standing.mark is Mark.OURS and standing.incident != row.incident:
-                    raise ActorFailed(f"{row.machine} is marked for incident {standing.incident} already")
+                _of_this(case, standing)
                 if standing.mark is Mark.NONE:
                     raise ActorFailed(f"{actor.name} does not show the mark on {row.machine}", again=True)
                 self._told[case.key, actor.name] = steady()
@@ -111,6 +112,22 @@ class Carrying:
             await self._failed(row, error)
             return
         await self._moved(row, Act.MARKED, "out of use", marked=True)
+
+    async def _unopposed(self, case: Case) -> None:
+        """Raises ActorFailed where an actor whose turn comes later would refuse: what those before it did would stand in vain.
+
+        Whoever is away refuses nothing. The first actor is looked at in its turn, which is before all marks.
+        """
+        later = self._chosen.actors[1:]
+        found = await asyncio.gather(*(actor.look(case) for actor in later), return_exceptions=True)
+        for actor, standing in zip(later, found, strict=True):
+            if isinstance(standing, ActorFailed) and standing.again:
+                continue
+            if isinstance(standing, BaseException):
+                raise standing
+            if standing.mark is Mark.ANOTHERS:
+                raise left_alone(actor.name, case.machine, standing)
+            _of_this(case, standing)
 
     async def _move(self, rows: list[Intent]) -> None:
         """Has the job start again without any of these machines, once it is known what of it ran on each."""
@@ -220,6 +237,12 @@ class Carrying:
 
 def _case(row: Intent) -> Case:
     return Case(row.incident, row.machine, row.job, row.because)
+
+
+def _of_this(case: Case, standing: Standing) -> None:
+    """Raises ActorFailed where a mark of ours is another incident's."""
+    if standing.mark is Mark.OURS and standing.incident != case.incident:
+        raise ActorFailed(f"{case.machine} is marked for incident {standing.incident} already")
 
 
 def _said(error: HangdogError) -> str:

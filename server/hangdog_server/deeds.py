@@ -1,6 +1,5 @@
 """What people decide upon acts, as it is asked for over the wire: list them, approve, dismiss, undo, close the breaker."""
 
-import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -13,6 +12,7 @@ from hangdog_server import heard, intents
 from hangdog_server.acting import Acting
 from hangdog_server.actors.actor import Mover
 from hangdog_server.audit import Audit
+from hangdog_server.digest import digest
 from hangdog_server.incident import Means
 from hangdog_server.intents import Act, Intent
 from hangdog_server.roles import Person
@@ -56,7 +56,7 @@ def concerned(what: str, rows: Iterable[Intent]) -> tuple[Intent, ...]:
 def seen(what: str, rows: Iterable[Intent]) -> str:
     """What somebody is shown before they decide: another once somebody has decided, the same while it is only tried again."""
     shown = sorted((row.incident, row.machine, row.at) for row in concerned(what, rows))
-    return _digest(shown)
+    return digest(shown)
 
 
 class Deeds:
@@ -111,7 +111,7 @@ class Deeds:
         names = tuple(actor.name for actor in chosen.actors)
         movers = tuple(actor.name for actor in chosen.actors if isinstance(actor, Mover))
         stopped = str(chosen.stop) if self._acting.stopped() else ""
-        return Standing(chosen.mode, names, movers, stopped, breaker[0], _digest(breaker))
+        return Standing(chosen.mode, names, movers, stopped, breaker[0], digest(breaker))
 
     async def _decided(self, request: pb.ActRequest, incident: str, who: str, shown: str) -> tuple[Intent, ...]:
         now = self._means.clock()
@@ -119,7 +119,7 @@ class Deeds:
 
         def same(connection: sa.Connection) -> None:
             if request.what == "close-breaker":
-                now_shown = _digest(intents.breaker(connection))
+                now_shown = digest(intents.breaker(connection))
             else:
                 of = intents.of(connection, incident) if incident else intents.of_machine(connection, machine)
                 now_shown = seen(request.what, of)
@@ -140,6 +140,9 @@ class Deeds:
             return await self._turn(same, lambda connection: intents.release(connection, machine, because, who, now))
 
         def close(connection: sa.Connection) -> tuple[Intent, ...]:
+            why, _ = intents.breaker(connection)
+            if not why:  # closed anew it would forget what has counted towards opening it since
+                raise WrongUse("the breaker is closed", "nothing was done; hangdog actions shows whether it is open")
             intents.set_breaker(connection, "", who, now)
             return ()
 
@@ -167,10 +170,6 @@ class Deeds:
             actors=standing.actors,
             breaker=standing.breaker,
         )
-
-
-def _digest(shown: object) -> str:
-    return hashlib.blake2b(repr(shown).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def _action(row: Intent) -> pb.Action:

@@ -6,6 +6,7 @@ import math
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+from hangdog_models.counts import counted
 from hangdog_models.errors import ServerUnreachable, WrongUse
 from hangdog_models.snapshot import Job
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -130,8 +131,12 @@ class Desk:
         return jobs[0]
 
     def _start(self, request: Request) -> Inquiry:
-        if len(self._running) >= self._settings.max_running:
-            raise ServerUnreachable(f"{len(self._running)} incidents are being captured", "try again in a minute")
+        running = len(self._running)
+        if running >= self._settings.max_running:
+            raise ServerUnreachable(
+                f"{counted(running, 'incident')} {'is' if running == 1 else 'are'} being captured",
+                "try again in a minute",
+            )
         rounds, interval_s = self._looks(request)
         describe(request.job, request.job_toml, {}, {})  # an unreadable job.toml is refused before anybody is asked
         fleet = self._means.fleet

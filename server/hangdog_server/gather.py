@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
+from hangdog_models.counts import counted
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.testimony import Told, joined
@@ -161,7 +162,7 @@ def ready(gathering: Gathering, now: float) -> Snapshot | Waiting:
             gathering.done.add(machine)
     if not waited:
         return conclude(gathering)
-    return Waiting(f"{len(gathering.done)} of {len(plan.asked)} machines answered", min(waited))
+    return Waiting(f"{len(gathering.done)} of {counted(len(plan.asked), 'machine')} answered", min(waited))
 
 
 def _looked(gathering: Gathering, machine: str) -> bool:

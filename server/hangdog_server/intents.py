@@ -237,7 +237,7 @@ def said(row: Intent) -> str:
     return {
         Act.REFUSED: f"is refused{words}",
         Act.DRY_RUN: f"would be isolated (dry run){words}",
-        Act.WAITING: "waits for approval to be isolated",
+        Act.WAITING: f"waits for approval to be isolated{words}",
         Act.DISMISSED: f"is left where it is, by {row.who}{words}",
         Act.PENDING: f"is being isolated{words}",
         Act.MARKED: "is out of use, and its job is about to start elsewhere",

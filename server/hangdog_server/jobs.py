@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from hangdog_models import counts
 from hangdog_models.errors import HangdogError
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.job import read_job, read_sizes
@@ -68,7 +69,7 @@ def _ordered(counted: Counter[Announced]) -> list[Announced]:
 
 
 def _counted(counted: Counter[Announced]) -> str:
-    return ", ".join(f"{value} ({counted[value]} machines)" for value in _ordered(counted))
+    return ", ".join(f"{value} ({counts.counted(counted[value], 'machine')})" for value in _ordered(counted))
 
 
 def _merged(declared: Placement, placed: Placement) -> dict[str, tuple[Rank, ...]]:

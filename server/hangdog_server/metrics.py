@@ -17,7 +17,7 @@ from hangdog_models.verdict import Kind
 from hangdog_server.fleet import Fleet
 from hangdog_server.refusals import Denial, Look
 from hangdog_server.store import State
-from hangdog_server.telemetry import Agent, Asked, Delay, Origin, Recorded, Stage
+from hangdog_server.telemetry import Agent, Asked, Delay, Notified, Origin, Recorded, Stage
 
 #: What is counted, by whose member happened: the metric, its help and its one label.
 COUNTED: dict[type[StrEnum], tuple[str, str, str]] = {
@@ -28,6 +28,7 @@ COUNTED: dict[type[StrEnum], tuple[str, str, str]] = {
     Recorded: ("hangdog_looks_recorded", "Looks agents took while no server was there, handed over.", "outcome"),
     State: ("hangdog_incidents", "Incidents that reached a state.", "state"),
     Kind: ("hangdog_verdicts", "Verdicts stored.", "kind"),
+    Notified: ("hangdog_notices", "Messages to people, each to one receiver.", "outcome"),
 }
 #: Seconds to a verdict: 15 s from the onset to the suspicion and 20 s from there to the verdict are promised, so there
 #: are bounds at both and close around them; beyond, light looks and patience end within two minutes.

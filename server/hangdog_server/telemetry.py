@@ -35,6 +35,15 @@ class Recorded(StrEnum):
     FAILED = "failed"
 
 
+class Notified(StrEnum):
+    """What becomes of a message to one receiver; one that failed is tried again until it is sent or given up."""
+
+    SENT = "sent"
+    FAILED = "failed"
+    GIVEN_UP = "given_up"
+    LEFT_OUT = "left_out"
+
+
 class Origin(StrEnum):
     """Who wanted an incident: each has its own patience, so they are timed apart."""
 

@@ -6,6 +6,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from hangdog_models.pauses import pause
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import OVER_S, Patience, Sign, Suspicion, suspect
 from hangdog_models.verdict import Kind
@@ -97,5 +98,5 @@ class Vigil:
         matter = self._matters.get(job)
         if matter is not None:
             matter.settled = verdict is not None and verdict not in OPEN
-            matter.next = now + min(SELDOM_S, AGAIN_S * 2.0**matter.asked)
+            matter.next = now + pause(matter.asked, AGAIN_S, SELDOM_S)
             matter.asked += 1

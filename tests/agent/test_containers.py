@@ -220,7 +220,7 @@ def test_doctor_says_in_which_container_a_job_is(tmp_path: Path) -> None:
     finding = doctor._job("llama", traces, Proc(tmp_path), Status())
     assert finding.health is Health.OK
     assert finding.what == (
-        "4 processes of rank 0-3 in container aaaaaaaaaaaa, container bbbbbbbbbbbb and 1 more, all captured"
+        "4 processes of ranks 0-3 in container aaaaaaaaaaaa, container bbbbbbbbbbbb and 1 more, all captured"
     )
     assert doctor._job("gone", (), Proc(tmp_path), Status()).what == "ended before it was looked at"
 

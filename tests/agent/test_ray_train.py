@@ -20,7 +20,7 @@ from hangdog_agent.beat import Mode, feel, mode
 from hangdog_agent.capture import native
 from hangdog_agent.capture.look import Seen, Tools, look
 from hangdog_agent.census import Census
-from hangdog_agent.discover import Key, Kind, Member, find
+from hangdog_agent.discover import Key, Kind, Member, Process, find
 from hangdog_agent.settings import VigilSettings
 from hangdog_agent.vigil.threads import Threads
 from hangdog_agent.vigil.vigil import Vigil
@@ -229,6 +229,14 @@ def test_the_thread_that_trains_is_felt_and_not_the_main_one(folder: Path, tools
         assert threads.find({key: member}, glance)[key] == 0 and glance.number == 2  # not at once again
         other = replace(member, process=replace(member.process, announced=None))
         assert threads.find({key: other}, glance) == {}
+
+
+def test_a_worker_that_is_idle_for_a_day_is_glanced_at_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hangdog_agent.vigil.threads.SELDOM_S", 0.0)
+    announced = ray_train.Announced(Rank(0), 1, "llama")
+    member = Member("llama", Rank(0), Kind.TRAINER, Process(1 << 30, 1, 7, "S", "ray", True, announced=announced))
+    key, threads = member.process.key, Threads(proc)
+    assert [threads.find({key: member}, lambda _: {key: Seen()})[key] for _ in range(1100)] == [0] * 1100
 
 
 def test_a_hang_in_the_training_thread_makes_a_sign_and_work_does_not(folder: Path, tools: Tools) -> None:

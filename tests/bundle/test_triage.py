@@ -57,7 +57,7 @@ def test_the_explanation_shows_odds_waits_and_the_fate_of_frames(stopped: Path) 
     told = explained.stdout[len(plain.stdout) :]
     assert "machine" in told
     assert "x 80" in told  # what being stopped is worth
-    assert "ranks that wait for nobody" in told
+    assert "waits for nobody" in told
     assert "+ all_reduce (t.py)" in told
     assert run(stopped, "--explain", "--format", "json").returncode == 64
 

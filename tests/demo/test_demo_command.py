@@ -15,7 +15,7 @@ from hangdog_models.errors import WrongUse
 def test_every_fault_is_listed() -> None:
     result = CliRunner().invoke(demo.command, ["--list"])
     assert result.exit_code == 0
-    assert [line.split()[0] for line in result.stdout.splitlines()] == list(FAULTS)
+    assert [line.split()[0] for line in result.stdout.splitlines() if line[0] != " "] == list(FAULTS)
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

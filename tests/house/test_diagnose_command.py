@@ -33,7 +33,7 @@ def run(*args: str, **more: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("args", "status", "said"),
     [
-        (("--level", "5", "--", "/bin/true"), 0, "not convicted by 1 tests, which is no proof of health"),
+        (("--level", "5", "--", "/bin/true"), 0, "not convicted by 1 test, which is no proof of health"),
         (
             ("--level", "5", "--", "/bin/false"),
             1,

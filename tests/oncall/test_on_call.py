@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from rich.cells import cell_len
 from rich.console import Console
 
+from asking import COMMANDS, DEEDS, NAMELESS, NOBODY
 from cast import NOON, PATIENT, Agent, Stage, cluster, stage
 from cast_acting import WIDE
 from guarded import guarded, made, now
@@ -40,49 +41,7 @@ from hangdog_server.store import Incident, State
 from stories import trace
 from tested import broken, machines, sound
 
-NOBODY = "127.0.0.1:1"
 DAY = 86400.0
-#: Every command that asks a server, with an incident, a job, a campaign and a machine that no server knows.
-COMMANDS = {
-    "why": ["why", "gpu-zz"],
-    "jobs": ["jobs"],
-    "watch": ["watch"],
-    "watch one": ["watch", "ff"],
-    "ranks": ["ranks", "ff"],
-    "stacks": ["stacks", "ff", "0"],
-    "diff": ["diff", "ff", "0", "1"],
-    "tree": ["tree", "ff"],
-    "incidents": ["incidents", "--job", "gone"],
-    "show": ["show", "ff"],
-    "bundle": ["bundle", "ff", "-o", "never-written"],
-    "machines": ["machines"],
-    "machine": ["machines", "gpu-zz"],
-    "ledger": ["ledger", "gpu-zz"],
-    "report": ["report"],
-    "actions": ["actions"],
-    "actions of one": ["actions", "ff"],
-    "close the breaker": ["actions", "--close-breaker"],
-    "approve": ["approve", "ff"],
-    "dismiss": ["dismiss", "ff", "--because", "seen by eye"],
-    "release": ["release", "gpu-zz"],
-    "snapshot": ["snapshot", "--job", "gone"],
-    "diagnose": ["diagnose", "--machines", "gpu-zz"],
-    "diagnose about one": ["diagnose", "--incident", "ff"],
-    "diagnose to see": ["diagnose", "--machines", "gpu-zz", "--dry-run"],
-    "diagnose follow": ["diagnose", "--follow", "ff"],
-    "diagnose abort": ["diagnose", "--abort", "ff"],
-    "diagnose list": ["diagnose", "--list"],
-}
-#: Those that name nothing, or answer that there is nothing: with what.
-NAMELESS = {
-    "jobs": "no job is known", "incidents": "no incidents of job gone", "machines": "no machine is connected",
-    "machine": "no campaign tested gpu-zz", "ledger": "no verdict named gpu-zz", "report": "figure", "actions": "mode approve",
-    "close the breaker": "mode approve", "diagnose list": "no campaign yet",
-}  # fmt: skip
-#: Those for which the role `view` is not enough.
-DEEDS = (
-    "close the breaker", "approve", "dismiss", "release", "snapshot", "diagnose", "diagnose about one", "diagnose abort",
-)  # fmt: skip
 
 
 async def run(on: Stage | str, *arguments: str, status: int = 0) -> Result:

@@ -1,7 +1,6 @@
 """What `hangdog why` answers: which of the answers wins, what it tells to do, and how it reads in one screen."""
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from cast import NOON
+from goldens import differing
 from hangdog.commands.why import as_json, show
 from hangdog.machine_facts import Accusation, Facts
 from hangdog.standing import Word, assess
@@ -127,11 +127,7 @@ def text(facts: Facts, width: int = 80) -> str:
 
 
 def test_the_text_is_the_golden_one_and_one_screen() -> None:
-    """HANGDOG_REGENERATE=1 writes the file anew; then read the diff."""
-    golden = GOLDEN / "why.txt"
-    if os.environ.get("HANGDOG_REGENERATE"):
-        golden.write_text(text(everything()), encoding="utf-8")
-    assert text(everything()) == golden.read_text(encoding="utf-8")
+    assert not differing(GOLDEN / "why.txt", text(everything()))
     assert len(text(everything()).splitlines()) <= 50
 
 

@@ -1,16 +1,29 @@
 """What the commands that ask no server tell, as files that a person has read."""
 
-import os
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from cast import NOON
+from goldens import differing, entry, typed_here
+from hangdog.demo.plan import Outcome, Plan
+from hangdog.demo.shape import MACHINES, SIZES, WORLD_SIZE, machine
 from hangdog.main import main
+from hangdog_agent import surroundings
+from hangdog_agent.finding import Finding, Health
+from hangdog_agent.procfs import Proc, Status
+from hangdog_agent.rights import PTRACE, Place, grant
+from hangdog_models import topology
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.ranks import Rank
+from hangdog_models.stack import Missing, Reason
+from hangdog_models.topology import Layout
 from hangdog_server.audit import Deed, append, line
+from stories import snapshot, trace
 
 GOLDEN = Path(__file__).parent / "golden"
 NOTIFY = """\
@@ -25,6 +38,7 @@ TYPED = {
     "certs-init": "certs init ca --name hangdog.example",
     "certs-machine": "certs machine gpu-a17 gpu-a18 --ca ca",
     "certs-client": "certs client alice --ca ca",
+    "certs-server": "certs server --name hangdog.example --ca ca --into renewed",
     "certs-show": "certs show ca",
     "token-new": "token new --name alice --role act --tokens tokens.json",
     "token-list": "token list --tokens tokens.json",
@@ -32,8 +46,23 @@ TYPED = {
     "audit": "audit --file audit.jsonl",
     "notify": "notify --notify notify.toml --dry-run",
     "plan-standby": "plan standby --machines 1024 --p 0.0038 --over 0.1:8",
+    "demo-list": "demo --list",
     "plan-backups": "plan backups --tp 2 --pp 4 --dp 2 --gpus-per-machine 2",
 }
+#: Files whose lines are as long as they are: news to search for, paths to copy.
+WIDE = ("audit", "certs-init", "certs-machine", "certs-server", "plan-standby")
+#: What `hangdog doctor` finds where capture works.
+WELL = (
+    Finding("py-spy", Health.OK, "0.4.3"),
+    Finding("own child", Health.OK, "captured"),
+    Finding("another's process", Health.OK, "captured"),
+    Finding("user", Health.OK, "root"),
+    Finding("CAP_SYS_PTRACE", Health.OK, "held"),
+    Finding("job llama-70b", Health.OK, "16 processes of ranks 0-7, all captured"),
+    Finding("NVML", Health.OK, "8 GPU(s), driver 580.95.05"),
+)
+#: A job that fails, tries again, and calls a person.
+RUN = "run --attach --server 127.0.0.1:1 --machine gpu-a17 --state runs -- sh -c 'echo step {attempt}; exit 3'"
 PEER = "ipv4:192.0.2.7:50112"
 DEEDS = (
     Deed("snapshot", "alice", "trigger", "token", PEER, "llama", "it hangs", "", "asked"),
@@ -42,12 +71,20 @@ DEEDS = (
 )
 #: What is another one each time: secrets, moments, and who runs the tests.
 OTHERS = {r"[\w-]{40,}": "SECRET", r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00": "MOMENT", r"\w+ \(shell\)": "USER (shell)"}
+#: What a supervisor's account holds that no two runs have in common.
+TIMES = {r"\d+ (?:s|min|h)\b": "N s", r"\d+\.\d%": "N%"}
+pytestmark = pytest.mark.usefixtures("eighty_columns_of_utc")
+
+
+def plain(text: str, others: dict[str, str]) -> str:
+    """The text without what is another one each time."""
+    for made, shown in others.items():
+        text = re.sub(made, shown, text)
+    return text
 
 
 def test_each_command_tells_as_its_golden_file_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HANGDOG_REGENERATE=1 writes the files anew; then read the diff."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("hangdog.terminal.PIPE_WIDTH", 80)
     (tmp_path / "notify.toml").write_text(NOTIFY)
     (tmp_path / "address").write_text("json://192.0.2.1:9/hook\n")
     (tmp_path / "address").chmod(0o600)
@@ -55,13 +92,66 @@ def test_each_command_tells_as_its_golden_file_does(tmp_path: Path, monkeypatch:
         append(tmp_path / "audit.jsonl", line(deed, NOON))
     wrong = []
     for name, typed in TYPED.items():
-        result = CliRunner().invoke(main, shlex.split(typed))
-        assert result.exit_code == 0, f"{typed}: {result.output}"
-        text = f"$ hangdog {typed}\n" + "".join(f"{one.rstrip()}\n" for one in result.output.splitlines())
-        for made, shown in OTHERS.items():
-            text = re.sub(made, shown, text)
-        golden = GOLDEN / f"{name}.txt"
-        if os.environ.get("HANGDOG_REGENERATE"):
-            golden.write_text(text, encoding="utf-8")
-        wrong += [text] if text != golden.read_text(encoding="utf-8") else []
-    assert not wrong, "\n".join(wrong)
+        text = entry(typed, plain(typed_here(typed), OTHERS), wide=name in WIDE)
+        wrong.append(differing(GOLDEN / f"{name}.txt", text))
+    assert not any(wrong), "\n".join(wrong)
+
+
+def refused(proc: Proc) -> tuple[Finding, ...]:
+    """What it finds where a user may read the own children only, in the words of the examinations themselves."""
+    status, place = Status(), Place.SHELL
+    line = grant([PTRACE], place, root=False)
+    return (
+        *WELL[:2],
+        Finding(
+            "another's process", Health.FAIL, str(Missing(Reason.NOT_PERMITTED, "py-spy: Permission denied")), line
+        ),
+        Finding("user", Health.OK, "uid 1000: sees the processes of this user"),
+        surroundings.yama(proc, status, True, place),
+        surroundings.seccomp(replace(status, seccomp=2), True, place),
+        surroundings.namespace(proc, False, place),
+    )
+
+
+def test_the_doctor_tells_a_machine_as_its_golden_file_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It examines this machine; here it is told what others have shown."""
+    (tmp_path / "sys/kernel/yama").mkdir(parents=True)
+    (tmp_path / "sys/kernel/yama/ptrace_scope").write_text("1\n")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("sys.executable", "/usr/bin/python3")
+    findings = {"doctor": (WELL, 0), "doctor-refused": (refused(Proc(tmp_path)), 1)}
+    wrong = []
+    for name, (found, status) in findings.items():
+        monkeypatch.setattr("hangdog.commands.doctor.examine", lambda found=found: found)
+        wrong.append(differing(GOLDEN / f"{name}.txt", entry("doctor", typed_here("doctor", status))))
+    assert not any(wrong), "\n".join(wrong)
+
+
+def test_a_real_job_that_fails_twice_is_told_as_its_golden_file_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, shlex.split(RUN))
+    assert result.exit_code == 1, result.output
+    text = entry(RUN, result.stdout, wide=True) + entry(
+        "run: what it says beside the job's output", plain(result.stderr, TIMES), wide=True
+    )
+    assert not differing(GOLDEN / "run.txt", text)
+
+
+def test_the_demo_tells_what_came_of_it_as_its_golden_file_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a job that hangs as its fault would have it; the real ones are in tests/demo."""
+
+    def play(plan: Plan, *_: object) -> Outcome:
+        stacks = {rank: "stage" if rank // 4 != plan.rank // 4 else "backward" for rank in range(WORLD_SIZE)}
+        looks = [[trace(rank, stack, state="S") for rank, stack in (stacks | {plan.rank: "user"}).items()]] * 3
+        machines = {
+            name: tuple(rank for rank in map(Rank, range(WORLD_SIZE)) if machine(rank) == name) for name in MACHINES
+        }
+        shape, _ = topology.build(Layout(sizes=SIZES, machines=machines), None)
+        return Outcome(plan, diagnose(snapshot(*looks), shape), 5.2, 3.4)
+
+    monkeypatch.setattr("hangdog.demo.conductor.play", play)
+    monkeypatch.setattr("hangdog.commands.demo.NEEDED", ())
+    typed = "demo --fault gc --seed 3"
+    assert not differing(GOLDEN / "demo.txt", entry(typed, typed_here(typed), wide=True))

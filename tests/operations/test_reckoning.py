@@ -14,6 +14,7 @@ from hangdog_models.operations.evictions import CONVICTED, DISMISSED, PASSED, SO
 from hangdog_models.operations.past import Came, Incident, Naming, Past, Said, Standing, Trial
 from hangdog_models.operations.reckoning import LISTED, report
 from hangdog_models.operations.report import OperationsReport
+from hangdog_models.operations.wording import duration
 
 DAY = 86400.0
 TAKEN = Naming("i1", "a", 130.0, Came.TAKEN, began=100.0, out=190.0)
@@ -162,6 +163,20 @@ def test_the_list_of_machines_is_bounded_and_tells_how_many_there_are() -> None:
     said = tuple(Said(f"m{number}", "i", 1.0, Standing.SUSPECTED, 0.5) for number in range(LISTED + 5))
     told = report(Past(said=said), 0.0, DAY).machines
     assert (told.named, len(told.listed)) == (LISTED + 5, LISTED)
+
+
+def test_one_conviction_weighs_more_than_any_suspicion() -> None:
+    said = tuple(Said("a", f"i{number}", 1.0, Standing.SUSPECTED, 0.9) for number in range(3))
+    told = report(Past(said=(*said, Said("b", "i9", 1.0, Standing.CONVICTED, 0.6))), 0.0, DAY).machines
+    assert [(one.machine, round(one.weight, 3)) for one in told.listed] == [("b", 0.6), ("a", 2.7)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.44, "0.4 s"), (14.4, "14 s"), (119.4, "119 s"), (120.0, "2.0 min"), (7200.0, "2.0 h"), (172800.0, "2.0 d")],
+)
+def test_a_time_is_told_in_the_largest_unit_of_which_it_has_two(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
 
 
 def test_all_answers_stand_in_the_tally_even_where_none_is() -> None:

@@ -98,6 +98,32 @@ def test_a_persons_restart_that_fails_is_one_and_a_chain_of_hangdogs_follows() -
     ]
 
 
+def test_a_chain_that_the_supervisors_end_cut_short_is_not_decided() -> None:
+    history = (
+        Opened(0.0, "r"), Began(0.0, ("a",), "t"), Troubled(90.0, 80.0, UNSURE), step(91.0, Act.REATTEMPT),
+        Began(92.0, ("a",), "u"), Opened(200.0, "r"), Began(210.0, ("a",), "v"), Finished(300.0),
+    )  # fmt: skip
+    assert [(one.manual, one.end) for one in chains(history)] == [(False, End.OPEN), (True, End.TRAINS)]
+
+
+def test_a_supervisor_that_ended_before_the_job_trained_lost_what_it_saw_and_no_more() -> None:
+    never: Sequence[Entry] = (Opened(0.0, "r"), Opened(9000.0, "r"), Began(9010.0, ("a",), "u"), Finished(9100.0))
+    assert value(report([never], 0.0, 1e5), "ettr") == (90 / 100, 1)
+    steps: Sequence[Entry] = (never[0], Began(5.0, ("a",), "t"), *never[1:3], Progressed(9020.0), never[3])
+    assert value(report([steps], 0.0, 1e5), "ettr") == (round(80 / 105, 9), 1)
+
+
+def test_what_tests_convicted_and_what_was_evicted_later_in_the_episode_is_one_case() -> None:
+    history = (
+        Opened(0.0, "r"), Began(0.0, ("a", "b"), "t"), Troubled(100.0, 90.0, UNSURE), step(101.0, Act.DIAGNOSE),
+        Done(110.0, 101, True, "", ("b",)), step(111.0, Act.REATTEMPT), Began(112.0, ("a", "b"), "u"),
+        Troubled(150.0, 140.0, UNSURE), step(151.0, Act.EVICT, "b"), Began(152.0, ("a", "c"), "v"), Finished(200.0),
+    )  # fmt: skip
+    told = report([history], 0.0, 1e4)
+    assert counts(told, "rightness") == {CONVICTED: 1}
+    assert [(one.machine, one.convicted) for one in told.machines.listed] == [("b", 1)]
+
+
 def test_an_update_is_no_failure_but_costs_time() -> None:
     history = (
         Opened(0.0, "r"),

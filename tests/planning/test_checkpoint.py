@@ -54,6 +54,11 @@ def test_copies_on_machines_that_are_out_count_for_nothing_and_what_is_lost_alre
     assert forbids(["b"], {"a", "c"}, COPIES) == "" and forbids(["b"], (), {"x": ()}) == ""
 
 
+def test_what_a_shard_is_called_is_shown_in_one_line_of_some_length() -> None:
+    told = forbids(["a"], (), {"x\x00\x1b[2J\n\ud800": ("a",), "y" * (1 << 20): ("a",)})
+    assert told.isprintable() and "shards x\\x00\\x1b[2J \\ud800, yyy" in told and len(told) < 300
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"x": "a"}', '{"x": [1]}', '{"x": null}', '{"x": ["a"]', "[" * 9999])
 def test_what_says_nothing_of_copies_is_refused(text: str) -> None:
     with pytest.raises(UnreadableEvidence):

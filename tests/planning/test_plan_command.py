@@ -42,7 +42,7 @@ def test_backups_as_text_and_json(tmp_path: Path) -> None:
     job = tmp_path / "job.toml"
     job.write_text('[topology]\norder = "tp-dp-pp"\ntp = 2\npp = 4\ndp = 2\ngpus_per_node = 2\n')
     assert asked("backups", "--topology", str(job)) == asked(*shape)
-    assert "does NOT survive 1 single evictions of: pp" in asked(
+    assert "does NOT survive 1 single eviction of: pp" in asked(
         "backups", "--tp", "8", "--pp", "4", "--gpus-per-machine", "8"
     )
 

@@ -8,8 +8,9 @@ of its own, for a supervisor ends all descendants that it has.
 import json
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hangdog.supervising.keeping import Keeping
 from hangdog.supervising.logs import Log
@@ -41,6 +42,9 @@ class PlayedWatcher:
         return "1234", Verdict(
             job, 2, Kind(kind), 0.97, (f"played {kind}",), (), evict, (), (), nothing, EvidenceReport(), "played"
         )  # fmt: skip
+
+    def test(self, machines: Sequence[str], levels: Sequence[int], budget_s: float, why: str) -> Mapping[str, Any]:
+        raise ServerUnreachable("nobody tests here")
 
     def tend(self, now: float) -> None:
         pass

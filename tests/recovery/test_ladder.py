@@ -185,6 +185,16 @@ def test_a_change_that_could_not_be_merged_does_not_stop_the_job_again() -> None
     assert job.step(None).act is Act.WAIT
 
 
+def test_copies_on_a_machine_that_was_evicted_before_count_for_nothing() -> None:
+    """As the file says it until the job has written its next checkpoint."""
+    job = Job(replace(SPARES, copies={"shard 0": ("b", "c"), "shard 2": ("a", "c")}))
+    assert job.does(GUILTY) is Act.EVICT
+    step = job.step(OTHER)
+    assert step.act is Act.DIAGNOSE and "evicting c would lose the last copy of shard shard 0;" in step.because[1]
+    job.means = replace(job.means, copies={"shard 1": ("b",), "shard 2": ("a", "c")})
+    assert job.step(OTHER).act is Act.EVICT, "what was lost with b cannot be lost with c"
+
+
 def test_an_episode_ends_when_the_job_has_trained_and_the_day_counts_on() -> None:
     job = Job()
     for _ in range(LadderSettings().a_day):
@@ -192,7 +202,7 @@ def test_an_episode_ends_when_the_job_has_trained_and_the_day_counts_on() -> Non
         job.now -= 3600.0
         job.trains()
     step = job.step(GUILTY)
-    assert (step.act, step.because[-1]) == (Act.HUMAN, "20 steps within 24 hours have not mended it")
+    assert (step.act, step.because[-1]) == (Act.HUMAN, "20 steps within 24 hours did not mend it")
     job.now = DAY_S + next(entry.at for entry in job.history if isinstance(entry, Stepped))
     assert job.step(GUILTY).act is Act.EVICT, "the first of them is a day ago"
     job.now -= 1.0

@@ -16,6 +16,7 @@ from hangdog.supervising.family import marked
 from hangdog.supervising.hooks import carry_out, check
 from hangdog.supervising.keeping import Keeping
 from hangdog.supervising.order import Order, active, commands
+from hangdog.supervising.spares import free
 from hangdog_models.errors import UnreadableEvidence, WrongUse
 from hangdog_models.recovery.history import (
     Act,
@@ -169,10 +170,9 @@ def test_what_can_be_no_hook_is_refused(hook: str, tests: bool) -> None:
 
 
 def test_a_spare_takes_the_place_of_whoever_is_out() -> None:
-    assert active(ORDER, ()) == (("a", "b"), ("c", "d"))
-    assert active(ORDER, ("a",)) == (("c", "b"), ("d",))
-    assert active(ORDER, ("a", "c")) == (("d", "b"), ())
-    assert active(ORDER, ("c",)) == (("a", "b"), ("d",))
+    outs: tuple[tuple[str, ...], ...] = ((), ("a",), ("a", "c"), ("c",))
+    assert [active(ORDER, out) for out in outs] == [("a", "b"), ("c", "b"), ("d", "b"), ("a", "b")]
+    assert [free(ORDER, active(ORDER, out), out) for out in outs] == [("c", "d"), ("d",), (), ("d",)]
     with pytest.raises(WrongUse, match="no spare is left"):
         active(ORDER, ("a", "c", "d"))
 

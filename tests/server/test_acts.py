@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,8 @@ from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
 from hangdog_proto.codec import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server import intents
+from hangdog_server.actors.actor import Case
 from hangdog_server.actors.chosen import Chosen
 from hangdog_server.actors.exclusion import Exclusion
 from hangdog_server.door import LOCAL
@@ -79,7 +81,12 @@ async def test_from_a_verdict_to_a_machine_that_is_back(tmp_path: Path, does: Ch
         assert (tmp_path / "excluded").read_text() == ""
         assert "holds no mark on a" in (await ask(on, "release", "a")).stderr
         assert "nothing of incident" in (await ask(on, "dismiss", name, "--because", "x")).stderr
+        await on.store.do(intents.set_breaker, "half of all machines were asked for", "", 1.0)
         assert (await ask(on, "actions", "--close-breaker", "--because", "it was me")).exit_code == 0
+        closed = await on.store.ask(intents.breaker)
+        late = await ask(on, "actions", "--close-breaker")
+        assert late.exit_code == 64 and "the breaker is closed" in late.stderr
+        assert closed[0] == "" and closed[1] > 1.0 and await on.store.ask(intents.breaker) == closed, "nothing was done"
         assert "no incident's" in (await ask(on, "actions", name, "--close-breaker")).stderr
     recorded = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     told = [(one["what"], one["who"].split()[0], one["outcome"]) for one in recorded if one["what"] != "snapshot"]
@@ -88,6 +95,26 @@ async def test_from_a_verdict_to_a_machine_that_is_back(tmp_path: Path, does: Ch
         ("isolate a", "whoever", "marked: out of use"), ("isolate a", "whoever", "done: out of use"),
     ]  # fmt: skip
     assert ("approve", "seen by eye") in [(one["what"], one["why"]) for one in recorded]
+
+
+class Foretelling(Exclusion):
+    async def foresee(self, cases: Sequence[Case]) -> str:
+        return f"costs-a-restart-of-{cases[0].job}"
+
+
+async def test_what_a_restart_costs_is_listed_beside_why(tmp_path: Path, does: Chosen) -> None:
+    tells = replace(does, actors=(Foretelling(tmp_path / "excluded"),))
+    async with (
+        stage(tmp_path / "s.db", judge, replace(PATIENT, returned_s=0.0), does=tells) as on,
+        incident(on) as name,
+    ):
+        await until(on, name, "waiting")
+        async with asyncio.timeout(60):
+            while not (one := json.loads((await ask(on, "actions", "--format", "json")).stdout)["actions"][0])["words"]:
+                await asyncio.sleep(0.02)
+        assert one["words"] == "costs-a-restart-of-llama" and one["because"].startswith("machine (")
+        listed = "".join((await ask(on, "actions")).stdout.split())
+    assert "costs" in listed and "machine(" in listed
 
 
 async def test_what_is_dismissed_is_never_done(tmp_path: Path, does: Chosen) -> None:

@@ -12,6 +12,7 @@ from cast import NOON
 from cast_acting import World, world
 from hangdog_models.acting.caps import Mode
 from hangdog_models.errors import WrongUse
+from hangdog_models.planning.checkpoint import MOST
 from hangdog_server import intents
 from hangdog_server.actors.exclusion import Exclusion
 from hangdog_server.intents import Act
@@ -98,13 +99,32 @@ async def test_copies_that_moved_between_the_decision_and_the_act_are_heard(on: 
     await on.server.until("0a", Act.DONE)
 
 
+async def test_a_mark_that_a_killed_server_may_have_set_is_carried_on_though_copies_moved(on: Stage) -> None:
+    """It died between the act and its noting: nobody knows whether the machine is out, and half a mark helps nobody."""
+    on.say({"shard-0": ["a", "b"]})
+    on.server.mode = Mode.APPROVE
+    on.server.begin()
+    await on.server.judged("0a", "a")
+    await on.server.acting.tick()
+    facts, rule = await on.server.acting.facts("0a"), on.server.acting.rule()
+    (row,) = await on.server.store.do(intents.approve, "0a", facts, rule, "alice")
+    assert await on.server.store.write("0a", intents.may, row)
+    on.say({"shard-0": ["a"]})
+    await on.server.until("0a", Act.DONE)
+    assert on.excluded == "a"
+
+
 async def test_a_job_of_which_nobody_says_anything_is_taken_from(on: Stage) -> None:
     on.say({"shard-0": ["a"]}, job="qwen")
     await on.server.judged("0a", "a")
     await on.server.until("0a", Act.DONE)
 
 
-@pytest.mark.parametrize("content", ["{", '{"shard-0": "a"}', "\udcff", None])
+@pytest.mark.parametrize(
+    "content",
+    ["{", '{"shard-0": "a"}', "\udcff", None, "[" * 99_999, '{"s": [' + "[]," * 999_999 + "[]]}", "{}" + " " * MOST],
+    ids=["torn", "no list", "no text", "a folder", "deep", "many", "long"],
+)
 async def test_what_cannot_be_read_forbids(on: Stage, content: str | None) -> None:
     file = on.folder / "llama.json"
     if content is None:

@@ -39,8 +39,8 @@ def test_of_different_announcements_the_most_frequent_is_believed_and_the_rest_n
     _, layout, notes = describe("llama", "", dict(list(said.items())[::turn]), {})
     assert (layout.world_size, dict(layout.sizes)) == (8, {"tp": 8})
     assert notes == (
-        "machines announce different world sizes: 8 (2 machines), 4 (1 machines); the first is believed",
-        "machines announce different topologies: tp=8 (2 machines), tp=4 (1 machines); the first is believed",
+        "machines announce different world sizes: 8 (2 machines), 4 (1 machine); the first is believed",
+        "machines announce different topologies: tp=8 (2 machines), tp=4 (1 machine); the first is believed",
     )
 
 

@@ -109,7 +109,7 @@ async def test_no_more_incidents_than_the_server_can_hold(tmp_path: Path) -> Non
     async with stage(tmp_path / "s.db", settings=settings) as on, machine(on, "a", llama=[0], qwen=[0]) as a:
         first = asyncio.create_task(on.snapshot("llama"))
         order = await a.order()
-        await refused(on, ServerUnreachable, "1 incidents are being captured", job="qwen")
+        await refused(on, ServerUnreachable, "1 incident is being captured", job="qwen")
         await a.answer(order, trainer(0))
         assert (await first)[-1].verdict is not None
 

@@ -87,6 +87,10 @@ def test_an_open_case_is_looked_into_again_and_less_and_less_often(verdict: Kind
             vigil.asked("llama", verdict, now)
         now += 1.0
     assert asked == [0.0, AGAIN_S, 3 * AGAIN_S, 7 * AGAIN_S]
+    for _ in range(1100):  # a week
+        vigil.asked("llama", verdict, now)
+    assert not vigil.due("llama", vigil.suspicion("llama", {"a": RUNNING["a"]}, now), now + SELDOM_S - 1)
+    assert vigil.due("llama", vigil.suspicion("llama", {"a": RUNNING["a"]}, now), now + SELDOM_S)
 
 
 def test_pulses_survive_the_wire_and_nonsense_does_not() -> None:

@@ -16,6 +16,7 @@ from hangdog_agent.checks.notes import Notes
 from hangdog_agent.checks.places import Places
 from hangdog_agent.checks.result import Component, Moment, Result, Sort, kind_of, state, texts
 from hangdog_agent.checks.settings import CheckSettings
+from hangdog_models.counts import counted
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.reading import kernel_log
 from hangdog_models.rules import policy
@@ -225,7 +226,7 @@ class Kernel:
         return Result(self.name, component, kind, finding, identity, evidence, lasting, moment.now - ago_s)
 
     def _gap(self, lost: int, moment: Moment) -> Result:
-        words = f"{lost} records of the kernel log were overwritten before they could be read"
+        words = f"{counted(lost, 'record')} of the kernel log {'was' if lost == 1 else 'were'} overwritten before anybody read it"
         said = "kernel log gap", Bearing.TELLS_NOTHING, words
         where = Component(Sort.MACHINE)
         return state(self.name, kernel_log.SOURCE, where, said, moment, mark=str(self._mark), lasting=False)

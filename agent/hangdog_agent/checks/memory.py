@@ -3,6 +3,7 @@
 from hangdog_agent.checks.places import Places, names, number, text
 from hangdog_agent.checks.result import Component, Moment, Result, Sort, state
 from hangdog_agent.checks.settings import CheckSettings
+from hangdog_models.counts import counted
 from hangdog_models.findings import Bearing
 
 _SOURCE = "memory"
@@ -36,7 +37,7 @@ class Memory:
             times = self._killed - before
             # Most are killed for their container's limit, which is the program's matter; not so when all memory is used up.
             bearing = Bearing.SUSPECTS if short else Bearing.TELLS_NOTHING
-            words = f"the kernel killed {times} processes for memory since the last look"
+            words = f"the kernel killed {counted(times, 'process', 'processes')} for memory since the last look"
             mark = str(self._killed)
             killed = "out of memory", bearing, words
             found.append(state(self.name, _SOURCE, _WHERE, killed, moment, mark=mark, lasting=False))
@@ -72,7 +73,7 @@ class Memory:
                 continue
             added = count - self._errors.setdefault(name, count)
             if added > 0:
-                words = f"memory controller {name} had {added} errors that could not be corrected"
+                words = f"memory controller {name} had {counted(added, 'error')} that could not be corrected"
                 said = "host memory", Bearing.SUSPECTS, words
                 found.append(state(self.name, _SOURCE, Component(Sort.MEMORY, name), said, moment, mark=str(count)))
             elif added < 0:

@@ -12,6 +12,7 @@ from hangdog_agent.checks.result import Component, Moment, Result, Sort, state
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.strikes import Strikes
 from hangdog_agent.checks.traffic import Port, Ports
+from hangdog_models.counts import counted
 from hangdog_models.findings import Bearing
 
 _SOURCE = "InfiniBand"
@@ -118,7 +119,7 @@ class Network:
         return [("link rate", Bearing.SLOWS, f"port {name} runs at {rate:g} of {seen.rate:g} Gb/s")]
 
     def _flap(self, name: str, component: Component, times: int, moment: Moment) -> Result:
-        words = f"port {name} went down and came back {times} times since the last look"
+        words = f"port {name} went down and came back {counted(times, 'time')} since the last look"
         said = "link flap", Bearing.PATH, f"{words}: tolerated once"
         if self._strikes.strike(f"{name} flap", moment.now) or times >= self._settings.network_strikes:
             said = "link flap", Bearing.SUSPECTS, f"{words}, and again within {self._settings.network_window_s:.0f} s"

@@ -13,6 +13,7 @@ from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort, cont
 from hangdog_agent.diagnose.reading import number, numbers, table, tables, text, whole
 from hangdog_agent.diagnose.run import run
 from hangdog_agent.diagnose.settings import DiagnoseSettings
+from hangdog_models.counts import counted
 from hangdog_models.planning.alignment import Answer, Digests
 from hangdog_models.planning.pace import too_slow
 
@@ -162,7 +163,7 @@ def _gemm(device: str, gemm: Mapping[str, Any]) -> Result:
     name = f"products of {text(gemm, 'type')}, {text(gemm, 'regime')} operands"
     repetitions = whole(gemm, "repetitions")
     wrong, kinds, digests = tables(gemm, "wrong"), whole(gemm, "kinds"), tables(gemm, "digests")
-    evidence = [f"digest {text(one, 'digest')} {whole(one, 'times')} times" for one in digests]
+    evidence = [f"digest {text(one, 'digest')} {counted(whole(one, 'times'), 'time')}" for one in digests]
     evidence += [
         f"digest {text(one, 'digest')}: {whole(one, 'count')} wrong rows, the first {_listed(numbers(one, 'rows'))}"
         for one in wrong

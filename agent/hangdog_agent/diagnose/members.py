@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from hangdog_models.counts import counted
 from hangdog_models.reading.printable import printable
 
 
@@ -83,7 +84,7 @@ class Ran:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What is worth telling beside the members: that a test left something behind, or could not be ended."""
-        told = [f"{self.strays} processes were left behind, and ended"] if self.strays else []
+        told = [f"left behind, and ended: {counted(self.strays, 'process', 'processes')}"] if self.strays else []
         pids = ", ".join(map(str, self.left))
         return (*told, f"processes that cannot be killed: {pids} (the kernel holds them)") if self.left else tuple(told)
 

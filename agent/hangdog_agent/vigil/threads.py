@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hangdog_agent.capture.look import Seen
 from hangdog_agent.discover import Key, Member
 from hangdog_agent.procfs import Proc
+from hangdog_models.pauses import pause
 from hangdog_models.training import training_thread
 
 #: While no thread trains, as before the training function and after it, there is another glance after so long, then after
@@ -50,7 +51,7 @@ class Threads:
         sought = [key for key, found in self._found.items() if not found.tid and found.due <= now]
         for key, seen in glances([trainers[key] for key in sought]).items() if sought else ():
             found, thread = self._found[key], training_thread(seen.threads, key[0])
-            found.due = now + min(SELDOM_S, AGAIN_S * 2.0**found.tries)
+            found.due = now + pause(found.tries, AGAIN_S, SELDOM_S)
             found.tries += 1
             if thread is not None and thread.tid not in (0, key[0]):
                 found.tid = thread.tid

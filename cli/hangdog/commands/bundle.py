@@ -12,6 +12,7 @@ from hangdog.moments import utc
 from hangdog.options import server_option
 from hangdog.terminal import printable
 from hangdog.written import File, files
+from hangdog_models.counts import counted
 from hangdog_models.errors import WrongUse
 from hangdog_models.showing.words import percent
 from hangdog_proto.client import Client, Kept
@@ -40,7 +41,7 @@ def command(incident: str, output: Path, server: str) -> None:
     with Client(server) as client:
         kept = client.kept(incident)
     count = _written(output, files(replayed(kept), _remarks(kept)))
-    click.echo(f"{count} files in {printable(str(output))}: hangdog triage {printable(str(output))}")
+    click.echo(f"{counted(count, 'file')} in {printable(str(output))}: hangdog triage {printable(str(output))}")
 
 
 def _remarks(kept: Kept) -> tuple[str, ...]:

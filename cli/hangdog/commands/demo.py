@@ -16,6 +16,7 @@ import click
 from hangdog.demo.faults import FAULTS
 from hangdog.demo.plan import Outcome, Plan, draw
 from hangdog.demo.shape import MACHINES, SIZES, WORLD_SIZE
+from hangdog.lines import Line, print_line
 from hangdog.report import print_verdict
 from hangdog.terminal import console_for
 from hangdog_models.errors import WrongUse
@@ -54,9 +55,10 @@ def command(
     minute, 4 GiB of memory and no GPU. Exit status: 0 the verdict is right, 1 it is not.
     """
     if listed:
+        console = console_for(sys.stdout)
         for name, each in FAULTS.items():
             right = "its machine" if each.right is Kind.MACHINE else str(each.right)
-            click.echo(f"{name:16} of one rank, {each.truth}; right is: {right}")
+            print_line(Line(f"one rank: {each.truth}; right is: {right}", f"{name:16} "), console)
         return
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise WrongUse(f"{keep} is not empty", "name a directory that is empty or does not exist yet")

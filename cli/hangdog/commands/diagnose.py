@@ -30,6 +30,7 @@ from hangdog_agent.diagnose.ladder import SCHEMA, Diagnosis, Verdict, climb, gol
 from hangdog_agent.diagnose.level import Level, Outcome
 from hangdog_agent.diagnose.settings import DiagnoseSettings
 from hangdog_agent.diagnose.standard import ALONE, LEVELS, Wish, standard
+from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, UnreadableEvidence, WrongUse
 from hangdog_models.reading.document import read_json
 from hangdog_proto.reach import Reach
@@ -291,5 +292,5 @@ def _sentence(diagnosis: Diagnosis) -> str:
         Verdict.CONVICTED: f"convicted: {', '.join(whom)}",
         Verdict.FAILED: f"a test failed, for which this machine is not to blame yet: {', '.join(whom)}",
         Verdict.OPEN: "open: nothing failed, and not every test came to an end",
-        Verdict.NOT_CONVICTED: f"not convicted by {tests} tests, which is no proof of health",
+        Verdict.NOT_CONVICTED: f"not convicted by {counted(tests, 'test')}, which is no proof of health",
     }[diagnosis.verdict]

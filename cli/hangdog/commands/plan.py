@@ -12,6 +12,7 @@ from hangdog.durations import seconds
 from hangdog.options import format_option
 from hangdog.planned import heading, pairs, pool_json, pools_table
 from hangdog.terminal import console_for, printable
+from hangdog_models.counts import counted
 from hangdog_models.errors import WrongUse
 from hangdog_models.planning.backups import place
 from hangdog_models.planning.standby import Fleet, compound, pool, single, spares
@@ -101,11 +102,11 @@ def standby(
         click.echo(json.dumps(document, indent=2))
         return
     click.echo(
-        f"{answer} spares suffice with {quantile:.1%} while a machine that left is replaced ({replenish / 3600:g} h)"
+        f"{counted(answer, 'spare')} {'suffices' if answer == 1 else 'suffice'} with {quantile:.1%} while a machine that left is replaced ({replenish / 3600:g} h)"
     )
     sizes = ", ".join(f"{share:.1%} of {size}" for size, share in sorted(fleet.sizes.items()))
     click.echo(
-        f"  {fleet.incidents:.2f} incidents in that time: {machines} machines x {daily:g} a day; machines evicted: {sizes}"
+        f"  {fleet.incidents:.2f} incidents in that time: {counted(machines, 'machine')} x {daily:g} a day; machines evicted: {sizes}"
     )
     click.echo(f"  if each evicted one machine (binomial, as ByteRobust sizes): {plain}")
     console_for(sys.stdout).print(pools_table(pools, fleet, delay, answer))

@@ -11,13 +11,14 @@ from hangdog.cases import Evidence, evidence
 from hangdog.lines import Line, add_row, print_line, print_sections, table
 from hangdog.options import RANK, evidence_argument, format_option, server_option
 from hangdog.terminal import console_for
+from hangdog_models.counts import counted
 from hangdog_models.diagnosis.case import Case
-from hangdog_models.diagnosis.wording import where as doing
+from hangdog_models.diagnosis.wording import where as stands
 from hangdog_models.ranks import Rank, format_ranks, format_runs, size
 from hangdog_models.reading.printable import printable
 from hangdog_models.showing.grid import JOINED
 from hangdog_models.showing.waiting import Surroundings, Wait, around
-from hangdog_models.showing.words import BLAMELESS, counted, headline, percent, ranks_said
+from hangdog_models.showing.words import BLAMELESS, doing, headline, percent, ranks_said
 from hangdog_models.verdict import ClusterView, Suspect, Verdict
 from hangdog_proto.reach import Reach
 
@@ -63,11 +64,10 @@ def show(found: Evidence, verdict: Verdict, console: Console) -> None:
     weighed = sorted(verdict.clusters, key=lambda one: (-_suspicion(one, verdict), -len(one.ranks), one.id))
     rows = table("#", "ranks", "doing", "where", "suspected" if blamed else "it shows", "which")
     for cluster in weighed[:CLUSTERS]:
-        dim = f" in {cluster.dim}" if cluster.dim else ""
         suspicion = _suspicion(cluster, verdict)
         likely = percent(suspicion) if suspicion else ""
         size_, which = str(len(cluster.ranks)), _set(format_ranks(cluster.ranks))
-        add_row(rows, str(cluster.id), size_, f"{cluster.activity}{dim}", cluster.label, likely, which)
+        add_row(rows, str(cluster.id), size_, doing(cluster), cluster.label, likely, which)
     if weighed:
         console.print()
         console.print(rows)
@@ -120,14 +120,16 @@ def _looks(case: Case, rank: Rank) -> Iterator[tuple[int, str]]:
     for number, look in enumerate(case.looks):
         standing = look.get(rank)
         why = f": {standing.missing}" if standing and standing.missing else ""
-        yield number, printable(f"{doing(standing)}{why}") if standing else "not seen"
+        yield number, printable(f"{stands(standing)}{why}") if standing else "not seen"
 
 
 def _groups(found: Evidence, rank: Rank) -> Iterator[Line]:
     for dim in (dim for dim in found.topology.dims if dim not in JOINED):
         group = found.topology.group(dim, rank)
         if group and len(group) > 1:
-            yield Line(f"{printable(dim)}: place {group.index(rank)} of {len(group)} in {_set(format_ranks(group))}")
+            yield Line(
+                f"{printable(dim)}: index {group.index(rank)} of {len(group)} in ranks {_set(format_ranks(group))}"
+            )
 
 
 def _waits(waits: tuple[Wait, ...], side: str) -> Iterator[Line]:

@@ -30,6 +30,7 @@ from hangdog_agent.witness.pattern import safe
 from hangdog_models.errors import WrongUse
 from hangdog_models.recovery.history import TESTS, Act
 from hangdog_models.recovery.ladder import Means
+from hangdog_models.recovery.trials import LEVELS as TRIALS
 from hangdog_proto.reach import Reach
 
 #: What a machine may be called: its name is part of file names and of command lines.
@@ -54,6 +55,21 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     multiple=True,
     metavar="NAME",
     help="A machine that takes the place of an evicted one; may be repeated.",
+)
+@click.option(
+    "--spare-level",
+    "levels",
+    type=click.Choice([str(level) for level in TRIALS]),
+    multiple=True,
+    help="A spare passes this level of `hangdog diagnose` before it is used; may be repeated.  [default: none]",
+)
+@click.option(
+    "--spare-budget",
+    callback=seconds,
+    default="3m",
+    show_default=True,
+    metavar="DURATION",
+    help="How long the tests of spares may take while the job stands.",
 )
 @click.option(
     "--once",
@@ -157,6 +173,8 @@ def command(
     /,
     machines: tuple[str, ...],
     spares: tuple[str, ...],
+    levels: tuple[str, ...],
+    spare_budget: float,
     once: bool,
     job: str,
     state: Path,
@@ -185,8 +203,11 @@ def command(
     names = machines or (socket.gethostname(),)
     _check_names((*names, *spares, job))
     order = Order(
-        words, names, spares, job, state, once, _hooks(on), hook_s=hook_limit, grace_s=grace, patience_s=patience
+        words, names, spares, job, state, once, _hooks(on), hook_s=hook_limit, grace_s=grace, patience_s=patience,
+        levels=tuple(sorted(map(int, set(levels)))), test_s=spare_budget,
     )  # fmt: skip
+    if levels and not spares:
+        raise WrongUse("--spare-level tests spares, and there is none", "name one: --spare NAME")
     if (pending is None) is not (Act.UPDATE not in order.hooks):
         raise WrongUse("--pending and --on-update need each other", "one says what waits, the other brings it in")
     chosen(agent)  # what is wrong is said before anything is started

@@ -45,5 +45,5 @@ def command(ctx: click.Context, incident: str, form: str, server: Reach) -> None
 
 
 def _heading(line: IncidentLine) -> str:
-    reason = "".join(f", {text}" for text in (line.why, line.note) if text)
-    return f"incident {line.id} of job {line.job}, {here(line.began)}: {line.state}{reason}"
+    reason = "; ".join(text for text in (line.why, line.note) if text)
+    return f"incident {line.id} of job {line.job}, {here(line.began)}: {line.state}{f' ({reason})' if reason else ''}"

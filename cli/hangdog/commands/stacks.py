@@ -21,6 +21,8 @@ from hangdog_proto.reach import Reach
 
 #: Different names of threads that stand alike, and threads of one process in all; JSON has the others.
 NAMES, THREADS = 6, 200
+#: Columns by which the rest of a wrapped frame is indented: it must not read as a frame of its own.
+HANG = 4
 
 
 @click.command("stacks")
@@ -74,7 +76,7 @@ def _process(seen: Seen) -> Iterator[Line]:
         said = [f"{name} ({times} alike)" if times > 1 else name for name, times in names.items()]
         others = f" and {len(said) - NAMES} more names" if len(said) > NAMES else ""
         yield Line("; ".join(said[:NAMES]) + others)
-        yield from (Line(frame_said(frame), "  ") for frame in together[0].frames)
+        yield from (Line(frame_said(frame), "  ", hang=HANG) for frame in together[0].frames)
     if len(trace.threads) > THREADS:
         yield Line(f"... and {len(trace.threads) - THREADS} more threads: --format json has all")
 

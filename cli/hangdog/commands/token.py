@@ -11,6 +11,7 @@ from hangdog.commands.server import AUDIT, TOKENS, beside, beside_usual
 from hangdog.moments import ago, utc
 from hangdog.options import format_option
 from hangdog.terminal import printable
+from hangdog_models.counts import counted
 
 ROLES = ("view", "trigger", "act")
 
@@ -56,7 +57,7 @@ def new(name: str, role: str, days: int, tokens: Path, form: str) -> None:
     from hangdog_server.tokens import new as made
 
     token = made(tokens, name, Role[role.upper()], time.time(), days)  # noqa: TID251  # a command reads the clock
-    _record(tokens, "token new", f"{name}, {role}, {days} days")
+    _record(tokens, "token new", f"{name}, {role}, {counted(days, 'day')}")
     if form == "json":
         click.echo(json.dumps({"schema": "hangdog.token/1", "name": name, "role": role, "token": token}, indent=2))
     else:

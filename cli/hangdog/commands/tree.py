@@ -12,12 +12,12 @@ from hangdog.lines import Line, print_line
 from hangdog.options import evidence_argument, format_option, server_option
 from hangdog.raw import NAME
 from hangdog.terminal import console_for
-from hangdog_models.ranks import Runs, format_runs, runs_of, size
+from hangdog_models.counts import counted
+from hangdog_models.ranks import Runs, format_runs, meet, runs_of, size
 from hangdog_models.reading.printable import printable
 from hangdog_models.showing import kinds, tree
 from hangdog_models.showing.limbs import Limb, folded
 from hangdog_models.showing.tree import Call, Node
-from hangdog_models.showing.words import counted
 from hangdog_proto.reach import Reach
 
 #: Limbs for people, unless they ask for all: a few screens.
@@ -61,11 +61,11 @@ def show(found: Evidence, nodes: Sequence[Node], whole: bool, console: Console) 
         return
     suspected = runs_of(rank for suspect in found.verdict().suspects for rank in suspect.ranks)
     for limb in folded(nodes, suspected, len(nodes) if whole else LIMBS):
-        for line in _limb(limb, whole):
+        for line in _limb(limb, suspected, whole):
             print_line(line, console, "bold" if limb.suspect and not line.frame else "")
 
 
-def _limb(limb: Limb, whole: bool) -> Iterator[Line]:
+def _limb(limb: Limb, suspected: Runs, whole: bool) -> Iterator[Line]:
     indent = "  " * min(limb.depth, INDENTED)
     deeper = f", {limb.depth} forks deep" if limb.depth > INDENTED else ""
     mark = "!" if limb.suspect else "-"
@@ -75,9 +75,9 @@ def _limb(limb: Limb, whole: bool) -> Iterator[Line]:
     for call in shown:
         yield Line(_call(call) if call else f"... {counted(hidden, 'call')}", f"{indent}  ", frame=True)
     if limb.ends and limb.ends != limb.ranks:
-        yield Line(
-            f"{counted(size(limb.ends), 'rank')} here at the end of their stack: {_set(limb.ends)}", f"{indent}  "
-        )
+        mark = "!" if meet(suspected, limb.ends) else "-"
+        end = "ends" if size(limb.ends) == 1 else "end"
+        yield Line(f"{counted(size(limb.ends), 'rank')} {end} here: {_set(limb.ends)}", f"{indent}  {mark} ")
     if limb.hidden:
         yield Line(f"... and {counted(limb.hidden, 'more part')}: --all has them", f"{indent}  ")
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import click
 from rich.console import Console
 
+from hangdog.acts import news
 from hangdog.lines import Line, more, print_line, print_sections
 from hangdog.machine_facts import Facts, ask
 from hangdog.moments import ago, here, utc
@@ -16,7 +17,7 @@ from hangdog.standing import Standing, Word, assess
 from hangdog.terminal import console_for
 from hangdog_models.ranks import format_ranks
 from hangdog_models.reading.printable import printable
-from hangdog_models.showing.words import percent
+from hangdog_models.showing.words import percent, ranks_said
 from hangdog_proto.reach import Reach
 
 #: How many of each are shown, so that all of it is one screen; JSON has all that was asked for.
@@ -77,9 +78,7 @@ def _present(facts: Facts) -> str:
     if now is None:
         return "no agent speaks for it"
     state = "connected" if now.connected else "stopped" if now.stopped else "lost"
-    jobs = "; ".join(
-        f"{printable(job.job, NAMED)} (ranks {printable(format_ranks(job.ranks), NAMED)})" for job in now.jobs[:JOBS]
-    )
+    jobs = "; ".join(f"{printable(job.job, NAMED)} ({ranks_said(job.ranks, NAMED)})" for job in now.jobs[:JOBS])
     rest = f" and {len(now.jobs) - JOBS} more" if len(now.jobs) > JOBS else ""
     return f"agent {state}, heard {ago(now.silent_s)} ago; runs {jobs or 'no job'}{rest}"
 
@@ -94,8 +93,7 @@ def _findings(facts: Facts) -> Iterator[Line]:
 
 def _acts(facts: Facts) -> Iterator[Line]:
     for act in facts.acts[:ACTS]:
-        words = act.words or act.because
-        told = f": {printable(words, SENTENCE)}" if words else ""
+        told = f": {printable(words, SENTENCE)}" if (words := news(act)) else ""
         by = f" by {printable(act.who, NAMED)}" if act.who else ""
         yield Line(f"{here(act.changed)}  {act.state}{by}, incident {act.incident}{told}", "- ")
     yield from more(len(facts.acts) - ACTS, "act")

@@ -6,6 +6,7 @@
 `logs.py`        follows the logs of the job, for people and for its steps
 `watch.py`       who watches the job, and the verdicts they come to; `local.py` a server and agents of its own
 `told.py`        what the user's options and files say of the ladder's limits and of checkpoint copies
+`spares.py`      which spares are free, and whether those that are to be used pass a test
 `pending.py`     changes of the code that wait to be merged
 `bill.py`        what each failure cost
 `family.py`      descendants, found and ended

@@ -4,10 +4,10 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from hangdog.demo.pipes import first_line
 from hangdog.supervising.attempt import PLACE, place
@@ -47,6 +47,9 @@ class Local:
 
     def verdict(self, job: str) -> tuple[str, Verdict] | None:
         return self._cluster.verdict(job)
+
+    def test(self, machines: Sequence[str], levels: Sequence[int], budget_s: float, why: str) -> Mapping[str, Any]:
+        return self._cluster.test(machines, levels, budget_s, why)
 
     def tend(self, now: float) -> None:
         """Starts again what died: its log says of what."""

@@ -31,17 +31,27 @@ class Order:
     grace_s: float = 10.0
     #: A verdict that names nobody is waited upon for so long: the server looks again after 10 s, then after 20.
     patience_s: float = 60.0
+    #: The levels that a spare passes before it takes a place; none: it is believed to be sound, and takes it at once.
+    levels: tuple[int, ...] = ()
+    #: The tests of the spares of one eviction, which the job waits for: one launch of each level, planned with 35 to 40 s, twice
+    #: over where it takes half of that.
+    test_s: float = 180.0
 
 
-def active(order: Order, out: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The machines the job runs on, with a spare in the place of each that is out, and the spares left; raises WrongUse."""
+def active(order: Order, out: Collection[str], fit: Collection[str] = ()) -> tuple[str, ...]:
+    """The machines the job runs on, with a spare in the place of each that is out; raises WrongUse where none is left.
+
+    Where spares are tested, only those that are `fit` take a place, in that order.
+    """
     left = [name for name in order.spares if name not in out]
+    if order.levels:
+        left = [name for name in fit if name in left]
     found = []
     for name in order.machines:
         if name in out and not left:
             raise WrongUse(f"{name} is out, and no spare is left", "name another: --spare NAME")
         found.append(left.pop(0) if name in out else name)
-    return tuple(found), tuple(left)
+    return tuple(found)
 
 
 def commands(order: Order, machines: Sequence[str], port: int, attempt: int) -> dict[str, tuple[str, ...]]:

@@ -1,6 +1,6 @@
 """Changes of the code that wait to be merged: a file that people append to, a name a line, urgent ones with a `!` before it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from hangdog_models.recovery.history import Changed, Entry
@@ -10,29 +10,37 @@ MOST, NAME = 64 << 10, 200
 
 
 class Pending:
-    """Reads the file whenever it changed."""
+    """Reads the file whenever it changed, and remembers what it read until the history has it: a full disk may refuse it."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._seen: tuple[int, int] | None = None
+        self._read: dict[str, Changed] = {}
 
-    def new(self, now: float, history: Sequence[Entry]) -> Iterator[Changed]:
-        """The changes that the history does not know yet; none where the file is not there, or cannot be read."""
+    def new(self, now: float, history: Sequence[Entry]) -> tuple[Changed, ...]:
+        """The changes that the history does not know yet, as they were noticed, until it does; none of a file never read."""
+        for line in self._lines():
+            name = line.strip().removeprefix("!").strip()[:NAME]
+            if name:
+                self._read.setdefault(name, Changed(now, name, urgent=line.strip().startswith("!")))
+        if self._read:
+            for entry in history:
+                if isinstance(entry, Changed):
+                    self._read.pop(entry.name, None)
+        return tuple(self._read.values())
+
+    def _lines(self) -> Sequence[str]:
+        """The lines of the file, should it have changed; none where it is not there, or cannot be read."""
         if self._path is None:
-            return
+            return ()
         try:
             status = self._path.stat()
             seen = status.st_mtime_ns, status.st_size
             if seen == self._seen:
-                return
+                return ()
             with self._path.open(encoding="utf-8", errors="replace") as file:
                 lines = file.read(MOST).splitlines()
         except OSError:
-            return
+            return ()
         self._seen = seen
-        known = {entry.name for entry in history if isinstance(entry, Changed)}
-        for line in lines:
-            name = line.strip().removeprefix("!").strip()[:NAME]
-            if name and name not in known:
-                known.add(name)
-                yield Changed(now, name, urgent=line.strip().startswith("!"))
+        return lines

@@ -16,7 +16,9 @@ from hangdog.supervising.keeping import Keeping
 from hangdog.supervising.logs import Log
 from hangdog.supervising.order import Order, active, commands
 from hangdog.supervising.pending import Pending
+from hangdog.supervising.spares import free, incoming, tried
 from hangdog.supervising.watch import Watcher, newest
+from hangdog_models.counts import counted
 from hangdog_models.recovery.history import (
     MERGES,
     RESTARTS,
@@ -30,6 +32,7 @@ from hangdog_models.recovery.history import (
     Steady,
     Step,
     Stepped,
+    Tried,
     Troubled,
 )
 from hangdog_models.recovery.ladder import Means, next_step
@@ -66,6 +69,7 @@ class Supervisor:
     _job: str = ""
     _since: float = 0.0
     _unsure: float | None = None
+    _lacking: bool = False
 
     def run(self) -> bool:
         """Whether the job reached its end; False when a person was called instead."""
@@ -102,7 +106,7 @@ class Supervisor:
                 self.kept.add(Done(self.clock(), entry.number, ok=False, words=words))
 
     def _start(self) -> None:
-        machines, _ = active(self.order, stand(self.kept.entries, self.clock()).out)
+        machines = self._machines()
         number = 1 + sum(isinstance(entry, Began) for entry in self.kept.entries)
         token = secrets.token_hex(8)
         # a name of its own: what is known of the dead ranks of the last attempt must not be taken for these
@@ -169,7 +173,7 @@ class Supervisor:
 
     def _here(self, trouble: Trouble) -> Trouble:
         """The same trouble, with those of its choices that are machines of this attempt; without any it blames nobody."""
-        machines, _ = active(self.order, stand(self.kept.entries, self.clock()).out)
+        machines = self._machines()
         choices = tuple(one for one in trouble.choices if set(one) <= set(machines))
         if choices == trouble.choices:
             return trouble
@@ -186,7 +190,11 @@ class Supervisor:
         try:
             self.kept.add(entry)
         except OSError as error:
-            self.tell(f"the history is not complete: {error}")
+            if not self._lacking:  # what is noted again and again until the disk takes it is told once
+                self.tell(f"the history is not complete: {error}")
+            self._lacking = True
+        else:
+            self._lacking = False
 
     def _climb(self, outcome: Trouble | Step) -> bool:
         """Carries out steps until the job may be started again; False when a person is called."""
@@ -198,7 +206,7 @@ class Supervisor:
         while True:
             step = outcome
             if isinstance(outcome, Trouble):
-                step = next_step(self.kept.entries, outcome, self.clock(), self._means(), self.settings)
+                step = self._decide(outcome)
             assert isinstance(step, Step)
             ok = self._carry_out(step)
             if step.act is Act.HUMAN:
@@ -236,9 +244,36 @@ class Supervisor:
                 answer = hooks.carry_out(hook, step, f"{run}-{number}", machines, log, self.order.hook_s)
         return answer
 
-    def _means(self) -> Means:
+    def _decide(self, trouble: Trouble) -> Step:
+        """The next step. Spares that it takes have passed their test, and those that did not pass it are not counted."""
+        passed: tuple[str, ...] = ()
+        unfit: dict[str, str] = {}
+        while True:
+            means = self._means(unfit)
+            step = next_step(self.kept.entries, trouble, self.clock(), means, self.settings)
+            new = [name for name in incoming(step, self._machines(), means.spares) if name not in passed]
+            if not new or not self.order.levels:
+                return step
+            self.tell(f"testing {', '.join(new)}, to replace {', '.join(step.machines)}")
+            found = tried(self.watcher, self.order, new, f"spare of job {self.order.job}")
+            passed += found.passed
+            not_passed = {
+                name: f"spare {name} is not used: {why}" for name, why in {**found.failed, **found.doubtful}.items()
+            }
+            for words in not_passed.values():
+                self.tell(words)
+            unfit |= not_passed
+            self.kept.add(Tried(self.clock(), passed, tuple(found.failed)))
+
+    def _means(self, unfit: Mapping[str, str]) -> Means:
         out = stand(self.kept.entries, self.clock()).out
-        return replace(self.means(), spares=active(self.order, out)[1], hands=self._hands())
+        spares = free(self.order, self._machines(), (*out, *unfit))
+        return replace(self.means(), spares=spares, unfit=tuple(unfit.values()), hands=self._hands())
+
+    def _machines(self) -> tuple[str, ...]:
+        """Those of the attempt that runs, or is started next."""
+        standing = stand(self.kept.entries, self.clock())
+        return active(self.order, standing.out, standing.fit)
 
     def _hands(self) -> frozenset[Act]:
         return OWN | frozenset(self.order.hooks)
@@ -249,4 +284,6 @@ class Supervisor:
         left = self._attempt.end(self.order.grace_s, self.watcher.processes())
         self._attempt = None
         if left:
-            self.tell(f"{left} processes of the job would not die within {DEATH_S:g} s: they hang in the kernel")
+            self.tell(
+                f"{counted(left, 'process', 'processes')} of the job would not die within {DEATH_S:g} s: stuck in the kernel"
+            )

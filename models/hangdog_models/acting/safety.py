@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from hangdog_models.acting.caps import Caps
 from hangdog_models.acting.history import Asked, Body, Known, Wanted
+from hangdog_models.counts import counted
 
 #: What `per_hour` and `per_job` are counted over, and the breaker's window (NVSentinel: five minutes). Seconds.
 HOUR_S, DAY_S, BREAKER_S = 3600.0, 86400.0, 300.0
@@ -74,7 +75,7 @@ def tripping(past: Sequence[Asked], known: Known, caps: Caps, since: float, now:
     ended = sorted((one for one in past if one.at > since and one.took and (one.failed or one.settled)), key=_when)
     last = ended[-caps.breaker_failures :] if caps.breaker_failures else []
     if last and len(last) == caps.breaker_failures and all(one.failed for one in last):
-        return f"the last {len(last)} acts failed: see hangdog actions for why"
+        return f"the last {counted(len(last), 'act')} failed: see hangdog actions for why"
     return ""
 
 
@@ -145,25 +146,21 @@ def _standing(machines: Sequence[str], known: Known, took: list[Asked], caps: Ca
     crowded = Counter(domain for domain in after.values() if domain)
     touched = {known.domains.get(machine, "") for machine in machines}
     for domain in sorted(name for name in touched if crowded[name] > caps.per_domain):
-        what = f"{_machines(crowded[domain])} of {domain} would be out at once"
+        what = f"{counted(crowded[domain], 'machine')} of {domain} would be out at once"
         yield Refusal(Bound.DOMAIN, f"{what}, {_allowed(caps.per_domain)} (per_domain): look at what they share")
     left = known.free - sum(not one.settled for one in took if one.out) - len(machines)
     if left < caps.spares:
         free = max(0, known.free)
         lately = " and passed a test lately (tested_s)" if caps.tested_s else ""
-        what = f"{_machines(free)} {'has' if free == 1 else 'have'} no job{lately}, and {len(machines)} more would be needed"
+        what = f"{counted(free, 'machine')} {'has' if free == 1 else 'have'} no job{lately}, and {len(machines)} more would be needed"
         kept = f", {caps.spares} {'is' if caps.spares == 1 else 'are'} to be left (spares)" if caps.spares else ""
         yield Refusal(Bound.SPARES, f"{what}{kept}: the job could not start again")
 
 
 def _counted(before: int, more: int) -> str:
     if not before:
-        return _machines(more)
-    return f"{_machines(before)} {'was' if before == 1 else 'were'} taken, and {more} more would be"
-
-
-def _machines(number: int) -> str:
-    return f"{number} machine" if number == 1 else f"{number} machines"
+        return counted(more, "machine")
+    return f"{counted(before, 'machine')} {'was' if before == 1 else 'were'} taken, and {more} more would be"
 
 
 def _allowed(number: float) -> str:

@@ -10,8 +10,9 @@ from hangdog_models.diagnosis.hypothesis import Hypothesis
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.slow import Slowness
 from hangdog_models.diagnosis.stuck import SEVERAL
+from hangdog_models.diagnosis.wording import ranks_of
 from hangdog_models.diagnosis.written import written
-from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing, Reason
@@ -190,11 +191,12 @@ def _because(
         lines += max(leads, key=lambda entry: entry[1])[0].because
     lines += [one.words for one in case.contradictions[:CONTRADICTIONS_SAID]]
     if kind is Kind.MACHINE and not evict.machines:
-        best = suspects[0].probability if suspects else 0.0
-        lines.append(
-            f"nobody is evicted: {floor(100 * best) / 100:.2f} is below the coverage target of {case.options.coverage_target};"
-            " diagnose first"  # rounded down: 0.949 is below 0.95, and must not read as if it were not
-        )
+        best = 100 * (suspects[0].probability if suspects else 0.0)
+        target = 100 * case.options.coverage_target
+        said = (
+            best if round(best, 1) < target else floor(10 * best) / 10
+        )  # 94.96 is below 95, and must read as if it were
+        lines.append(f"nobody is evicted: {said:.1f}% is less than the {target:g}% that an eviction takes")
         lines += _collect_next(case)
     if kind is Kind.GROUP and not evict.machines:
         lines.append("that is too wide to evict: test its machines pairwise (bisection) to narrow it first")
@@ -212,9 +214,11 @@ def _collect_next(case: Case) -> list[str]:
         if rank not in case.look or not case.look[Rank(rank)].frames
     ]
     if case.motion.rounds < 2:
-        steps.append("collect next: a second look a few seconds later (round-0/, round-1/), to see what does not move")
+        steps.append(
+            "collect next: a second look a few seconds later, to see what does not move (in a bundle: round-0/, round-1/)"
+        )
     if absent:
-        steps.append(f"collect next: stacks of ranks {format_ranks(absent)}")
+        steps.append(f"collect next: stacks of {ranks_of(absent)}")
     if not case.snapshot.counters:
         steps.append("collect next: flight recorder dumps or NCCL RAS, which count who entered which collective")
     return steps

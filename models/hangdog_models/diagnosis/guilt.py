@@ -1,5 +1,6 @@
 """What speaks for the guilt of each root's machine: what the rank is doing there, whether it moved, whom it explains."""
 
+from hangdog_models.counts import counted
 from hangdog_models.diagnosis.activity import Standing, sites
 from hangdog_models.diagnosis.counters import BY_COUNTERS, BY_DEVICE
 from hangdog_models.diagnosis.hypothesis import Factor
@@ -96,7 +97,7 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
             others = len(where_of.get(place, ())) - 1
             if mute:
                 on = len(topology.machines[topology.machine(rank) or ""])
-                factors.append(Factor(f"none of the {on} ranks of its machine answers", SILENT_MACHINE))
+                factors.append(Factor(f"none of the {counted(on, 'rank')} of its machine answers", SILENT_MACHINE))
             elif failed > 1 and merely_failed(standing):
                 factors.append(Factor(f"one of {failed} whose capture failed", 1 / failed))
             if len(restless) > (rank in restless) and not mute and standing.activity not in LASTING:

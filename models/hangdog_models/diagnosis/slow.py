@@ -5,10 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
+from hangdog_models.counts import counted
 from hangdog_models.diagnosis import lateness, sequential
 from hangdog_models.diagnosis.lateness import LATE, Ballot
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.sequential import Pattern
+from hangdog_models.diagnosis.wording import ranks_of
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
@@ -188,13 +190,13 @@ def _told(suspect: Degrader, looks: Sequence[Look]) -> str:
     )
     where = f", mostly in {doing.most_common(1)[0][0]}" if doing else ""
     who = f"the {suspect.dim} group on {', '.join(suspect.machines)}" if suspect.dim else " ".join(suspect.machines)
-    whose = f"{who} (ranks {format_ranks(suspect.ranks)})" if who else f"rank {suspect.ranks[0]}"
-    return f"in {suspect.late} of {suspect.looks} looks others wait for {whose}{where}, and not for its like"
+    whose = f"{who} ({ranks_of(suspect.ranks)})" if who else f"rank {suspect.ranks[0]}"
+    return f"in {suspect.late} of {counted(suspect.looks, 'look')} others wait for {whose}{where}, and not for its like"
 
 
 def _shared(waiting: Sequence[Rank], look: Look, topology: Topology) -> str:
     what = Counter(str(look[rank].activity) for rank in waiting).most_common(1)[0][0]
-    where = f" on {len(lateness.hosts(waiting, topology))} machines" if topology.machines else ""
+    where = f" on {counted(len(lateness.hosts(waiting, topology)), 'machine')}" if topology.machines else ""
     return (
         f"look after look most of those the others wait for are in {what}{where}: a shared service is slow, no machine"
     )

@@ -1,5 +1,6 @@
 """All hypotheses that explain what was seen, each with odds; their shares of the sum are the probabilities."""
 
+from hangdog_models.counts import counted
 from hangdog_models.diagnosis.activity import Standing, sites
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.mismatch import blame_code, blame_odd
@@ -62,7 +63,7 @@ def moment(look: Look, waits: Waits, topology: Topology) -> Hypothesis:
     usual = PLACES_IN_STAGES if "pp" in topology.groups else PLACES
     factors = (
         Factor("nothing is stuck, one look caught a moment", few),
-        Factor(f"the ranks stand in {places} places", max(1.0, places / usual) ** SPREAD),
+        Factor(f"the ranks stand in {counted(places, 'place')}", max(1.0, places / usual) ** SPREAD),
     )
     return Hypothesis(Kind.UNDETERMINED, factors, because=because)
 

@@ -30,13 +30,15 @@ def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | No
     reached = waits.reached_from(ranks)
     if reached:
         dims = sorted({str(hold.dim) for rank in ranks for hold in waits.holds_for(rank)})
-        reasons.append(f"{ranks_of(sorted(reached))} wait for it through {', '.join(dims)}, directly or through others")
+        reasons.append(
+            f"{ranks_of(sorted(reached))} {wait(reached)} for it through {', '.join(dims)}, directly or through others"
+        )
     loose = sorted(waits.loose - reached - set(ranks))
     if loose and motion is not None:
         places = sorted({where(look[rank]) for rank in loose})
         behind = sorted(waits.reached_from(loose) - reached - set(loose))
         text = f"{ranks_of(loose)} {are(loose)} in {', '.join(places[:3])}, whose frames do not name whom they wait for"
-        text += f", and {ranks_of(behind)} wait for those" if behind else ""
+        text += f", and {ranks_of(behind)} {wait(behind)} for {'it' if len(loose) == 1 else 'those'}" if behind else ""
         everybody = len(reached) + len(loose) + len(behind) >= len(waits.waiting)
         reasons.append(text + ("; no other rank stands outside" if everybody else ""))
     return tuple(reasons)
@@ -75,6 +77,11 @@ def ranks_of(ranks: Iterable[Rank]) -> str:
     """`rank 3`, `ranks 3,5-7`."""
     ranks = list(ranks)
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {format_ranks(ranks)}"
+
+
+def wait(ranks: Iterable[Rank]) -> str:
+    """The verb that goes with these ranks."""
+    return "waits" if len(list(ranks)) == 1 else "wait"
 
 
 def are(ranks: Iterable[Rank]) -> str:

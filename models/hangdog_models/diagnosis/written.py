@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.cluster import Cluster
-from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.diagnosis.wording import ranks_of
+from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER
 from hangdog_models.verdict import (
     ClusterView,
@@ -48,7 +49,7 @@ def _groups(case: Case, suspects: Sequence[Suspect]) -> tuple[StuckGroup, ...]:
     for rank in suspects[0].ranks if suspects else ():
         for hold in case.waits.holds_for(rank):
             members = tuple(sorted({*hold.inside, *hold.awaited}))
-            lacking = format_ranks(hold.awaited)
+            lacking = ranks_of(hold.awaited)
             found.setdefault((str(hold.dim), members), f"in {hold.what}, waits for {lacking}")
     named = {suspect.ranks for suspect in suspects}
     for hold in case.waits.holds:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from hangdog_models.counts import counted
 from hangdog_models.operations.chains import Chain, End, chains
 from hangdog_models.operations.report import Figure, Trained, Training, share, span
 from hangdog_models.operations.told import Told
@@ -116,7 +117,7 @@ def success(key: str, title: str, found: Sequence[Chain], of: str, definition: s
     """How many chains end in training, of those that are decided."""
     decided = [one for one in found if one.end is not End.OPEN]
     good, left = sum(one.end is End.TRAINS for one in decided), len(found) - len(decided)
-    partly = f"they took {sum(len(one.restarts) for one in decided)} restarts" if of == "chains" else ""
+    partly = f"they took {counted(sum(len(one.restarts) for one in decided), 'restart')}" if of == "chains" else ""
     partly = "; ".join(
         filter(None, (partly, f"{left} that {'is' if left == 1 else 'are'} not decided left out" if left else ""))
     )

@@ -11,14 +11,15 @@ from itertools import combinations
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.document import read_json
+from hangdog_models.reading.printable import printable
 
 #: Machines that hold a copy of each shard of the newest checkpoint, by the shard's name.
 Copies = Mapping[str, Collection[str]]
 
 #: Characters of a text that says who holds copies: 100,000 shards.
 MOST = 16 << 20
-#: Shards named in one sentence; the rest is a number.
-_NAMED = 8
+#: Shards named in one sentence, the rest is a number; and characters of such a name, which a checkpointer may choose freely.
+_NAMED, _NAME = 8, 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,11 @@ def lost(machines: Iterable[str], copies: Copies) -> tuple[str, ...]:
     return tuple(shard for shard, holders in copies.items() if gone.issuperset(holders))
 
 
+def remaining(copies: Copies, out: Collection[str]) -> Copies:
+    """The copies without those on machines that are `out` of use already; no shard that had no other: it was lost before."""
+    return {shard: held for shard, holders in copies.items() if (held := frozenset(holders).difference(out))}
+
+
 def gate(choices: Sequence[Sequence[str]], copies: Copies | None, price: Price | None = None) -> Gate:
     """The first of these sets of machines, the best one first, that takes no shard's last copy with it.
 
@@ -87,7 +93,7 @@ def forbids(machines: Iterable[str], out: Collection[str], copies: Copies) -> st
     A copy on a machine that is `out` of use already counts for nothing, and a shard without any other was lost before.
     """
     asked = tuple(dict.fromkeys(machines))
-    left = {shard: held for shard, holders in copies.items() if (held := frozenset(holders).difference(out))}
+    left = remaining(copies, out)
     risked = {shard: left[shard] for shard in lost(asked, left)}
     if not risked:
         return ""
@@ -103,4 +109,5 @@ def _are_names(value: object) -> bool:
 
 def _shards(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"the last copy of {'shard' if len(names) == 1 else 'shards'} {', '.join(names[:_NAMED])}{more}"
+    told = ", ".join(printable(name, _NAME) for name in names[:_NAMED])
+    return f"the last copy of {'shard' if len(names) == 1 else 'shards'} {told}{more}"

@@ -92,6 +92,15 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """Spares were tested, for an eviction: those that `passed` until now may take a place; those that `failed` are out."""
+
+    at: float
+    passed: tuple[str, ...]
+    failed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Steady:
     """It has trained for long enough since it was started: the episode is over."""
 
@@ -114,4 +123,4 @@ class Finished:
     at: float
 
 
-Entry = Opened | Began | Progressed | Troubled | Stepped | Done | Steady | Changed | Finished
+Entry = Opened | Began | Progressed | Troubled | Stepped | Done | Tried | Steady | Changed | Finished

@@ -18,6 +18,7 @@ from hangdog_models.recovery.history import (
     Steady,
     Step,
     Stepped,
+    Tried,
     Troubled,
 )
 from hangdog_models.recovery.trouble import Cause, Trouble
@@ -34,6 +35,7 @@ _NAMES = {
     Troubled: "troubled",
     Stepped: "stepped",
     Done: "done",
+    Tried: "tried",
     Steady: "steady",
     Changed: "changed",
     Finished: "finished",
@@ -72,6 +74,8 @@ def _entry(row: Mapping[str, Any]) -> Entry:
         case "done":
             ok = row["ok"] is True
             return Done(at, int(_number(row["number"])), ok, _text(row["words"]), _texts(row["convicted"]))
+        case "tried":
+            return Tried(at, _texts(row["passed"]), _texts(row["failed"]))
         case "steady":
             return Steady(at)
         case "changed":

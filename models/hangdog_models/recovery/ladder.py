@@ -9,7 +9,8 @@ answer is waited for. Each rung is climbed a bounded number of times, so a perso
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hangdog_models.planning.checkpoint import Copies, Price, gate
+from hangdog_models.counts import counted
+from hangdog_models.planning.checkpoint import Copies, Price, gate, remaining
 from hangdog_models.recovery.history import Act, Entry, Step
 from hangdog_models.recovery.settings import LadderSettings
 from hangdog_models.recovery.standing import Standing, stand
@@ -18,9 +19,13 @@ from hangdog_models.recovery.trouble import Cause, Trouble
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What there is to recover with: spare machines, `hands` for the acts that somebody can carry out, checkpoint copies."""
+    """What there is to recover with: spare machines, `hands` for the acts that somebody can carry out, checkpoint copies.
+
+    `unfit` says of spares that are not counted why they are not.
+    """
 
     spares: tuple[str, ...] = ()
+    unfit: tuple[str, ...] = ()
     hands: frozenset[Act] = frozenset(Act)
     copies: Copies | None = None
     price: Price = field(default_factory=Price)
@@ -68,7 +73,7 @@ def next_step(
     if standing.called:
         return Step(Act.HUMAN, (trouble.what, "a person was called, and has not started the job again"))
     if standing.lately >= settings.a_day:
-        return Step(Act.HUMAN, (trouble.what, f"{standing.lately} steps within 24 hours have not mended it"))
+        return Step(Act.HUMAN, (trouble.what, f"{counted(standing.lately, 'step')} within 24 hours did not mend it"))
     case = _Case(trouble, standing, means, settings)
     because = [trouble.what]
     for act in RUNGS[trouble.cause]:
@@ -107,7 +112,7 @@ def _evict(case: _Case) -> Step | str:
     if not choices:
         return "all that it names are out already" if case.trouble.choices else ""
     if case.tries(Act.EVICT) >= settings.evictions + (settings.convictions if tested else 0):
-        return f"{case.tries(Act.EVICT)} evictions have not mended it"
+        return f"{counted(case.tries(Act.EVICT), 'eviction')} did not mend it"
     few = [one for one in choices if len(one) <= settings.machines]
     if not few:
         return f"{len(choices[0])} machines are more than one eviction may take ({settings.machines})"
@@ -115,8 +120,10 @@ def _evict(case: _Case) -> Step | str:
     if not afforded:
         spares = len(case.means.spares)
         lack = f"{', '.join(few[0])} must go, and {spares or 'no'} {'spare is' if spares == 1 else 'spares are'} left"
-        return Step(Act.HUMAN, (why, lack))
-    allowed = gate(afforded, case.means.copies, case.means.price)
+        return Step(Act.HUMAN, (why, lack, *case.means.unfit))
+    copies = case.means.copies
+    held = None if copies is None else remaining(copies, standing.out)  # the next checkpoint may not be written yet
+    allowed = gate(afforded, held, case.means.price)
     if not allowed.machines:
         return "; ".join(allowed.because)
     return Step(Act.EVICT, (why, *allowed.because), allowed.machines, case.merges())
@@ -129,7 +136,7 @@ def _test(act: Act, most: Callable[[LadderSettings], int], why: str) -> Callable
         if act in case.standing.tested:
             return f"{act} was tried since the job was last started"
         if case.tries(act) >= most(case.settings):
-            return f"{act} was tried {case.tries(act)} times"
+            return f"{act} was tried {counted(case.tries(act), 'time')}"
         return Step(act, (why,))
 
     return rung
@@ -146,7 +153,7 @@ def _reattempt(case: _Case) -> Step | str:
 
 def _rollback(case: _Case) -> Step | str:
     if Act.ROLLBACK not in case.means.hands:
-        return "nobody can rollback"
+        return "nobody can roll back"
     if case.tries(Act.ROLLBACK) >= case.settings.rollbacks:
         return "the code was rolled back already"
     merged = case.standing.merged

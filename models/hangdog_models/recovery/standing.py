@@ -16,6 +16,7 @@ from hangdog_models.recovery.history import (
     Opened,
     Steady,
     Stepped,
+    Tried,
 )
 
 #: Seconds of the window in which all steps are counted.
@@ -24,7 +25,9 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """`climbed` counts the acts of the episode; `out` were evicted, ever.
+    """`climbed` counts the acts of the episode; `out` were evicted, or failed as spares, ever.
+
+    `fit` are the machines that the job ran on, ever, and the spares that passed the last test, in that order.
 
     `convicted` by tests and still there; `tested` since the job was last started; `pending` are changes not merged yet,
     `merged` the last that were and may be rolled back; `lately` counts the steps of 24 hours; `called`: a person was.
@@ -32,6 +35,7 @@ class Standing:
 
     climbed: Mapping[Act, int]
     out: tuple[str, ...]
+    fit: tuple[str, ...]
     convicted: tuple[str, ...]
     tested: frozenset[Act]
     pending: tuple[Changed, ...]
@@ -44,6 +48,8 @@ def stand(history: Sequence[Entry], now: float) -> Standing:
     """Reads a history from its first entry to its last."""
     climbed: Counter[Act] = Counter()
     out: dict[str, None] = {}
+    used: dict[str, None] = {}
+    passed: tuple[str, ...] = ()
     convicted: dict[str, None] = {}
     tested: set[Act] = set()
     pending: dict[str, Changed] = {}
@@ -59,6 +65,11 @@ def stand(history: Sequence[Entry], now: float) -> Standing:
                 climbed = Counter()
             case Began():
                 tested.clear()
+                used.update(dict.fromkeys(entry.machines))
+            case Tried():
+                passed = entry.passed
+                out.update(dict.fromkeys(entry.failed))
+                convicted = {machine: None for machine in convicted if machine not in entry.failed}
             case Changed() if entry.name not in known:
                 known.add(entry.name)
                 pending[entry.name] = entry
@@ -87,5 +98,6 @@ def stand(history: Sequence[Entry], now: float) -> Standing:
                 pass
     lately = sum(now - DAY_S < one.at and one.step.act not in (Act.WAIT, Act.UPDATE) for one in steps.values())
     return Standing(
-        climbed, tuple(out), tuple(convicted), frozenset(tested), tuple(pending.values()), merged, lately, called
+        climbed, tuple(out), tuple(dict.fromkeys((*used, *passed))), tuple(convicted), frozenset(tested),
+        tuple(pending.values()), merged, lately, called,
     )  # fmt: skip

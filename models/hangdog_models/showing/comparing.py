@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
 
+from hangdog_models.showing.symbols import symbol
 from hangdog_models.stack import Frame
 
 #: Frames of one stack that are compared: the cost grows with their product, and a recursion tells nothing more.
@@ -37,7 +38,7 @@ class Row:
 
 
 def side_by_side(left: Sequence[Frame], right: Sequence[Frame]) -> tuple[Row, ...]:
-    """The rows from the outermost call inwards; calls are the same by function and file, whatever their lines.
+    """The rows from the outermost call inwards; calls are the same by function (`symbol`) and file, whatever their lines.
 
     Where the stacks part, those of the left come before those of the right. Both are bounded to their ends.
     """
@@ -59,4 +60,4 @@ def _ends(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 
 def _call(frame: Frame) -> tuple[str, str, bool]:
-    return frame.function, frame.module or frame.file, frame.native
+    return symbol(frame.function), frame.module or frame.file, frame.native

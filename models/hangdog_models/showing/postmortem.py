@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterator
 
+from hangdog_models.counts import counted
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.printable import printable
-from hangdog_models.showing.words import BLAMELESS, counted, headline, percent, ranks_said
+from hangdog_models.showing.words import BLAMELESS, doing, headline, percent, ranks_said
 from hangdog_models.verdict import Verdict
 
 #: How many of each are written; the verdict's JSON holds everything.
@@ -51,7 +52,7 @@ def _lines(verdict: Verdict, times: str) -> Iterator[str]:
         "|---|---|---|---|---|",
     )
     for cluster in verdict.clusters[:CLUSTERS]:
-        what = f"{cluster.activity}{f' in {cluster.dim}' if cluster.dim else ''}{f', {cluster.label}' if cluster.label else ''}"
+        what = f"{doing(cluster)}{f', {cluster.label}' if cluster.label else ''}"
         frame = plain(cluster.stack[-1]) if cluster.stack else ""
         which = ranks_said(cluster.ranks, WIDTH)
         yield f"| {cluster.id} | {len(cluster.ranks)} | {plain(what)} | {frame} | {which} |"

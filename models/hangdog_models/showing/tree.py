@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hangdog_models.ranks import Rank, Runs, runs_of, size, united
+from hangdog_models.showing.symbols import symbol
 from hangdog_models.stack import Frame
 
 #: Frames of one stack that go into the tree: a recursion of thousands says nothing more with each further frame.
@@ -12,7 +13,7 @@ DEEPEST = 400
 
 
 class Call(NamedTuple):
-    """A frame as the tree tells it from others: by function and file; lines of one function are one place."""
+    """A frame as the tree tells it from others: by function (`symbol`) and file; lines of one function are one place."""
 
     function: str
     file: str
@@ -67,7 +68,7 @@ def path(frames: tuple[Frame, ...]) -> tuple[Call, ...]:
     kept = [frame for at, frame in enumerate(frames) if at > last or not frame.native]
     if len(kept) > DEEPEST:
         kept = [*kept[: DEEPEST // 2], *kept[-DEEPEST // 2 :]]
-    return tuple(Call(frame.function, frame.module or frame.file, frame.native) for frame in kept)
+    return tuple(Call(symbol(frame.function), frame.module or frame.file, frame.native) for frame in kept)
 
 
 def _nodes(root: _Branch) -> Iterator[Node]:

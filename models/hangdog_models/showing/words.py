@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from hangdog_models.ranks import format_ranks
 from hangdog_models.reading.printable import escaped
-from hangdog_models.verdict import Kind, Verdict
+from hangdog_models.verdict import Activity, ClusterView, Kind, Verdict
 
 #: Machines named in the headline; all of them stand under `evict`.
 MACHINES = 4
@@ -13,6 +13,9 @@ WIDTH = 32
 
 #: Kinds that blame no machine: there, calling a machine suspect would send somebody to the wrong place.
 BLAMELESS = (Kind.SOFTWARE, Kind.DEPENDENCY)
+
+#: Activities whose written value people would not say; `unknown` is what stands still where no rule knows the place.
+_WORDS = {Activity.UNKNOWN: "asleep", Activity.DATALOADER: "data loader", Activity.GIL: "interpreter lock"}
 
 
 def headline(verdict: Verdict) -> str:
@@ -78,9 +81,10 @@ def some(names: Iterable[str], most: int) -> str:
     return ", ".join(known[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def counted(number: int, what: str) -> str:
-    """`1 rank`, `8 ranks`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def doing(cluster: ClusterView) -> str:
+    """What the ranks of a cluster do, and in which group: `collective in dp`, `data loader`."""
+    word = _WORDS.get(cluster.activity, cluster.activity.replace("_", " "))
+    return f"{word} in {escaped(cluster.dim)}" if cluster.dim else word
 
 
 def _which_group(verdict: Verdict) -> str:

@@ -103,6 +103,18 @@ class Mover(Protocol):
         ...
 
 
+@runtime_checkable
+class Foreseer(Protocol):
+    """An actor that can say beforehand what its moving a job would lack, or cost."""
+
+    async def foresee(self, cases: Sequence[Case]) -> str:
+        """What is to be known before the job leaves these machines, in words; empty where it starts again at no cost.
+
+        Changes nothing; raises ActorFailed, which says as much where it is none that passes by itself.
+        """
+        ...
+
+
 def reason_of(text: str) -> Standing:
     """What the reason of a machine that is out of use says."""
     if not text.startswith(OURS):

@@ -1,4 +1,4 @@
-"""The four requests of the Kubernetes API that isolating a machine takes, and what their refusals mean."""
+"""The requests of the Kubernetes API that isolating a machine takes, and what their refusals mean."""
 
 import os
 import re
@@ -23,6 +23,14 @@ HINTS: Mapping[int, str] = {
     415: "this is a bug in hangdog",
     422: "this is a bug in hangdog",
 }
+
+
+class Denied(ActorFailed):
+    """The API server knows us, and does not let us (403)."""
+
+
+class Unknown(ActorFailed):
+    """It knows no such object, or no such kind of objects (404)."""
 
 
 class KubeApi:
@@ -68,7 +76,8 @@ class KubeApi:
         """What a status that is no success means."""
         again = status in AGAIN or status >= 500
         hint = HINTS.get(status, "it is tried again" if again else "the API server's log says more")
-        return ActorFailed(f"Kubernetes answers {status} to {path}: {words}", hint, again)
+        kind = {403: Denied, 404: Unknown}.get(status, ActorFailed)
+        return kind(f"Kubernetes answers {status} to {path}: {words}", hint, again)
 
     async def close(self) -> None:
         """Closes its connections."""

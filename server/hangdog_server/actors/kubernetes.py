@@ -13,6 +13,8 @@ from typing import Any
 
 from hangdog_server.actors.actor import ActorFailed, Case, Mark, Standing, left_alone
 from hangdog_server.actors.kube_api import KubeApi, named, understood
+from hangdog_server.actors.owners import Owners
+from hangdog_server.actors.restarts import foreseen
 
 #: Our names on a node: the taint's key, which says that it is ours, and what stands beside it.
 TAINT, REASON, INCIDENT = "hangdog/isolated", "hangdog/reason", "hangdog/incident"
@@ -29,6 +31,8 @@ VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 #: Seconds for one eviction. Where the pod's uid is another by then, an API server tries for ten seconds before it says so (1.20:
 #: 10.03 s).
 EVICTED_S = 30.0
+#: Machines whose pods are looked at before an act: what holds of those of a verdict's eight holds of more.
+MACHINES = 8
 #: Tries against writers in between: eight at once all came through in five.
 TRIES = 10
 
@@ -44,6 +48,7 @@ class Kubernetes:
         self._api = api
         self._clock = clock
         self._evict = evict
+        self._owners = Owners(api)
 
     async def look(self, case: Case) -> Standing:
         """Cordoned, and whether by us."""
@@ -90,16 +95,18 @@ class Kubernetes:
         """The job's pods on it, by namespace, name and uid, as JSON."""
         if not self._evict:
             return ""
-        found = await self._pods(case)
+        mine = await self._mine(case)
         with understood(f"the pods on {case.machine}"):
-            there = [pod for pod in found if _runs(pod)]
-            jobs = {label: value for pod in there for label, value in _labels(pod).items() if label in JOB_LABELS}
-            mine = [pod for pod in there if case.job in {_labels(pod).get(label) for label in JOB_LABELS}]
             pods = [[pod["metadata"][key] for key in ("namespace", "name", "uid")] for pod in mine]
-        if not mine and jobs:
-            what = f"no pod on {case.machine} has a label that says job {case.job}"
-            raise ActorFailed(what, f"label the job's pods {JOB_LABELS[0]}={case.job}, and evict these by hand")
         return json.dumps(sorted(pods)) if pods else ""
+
+    async def foresee(self, cases: Sequence[Case]) -> str:
+        """What becomes of the job once its pods are evicted, where it does not start again as it was, at no cost."""
+        if not self._evict:
+            return ""
+        pods = [pod for case in cases[:MACHINES] for pod in await self._mine(case)]
+        with understood("the owners of pods"):
+            return "; ".join(foreseen(pods, await self._owners.of(pods)))
 
     async def move(self, case: Case, run: str, machines: Sequence[str]) -> bool:
         """Evicts these very pods: one of the same name that was made since has another uid, and stays."""
@@ -126,6 +133,18 @@ class Kubernetes:
     async def close(self) -> None:
         """Closes its connections."""
         await self._api.close()
+
+    async def _mine(self, case: Case) -> list[dict[str, Any]]:
+        """The job's pods on it; raises ActorFailed where pods there are jobs', and none says that it is this one's."""
+        found = await self._pods(case)
+        with understood(f"the pods on {case.machine}"):
+            there = [pod for pod in found if _runs(pod)]
+            jobs = {label for pod in there for label in _labels(pod) if label in JOB_LABELS}
+            mine = [pod for pod in there if case.job in {_labels(pod).get(label) for label in JOB_LABELS}]
+        if not mine and jobs:
+            what = f"no pod on {case.machine} has a label that says job {case.job}"
+            raise ActorFailed(what, f"label the job's pods {JOB_LABELS[0]}={case.job}, and evict these by hand")
+        return mine
 
     async def _pods(self, case: Case) -> list[dict[str, Any]]:
         query = {"fieldSelector": f"spec.nodeName={named(case.machine)}"}

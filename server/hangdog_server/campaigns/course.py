@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 
+from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_models.planning.campaign.belief import Belief, update
 from hangdog_models.planning.campaign.ladder import LADDER, Conclusion, concluded, outcomes
@@ -149,12 +150,12 @@ class Course:
         self._before = len(self._launches)
         if attempt > ATTEMPTS:
             raise ServerUnreachable(
-                f"the server ended {attempt} times while it led this campaign", "ask for another one"
+                f"the server ended {counted(attempt, 'time')} while it led this campaign", "ask for another one"
             )
         self._asked = replace(self._asked, attempt=attempt)
         await store.do(records.remember, name, self._asked.to_json())
         if open_ := [one for one in self._launches if one.came is None]:
-            self._say(State.RUNNING, f"asking again for {len(open_)} launches that were under way")
+            self._say(State.RUNNING, f"asking again for {counted(len(open_), 'launch', 'launches')}, under way then")
             await self._launch(open_)
 
     async def _round(self, step: Round) -> None:

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
 from hangdog_models.planning.campaign.launch import Budget, Round
 from hangdog_models.planning.campaign.plan import Stop, plan
@@ -148,7 +149,9 @@ class CampaignDesk:
 
     def _require_free(self, wanted: Asked) -> None:
         if len(self._running) >= self._means.settings.max_campaigns:
-            raise ServerUnreachable(f"{len(self._running)} campaigns are running", "try again when one has ended")
+            many = len(self._running)
+            said = f"{counted(many, 'campaign')} {'is' if many == 1 else 'are'} running"
+            raise ServerUnreachable(said, "try again when one has ended")
         for name, course in self._running.items():
             if taken := sorted(course.machines & wanted.prior.keys()):
                 what = f"machine {taken[0]} is being tested by campaign {name}"

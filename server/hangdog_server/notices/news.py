@@ -3,7 +3,6 @@
 Nothing here remembers what was told: the same store gives the same news, on whichever server and after whichever crash.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +11,14 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
+from hangdog_models.counts import counted
 from hangdog_models.showing import words
 from hangdog_models.verdict import from_json
 from hangdog_server import intents, store
 from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign
 from hangdog_server.capturing import named
+from hangdog_server.digest import digest
 from hangdog_server.intents import UNDER_WAY, Act, Intent, said
 from hangdog_server.notices.chosen import About
 from hangdog_server.notices.message import Message, message
@@ -122,7 +123,7 @@ def _looked(chains: Iterable[Sequence[Incident]]) -> Iterator[News]:
             yield News(first.id, About.OPENED, "opened", first.began, _page(first.id), title, lines)
             continue
         newest = ended[-1]
-        mark = _mark(str(newest.state), newest.kind, sorted(newest.evict))
+        mark = digest(str(newest.state), newest.kind, sorted(newest.evict))
         yield News(first.id, About.JUDGED, mark, newest.changed, _page(newest.id), incident=newest)
 
 
@@ -147,11 +148,15 @@ def _acted(rows: Iterable[Intent]) -> Iterator[News]:
         if any(row.state in UNDER_WAY for row in mine) or all(row.state is Act.DRY_RUN for row in mine):
             continue
         waits = [row for row in mine if row.state is Act.WAITING]
-        mark = _mark([(row.machine, str(row.state)) for row in mine])
+        mark = digest([(row.machine, str(row.state)) for row in mine])
         at, names, job = max(row.changed for row in mine), named({row.machine for row in waits or mine}), mine[0].job
         if waits:
             title = f"{job}: isolate {names}?"
-            lines = [waits[0].because, f"hangdog approve {incident}, or hangdog dismiss {incident} --because '...'"]
+            lines = [
+                waits[0].because,
+                *filter(None, [waits[0].words]),
+                f"hangdog approve {incident}, or hangdog dismiss {incident} --because '...'",
+            ]
         else:
             title = f"{job}: {names} {said(mine[0])}" if len(mine) == 1 else f"{job}: {_counted(mine)}"
             lines = [f"{row.machine} {said(row)}" for row in mine]
@@ -161,7 +166,7 @@ def _acted(rows: Iterable[Intent]) -> Iterator[News]:
 
 def _counted(rows: Sequence[Intent]) -> str:
     states = [str(row.state) for row in rows]
-    return ", ".join(f"{words.counted(states.count(state), 'machine')} {state}" for state in dict.fromkeys(states))
+    return ", ".join(f"{counted(states.count(state), 'machine')} {state}" for state in dict.fromkeys(states))
 
 
 def _convicted(campaign: Campaign) -> News:
@@ -170,7 +175,7 @@ def _convicted(campaign: Campaign) -> News:
     lines = (f"Campaign {campaign.id}, asked for by {campaign.who}{why}", f"hangdog machines {campaign.convicted[0]}")
     machine = f"/machines/{quote(campaign.convicted[0], safe='')}"
     path = _page(campaign.incident) if campaign.incident else machine
-    mark = _mark(sorted(campaign.convicted))
+    mark = digest(sorted(campaign.convicted))
     return News(f"campaign {campaign.id}", About.CONVICTED, mark, campaign.changed, path, title, lines)
 
 
@@ -188,7 +193,3 @@ def _breaker(why: str, since: float) -> Iterator[News]:
 
 def _page(incident: str) -> str:
     return f"/incidents/{quote(incident, safe='')}"
-
-
-def _mark(*state: object) -> str:
-    return hashlib.blake2b(repr(state).encode("utf-8", "replace"), digest_size=8).hexdigest()

@@ -13,6 +13,7 @@ from itertools import groupby
 
 import sqlalchemy as sa
 
+from hangdog_models.pauses import pause
 from hangdog_server import lease
 from hangdog_server.capturing import steady
 from hangdog_server.failures import StoreFailed
@@ -25,6 +26,7 @@ from hangdog_server.notices.posting import Posted, post
 from hangdog_server.notices.rows import Note, Notice, Sent
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident
+from hangdog_server.telemetry import Notified
 from hangdog_server.vigil import Vigil
 
 #: Between two looks at the store: what is told is read by people. Seconds.
@@ -94,11 +96,11 @@ class Notifying:
         await self._note()
         if not await self._sends():
             return
-        due = await self._means.store.ask(rows.due, self._means.clock())
+        free = {to.name: to for to in self._told.receivers if to.name not in self._tasks}
+        due = await self._means.store.ask(rows.due, self._means.clock(), free)
         for name, mine in groupby(sorted(due, key=lambda row: row.receiver), key=lambda row: row.receiver):
-            to = next((one for one in self._told.receivers if one.name == name), None)
-            if to is not None and name not in self._tasks:
-                self._tasks[name] = asyncio.create_task(self._serve(to, tuple(mine)), name=f"telling {name}")
+            if name not in self._tasks:
+                self._tasks[name] = asyncio.create_task(self._serve(free[name], tuple(mine)), name=f"telling {name}")
 
     async def _note(self) -> None:
         store, now = self._means.store, self._means.clock()
@@ -118,11 +120,12 @@ class Notifying:
         messages = {one: await self._worded(one) for one in dict.fromkeys(one for one, _ in new)}
         notes = [Note(one.subject, to.name, one.about, one.mark, messages[one]) for one, to in new]
 
-        def note(connection: sa.Connection) -> int:
+        def note(connection: sa.Connection) -> list[Sent]:
             store.one_at_a_time(connection, rows.TURN)
             return rows.note(connection, notes, now, self._told.per_hour)
 
-        await store.do(note)
+        left_out = (await store.do(note)).count(Sent.LEFT_OUT)
+        self._means.telemetry.count(Notified.LEFT_OUT, left_out)
 
     async def _worded(self, one: News) -> Message:
         verdict = (await self._means.store.find(one.incident.id)).verdict if one.incident is not None else ""
@@ -168,6 +171,7 @@ class Notifying:
         if given_up:
             log.error("%s is not told %r: %s", to.name, row.message.title, given_up)
             await store.do(rows.end, row, Sent.FAILED, given_up, 0.0, now)
+            self._means.telemetry.count(Notified.GIVEN_UP)
             return
         if not await store.do(rows.begin, row, now):
             return
@@ -175,7 +179,8 @@ class Notifying:
         if row.state is Sent.SENDING or row.unsure:
             message = replace(message, title=f"(perhaps again) {message.title}")
         posted = await self._post(to, message)
-        now, wait = self._means.clock(), min(SELDOM_S, AGAIN_S * 2.0**row.tries)
+        now, wait = self._means.clock(), pause(row.tries, AGAIN_S, SELDOM_S)
+        self._means.telemetry.count(Notified.FAILED if posted.failed else Notified.SENT)
         if posted.failed:
             log.warning("%s is not told %r, again in %g s: %s", to.name, message.title, wait, posted.failed)
             await self._ended(row, Sent.WAITING, posted.failed, now + wait, now)

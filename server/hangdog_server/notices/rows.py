@@ -69,11 +69,11 @@ def last(connection: sa.Connection, subjects: Collection[str]) -> dict[tuple[str
     return found
 
 
-def note(connection: sa.Connection, notes: Iterable[Note], now: float, per_hour: int) -> int:
-    """Writes messages down, but for those whose state was told last; how many there are. Needs the turn."""
+def note(connection: sa.Connection, notes: Iterable[Note], now: float, per_hour: int) -> list[Sent]:
+    """Writes messages down, but for those whose state was told last; how far each of them is. Needs the turn."""
     notes = list(notes)
     known = last(connection, {one.subject for one in notes})
-    written = 0
+    written: list[Sent] = []
     for one in notes:
         number, mark = known.get((storable(one.subject), one.receiver), (0, ""))
         if mark == one.mark:
@@ -82,25 +82,26 @@ def note(connection: sa.Connection, notes: Iterable[Note], now: float, per_hour:
             NOTICES.c.receiver == one.receiver, NOTICES.c.noted > now - HOUR_S, NOTICES.c.state != Sent.LEFT_OUT
         )
         before = connection.execute(sa.select(sa.func.count()).select_from(NOTICES).where(lately)).scalar_one()
-        message = asdict(one.message)
+        message, state = asdict(one.message), Sent.WAITING if before < per_hour else Sent.LEFT_OUT
         if before == per_hour - 1:
             message["lines"] = (*message["lines"], f"No more than {per_hour} messages an hour: the rest is left out.")
         connection.execute(
             NOTICES.insert().values(
                 subject=one.subject, receiver=one.receiver, number=number + 1, about=one.about, mark=one.mark,
-                message=message, state=Sent.WAITING if before < per_hour else Sent.LEFT_OUT, noted=now, changed=now,
-                due=now, tries=0, unsure=False, words="",
+                message=message, state=state, noted=now, changed=now, due=now, tries=0, unsure=False, words="",
             )
         )  # fmt: skip
         known[storable(one.subject), one.receiver] = number + 1, one.mark
-        written += 1
+        written.append(state)
     return written
 
 
-def due(connection: sa.Connection, now: float) -> tuple[Notice, ...]:
-    """What is to be sent, or was being sent when whoever did so ended; the oldest first."""
+def due(connection: sa.Connection, now: float, receivers: Collection[str]) -> tuple[Notice, ...]:
+    """What is to be sent to these, or was being sent when whoever did so ended; the oldest first."""
     waits = sa.and_(NOTICES.c.state == Sent.WAITING, NOTICES.c.due <= now)
-    query = sa.select(NOTICES).where(sa.or_(waits, NOTICES.c.state == Sent.SENDING))
+    query = sa.select(NOTICES).where(
+        NOTICES.c.receiver.in_(sorted(receivers)), sa.or_(waits, NOTICES.c.state == Sent.SENDING)
+    )
     rows = connection.execute(query.order_by(NOTICES.c.noted, NOTICES.c.subject, NOTICES.c.number).limit(AT_ONCE))
     return tuple(
         Notice(

@@ -11,9 +11,10 @@ from typing import Any
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
+from hangdog_models.counts import counted
 from hangdog_models.ranks import Runs, format_runs, runs_of, size
 from hangdog_models.reading.printable import printable
-from hangdog_models.showing.words import counted, percent
+from hangdog_models.showing.words import percent
 
 #: Characters of a piece of foreign text that shows on a page unless its place allows more.
 TEXT = 120

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from hangdog_models.counts import counted
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Runs, runs_of, size, united
 from hangdog_models.reading.printable import printable
@@ -15,7 +16,7 @@ from hangdog_models.showing.looks import LookView
 from hangdog_models.showing.postmortem import markdown, whose
 from hangdog_models.showing.scene import Scene
 from hangdog_models.showing.waiting import Surroundings
-from hangdog_models.showing.words import BLAMELESS, counted, order, percent, ranks_said, said
+from hangdog_models.showing.words import BLAMELESS, doing, order, percent, ranks_said, said
 from hangdog_models.verdict import ClusterView, Kind, Suspect, Verdict, to_json
 from hangdog_server.pages.drawing import page, runs, script_data
 
@@ -180,8 +181,7 @@ def _shades(verdict: Verdict) -> dict[int, str]:
 
 
 def _what(cluster: ClusterView) -> str:
-    where = f" in {cluster.dim}" if cluster.dim else ""
-    return f"{cluster.activity.replace('_', ' ')}{where}{f': {cluster.label}' if cluster.label else ''}"
+    return f"{doing(cluster)}{f': {cluster.label}' if cluster.label else ''}"
 
 
 def _legend(cluster: ClusterView, shades: Mapping[int, str]) -> dict[str, object]:

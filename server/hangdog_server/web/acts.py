@@ -18,7 +18,7 @@ from hangdog_server.tables import storable
 from hangdog_server.tokens import Role
 from hangdog_server.web import api
 from hangdog_server.web.breaking import Breaking
-from hangdog_server.web.guarding import Answer, Conflict, Guard, Malformed, document, form, nav
+from hangdog_server.web.guarding import Answer, Conflict, Guard, Malformed, document, form, nav, reason
 from hangdog_server.web.history import History
 
 #: Names of people who may act that are told to those who may not; all of them stand in `hangdog token list`.
@@ -80,7 +80,7 @@ class Acts:
             """Does it, and leads back to where it is seen."""
             name, rows = await self._about(request)
             posted = await form(request)
-            because, shown = posted.get("because", ""), posted.get("seen", "")
+            because, shown = reason(posted), posted.get("seen", "")
             if not shown:
                 raise Malformed("this is no form of ours", "open the page and post its form")
             if what == "dismiss" and not because.strip():
@@ -118,6 +118,9 @@ class Acts:
                 stopped=standing.stopped if what == "approve" else "",
                 why=sorted({row.because for row in mine}),
                 refused=sorted({row.words for row in mine if row.state is Act.REFUSED}),
+                foreseen=sorted(
+                    {row.words for row in mine if what == "approve" and row.state is not Act.REFUSED} - {""}
+                ),
                 seen=seen(what, rows),
                 most=heard.WHY,
                 wrong=wrong,
@@ -132,11 +135,11 @@ class Acts:
     def _told(self, what: str) -> Answer:
         async def does(request: Request, person: Person) -> Response:
             name, _ = await self._about(request)
-            posted = await document(request)
-            if what == "dismiss" and not posted.get("because", "").strip():
+            because = reason(await document(request))
+            if what == "dismiss" and not because.strip():
                 raise Malformed("no reason is given", 'post {"because": "why the machines are left where they are"}')
             try:
-                done = await self._act(what, name, posted.get("because", ""), person, "")
+                done = await self._act(what, name, because, person, "")
             except Changed as error:
                 raise Conflict(str(error), error.hint) from error
             return JSONResponse(api.actions(done))
@@ -162,11 +165,9 @@ class Acts:
         return await self._history.acts_of(storable(request.path_params["id"]))
 
     async def _act(self, what: str, name: str, because: str, person: Person, shown: str) -> pb.ActionList:
-        if len(because) > heard.WHY:
-            raise Malformed(f"a reason of {len(because)} characters is too long", f"give {heard.WHY} at most")
         whose = {"machine": name} if what == "release" else {"incident": name}
         try:
-            return await self._deeds.act(pb.ActRequest(what=what, because=storable(because), **whose), person, shown)
+            return await self._deeds.act(pb.ActRequest(what=what, because=because, **whose), person, shown)
         except Changed:
             raise
         except WrongUse as error:

@@ -10,10 +10,9 @@ from hangdog_server import heard
 from hangdog_server.deeds import Changed, Deeds
 from hangdog_server.pages.drawing import page
 from hangdog_server.roles import Person
-from hangdog_server.tables import storable
 from hangdog_server.tokens import Role
 from hangdog_server.web import api
-from hangdog_server.web.guarding import Conflict, Guard, Malformed, document, form, nav
+from hangdog_server.web.guarding import Conflict, Guard, Malformed, document, form, nav, reason
 
 PATH = "/breaker/close"
 
@@ -37,13 +36,13 @@ class Breaking:
         """Says what will happen, and why it is open."""
         standing = await self._deeds.standing()
         if not standing.breaker:
-            raise _closed()
+            raise Conflict("the breaker is closed", "somebody may have been faster: look again")
         does = (
             "From now on hangdog does to machines again what verdicts ask for, within its bounds. It opened because of "
             "what is said below: see to that first, or it opens again."
         )
         given = {"what": "close-breaker", "machines": "the breaker", "does": does, "seen": standing.opened}
-        empty = {"stopped": standing.stopped, "refused": (), "wrong": "", "because": ""}
+        empty = {"stopped": standing.stopped, "refused": (), "foreseen": (), "wrong": "", "because": ""}
         words = {"why": (standing.breaker,), "most": heard.WHY, "back": "/", "here": "", **nav(person)}
         return HTMLResponse(page("confirm.html", "hangdog: close the breaker", live=True, **words, **given, **empty))
 
@@ -53,27 +52,21 @@ class Breaking:
         if not posted.get("seen"):
             raise Malformed("this is no form of ours", "open the page and post its form")
         try:
-            await self._close(posted.get("because", ""), person, posted["seen"])
+            await self._close(reason(posted), person, posted["seen"])
         except Changed as error:
             if (await self._deeds.standing()).breaker:
                 raise Conflict(str(error), error.hint) from error
         return RedirectResponse("/", 303)
 
     async def _told(self, request: Request, person: Person) -> Response:
-        posted = await document(request)
-        standing = await self._deeds.standing()
-        if not standing.breaker:
-            raise _closed()
-        try:
-            return JSONResponse(api.actions(await self._close(posted.get("because", ""), person, standing.opened)))
-        except Changed as error:
-            raise Conflict(str(error), error.hint) from error
+        because = reason(await document(request))
+        return JSONResponse(api.actions(await self._close(because, person, "")))
 
     async def _close(self, because: str, person: Person, shown: str) -> pb.ActionList:
-        if len(because) > heard.WHY:
-            raise Malformed(f"a reason of {len(because)} characters is too long", f"give {heard.WHY} at most")
-        return await self._deeds.act(pb.ActRequest(what="close-breaker", because=storable(because)), person, shown)
-
-
-def _closed() -> WrongUse:
-    return Conflict("the breaker is closed", "somebody may have been faster: look again")
+        asked = pb.ActRequest(what="close-breaker", because=because)
+        try:
+            return await self._deeds.act(asked, person, shown)
+        except Changed:
+            raise
+        except WrongUse as error:
+            raise Conflict(str(error), error.hint) from error

@@ -1,7 +1,6 @@
 """Starting a campaign of tests from a page or a program, and ending it: it is said first what that does, and happens once."""
 
 import asyncio
-import hashlib
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -17,12 +16,13 @@ from hangdog_server.campaigns import requests
 from hangdog_server.campaigns.desk import CampaignDesk, ended
 from hangdog_server.campaigns.records import Campaign, State
 from hangdog_server.capturing import count, named, steady
+from hangdog_server.digest import digest
 from hangdog_server.limits import Limits
 from hangdog_server.pages.drawing import page
 from hangdog_server.roles import Person
 from hangdog_server.tables import storable
 from hangdog_server.tokens import Role
-from hangdog_server.web.guarding import Conflict, Guard, Malformed, document, form, nav
+from hangdog_server.web.guarding import Conflict, Guard, Malformed, document, form, nav, reason
 from hangdog_server.web.history import History
 
 
@@ -80,13 +80,13 @@ class Campaigning:
         async with self._turn:  # of two forms that come at once the second finds what the first began
             incident, before = await self._about(request)
             if posted["seen"] == _seen(before):
-                await self._start(incident, posted.get("because", ""), person)
+                await self._start(incident, reason(posted), person)
         return RedirectResponse(f"/incidents/{incident}", 303)
 
     async def _told(self, request: Request, person: Person) -> Response:
         incident, _ = await self._about(request)
         posted = await document(request)
-        return JSONResponse({"campaign": await self._start(incident, posted.get("because", ""), person)})
+        return JSONResponse({"campaign": await self._start(incident, reason(posted), person)})
 
     async def _asks_end(self, request: Request, person: Person) -> Response:
         """Says what ending it does."""
@@ -104,12 +104,12 @@ class Campaigning:
         if posted.get("seen") != _seen((campaign,)):
             raise Malformed("this is no form of ours", "open the page and post its form")
         if campaign.state is not State.ABORTED:
-            await self._end(campaign, posted.get("because", ""), person)
+            await self._end(campaign, reason(posted), person)
         return RedirectResponse(_back(campaign), 303)
 
     async def _told_end(self, request: Request, person: Person) -> Response:
         campaign, posted = await self._campaign(request), await document(request)
-        done = await self._end(campaign, posted.get("because", ""), person)
+        done = await self._end(campaign, reason(posted), person)
         return JSONResponse({"campaign": done.id, "state": str(done.state)})
 
     async def _campaign(self, request: Request) -> Campaign:
@@ -117,11 +117,9 @@ class Campaigning:
 
     async def _end(self, campaign: Campaign, because: str, person: Person) -> Campaign:
         """The campaign once it has ended, which is recorded before and after."""
-        if len(because) > heard.WHY:
-            raise Malformed(f"a reason of {len(because)} characters is too long", f"give {heard.WHY} at most")
         if campaign.state is not State.RUNNING:
             raise _over(campaign)
-        why = f"{campaign.id}: {storable(because)}" if because.strip() else campaign.id
+        why = f"{campaign.id}: {because}" if because.strip() else campaign.id
         deed = replace(person.deed("abort diagnose", "", why), incident=campaign.incident)
         try:
             return await ended(self._desk, campaign.id, self._audit, deed)
@@ -134,9 +132,7 @@ class Campaigning:
 
     async def _start(self, incident: str, because: str, person: Person) -> str:
         """The name of the campaign, once it is in the store."""
-        if len(because) > heard.WHY:
-            raise Malformed(f"a reason of {len(because)} characters is too long", f"give {heard.WHY} at most")
-        asked = _request(incident, storable(because), person)
+        asked = _request(incident, because, person)
         began: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         try:
             self._limits.snapshot(person.name, steady())
@@ -163,7 +159,7 @@ class Campaigning:
 
 
 def _confirm(title: str, back: str, person: Person, given: dict[str, str]) -> Response:
-    empty = {"stopped": "", "why": (), "refused": (), "wrong": "", "because": ""}
+    empty = {"stopped": "", "why": (), "refused": (), "foreseen": (), "wrong": "", "because": ""}
     words = {"most": heard.WHY, "back": back, "here": "", **nav(person)}
     return HTMLResponse(page("confirm.html", title, live=True, **words, **given, **empty))
 
@@ -182,5 +178,4 @@ def _request(incident: str, because: str, person: Person) -> requests.Request:
 
 def _seen(campaigns: tuple[Campaign, ...]) -> str:
     """What somebody is shown before they start one: another once there is one more."""
-    names = repr(sorted(one.id for one in campaigns))
-    return hashlib.blake2b(names.encode(), digest_size=8).hexdigest()
+    return digest(sorted(one.id for one in campaigns))

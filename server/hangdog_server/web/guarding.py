@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import parse_qs, quote
 
 from starlette.exceptions import HTTPException
@@ -11,9 +11,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from hangdog_models.errors import HangdogError, NotAllowed, ServerUnreachable, WrongUse
+from hangdog_server import heard
 from hangdog_server.limits import Seldom
 from hangdog_server.pages.drawing import page, policy
 from hangdog_server.roles import Person
+from hangdog_server.tables import storable
 from hangdog_server.tokens import Role
 from hangdog_server.web.asker import Asker, inside, require_own
 
@@ -165,6 +167,14 @@ async def document(request: Request) -> dict[str, str]:
     if not isinstance(found, dict) or found.keys() - {"because"} or not isinstance(found.get("because", ""), str):
         raise Malformed("what was posted is more or less than a reason", 'post {"because": "..."}, or nothing')
     return found
+
+
+def reason(posted: Mapping[str, str]) -> str:
+    """Why, where that is said, as the store takes it; raises Malformed when it is too long."""
+    because = posted.get("because", "")
+    if len(because) > heard.WHY:
+        raise Malformed(f"a reason of {len(because)} characters is too long", f"give {heard.WHY} at most")
+    return storable(because)
 
 
 def dressed(response: Response) -> Response:

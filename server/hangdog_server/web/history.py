@@ -1,6 +1,5 @@
 """What is done about incidents and machines, in words: acts, campaigns of tests, and what a machine was convicted of before."""
 
-import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from hangdog_server.campaigns import records, report
 from hangdog_server.campaigns.records import Campaign, Glimpse, State
 from hangdog_server.capturing import named
 from hangdog_server.deeds import Deeds, Standing, concerned
+from hangdog_server.digest import digest
 from hangdog_server.intents import OPEN, Act, Intent, said
 from hangdog_server.ledger import Entry
 from hangdog_server.settings import Settings
@@ -193,7 +193,7 @@ def _mark(acts: Iterable[Intent], campaigns: Iterable[Campaign | Glimpse], *more
     tested = sorted((one.id, str(one.state)) for one in campaigns)
     if not shown and not tested and not any(more):
         return ""
-    return hashlib.blake2b(repr((shown, tested, more)).encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return digest(shown, tested, more)
 
 
 def _acted(acts: Iterable[Intent]) -> Iterator[tuple[float, str]]:

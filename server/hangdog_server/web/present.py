@@ -1,6 +1,5 @@
 """What is true now: the jobs and how they are, open incidents, machines that the latest verdicts suspect."""
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass
 
@@ -9,6 +8,7 @@ from hangdog_models.showing.accusing import LEAST, RECENT_S, accuses
 from hangdog_models.verdict import from_json
 from hangdog_server import ledger
 from hangdog_server.capturing import steady
+from hangdog_server.digest import digest
 from hangdog_server.fleet import Fleet
 from hangdog_server.ledger import Record
 from hangdog_server.settings import Settings
@@ -75,11 +75,10 @@ class Present:
 
     @property
     def mark(self) -> str:
-        said = (
+        return digest(
             [(one.name, one.machines, one.ranks, one.standing, one.incident) for one in self.jobs],
             [(one.id, str(one.state), one.changed) for one in self.incidents],
         )
-        return hashlib.blake2b(repr(said).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 class Observatory:

@@ -163,7 +163,7 @@ def test_new_errors_of_a_memory_module_make_suspect(host: Host, clock: Iterator[
     host.set("sys/devices/system/edac/mc/mc0/ue_count", "0\n")  # set back
     assert host.check.look(next(clock)) == ()
     host.set("sys/devices/system/edac/mc/mc0/ue_count", "1\n")
-    assert "had 1 errors" in host.check.look(next(clock))[0].words
+    assert "had 1 error" in host.check.look(next(clock))[0].words
 
 
 @pytest.mark.parametrize("text", ["", "MemTotal: 0 kB\nMemAvailable: 0 kB\n", "MemTotal:\nMemAvailable: x\n", "\0"])

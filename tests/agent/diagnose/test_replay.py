@@ -64,7 +64,7 @@ def test_what_its_ranks_started_is_ended_too() -> None:
     # as torchrun does: workers in sessions of their own
     program = "import subprocess, sys; subprocess.Popen(['sleep', '77777'], start_new_session=True)"
     results = played(program, processes=1)
-    assert [one.words for one in results[1:]] == ["1 processes were left behind, and ended"]
+    assert [one.words for one in results[1:]] == ["left behind, and ended: 1 process"]
     assert not [pid for pid in targets.proc.pids() if "77777" in targets.proc.arguments(pid)]
 
 

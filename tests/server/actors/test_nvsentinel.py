@@ -1,5 +1,7 @@
 """NVSentinel, against a pretend platform connector: events by its numbers, healthy ones on release, opted-out nodes left alone."""
 
+import asyncio
+import socket
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -108,6 +110,19 @@ async def test_one_who_does_not_answer_is_not_waited_for_and_heard_again_when_it
     on.connector.mute = False
     await on.actor.mark(CASE)
     assert on.events()
+
+
+async def test_a_socket_that_nobody_reads_from_is_not_waited_for(on: Stage) -> None:
+    """Its owner is stopped: the kernel takes the connection, and what is said over it."""
+    path = f"{on.connector.socket}-stopped"
+    with socket.socket(socket.AF_UNIX) as stopped:
+        stopped.bind(path)
+        stopped.listen()
+        hasty = NVSentinel(on.api, lambda: NOON, path, within_s=0.3)
+        async with asyncio.timeout(60):
+            with pytest.raises(ActorFailed, match="DEADLINE_EXCEEDED") as caught:
+                await hasty.mark(CASE)
+    assert caught.value.again
 
 
 async def test_a_node_nobody_knows_is_told_of_to_nobody(on: Stage) -> None:

@@ -14,6 +14,8 @@ from fake_kube import RIGHT
 from hangdog_server.actors.actor import ActorFailed, Case, Mark
 from hangdog_server.actors.kube_api import KubeApi
 from hangdog_server.actors.kubernetes import CONDITION, Kubernetes
+from hangdog_server.actors.restarts import BACKOFF
+from kube_jobs import job, jobset, pod
 from real_kube import ACTING, POWERLESS, ROOT, Object, RealKube
 
 pytestmark = pytest.mark.slow
@@ -112,6 +114,59 @@ async def test_pods_are_found_by_our_rights_and_evicted_where_the_server_knows_h
         now = {"gracePeriodSeconds": 0}
         for name in ("llama-0", "llama-1"):
             kube.ask("DELETE", f"/api/v1/namespaces/train/pods/{name}", now)
+
+
+#: As kubernetes-sigs/jobset defines it, but for the schema.
+JOBSETS = {
+    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "metadata": {"name": "jobsets.jobset.x-k8s.io", "annotations": {"api-approved.kubernetes.io": "unapproved"}},
+    "spec": {
+        "group": "jobset.x-k8s.io", "scope": "Namespaced",
+        "names": {"plural": "jobsets", "singular": "jobset", "kind": "JobSet", "listKind": "JobSetList"},
+        "versions": [{
+            "name": "v1alpha2", "served": True, "storage": True, "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+        }],
+    },
+}  # fmt: skip
+
+
+async def test_whoever_makes_pods_anew_is_read_by_our_rights(kube: RealKube, actor: Kubernetes) -> None:
+    crds, jobs = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/batch/v1/namespaces/train/jobs"
+    sets = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/train/jobsets"
+    made = job("llama-0", "llama", backoffLimit=0)
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "train", "image": "none"}]}}
+    made["spec"] |= {"template": template, "completions": 1, "parallelism": 1}
+    del made["spec"]["completionMode"]  # younger than this server
+    plain = {**made, "metadata": {"name": "plain"}, "spec": {"template": template}}
+    mine = pod("p", "gpu-a17", "batch/v1", "Job", "llama-0", labels={"job-name": "llama"})
+    del mine["metadata"]["uid"]
+    mine["spec"]["containers"] = template["spec"]["containers"]
+    try:
+        assert kube.did("POST", jobs, plain)["spec"]["backoffLimit"] == BACKOFF
+        kube.did("POST", jobs, made)
+        kube.did("POST", PODS, mine)
+        assert await actor.foresee([CASE]) == "", "no JobSets are known here"
+        kube.did("POST", crds, JOBSETS)
+        async with asyncio.timeout(60):
+            while kube.ask("GET", sets)[0] != 200:
+                await asyncio.sleep(0.1)
+            while kube.ask("POST", sets, jobset("llama"))[0] not in (201, 409):
+                await asyncio.sleep(0.1)
+        assert (await actor.foresee([CASE])).startswith(
+            "JobSet llama will fail, and not start again: it has no failurePolicy"
+        )
+        status = {
+            "status": {"restarts": 2, "restartsCountTowardsMax": 2},
+            "spec": {"failurePolicy": {"maxRestarts": 3}},
+        }
+        kube.did("PATCH", f"{sets}/llama", status, f"application/{MERGE}")
+        kube.did("PATCH", f"{sets}/llama/status", status, f"application/{MERGE}")
+        assert (await actor.foresee([CASE])).startswith("this takes 1 of 1 restarts that JobSet llama has left")
+    finally:
+        kube.ask("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0})
+        for path in (f"{jobs}/plain", f"{jobs}/llama-0", f"{sets}/llama", f"{crds}/jobsets.jobset.x-k8s.io"):
+            kube.ask("DELETE", path)
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,20 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from cast import NOON
 from cast_acting import NOTHING
 from hangdog_models.acting.caps import Caps, Mode
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import Doing, Sign
 from hangdog_models.verdict import Kind
-from hangdog_server import intents
+from hangdog_server import foreseeing, intents
 from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign, Convict, State
 from hangdog_server.capturing import steady
 from hangdog_server.jobs import LocalJob
-from hangdog_server.notices import news, notifying
+from hangdog_server.notices import news, notifying, rows
 from hangdog_server.store import Incident
 from hangdog_server.store import State as Judged
 from notified import receiver, watched
@@ -60,7 +62,25 @@ async def test_a_job_that_is_looked_at_again_and_again_is_one_standstill_until_t
         ]  # fmt: skip
         await to.opened("0e")  # it was decided: this is another standstill
         await to.tick(5)
-    assert to.postman.titles()[4:] == ["llama stands still"]
+        assert to.postman.titles()[4:] == ["llama stands still"]
+        await to.judged("0e", Kind.UNDETERMINED)
+        await to.tick(5)
+        await to.opened("0f", why="it is slow")
+        await to.tick(5)
+    assert to.postman.titles()[6:] == ["llama is looked at"], "somebody asked, and it stands still no more"
+
+
+async def test_that_there_is_no_verdict_is_told_with_why_and_another_look_is_the_same_standstill(
+    tmp_path: Path,
+) -> None:
+    async with watched(tmp_path / "s.db", tmp_path, link="") as to:
+        for name in ("0a", "0b"):
+            await to.opened(name)
+            await to.tick(5)
+            await to.on.store.move(name, Judged.FAILED, to.on.now, "no machine answered")
+            await to.tick(60)
+    assert to.postman.titles() == ["llama stands still", "llama: there is no verdict"]
+    assert to.postman.given[1][1].body.splitlines() == ["no machine answered", "hangdog show 0a"], "and no link"
 
 
 def test_a_standstill_that_lasts_for_days_is_begun_anew_each_day_and_no_more_often() -> None:
@@ -81,16 +101,19 @@ def test_a_standstill_that_lasts_for_days_is_begun_anew_each_day_and_no_more_oft
 
 async def test_a_job_that_goes_on_is_told_of_once_where_its_standstill_was(tmp_path: Path) -> None:
     async with watched(tmp_path / "s.db", tmp_path, receiver(), receiver("late", "json://x", "recovered")) as to:
+        await to.opened("0a")
+        await to.tick()
+        await to.judged("0a", Kind.SOFTWARE)
+        await to.tick()
+        to.notifying._going = {"llama": float("-inf")}
+        await to.tick()
+        assert len(to.postman.given) == 2, "its agents are mute: nobody knows"
         stands = {"llama": {Rank(0): Sign(Doing.STILL, 400.0, overdue=True)}}
         now = steady()
         for machine in "abc":  # whose agents are heard for as long as this takes
             heard = to.on.fleet.connect(machine, "1", "here", now + 3600)
             to.on.fleet.announce(heard, {"llama": LocalJob("llama", (Rank(0),), 1)}, now + 3600)
             to.vigil.note(machine, stands, now)
-        await to.opened("0a")
-        await to.tick()
-        await to.judged("0a", Kind.SOFTWARE)
-        await to.tick()
         to.notifying._going = {"llama": float("-inf")}
         await to.tick()
         assert len(to.postman.given) == 2, "it stands"
@@ -105,8 +128,24 @@ async def test_a_job_that_goes_on_is_told_of_once_where_its_standstill_was(tmp_p
     assert to.postman.titles("late") == [], "who was not told that it stood need not be told that it goes on"
 
 
+async def test_who_is_to_approve_is_told_what_the_restart_costs_where_that_is_known(tmp_path: Path) -> None:
+    async with watched(tmp_path / "s.db", tmp_path, receiver("chat", "json://x", "approval")) as to:
+        to.on.mode = Mode.APPROVE
+        to.on.begin()
+        await to.on.judged("0a", "a")
+        await to.on.acting.tick()
+        assert await to.on.store.do(foreseeing._noted, "0a", "this takes 1 of 2 restarts")
+        for _ in range(2):
+            await to.tick(1)
+        (_, message), *more = to.postman.given
+        assert "this takes 1 of 2 restarts" in message.body and "hangdog approve 0a" in message.body and not more
+
+
 async def test_what_is_done_to_machines_is_told_once_it_has_come_to_rest(tmp_path: Path) -> None:
     async with watched(tmp_path / "s.db", tmp_path, receiver("chat", "json://x", "approval", "acted", "breaker")) as to:
+        await to.on.store.do(intents.set_breaker, "", "alice", to.on.now)
+        await to.tick(1)
+        assert to.postman.given == [], "it opened before anybody was told of anything"
         to.on.mode = Mode.APPROVE
         to.on.begin()
         await to.on.judged("0a", "a", "b")
@@ -190,6 +229,7 @@ async def test_a_receiver_that_is_away_is_tried_more_and_more_rarely_and_given_u
         to.postman.fails = ""
         await to.judged("0a", Kind.NONE)
         await to.tick(1)
+        assert [to.counted(outcome) for outcome in ("sent", "failed", "given_up", "left_out")] == [1, 9, 1, 0]
     assert to.postman.titles()[-1] == "llama: the job is making progress"
 
 
@@ -206,6 +246,25 @@ async def test_a_receiver_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
     assert to.postman.titles("chat") == to.postman.titles("mail")
 
 
+async def test_what_waits_for_those_who_hang_or_are_in_the_file_no_more_is_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "AT_ONCE", 2)
+    stay = receiver(), receiver("mail")
+    async with watched(tmp_path / "s.db", tmp_path, *stay, receiver("gone")) as to:
+        to.postman.held = dict.fromkeys(("chat", "gone"), asyncio.Event())
+        for number in range(4):
+            await to.opened(f"0{number}", job=f"job{number}")
+            await to.until(number + 1, "mail")
+        await to.notifying.close()
+        to.postman.held, to.told = {}, replace(to.told, receivers=stay)
+        to.begin()
+        await to.opened("0z", job="later")
+        for _ in range(4):
+            await to.tick(1)
+    assert to.postman.titles("chat")[-1] == to.postman.titles("mail")[-1] == "later stands still"
+
+
 async def test_a_storm_is_cut_and_says_so(tmp_path: Path) -> None:
     async with watched(tmp_path / "s.db", tmp_path, per_hour=3) as to:
         for number in range(6):
@@ -213,8 +272,9 @@ async def test_a_storm_is_cut_and_says_so(tmp_path: Path) -> None:
             await to.tick(1)
         assert to.postman.titles() == [f"job{number} stands still" for number in range(3)]
         assert "No more than 3 messages an hour" in to.postman.given[-1][1].body
+        assert (to.counted("sent"), to.counted("left_out")) == (3, 3)
         await to.opened("0z", job="later")
-        await to.tick(3600)
+        await to.tick(3597.5)  # what was sent is an hour old, what was left out is not, and does not count
     assert to.postman.titles()[3:] == ["later stands still"]
 
 
@@ -248,3 +308,56 @@ async def test_a_verdict_of_another_version_is_told_by_its_kind(tmp_path: Path) 
         await to.on.store.do(lambda connection: connection.exec_driver_sql("UPDATE incidents SET verdict = '{}'"))
         await to.tick(1)
     assert to.postman.titles() == ["llama: group"]
+
+
+async def test_while_the_store_is_away_nobody_is_told_and_then_everybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(notifying, "TICK_S", 0.01)
+    async with watched(tmp_path / "s.db", tmp_path) as to:
+        await to.opened("0a")
+        await to.away()
+        keeping = asyncio.create_task(to.notifying.keep())
+        await to.reached(lambda: "nobody is told anything now" in caplog.text)
+        assert to.postman.given == []
+        await to.away(False)
+        await to.reached(lambda: len(to.postman.given) == 1)
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+
+async def test_what_came_of_a_message_is_noted_should_the_store_be_away_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(notifying, "NOTED_AGAIN_S", 0.01)
+    async with watched(tmp_path / "s.db", tmp_path) as to:
+        held = to.postman.held["chat"] = asyncio.Event()
+        await to.opened("0a")
+        await to.until(1, "chat")
+        await to.away()
+        held.set()
+        await to.reached(lambda: "that chat is told is not noted" in caplog.text)
+        await to.away(False)
+        await to.tick()
+        to.begin()
+        await to.tick(1)
+    assert to.postman.titles() == ["llama stands still"]
+
+
+async def test_what_was_sent_is_forgotten_with_its_incidents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifying, "TICK_S", 0.01)
+    async with watched(tmp_path / "s.db", tmp_path) as to:
+        to.begin(keep_s=30 * 86400.0, prune_s=0.0)
+        keeping = asyncio.create_task(to.notifying.keep())
+        await to.opened("0a")
+        await to.reached(lambda: bool(to.postman.given))
+        to.on.now += 29 * 86400.0
+        await to.opened("0b")
+        await to.reached(lambda: len(to.postman.given) == 2)
+        to.on.now += 2 * 86400.0
+        async with asyncio.timeout(60):
+            while len(known := await to.on.store.ask(rows.last, ["0a", "0b"])) == 2:
+                await asyncio.sleep(0.01)
+        assert known.keys() == {("0b", "chat")}
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)

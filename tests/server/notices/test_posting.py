@@ -18,7 +18,7 @@ from aiosmtpd.smtp import SMTP
 from cast import cluster, stage, trainer
 from hangdog_server.notices.chosen import Receiver, Told
 from hangdog_server.notices.message import Message, message
-from hangdog_server.notices.posting import post
+from hangdog_server.notices.posting import check, post
 from notified import receiver
 from receiver import Receiver as Http
 from receiver import receiving
@@ -125,6 +125,42 @@ async def test_who_is_away_or_no_receiver_at_all_is_said_without_the_secret() ->
     assert "onnection error" in away.failed and SECRET not in away.failed
     said = await post(receiver("chat", f"twilio://{SECRET.upper()}:none@12345678900"), HOSTILE)
     assert "invalid Twilio" in said.failed and SECRET not in said.failed.lower(), "the library names it"
+
+
+@pytest.mark.parametrize(
+    ("does", "words"),
+    [
+        ("bytearray(2 << 30)", "ended with 1: MemoryError"),
+        ("os.kill(os.getpid(), 9)", "ended with -9"),
+        ("sys.exit(unquote(url))", "ended with 1: mmost://user:...@host/"),
+    ],
+)
+async def test_what_the_library_breaks_on_is_not_the_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, words: str
+) -> None:
+    """A fake library, for none is known on which the real one breaks."""
+    fake = "import os, sys", "from urllib.parse import unquote", "AppriseAsset = dict", "class Apprise:"
+    (tmp_path / "apprise.py").write_text("\n".join((*fake, f"    def instantiate(url, **more): {does}")))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    posted = await post(receiver("chat", "mmost://user:s%33cr%65t@host/"), HOSTILE)
+    assert words in posted.failed and "s3cret" not in posted.failed
+
+
+async def test_a_service_of_ones_own_is_told_as_json() -> None:
+    async with receiving() as http:
+        host = http.url.partition("//")[2].rpartition("/")[0]
+        assert (await post(receiver("own", f"json://{host}/hangdog"), HOSTILE)).failed == ""
+    [(path, _, content)] = http.requests
+    told = json.loads(content)
+    assert path == "POST /hangdog" and (told["title"], told["message"]) == (HOSTILE.title, HOSTILE.body)
+
+
+async def test_a_machine_too_busy_to_look_at_the_addresses_serves_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("hangdog_server.notices.posting.WITHIN_S", 0.001)
+    await check(Told((receiver("chat", "nonsense://x"),)))
+    assert "whether the address of to.chat is one is not known" in caplog.text
 
 
 async def test_who_never_answers_is_left_and_the_secret_is_on_no_command_line() -> None:

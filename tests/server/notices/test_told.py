@@ -1,5 +1,6 @@
 """The file that says who is told: what is misspelt is refused, and addresses come from files of their own."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,7 @@ def test_all_of_it(tmp_path: Path) -> None:
         ("per_hour = true\n" + TO, "is no number"),
         ("per_hour = 1.5\n" + TO, "is no number"),
         ("[to.'a\u202eb']\nurl_file = 'URL'", "is no name"),
+        (f"[to.{'x' * 101}]\nurl_file = 'URL'", "is no name"),
         ("link = ", "cannot read"),
     ],
 )
@@ -63,6 +65,18 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(WrongUse, match=words) as caught:
         read(tmp_path, text)
     assert caught.value.hint and "s3cret" not in str(caught.value)
+
+
+def test_the_page_shows_a_file_that_is_taken_and_lists_all_there_is_to_be_told_of(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "notifications.md").read_text("utf-8")
+    for name in ("on-call.url", "ml-infra.url"):
+        (tmp_path / name).write_text("json://127.0.0.1/")
+    example = page.partition("```toml\n")[2].partition("```")[0]
+    found = read(tmp_path, example.replace("/etc/hangdog", str(tmp_path)))
+    assert [to.name for to in found.receivers] == ["on-call", "ml-infra"] and found.receivers[1].about == set(About)
+    assert found.per_hour == PER_HOUR
+    listed = page.partition("## Of what")[2].partition("\n\n**")[0]
+    assert re.findall(r"^\| `(\w+)` \|", listed.partition("|---|")[2], re.MULTILINE) == list(About)
 
 
 def test_two_lines_are_no_address(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +16,14 @@ from cast import NOON
 from cast_acting import WIDE
 from deciding import deciding, shown
 from hangdog_models.acting.caps import Mode
+from hangdog_models.errors import WrongUse
 from hangdog_models.verdict import Eviction, Suspect, from_json
 from hangdog_server import intents
+from hangdog_server.actors.actor import Case
+from hangdog_server.actors.exclusion import Exclusion
 from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign, Convict, State
+from hangdog_server.limits import Limits
 from hangdog_server.tokens import Role
 from tested import broken, machine
 
@@ -54,6 +58,30 @@ async def test_from_a_click_to_a_machine_that_is_back(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+class Foretelling(Exclusion):
+    """One that knows what the restart costs, in hostile words."""
+
+    async def foresee(self, cases: Sequence[Case]) -> str:
+        return f"this takes 1 of 2 restarts that JobSet {cases[0].job} has left: {HOSTILE}"
+
+
+async def test_what_a_restart_costs_is_shown_to_whoever_decides(tmp_path: Path) -> None:
+    async with deciding(tmp_path, actor=Foretelling(tmp_path / "excluded")) as on:
+        async with asyncio.timeout(60):
+            while not (words := (await on.acts())["actions"][0]["words"]):
+                await asyncio.sleep(0.02)
+        assert words.startswith("this takes 1 of 2 restarts that JobSet llama has left")
+        asks = (await on.alice.get(f"/incidents/{on.incident}/approve")).text
+        assert (
+            "Know before: this takes 1 of 2 restarts" in asks and "<img" not in asks and "A bound forbade" not in asks
+        )
+        assert "Know before" not in (await on.alice.get(f"/incidents/{on.incident}/dismiss")).text
+        page = (await on.alice.get(f"/incidents/{on.incident}")).text
+        assert "waits for approval to be isolated: this takes 1 of 2 restarts" in page
+        assert (await on.posted("approve")).status_code == 303
+        await on.until("done")
+
+
 async def test_a_form_that_comes_twice_is_done_once(tmp_path: Path) -> None:
     async with deciding(tmp_path) as on:
         path = f"/incidents/{on.incident}/approve"
@@ -73,6 +101,27 @@ async def test_a_form_that_comes_twice_is_done_once(tmp_path: Path) -> None:
         assert [one["state"] for one in (await on.acts())["actions"]] == ["released"] and on.excluded == []
     outcomes = [outcome for what, _, outcome in on.recorded() if what == "approve"]
     assert outcomes.count("a pending") == 1 and sum("nothing was done" in one for one in outcomes) == 2
+
+
+async def test_what_somebody_else_decided_before_is_said_though_it_is_the_same(tmp_path: Path) -> None:
+    async with deciding(tmp_path) as on:
+        path = f"/incidents/{on.incident}/dismiss"
+        form = {"seen": shown((await on.alice.get(path)).text), "because": "it is being debugged"}
+        await on.site.on.store.do(intents.dismiss, on.incident, "a drill", "bob", NOON)
+        late = await on.alice.post(path, data=form)
+        assert late.status_code == 409 and "decided upon since you were shown it" in late.text
+        assert [one["who"] for one in (await on.acts())["actions"]] == ["bob"]
+
+
+async def test_who_asks_for_too_much_has_nothing_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def much(limits: Limits, person: str, now: float) -> None:
+        raise WrongUse(f"{person} asks for too much")
+
+    async with deciding(tmp_path) as on:
+        monkeypatch.setattr(Limits, "snapshot", much)
+        refused = await on.alice.post(f"/api/incidents/{on.incident}/diagnose")
+        assert refused.status_code == 409 and refused.json()["error"] == "alice asks for too much"
+        assert await on.site.on.store.ask(records.about, on.incident) == ()
 
 
 async def test_those_who_may_not_are_told_who_may_and_change_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from hangdog_models.counts import counted
 from hangdog_models.planning.campaign.belief import Belief
 from hangdog_models.planning.campaign.fault import FailureMode
 from hangdog_models.planning.campaign.launch import Diagnostic, Launch, Result
@@ -25,7 +26,8 @@ class Assurance:
 
     def __str__(self) -> str:
         shown = ", ".join(f"{mode} {probability:.3f}" for mode, probability in self.detection.items())
-        return f"{self.machine}: not convicted by {self.diagnostic}, {self.repetitions} repetitions; would have shown: {shown}"
+        times = counted(self.repetitions, "repetition")
+        return f"{self.machine}: not convicted by {self.diagnostic}, {times}; would have shown: {shown}"
 
 
 def bought(belief: Belief) -> tuple[Assurance, ...]:

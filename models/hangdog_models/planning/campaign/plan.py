@@ -7,6 +7,7 @@ from math import log2
 
 import numpy as np
 
+from hangdog_models.counts import counted
 from hangdog_models.planning.campaign.belief import Belief
 from hangdog_models.planning.campaign.conviction import convicted, sure
 from hangdog_models.planning.campaign.fault import Place, Where, repetitions
@@ -150,7 +151,8 @@ def _offer(belief: Belief, reached: Reach, dealt: Deck, groups: Sequence[Numbers
     cost = diagnostic.takes_s(times) + diagnostic.price * len(groups)
     names = posterior.places.names
     launches = tuple(Launch(diagnostic, tuple(names[at] for at in group), times) for group in groups)
-    because = f"{len(groups)} x {diagnostic.name}, {times} repetitions: {bits:.2f} bits of {posterior.doubt:.2f}"
+    tells = f"expected to tell {bits:.2f} of {posterior.doubt:.2f} bits"
+    because = f"{len(groups)} x {diagnostic.name}, {counted(times, 'repetition')}: {tells}"
     return bits / cost, Round(launches, bits, because)
 
 

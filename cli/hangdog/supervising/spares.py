@@ -1,0 +1,29 @@
+"""Spares of a job: which are free, which of them an eviction brings in, and whether those pass their test."""
+
+from collections.abc import Collection, Sequence
+
+from hangdog.supervising.order import Order
+from hangdog.supervising.watch import Watcher
+from hangdog_models.errors import HangdogError
+from hangdog_models.recovery.history import Act, Step
+from hangdog_models.recovery.trials import Trial, of_campaign
+
+
+def free(order: Order, machines: Collection[str], out: Collection[str]) -> tuple[str, ...]:
+    """The spares that are neither out nor in use, in their order; `machines` are those the job runs on."""
+    return tuple(name for name in order.spares if name not in out and name not in machines)
+
+
+def incoming(step: Step, machines: Collection[str], spares: Sequence[str]) -> tuple[str, ...]:
+    """Those of the free spares that take a place by a step."""
+    places = sum(name in machines for name in step.machines) if step.act is Act.EVICT else 0
+    return tuple(name for name in spares if name not in step.machines)[:places]
+
+
+def tried(watcher: Watcher, order: Order, spares: Sequence[str], why: str) -> Trial:
+    """Has spares tested by the order's levels; all are doubtful where nobody can test them."""
+    try:
+        report = watcher.test(spares, order.levels, order.test_s, why)
+    except HangdogError as error:
+        return Trial(doubtful=dict.fromkeys(spares, f"it could not be tested: {error}"))
+    return of_campaign(spares, order.levels, report)

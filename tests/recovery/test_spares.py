@@ -1,0 +1,210 @@
+"""Spares are tested before they are used: who passes, who is kept out and why, and what is left when nobody passes."""
+
+import asyncio
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cast import Stage, stage
+from hangdog.supervising.order import Order, active
+from hangdog.supervising.spares import free, incoming, tried
+from hangdog.supervising.watch import Cluster
+from hangdog_models.planning.checkpoint import Copies
+from hangdog_models.recovery.history import Act, Began, Done, Entry, Opened, Step, Stepped, Tried
+from hangdog_models.recovery.journal import read, written
+from hangdog_models.recovery.ladder import Means, next_step
+from hangdog_models.recovery.standing import stand
+from hangdog_models.recovery.trials import Trial, of_campaign
+from hangdog_models.recovery.trouble import Cause, Trouble
+from hangdog_proto.reach import Reach
+from tested import QUICK, Answer, broken, machines, skipped, sound
+
+#: Much longer than anything here takes on a busy machine. Seconds.
+PATIENCE_S = 100.0
+ORDER = Order(("run",), ("a", "b"), ("c", "d", "e"), "job", Path(), levels=(1,), test_s=300.0)
+#: A job of which the machines named in the file `bad` fail; each start is a line in `starts`.
+JOB = """
+import sys
+from pathlib import Path
+machine, folder = sys.argv[1], Path(sys.argv[2])
+with (folder / "starts").open("a") as starts:
+    starts.write(machine)
+sys.exit(machine in (folder / "bad").read_text().split())
+"""
+
+
+def launches(*results: tuple[str, str]) -> dict[str, Any]:
+    return {
+        "launches": [{"machines": ["c"], "test": test, "result": result, "says": "x"} for test, result in results],
+        "convicted": [],
+        "untested": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("report", "levels", "trial"),
+    [
+        (launches(("one device", "pass"), ("one device", "pass")), (1,), Trial(("c",))),
+        (launches(("one device", "pass"), ("one device", "inconclusive")), (1,), Trial(("c",))),
+        (
+            launches(("one device", "pass")),
+            (1, 4),
+            Trial(doubtful={"c": "it was not tested: the time did not suffice"}),
+        ),
+        (
+            launches(("one device", "pass"), ("one device", "fail")),
+            (1,),
+            Trial(doubtful={"c": "it failed a test: x"}),
+        ),
+        (
+            {**launches(("one device", "fail")), "convicted": [{"machine": "c", "because": ["y\n", "z"]}]},
+            (1,),
+            Trial(failed={"c": "y"}),
+        ),
+        (
+            {"untested": [{"machine": "d", "why": "z"}, {"machine": "c", "why": "it is lost"}]},
+            (1,),
+            Trial(doubtful={"c": "it was not tested: it is lost"}),
+        ),
+        (
+            {"launches": [7, {"machines": "c"}], "convicted": {"machine": "c"}, "untested": None},
+            (1,),
+            Trial(doubtful={"c": "it was not tested: the time did not suffice"}),
+        ),
+        (
+            {"launches": [{"machines": ["c"], "test": ["x"], "result": "pass"}]},
+            (1,),
+            Trial(doubtful={"c": "it was not tested: the time did not suffice"}),
+        ),
+    ],
+)
+def test_what_a_report_says_of_a_spare(report: Mapping[str, Any], levels: Sequence[int], trial: Trial) -> None:
+    assert of_campaign(("c",), levels, report) == trial
+
+
+def test_only_spares_that_passed_take_a_place_in_the_order_in_which_they_did() -> None:
+    history: list[Entry] = [Opened(1.0, "run"), Began(1.0, ("a", "b"), "t")]
+    assert active(ORDER, stand(history, 2.0).out, stand(history, 2.0).fit) == ("a", "b")
+    evict = Step(Act.EVICT, ("x",), ("b",))
+    assert incoming(evict, ("a", "b"), ("c", "d")) == ("c",)
+    assert incoming(Step(Act.EVICT, ("x",), ("c", "b", "a")), ("a", "b"), ("c", "d", "e")) == ("d", "e")
+    assert incoming(Step(Act.HUMAN, ("x",)), ("a", "b"), ("c", "d")) == ()
+    history += [Tried(2.0, (), ("c",)), Tried(2.0, ("e",), ()), Stepped(2.0, 1, evict)]
+    assert [read(written(entry)) for entry in history] == history
+    standing = stand(history, 3.0)
+    assert standing.out == ("c", "b"), "who failed is out for good"
+    assert active(ORDER, standing.out, standing.fit) == ("a", "e"), "nobody knows of d"
+    history += [Began(3.0, ("a", "e"), "u"), Tried(4.0, ("d",), ())]
+    history += [Stepped(4.0, 2, Step(Act.EVICT, ("x",), ("a",)))]
+    standing = stand(history, 5.0)
+    assert set(active(ORDER, standing.out, standing.fit)) == {"d", "e"}
+    assert free(ORDER, ("d", "e"), standing.out) == ()
+
+
+def test_a_spare_that_tests_of_the_job_convicted_and_that_failed_since_is_not_evicted_once_more() -> None:
+    diagnosed: list[Entry] = [Stepped(1.0, 1, Step(Act.DIAGNOSE, ("x",))), Done(2.0, 1, ok=True, convicted=("b", "c"))]
+    assert stand([*diagnosed, Tried(3.0, (), ("c",))], 4.0).convicted == ("b",)
+
+
+def test_a_pass_that_led_to_nothing_is_no_pass_the_next_time() -> None:
+    history: list[Entry] = [Began(1.0, ("a", "b"), "t"), Tried(2.0, ("c",), ()), Tried(3.0, (), ())]
+    assert stand(history, 4.0).fit == ("a", "b")
+
+
+def test_a_person_is_told_why_spares_are_not_counted() -> None:
+    trouble = Trouble(Cause.MACHINE, "verdict machine, 97%", (("b",),))
+    copies: Copies = {}
+    step = next_step([], trouble, 1.0, Means((), ("spare c is not used: it is lost",), copies=copies))
+    assert (step.act, step.because[-2:]) == (
+        Act.HUMAN,
+        ("b must go, and no spares are left", "spare c is not used: it is lost"),
+    )
+
+
+def test_where_nobody_can_test_all_spares_are_doubtful() -> None:
+    trial = tried(Cluster(Reach("127.0.0.1:1")), ORDER, ("c", "d"), "a test")
+    assert (trial.passed, trial.failed, list(trial.doubtful)) == ((), {}, ["c", "d"])
+    assert trial.doubtful["c"].startswith("it could not be tested: no server answers at 127.0.0.1:1")
+
+
+@pytest.fixture
+async def on(tmp_path: Path) -> AsyncIterator[Stage]:
+    async with stage(tmp_path / "s.db", settings=QUICK) as on:
+        yield on
+
+
+class Scene:
+    """`hangdog run` of JOB on a and b over a server; tests of the stopped job convict whoever is in `bad`."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        (folder / "job.py").write_text(JOB)
+        told = shlex.join(["cat", str(folder / "bad")])
+        self.command = (
+            *(sys.executable, "-m", "hangdog", "run", "--state", str(folder / "state"), "--grace", "1s"),
+            *("--machine", "a", "--machine", "b", *(word for name in "cdef" for word in ("--spare", name))),
+            *(*options, "--on-diagnose", told, "--on-human", "sh -c 'echo \"$HANGDOG_STEP_BECAUSE\"'"),
+            *("--", sys.executable, str(folder / "job.py"), "{machine}", str(folder)),
+        )
+
+    def run(self, bad: str) -> tuple[int, str]:
+        (self.folder / "bad").write_text(bad)
+        ran = subprocess.run(self.command, capture_output=True, text=True, timeout=3 * PATIENCE_S, check=False)
+        return ran.returncode, ran.stderr
+
+    def tested(self) -> list[tuple[list[str], list[str]]]:
+        lines = (self.folder / "state" / "history.jsonl").read_text().splitlines()
+        return [(one["passed"], one["failed"]) for one in map(json.loads, lines) if one["entry"] == "tried"]
+
+
+@pytest.mark.timeout(4 * PATIENCE_S)  # three runs, on a machine that has ten times as much to do as it can
+async def test_a_spare_that_does_not_pass_is_named_and_the_next_is_taken_until_none_is_left(
+    on: Stage, tmp_path: Path
+) -> None:
+    scene = Scene(tmp_path, "--attach", "--server", on.address, "--spare-level", "1")
+    bare: Answer = lambda order: skipped(order.levels[0], "torch is not installed")
+    async with machines(on, c=sound, d=broken(1), e=bare, f=sound) as played:
+        status, said = await asyncio.to_thread(scene.run, "a\nb")
+        assert status == 0, said
+        assert "testing c, d, to replace a, b" in said
+        assert "spare d is not used: one device: gemm: it fails" in said
+        assert "spare e is not used: it was not tested: torch is not installed" in said
+        assert "attempt 2 starts on c, f" in said
+        assert scene.tested() == [(["c"], ["d"]), (["c"], []), (["c", "f"], [])]
+        asked = len(played["d"].orders)
+        status, said = await asyncio.to_thread(scene.run, "f")
+        assert status == 1, said
+        assert (
+            "f must go, and no spares are left; spare e is not used: it was not tested: torch is not installed" in said
+        )
+        assert len(played["d"].orders) == asked, "who failed is out for good"
+        played["e"].answer = sound
+        status, said = await asyncio.to_thread(scene.run, "f")
+        assert (status, scene.tested()[-1]) == (0, (["e"], [])), said
+        assert "starts on c, e" in said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(4 * PATIENCE_S)
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed: pip install 'hangdog[demo]'")
+def test_on_one_machine_a_spare_moves_bytes_before_it_is_used(tmp_path: Path) -> None:
+    """Real server and agents; two real processes stand for the devices between which known bytes go."""
+    small = (
+        "diagnose_processes=2",
+        "diagnose.pair_bytes_cpu=65536",
+        "diagnose.pair_repetitions=2",
+        "diagnose.pair_passes=1",
+    )
+    sets = [word for one in small for word in ("--set", one)]
+    scene = Scene(tmp_path, "--spare-level", "2", "--spare-budget", "10m", *sets)
+    status, said = scene.run("b")
+    assert status == 0, said
+    assert "testing c, to replace b" in said and "attempt 2 starts on a, c" in said
+    assert scene.tested() == [(["c"], [])]
