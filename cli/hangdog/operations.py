@@ -10,8 +10,8 @@ from rich.text import Text
 
 from hangdog.moments import here
 from hangdog.terminal import console_for, printable
-from hangdog_models.operations.report import Figure, Machines, OperationsReport, Tally
-from hangdog_models.operations.wording import cases, rests, value
+from hangdog_models.operations.report import Figure, Machines, OperationsReport, Tally, Training
+from hangdog_models.operations.wording import UNKNOWN, cases, duration, rests, value
 
 #: Columns of a report: what fits into a mail and a terminal as it opens.
 WIDTH = 80
@@ -38,12 +38,16 @@ def _parts(report: OperationsReport) -> Iterator[RenderableType]:
         if tally.total:
             yield _bars(tally)
     yield ""
+    yield from _jobs(report.training)
+    yield ""
     yield from _machines(report.machines)
     yield ""
     yield _words("what these figures are", "bold")
     meanings: list[Figure | Tally] = [*report.figures, *report.tallies]
     for one in meanings:
         yield Padding(_words(_meaning(one)), (0, 0, 0, 2))
+    if report.training.definition:
+        yield Padding(_words(f"jobs: {report.training.definition}"), (0, 0, 0, 2))
     yield Padding(_words(f"machines: {report.machines.definition}"), (0, 0, 0, 2))
 
 
@@ -68,6 +72,22 @@ def _bars(tally: Tally) -> Table:
     for label, count in tally.counts:
         _row(table, label, str(count), "#" * -(-BAR * count // most))
     return table
+
+
+def _jobs(training: Training) -> Iterator[RenderableType]:
+    if not training.listed:
+        yield _words("of no job is it known when it trained", "bold")
+        return
+    of = f", the first {len(training.listed)} of {training.known}" if training.known > len(training.listed) else ""
+    yield _words(f"jobs, {training.seen}{of}", "bold")
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("job", overflow="fold")
+    for name in ("ETTR", "known", "lost", "failures", "restarts"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in training.listed:
+        ettr = UNKNOWN if one.share is None else f"{100 * one.share:.1f}%"
+        _row(table, one.job, ettr, duration(one.watched), duration(one.lost), str(one.failures), str(one.restarts))
+    yield table
 
 
 def _machines(machines: Machines) -> Iterator[RenderableType]:

@@ -23,6 +23,7 @@ from hangdog_server.desk import Desk
 from hangdog_server.fleet import Connection, Fleet
 from hangdog_server.leading import Leading
 from hangdog_server.limits import Limits, Seldom
+from hangdog_server.lives.seeing import Seen
 from hangdog_server.orders import Abort, Diagnose, Doubt, Elsewhere, Need, Order, Pace, Receipt, Told
 from hangdog_server.refusals import Denial, TurnedAway
 from hangdog_server.refusing import Context, refuse
@@ -53,8 +54,10 @@ class Agents(AgentsServicer):
         gate: Gate,
         limits: Limits,
         campaigns: CampaignDesk,
+        seen: Seen,
         telemetry: Telemetry = SILENT,
     ) -> None:
+        self._seen = seen
         self._telemetry = telemetry
         self._campaigns = campaigns
         self._fleet = fleet
@@ -124,6 +127,7 @@ class Agents(AgentsServicer):
                 self._desk.lost(machine)
                 self._campaigns.lost(machine)
                 self._vigil.forget(machine)
+                self._seen.lost(machine, self._desk.now() - (steady() - connection.heard), steady())
             self._telemetry.count(Agent.STOPPED if connection.leaving else Agent.LOST)
             log.info("machine %s: agent at %s is gone", machine, connection.peer)
 
@@ -153,6 +157,7 @@ class Agents(AgentsServicer):
     async def _listen(self, connection: Connection, context: Context) -> None:
         """Hears an agent out; when there is no more to hear, for whatever reason, its stream ends."""
         because: HangdogError | None = None
+        first = True
         try:
             while True:
                 message, size = await _read(context)
@@ -162,7 +167,8 @@ class Agents(AgentsServicer):
                 self._limits.heard(connection.machine, size, connection.heard)
                 if message.HasField("presence"):
                     self._fleet.announce(connection, heard.local_jobs(message.presence, self._settings), steady())
-                    connection.leaving = message.presence.leaving
+                    self._seen.announced(connection.machine, connection.jobs, first, self._desk.now(), steady())
+                    first, connection.leaving = False, message.presence.leaving
                     self._leading.noticed(connection.machine)
                 elif message.HasField("captured"):
                     if refused := self._desk.unawaited(message.captured.order):  # before it costs anything

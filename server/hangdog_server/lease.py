@@ -7,7 +7,7 @@ until somebody has taken it, and finds out with the next thing it writes.
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
@@ -73,14 +73,27 @@ def fenced(
 ) -> Callable[Concatenate[sa.Connection, Given], Result]:
     """A step that writes to the incident `name`, and is taken back with NotOurs where another than `holder` leads its job."""
     leased = sa.select(LEASES.c.holder).join(INCIDENTS, INCIDENTS.c.job == LEASES.c.job).where(INCIDENTS.c.id == name)
+    return _guarded(step, leased, f"incident {name}", holder)
 
+
+def fenced_of(
+    step: Callable[Concatenate[sa.Connection, Given], Result], job: str, holder: str
+) -> Callable[Concatenate[sa.Connection, Given], Result]:
+    """A step that writes of a job, and is taken back with NotOurs where another than `holder` leads it."""
+    leased = sa.select(LEASES.c.holder).where(LEASES.c.job == storable(job))
+    return _guarded(step, leased, f"job {job}", holder)
+
+
+def _guarded(
+    step: Callable[Concatenate[sa.Connection, Given], Result], leased: sa.Select[Any], what: str, holder: str
+) -> Callable[Concatenate[sa.Connection, Given], Result]:
     @wraps(step)
     def guarded(connection: sa.Connection, /, *given: Given.args, **named: Given.kwargs) -> Result:
         result = step(connection, *given, **named)
         # whoever wants the lease waits until this is done, so that nothing is written behind a new holder's back
         found = connection.execute(leased.with_for_update(read=True, of=LEASES)).scalar()
         if found is not None and found != holder:
-            raise NotOurs(f"incident {name} is led by another server now", "it holds the lease of the job")
+            raise NotOurs(f"{what} is led by another server now", "it holds the lease of the job")
         return result
 
     return guarded

@@ -34,6 +34,8 @@ from hangdog_server.incident import Means
 from hangdog_server.judging import Judge
 from hangdog_server.leading import Leading
 from hangdog_server.limits import Limits
+from hangdog_server.lives.keeping import Living
+from hangdog_server.lives.seeing import Seen
 from hangdog_server.notices.chosen import Told, told
 from hangdog_server.notices.notifying import Notifying
 from hangdog_server.notices.posting import check
@@ -108,19 +110,21 @@ async def running(
     audit, limits = Audit(door.audit, means.clock), Limits(settings)
     leading = Leading(means.store, means.fleet, settings, door.advertised)
     desk, vigil, returns = Desk(means, settings, leading), Vigil(), Returns(means, settings, leading)
+    seen = Seen(settings.away_s)
+    living = Living(means, seen, leading, settings)
     campaigns = CampaignDesk(course.Means(means.fleet, means.store, settings, means.clock))
     acting = Acting(means, settings, leading, audit, does or Chosen())
     await leading.tick(desk, returns)  # what lies open is under way before anybody can ask for the same
     await campaigns.tick()
     server = grpc.aio.server(options=_options(settings) + opened.options(), interceptors=[opened.gate, *interceptors])
     agents = Agents(
-        means.fleet, desk, vigil, returns, leading, settings, means.dictionary, opened.gate, limits, campaigns,
+        means.fleet, desk, vigil, returns, leading, settings, means.dictionary, opened.gate, limits, campaigns, seen,
         means.telemetry,
     )  # fmt: skip
     add_AgentsServicer_to_server(agents, server)
     records = Records(means.store, settings, means.clock)
     deeds = Deeds(means, settings, acting, audit)
-    operations = Operations(means.store, means.clock)
+    operations = Operations(means.store, means.clock, settings.restart_s)
     people = Incidents(means.fleet, desk, means.store, records, deeds, settings, opened.gate, limits, audit, operations)
     add_IncidentsServicer_to_server(people, server)
     add_CampaignsServicer_to_server(Campaigns(campaigns, means.store, settings, opened.gate, limits, audit), server)
@@ -131,10 +135,11 @@ async def running(
     for service in SERVICES:
         await state.set(service, health_pb2.HealthCheckResponse.SERVING)
     notifying = Notifying(means, vigil, settings, tells or Told())
-    sentry = Sentry(vigil, means.fleet, desk, leading, audit, means.telemetry)
+    sentry = Sentry(vigil, means.fleet, desk, leading, audit, seen, means.telemetry)
     beside = [
         asyncio.create_task(sentry.keep(), name="watch over the jobs"),
         asyncio.create_task(leading.keep(desk, returns), name="leases"),
+        asyncio.create_task(living.keep(), name="sessions of jobs"),
         asyncio.create_task(campaigns.keep(), name="campaigns"),
         asyncio.create_task(acting.keep(), name="what is done to machines"),
         asyncio.create_task(agents.asking.keep(), name="asking what captures name"),
@@ -149,6 +154,7 @@ async def running(
         for task in beside:
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
+        await living.close()  # while the agents still show what is there
         means.fleet.end(ServerUnreachable("the server was stopped"))
         await desk.close()
         await campaigns.close()

@@ -15,6 +15,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server import ledger
 from hangdog_server.campaigns.records import State as CampaignState
 from hangdog_server.intents import TOOK, Act
+from hangdog_server.lives import rows
 from hangdog_server.records import back
 from hangdog_server.store import State, Store
 from hangdog_server.tables import CAMPAIGNS, CONVICTIONS, INCIDENTS, INTENTS, LEDGER, TESTS
@@ -29,7 +30,9 @@ Noun = TypeVar("Noun")
 class Operations:
     """Makes reports of what the store remembers; `clock` gives Unix seconds."""
 
-    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+    def __init__(self, store: Store, clock: Callable[[], float], restart_s: float) -> None:
+        """A job that begins again within `restart_s` seconds after its end is restarted."""
+        self._restart_s = restart_s
         self._store = store
         self._clock = clock
         self._turn = asyncio.Lock()  # a report of a long time takes SQLite's one thread for a second
@@ -39,27 +42,37 @@ class Operations:
         now = self._clock()
         since = back(request.within_s, now)
         async with self._turn:
-            found = await self._store.ask(past, since)
-        report = await asyncio.to_thread(reckoning.report, found, since, now)
+            found = await self._store.ask(past, since, self._restart_s)
+        report = await asyncio.to_thread(reckoning.report, found, since, now, self._restart_s)
         return pb.ReportAnswer(report_json=json.dumps(to_json(report)))
 
 
-def past(connection: sa.Connection, since: float, most: int = MOST) -> Past:
-    """All that is remembered from `since` (Unix seconds) on, with what is known beside it of what began before."""
+def past(connection: sa.Connection, since: float, restart_s: float = 0.0, most: int = MOST) -> Past:
+    """All that is remembered from `since` (Unix seconds) on, with what is known beside it of what began before.
+
+    Sessions that ended less than `restart_s` before belong to it: what followed may be a restart.
+    """
     cut: list[str] = []
 
     def read(what: str, query: sa.Select[Any], noun: Callable[[Any], Noun]) -> tuple[Noun, ...]:
-        rows = connection.execute(query.limit(most + 1)).all()
-        if len(rows) > most:
+        found = connection.execute(query.limit(most + 1)).all()
+        if len(found) > most:
             cut.append(f"more than {most} {what}: only the newest are counted")
-        return tuple(noun(row) for row in rows[:most])
+        return tuple(noun(row) for row in found[:most])
 
     incidents = read("incidents", _incidents(since), _incident)
     namings = read("machines named by verdicts", _namings(since), _naming)
     said = read("lines of the ledger", ledger.last(since).order_by(LEDGER.c.at.desc(), LEDGER.c.id.desc()), _said)
     trials = read("tests", _trials(since), _trial)
     convicted = read("convictions", _convicted(since), _conviction)
-    return Past(incidents, namings, _together(trials, convicted), said, tuple(cut))
+    lives = read("sessions of jobs", rows.since(since - restart_s), _same)
+    stood = read("standstills of jobs", rows.stills(since - restart_s), _same)
+    sessions = rows.sessions(lives, stood)
+    return Past(incidents, namings, _together(trials, convicted), said, tuple(cut), sessions)
+
+
+def _same(row: Any) -> Any:
+    return row
 
 
 def _incidents(since: float) -> sa.Select[Any]:

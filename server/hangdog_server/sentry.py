@@ -14,6 +14,7 @@ from hangdog_server.capturing import steady
 from hangdog_server.desk import Desk
 from hangdog_server.fleet import Fleet
 from hangdog_server.leading import Leading
+from hangdog_server.lives.seeing import Seen
 from hangdog_server.orders import Doubt
 from hangdog_server.requests import Request
 from hangdog_server.telemetry import SILENT, Delay, Telemetry
@@ -29,8 +30,16 @@ class Sentry:
     """The watch over all jobs; `keep` holds it until it is cancelled."""
 
     def __init__(
-        self, vigil: Vigil, fleet: Fleet, desk: Desk, leading: Leading, audit: Audit, telemetry: Telemetry = SILENT
+        self,
+        vigil: Vigil,
+        fleet: Fleet,
+        desk: Desk,
+        leading: Leading,
+        audit: Audit,
+        seen: Seen,
+        telemetry: Telemetry = SILENT,
     ) -> None:
+        self._seen = seen
         self._leading = leading
         self._telemetry = telemetry
         self._vigil = vigil
@@ -64,12 +73,17 @@ class Sentry:
                 continue
             # where nobody is overdue nothing is suspected, and the machines of a large job need not be gone over
             suspicion = self._vigil.suspicion(job, self._fleet.awake(job, now), now) if job in doubted else None
+            if suspicion is not None:
+                self._seen.suspected(job, suspicion.seconds, self._desk.now())
+            elif self._seen.stands(job) and not self._vigil.shows(job) and self._fleet.awake(job, now):
+                self._seen.moves(job, self._desk.now(), now)
             if self._vigil.due(job, suspicion, now) and suspicion is not None and job not in self._asking:
                 with about(job=job):
                     log.warning("job %s seems to stand still: %s", job, suspicion.why)
                 self._telemetry.lasted(Delay.SUSPICION, suspicion.seconds)
                 task = asyncio.create_task(self._ask(job, suspicion), name=f"asking after {job}")
                 self._asking[job] = task
+                self._seen.asked(job)
 
     def _doubt(self, job: str, now: float) -> None:
         self._asked = {key: at for key, at in self._asked.items() if now - at < ASKED_AGAIN_S}
@@ -90,4 +104,5 @@ class Sentry:
                         kind = from_json(json.loads(step.verdict)).kind
         finally:
             self._vigil.asked(job, kind, steady())
+            self._seen.judged(job, kind)
             del self._asking[job]

@@ -50,6 +50,12 @@ class Settings:
     #: Of several servers beside one database one leads a job, and another one takes it over when so long nothing was heard
     #: of the first: longer than a database takes to fail over, short beside what a standstill costs.
     lease_s: float = 15.0
+    #: A job whose last agents fell silent is known until then; when they are away for longer than the half a minute in which
+    #: agents come back, nobody says that what is there afterwards is the same.
+    away_s: float = 60.0
+    #: A job that begins again so soon after its end is its restart, and what lies between is lost: ByteRobust's longest
+    #: unproductive time was 50 minutes, and what comes hours later may be another experiment of that name.
+    restart_s: float = 3600.0
     #: Standstills of one job that began so near to each other, as several machines saw them, are one: a job that is killed
     #: by its own watchdog and started anew stands still again after ten minutes at the earliest.
     near_s: float = 120.0

@@ -88,6 +88,17 @@ class Store(Steps):
         """Takes a step that belongs to an incident, as this server leads its job; raises NotOurs where another one does."""
         return await self.do(self._fenced(step, name), *given, **named)
 
+    async def write_of(
+        self,
+        job: str,
+        step: Callable[Concatenate[sa.Connection, Given], Result],
+        *given: Given.args,
+        **named: Given.kwargs,
+    ) -> Result:
+        """Takes a step that belongs to a job, as this server leads it; raises NotOurs where another one does."""
+        fenced = lease.fenced_of(step, job, self._holder) if self._holder else step
+        return await self.do(fenced, *given, **named)
+
     async def begin(self, incident: Incident, asked: dict[str, Any]) -> None:
         """Remembers a new incident, and in `asked` (JSON) all that judging it again takes beside the captures."""
         await self.do(self._fenced(_begin, incident.id), incident, asked)

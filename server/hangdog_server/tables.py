@@ -201,3 +201,24 @@ NOTICES = sa.Table(
     sa.Column("unsure", sa.Boolean, nullable=False),
     sa.Column("words", Words, nullable=False),
 )
+#: Jobs as agents showed them without a break, from `began` to `until` (last known to be there); `start`: seen to begin.
+SESSIONS = sa.Table(
+    "sessions",
+    TABLES,
+    sa.Column("id", Words, primary_key=True),
+    sa.Column("job", Words, nullable=False, index=True),
+    sa.Column("began", sa.Float, nullable=False),
+    sa.Column("until", sa.Float, nullable=False, index=True),
+    sa.Column("start", sa.Boolean, nullable=False),
+    sa.Column("state", Words, nullable=False, index=True),
+)
+#: When they stood still; `over` is empty where nobody saw them get on.
+STANDSTILLS = sa.Table(
+    "standstills",
+    TABLES,
+    sa.Column("session", sa.ForeignKey("sessions.id"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("since", sa.Float, nullable=False),
+    sa.Column("noticed", sa.Float, nullable=False),
+    sa.Column("over", sa.Float),
+)

@@ -64,6 +64,10 @@ class Vigil:
             if any(sign.overdue for one in said.values() for sign in one.signs.values())
         )
 
+    def shows(self, job: str) -> bool:
+        """Whether any rank of a job shows something, suspicious or not."""
+        return job in self._said
+
     def suspicion(self, job: str, running: Mapping[str, LocalJob], now: float) -> Suspicion | None:
         """Whether a job stands still, by what the machines it runs on say; those not connected say nothing against it."""
         said = self._said.get(job, {})

@@ -163,6 +163,9 @@ def test_the_command_reads_histories_without_a_server(tmp_path: Path) -> None:
     told = CliRunner().invoke(main, ["report", "--since", "99999d", "--history", str(file), "--history", str(tmp_path)])
     assert told.exit_code == 0, told.output
     assert re.search(r"56\.0% +1 run ", told.stdout), told.stdout
+    assert "jobs, told by hangdog run" in told.stdout and re.search(
+        r"run r +56\.0% +16\.7 min +7\.3 min +2 +4", told.stdout
+    ), told.stdout
     assert all(len(line.rstrip()) <= 80 for line in told.stdout.splitlines())
     file.write_text(whole + "{}\n")
     refused = CliRunner().invoke(main, ["report", "--history", str(file)], standalone_mode=True)

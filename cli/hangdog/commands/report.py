@@ -39,7 +39,7 @@ def command(within_s: float, histories: tuple[Path, ...], html: Path | None, for
     """Report on operation: times to detect, to judge and to mend, incidents by kind, machines, and whether evictions were right.
 
     Each figure comes with its definition and with how many cases it rests on. What nothing tells is unknown, and the
-    report says why: a server does not see when a job trains again, the history of `hangdog run` does.
+    report says why: a server sees through its agents that a job was restarted, the history of `hangdog run` also by whom.
     """
     report = _read(histories, within_s) if histories else _asked(server, within_s)
     if html is not None:

@@ -4,7 +4,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from hangdog_models.operations.report import Figure, Machines, Offender, OperationsReport, Tally, Unit
+from hangdog_models.operations.report import (
+    Figure,
+    Machines,
+    Offender,
+    OperationsReport,
+    Tally,
+    Trained,
+    Training,
+    Unit,
+)
 
 SCHEMA = "hangdog.report/1"
 #: Digits kept: milliseconds, and thousandths of a share.
@@ -31,6 +40,12 @@ def to_json(report: OperationsReport) -> dict[str, Any]:
             "named": report.machines.named,
             "listed": [_offender(one) for one in report.machines.listed],
         },
+        "jobs": {
+            "definition": report.training.definition,
+            "seen": report.training.seen,
+            "known": report.training.known,
+            "listed": [_trained(one) for one in report.training.listed],
+        },
         "notes": list(report.notes),
     }  # fmt: skip
 
@@ -41,6 +56,7 @@ def from_json(document: Mapping[str, Any]) -> OperationsReport:
     if document["schema"] != SCHEMA:
         raise ValueError(f"{document['schema']!r} is not {SCHEMA}")
     machines = document["machines"]
+    jobs = document.get("jobs")  # a server of before knows of none
     return OperationsReport(
         _moment(document["since"]),
         _moment(document["until"]),
@@ -57,6 +73,9 @@ def from_json(document: Mapping[str, Any]) -> OperationsReport:
             str(machines["definition"]), int(machines["named"]), tuple(_offender_of(one) for one in machines["listed"])
         ),
         tuple(map(str, document["notes"])),
+        Training() if jobs is None else Training(
+            str(jobs["definition"]), str(jobs["seen"]), int(jobs["known"]), tuple(map(_trained_of, jobs["listed"]))
+        ),
     )  # fmt: skip
 
 
@@ -87,6 +106,19 @@ def _offender_of(one: Mapping[str, Any]) -> Offender:
         str(one["machine"]), int(one["convicted"]), int(one["suspected"]), int(one["cleared"]), float(one["weight"]),
         _moment(one["last"]), one["lemon"] is True,
     )  # fmt: skip
+
+
+def _trained(one: Trained) -> dict[str, Any]:
+    return {
+        "job": one.job, "ettr": _rounded(one.share), "known_s": _rounded(one.watched), "lost_s": _rounded(one.lost),
+        "failures": one.failures, "restarts": one.restarts,
+    }  # fmt: skip
+
+
+def _trained_of(one: Mapping[str, Any]) -> Trained:
+    return Trained(
+        str(one["job"]), float(one["known_s"]), float(one["lost_s"]), int(one["failures"]), int(one["restarts"])
+    )
 
 
 def _number(value: Any) -> float | None:

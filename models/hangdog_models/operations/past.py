@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hangdog_models.operations.sessions import Session
+
 
 @dataclass(frozen=True, slots=True)
 class Incident:
@@ -89,3 +91,4 @@ class Past:
     trials: tuple[Trial, ...] = ()
     said: tuple[Said, ...] = ()
     cut: tuple[str, ...] = ()
+    sessions: tuple[Session, ...] = ()

@@ -5,14 +5,13 @@ from collections import Counter
 from collections.abc import Iterable
 from operator import attrgetter
 
-from hangdog_models.operations import evictions
+from hangdog_models.operations import evictions, seen
 from hangdog_models.operations.past import Came, Incident, Naming, Past, Said, Standing
 from hangdog_models.operations.report import (
     Figure,
     Machines,
     Offender,
     OperationsReport,
-    Unit,
     share,
     span,
     tally,
@@ -27,19 +26,21 @@ LEMON = 2
 #: Machines whose share of all convictions is told: 3 of 63 nodes had more than half of the exclusions in Lablup's report.
 WORST = 3
 
-_RESTARTS = "the server is not told when a job trains again; give `hangdog report --history` what `hangdog run` wrote"
 
+def report(past: Past, since: float, until: float, restart_s: float = seen.RESTART_S) -> OperationsReport:
+    """The report of what happened from `since` to before `until` (Unix seconds); the order of the past does not matter.
 
-def report(past: Past, since: float, until: float) -> OperationsReport:
-    """The report of what happened from `since` to before `until` (Unix seconds); the order of the past does not matter."""
+    A job that begins again within `restart_s` after its end is restarted.
+    """
     incidents = [one for one in past.incidents if since <= one.began < until]
     namings = [one for one in past.namings if since <= one.at < until]
     said = [one for one in past.said if since <= one.at < until]
+    lives = seen.lives(past.sessions, restart_s)
     return OperationsReport(
         since,
         until,
         "what the server remembers",
-        (*_times(incidents, namings), *unseen(), _concentration(said)),
+        (*_times(incidents, namings), *seen.figures(lives, since, until, restart_s), _concentration(said)),
         (
             tally(
                 "incidents", "incidents by verdict", "incidents",
@@ -57,9 +58,11 @@ def report(past: Past, since: float, until: float) -> OperationsReport:
                 evictions.rightness(namings, past.trials),
                 "that a machine was released says neither: repaired ones come back, too",
             ),
+            seen.chains(lives, since, until),
         ),
         machines(said),
         past.cut,
+        seen.training(lives, since, until),
     )  # fmt: skip
 
 
@@ -75,17 +78,6 @@ def machines(said: Iterable[Said]) -> Machines:
         len(order),
         tuple(order[:LISTED]),
     )
-
-
-def unseen() -> tuple[Figure, ...]:
-    """The figures that only the history of a supervised job can tell."""
-    words = (
-        ("mttr", "time to train again (MTTR)", Unit.SECONDS, "incidents", "From a failure's notice until the job trains again."),
-        ("ettr", "effective training time (ETTR)", Unit.SHARE, "runs", "Share of the time in which the job trained."),
-        ("retries", "automatic chains that succeed", Unit.SHARE, "chains", "Chains of automatic restarts that end in training."),
-        ("manual", "manual restarts that succeed", Unit.SHARE, "restarts", "Restarts by people after which the job trains."),
-    )  # fmt: skip
-    return tuple(Figure(key, title, unit, None, 0, of, means, _RESTARTS) for key, title, unit, of, means in words)
 
 
 def _times(incidents: list[Incident], namings: list[Naming]) -> tuple[Figure, ...]:

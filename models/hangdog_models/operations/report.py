@@ -75,6 +75,32 @@ class Machines:
 
 
 @dataclass(frozen=True, slots=True)
+class Trained:
+    """One job: seconds that are known of it, what of them was lost to failures, how often it failed and was restarted."""
+
+    job: str
+    watched: float
+    lost: float
+    failures: int
+    restarts: int
+
+    @property
+    def share(self) -> float | None:
+        """The share of its time in which it got on; None where none is known."""
+        return (self.watched - self.lost) / self.watched if self.watched > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """The jobs of which anything is known, those that lost most first: `listed` of `known`, and who told of them (`seen`)."""
+
+    definition: str = ""
+    seen: str = ""
+    known: int = 0
+    listed: tuple[Trained, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class OperationsReport:
     """What operation was like from `since` to `until` (Unix seconds), after `basis`: whose word it all is."""
 
@@ -85,6 +111,7 @@ class OperationsReport:
     tallies: tuple[Tally, ...]
     machines: Machines
     notes: tuple[str, ...] = ()
+    training: Training = Training()
 
 
 def span(

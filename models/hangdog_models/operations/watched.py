@@ -1,4 +1,4 @@
-"""When a job is known to have been supervised, and when it did not train meanwhile. Moments are Unix seconds."""
+"""When a job is known to have been watched, and when it did not train meanwhile. Moments are Unix seconds."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -8,15 +8,17 @@ from hangdog_models.recovery.history import Began, Entry, Opened, Progressed
 Span = tuple[float, float]
 
 
-def watching(history: Sequence[Entry], found: Iterable[Outage]) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+def watching(
+    history: Sequence[Entry], until: float, found: Iterable[Outage]
+) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
     """The time that a history tells of, and what of it was lost: outages, `found` in it, and starts. Spans may overlap.
 
-    An outage that lasted from one supervisor to the next is known to have been one; else nobody knows what lay between them.
+    It is known `until` then, its last entry or later. An outage that lasted from one supervisor to the next is known to have been one; else nobody knows what lay between them.
     """
-    end = history[-1].at
+    end = max(history[-1].at, until)
     lost = [(one.since, end if one.over is None else one.over) for one in found]
     lost += _starts(history)
-    return (*_stretches(history), *lost), tuple(lost)
+    return (*_stretches(history, end), *lost), tuple(lost)
 
 
 def covered(spans: Iterable[Span], since: float, until: float) -> float:
@@ -29,15 +31,15 @@ def covered(spans: Iterable[Span], since: float, until: float) -> float:
     return total
 
 
-def _stretches(history: Sequence[Entry]) -> Iterator[Span]:
-    """When a supervisor is known to have been there: from each opening to the last entry before the next one."""
+def _stretches(history: Sequence[Entry], end: float) -> Iterator[Span]:
+    """When somebody is known to have watched: from each opening to the last entry before the next one, or to the end."""
     began, last = history[0].at, history[0].at
     for entry in history:
         if isinstance(entry, Opened):
             yield began, last
             began = entry.at
         last = entry.at
-    yield began, last
+    yield began, end
 
 
 def _starts(history: Sequence[Entry]) -> Iterator[Span]:

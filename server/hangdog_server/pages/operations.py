@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from hangdog_models.operations.report import OperationsReport
-from hangdog_models.operations.wording import cases, rests, value
+from hangdog_models.operations.wording import cases, duration, rests, value
 from hangdog_server.pages.drawing import still_page
 
 
@@ -22,6 +22,7 @@ def operations_page(report: OperationsReport) -> str:
         value=value,
         rests=rests,
         cases=cases,
+        duration=duration,
     )
 
 
