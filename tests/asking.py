@@ -37,7 +37,7 @@ COMMANDS = {
 NAMELESS = {
     "jobs": "no job is known", "incidents": "no incidents of job gone", "machines": "no machine is connected",
     "machine": "no campaign tested gpu-zz", "ledger": "no verdict named gpu-zz", "report": "figure", "actions": "mode approve",
-    "close the breaker": "mode approve", "diagnose list": "no campaign yet",
+    "diagnose list": "no campaign yet",
 }  # fmt: skip
 #: Those for which the role `view` is not enough.
 DEEDS = (

@@ -176,6 +176,7 @@ class Returns:
             log.info("incident %s of job %s: %s", name, case.job, verdict.kind)
             if name in self._cases:  # a look came while the others were judged
                 await self._means.store.move(name, State.RECORDED, self._means.clock())
+            self._means.judged.set()  # what follows from it is done at once
 
     async def _verdict(self, name: str) -> Verdict:
         fleet, held = self._means.fleet, await self._spooled.of(name)

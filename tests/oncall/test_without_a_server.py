@@ -127,6 +127,7 @@ def test_the_doctor_tells_a_machine_as_its_golden_file_does(tmp_path: Path, monk
     assert not any(wrong), "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_a_real_job_that_fails_twice_is_told_as_its_golden_file_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

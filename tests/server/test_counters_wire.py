@@ -162,8 +162,8 @@ def test_promised_counters_are_waited_for_behind_the_look_and_patience_is_not_us
     ranks = (Rank(0), Rank(1))
     begun = Gathering(Plan("order", Job("llama"), 1, 2.0, {"a": ranks}, patience_s=20.0, counters_s=12.0), 100.0)
     assert take(begun, Answer("a", 0, (trainer(0), trainer(1)), more=True)) == ""
-    assert ready(begun, 101.0) == Waiting("0 of 1 machines answered", 113.0)
-    assert ready(begun, 112.0) == Waiting("0 of 1 machines answered", 113.0)
+    assert ready(begun, 101.0) == Waiting("0 of 1 machine answered", 113.0)
+    assert ready(begun, 112.0) == Waiting("0 of 1 machine answered", 113.0)
     assert isinstance(ready(begun, 113.0), Snapshot)
 
 
