@@ -95,7 +95,7 @@ class Carrying:
             for actor in self._chosen.actors:
                 before = (await actor.look(case)).mark
                 if before is not Mark.OURS:
-                    self._still_true(row)
+                    self._still_true(row, "nothing was done")
                     if held and not row.marked:
                         raise ActorFailed(held, again=True)
                 if before in (Mark.NONE, Mark.UNKNOWN) and not row.marked:
@@ -198,7 +198,7 @@ class Carrying:
             else:
                 self._told[case.key, actor.name] = steady()
 
-    def _still_true(self, row: Intent, what: str = "nothing was done") -> None:
+    def _still_true(self, row: Intent, what: str) -> None:
         """Raises ActorFailed once the evidence is too old, or of another start of the machine."""
         there, age = self._means.fleet.bodies().get(row.machine), self._means.clock() - row.evidence_at
         if not age <= self._chosen.caps.evidence_s:
@@ -207,10 +207,13 @@ class Carrying:
             raise ActorFailed(f"{row.machine} was started anew since the evidence, or is other hardware")
 
     async def _failed(self, row: Intent, error: ActorFailed) -> None:
-        """Notes that it is tried again, or given up: then a mark of ours is one only where it is seen, or cannot be."""
-        if error.again and row.state is Act.MARKED:
+        """Notes that it is tried again, or given up: then a mark of ours is one only where it is seen, or cannot be.
+
+        What may have been marked is tried until whoever is away tells; what surely was not only while its evidence holds.
+        """
+        if error.again and (row.state is Act.MARKED or not row.marked):
             try:
-                self._still_true(row, "its job did not start again")
+                self._still_true(row, "its job did not start again" if row.state is Act.MARKED else "nothing was done")
             except ActorFailed as late:
                 error = late
         if error.again:

@@ -179,6 +179,12 @@ async def test_who_is_away_is_tried_again_until_the_evidence_is_too_old(here: Pa
         on.now, played.fails = on.now + 9999, None
         await on.acting.tick()
         assert await on.states("0c") == {"c": "failed"} and "evidence was too old (away" in await on.words("0c")
+        played.fails = ActorFailed("away", again=True)
+        await on.judged("0d", "d")
+        await on.acting.tick()
+        on.now += 9999
+        await on.acting.tick()  # it is away still: nothing is held for it longer than the evidence lasts
+        assert await on.states("0d") == {"d": "failed"} and "evidence was too old (away" in await on.words("0d")
         assert played.marks == {"a": "0a"}
 
 
