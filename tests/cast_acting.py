@@ -14,7 +14,7 @@ from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind
 from hangdog_server import intents
 from hangdog_server.acting import Acting
-from hangdog_server.actors.actor import Actor
+from hangdog_server.actors.actor import Actor, ActorFailed, Case, Mark, Standing
 from hangdog_server.actors.chosen import Chosen
 from hangdog_server.audit import Audit
 from hangdog_server.fleet import Fleet
@@ -109,3 +109,55 @@ async def world(where: Path | str, folder: Path, *actors: Actor, **more: object)
 
 
 Do = Callable[[World], object]
+
+
+@dataclass
+class Played:
+    """A scheduler as the test plays it: who is out by whose reason, and every act in order."""
+
+    name: str = "played"
+    again_s: float = 0.0
+    marks: dict[str, str] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    fails: ActorFailed | None = None
+    runs: dict[str, str] = field(default_factory=dict)
+    moving: int = 0
+
+    async def look(self, case: Case) -> Standing:
+        if self.fails:
+            raise self.fails
+        owner = self.marks.get(case.machine)
+        kind = Mark.NONE if owner is None else Mark.ANOTHERS if owner == "ops" else Mark.OURS
+        return Standing(kind, owner or "", owner or "")
+
+    async def mark(self, case: Case) -> None:
+        if (await self.look(case)).mark is Mark.ANOTHERS:
+            raise ActorFailed(f"{case.machine} is left alone", "ask ops")
+        if case.machine not in self.marks or self.again_s:
+            self.marks[case.machine] = case.incident
+            self.told.append(f"mark {case.machine}")
+
+    async def unmark(self, case: Case) -> None:
+        standing = await self.look(case)
+        if standing.mark is Mark.ANOTHERS:
+            raise ActorFailed(f"{case.machine} is left alone", "ask ops")
+        if standing.incident == case.incident:
+            del self.marks[case.machine]
+            self.told.append(f"unmark {case.machine}")
+
+    async def close(self) -> None:
+        """Holds nothing."""
+
+
+class Moving(Played):
+    """One that also has jobs start again."""
+
+    async def run_of(self, case: Case) -> str:
+        return self.runs.get(case.machine, "")
+
+    async def move(self, case: Case, run: str, machines: list[str]) -> bool:
+        if self.fails:
+            raise self.fails
+        self.told.append(f"move {run} without {','.join(machines)}")
+        self.moving -= 1
+        return self.moving < 0

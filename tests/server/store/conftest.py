@@ -37,3 +37,9 @@ def where(request: pytest.FixtureRequest, memory: Path) -> Path | str:
         return memory / "s.db"
     running: Postgres = request.getfixturevalue("server")
     return running.database()
+
+
+@pytest.fixture
+def here(memory: Path) -> Path:
+    """An empty store for what no engine has a part in."""
+    return memory / "s.db"
