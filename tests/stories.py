@@ -6,6 +6,7 @@ from hangdog_models.ranks import Rank, parse_ranks
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
 from hangdog_models.topology import Layout, Topology, build
+from hangdog_models.verdict import Verdict
 
 C10D = "torch/distributed/distributed_c10d.py"
 
@@ -93,3 +94,13 @@ def job(per_machine: int = 2, world: int | None = None, **sizes: int) -> Topolog
     topology, notes = build(Layout(world_size=world, sizes=sizes, ranks_per_machine=per_machine), None)
     assert not notes
     return topology
+
+
+def twice(traces: list[ProcessTrace]) -> Snapshot:
+    """A job that looks the same in two looks."""
+    return snapshot(traces, traces)
+
+
+def first(verdict: Verdict) -> tuple[int, ...]:
+    """The ranks of the first suspect."""
+    return verdict.suspects[0].ranks if verdict.suspects else ()

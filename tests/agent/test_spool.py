@@ -14,6 +14,7 @@ import pytest
 from hangdog_agent.settings import SpoolSettings
 from hangdog_agent.spool import Clocks, Spool
 from hangdog_proto.generated import hangdog_pb2 as pb
+from small_disk import small_disk
 
 SETTINGS = SpoolSettings()
 NOON = 1_800_000_000.0
@@ -197,16 +198,9 @@ def test_a_full_disk_is_borne(tmp_path: Path) -> None:
 
 
 def test_a_full_file_system_is_borne(tmp_path: Path) -> None:
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tmp_path], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("only root may mount a file system of 64 KiB; the limit on a file's size stands for it above")
-    try:
-        ended = subprocess.run(putting(tmp_path, 20_000, 0, 6), capture_output=True, text=True, check=True)
-        kept = Spool(tmp_path, SETTINGS, clocks())
+    with small_disk(tmp_path / "small", 64) as small:
+        ended = subprocess.run(putting(small, 20_000, 0, 6), capture_output=True, text=True, check=True)
+        kept = Spool(small, SETTINGS, clocks())
         assert ended.stdout.splitlines() == [f"True {count} True" for count in range(1, 7)]
         assert "No space left" in ended.stderr and ended.stderr.count("cannot be written") == 1
         assert rounds(kept) == [0, 1, 2], "the oldest are on the disk, and whole"
-    finally:
-        subprocess.run(["umount", tmp_path], check=True)

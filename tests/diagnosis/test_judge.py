@@ -6,21 +6,12 @@ import pytest
 
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.options import Options
-from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import ProcessTrace
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Kind, Verdict
-from stories import job, look, snapshot, trace
+from hangdog_models.verdict import Kind
+from stories import first, job, look, snapshot, trace, twice
 
 CUBE = job(tp=2, dp=2, pp=2)
-
-
-def twice(traces: list[ProcessTrace]) -> Snapshot:
-    return snapshot(traces, traces)
-
-
-def first(verdict: Verdict) -> tuple[int, ...]:
-    return verdict.suspects[0].ranks if verdict.suspects else ()
 
 
 @pytest.mark.parametrize("culprit", ["loader", "user", "write"])
@@ -73,28 +64,6 @@ def test_all_alike_calls_for_more_evidence_not_for_a_guess() -> None:
     assert any("flight recorder" in line for line in verdict.because)
 
 
-def test_a_job_that_moves_is_sound() -> None:
-    before, after = look({"0-3": "gather", "4-7": "scatter"}), look({"0-3": "scatter", "4-7": "gather"})
-    assert diagnose(snapshot(before, after), job(dp=8)).kind is Kind.NONE
-
-
-def test_a_job_that_begins_to_hang_is_judged_by_its_last_looks() -> None:
-    before = look({"0-7": "gather"})
-    after = look({"0-4,6-7": "metrics", "5": "loader"})
-    verdict = diagnose(snapshot(before, after, after, after, after), CUBE)
-    assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("node-2",))
-
-
-def test_a_job_that_moved_a_moment_ago_is_looked_at_again() -> None:
-    """A healthy rank on an overloaded machine stood in one forward pass for two looks, and went on."""
-    before = look({"0-7": "gather"})
-    after = look({"0-4,6-7": "metrics", "5": "loader"})
-    verdict = diagnose(snapshot(before, after, after), CUBE)
-    assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
-    assert any("look again" in line for line in verdict.because)
-    assert (first(verdict), verdict.suspects[0].machines) == ((5,), ("node-2",))
-
-
 def test_joined_by_all_of_one_group_is_a_fault_inside_it() -> None:
     """One tensor group of eight joined and does not complete; the others wait for its stages."""
     topology = job(tp=8, pp=8, per_machine=8)
@@ -118,17 +87,6 @@ def test_sleep_in_a_network_file_system_is_a_dependency() -> None:
     traces = [trace(rank, "metrics") for rank in range(7)]
     traces.append(trace(7, "write", state="D", wchan="nfs_start_io_read"))
     assert diagnose(twice(traces), CUBE).kind is Kind.DEPENDENCY
-
-
-def test_one_that_reads_a_file_at_the_last_look_only_is_no_fault_of_storage() -> None:
-    waiting = [trace(rank, "metrics") for rank in range(7)]
-    looks = [
-        [*waiting, trace(7, "user", active=True)],
-        [*waiting, trace(7, "other", active=True)],
-        [*waiting, trace(7, ["<module> train.py", "step train.py", "load cache.py"], state="D")],
-    ]
-    verdict = diagnose(snapshot(*looks), CUBE)
-    assert verdict.kind in (Kind.UNDETERMINED, Kind.SLOW), verdict.because
 
 
 def test_one_alone_in_backward_for_ever_is_the_code_s_and_no_machine_s() -> None:
@@ -158,15 +116,6 @@ def test_two_faults_at_once_are_both_named() -> None:
     verdict = diagnose(twice(traces), CUBE)
     assert verdict.kind is Kind.MACHINE
     assert {rank for suspect in verdict.suspects for rank in suspect.ranks} == {2, 5}
-
-
-def test_compiling_is_slow_not_guilty() -> None:
-    compiling = ["f train.py", "_compile torch/_dynamo/convert_frame.py"]
-    rounds = [[*look({"0-6": "backward"}), trace(7, compiling, shift=at, active=True)] for at in range(5)]
-    verdict = diagnose(snapshot(*rounds), CUBE)
-    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (7,), ())
-    early = diagnose(snapshot(*rounds[:3]), CUBE)
-    assert (early.kind, first(early)) == (Kind.UNDETERMINED, (7,))  # three looks name it, but late thrice may be chance
 
 
 def test_a_rank_that_never_started_is_named_by_those_who_did() -> None:
@@ -241,81 +190,16 @@ def test_one_line_of_code_does_not_say_which_group_is_meant() -> None:
     assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
 
 
-def test_a_rank_that_gets_on_with_its_work_is_slow_and_one_in_a_loop_is_not() -> None:
-    waiting = look({"1-7": "barrier"})
-    evaluating = [[trace(0, stack, active=True), *waiting] for stack in ("user", "other", "user", "other", "user")]
-    verdict = diagnose(snapshot(*evaluating), CUBE)
-    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (0,), ())
-    stepping = look({"1-7": "backward"})
-    looping = [[trace(0, "user", shift=at, active=True), *stepping] for at in range(3)]
-    assert diagnose(snapshot(*looping), CUBE).kind is Kind.MACHINE
-
-
-def test_a_rank_at_work_while_the_others_are_at_a_barrier_works_for_all() -> None:
-    """On an overloaded machine the one forward pass of rank 0's own evaluation took longer than three looks."""
-    waiting = look({"1-7": "barrier"})
-    working = [[trace(0, "user", shift=at, active=True), *waiting] for at in range(3)]
-    verdict = diagnose(snapshot(*working), CUBE)
-    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (0,), ())
-
-
-def test_one_long_call_beside_a_barrier_is_work_where_the_processor_is_used_and_else_a_suspicion() -> None:
-    """Rank 0, evaluating alone, was met in the same layer in all three looks."""
-
-    def verdict(seconds_a_look: float) -> Verdict:
-        looks = []
-        for at in range(3):
-            evaluating = trace(0, "user", active=True, state="R")
-            assert evaluating.state is not None
-            used = replace(evaluating.state, cpu_s=5 + at * seconds_a_look)
-            looks.append([replace(evaluating, state=used), *look({"1-7": "barrier"})])
-        return diagnose(snapshot(*looks), CUBE)
-
-    assert verdict(1.0).kind in (Kind.SLOW, Kind.UNDETERMINED)
-    assert (verdict(0.0).kind, first(verdict(0.0))) == (Kind.MACHINE, (0,))
-    assert first(verdict(1.0)) == (0,)  # it is still named: a device that hangs keeps its host as busy
-    assert not verdict(1.0).evict.machines
-
-
 def test_a_forgotten_breakpoint_is_code() -> None:
     prompt = ["step train.py", "trace_dispatch bdb.py", "interaction pdb.py", "cmdloop cmd.py"]
     verdict = diagnose(twice([trace(0, prompt), *look({"1-7": "backward"})]), CUBE)
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SOFTWARE, (0,), ())
 
 
-def test_a_stopped_rank_is_named_while_the_others_still_move() -> None:
-    before = [*look({"0-6": "gather"}), trace(7, "user", state="T")]
-    after = [*look({"0-6": "scatter"}), trace(7, "user", state="T")]
-    assert first(diagnose(snapshot(before, after), CUBE)) == (7,)
-
-
-def test_one_rank_stuck_while_the_others_start_up_is_not_called_sound() -> None:
-    looks = [[trace(2, "write"), *[trace(r, "user", shift=at + r, active=True) for r in (0, 1, 3)]] for at in range(3)]
-    verdict = diagnose(snapshot(*looks), job(dp=4, per_machine=1))
-    assert first(verdict) == (2,)
-    assert verdict.evict.machines == ()  # nobody was seen to wait for it
-
-
-def test_where_more_ranks_run_than_wait_the_job_is_at_work() -> None:
-    running = [trace(rank, stack, active=True) for rank, stack in ((1, "user"), (2, "other"))]
-    verdict = diagnose(snapshot([*look({"0": "backward", "3": "loader"}), *running]), job(dp=4, per_machine=1))
-    assert verdict.kind is Kind.UNDETERMINED
-
-
 def test_everybody_in_a_lock_of_its_own_is_code() -> None:
     own = ["step train.py", "add stats.py", "put queue.py", "wait threading.py"]
     verdict = diagnose(twice([trace(rank, own) for rank in range(4)]), job(dp=4, per_machine=1))
     assert (verdict.kind, verdict.evict.machines) == (Kind.SOFTWARE, ())
-
-
-@pytest.mark.parametrize(
-    ("late", "says"), [("capture tool failed", "waiting for its data loader"), ("exited", "rank 7 is dead")]
-)
-def test_a_look_that_failed_hides_nothing_and_a_death_hides_what_was_before(late: str, says: str) -> None:
-    before = look({"0-6": "metrics", "7": "loader"})
-    verdict = diagnose(snapshot(before, [*look({"0-6": "metrics"}), trace(7, late)]), CUBE)
-    assert first(verdict) == (7,)
-    assert says in verdict.suspects[0].because[0]
 
 
 def test_a_root_that_few_wait_for_explains_less_than_one_that_all_wait_for() -> None:
@@ -353,11 +237,3 @@ def test_a_layer_that_no_tool_saw_running_may_be_stopped() -> None:
     assert (verdict.kind, first(verdict)) == (Kind.MACHINE, (2,))
     running = diagnose(snapshot([*look({"0-1,3": "metrics"}), trace(2, layer, active=True)]), job(dp=4, per_machine=1))
     assert running.kind is Kind.UNDETERMINED
-
-
-def test_two_ranks_freed_from_a_wait_are_proof_enough_that_the_job_moves() -> None:
-    before = look({"0-1": "tensor", "2-7": "stage"})
-    after = look({"0-1": "metrics", "2-7": "stage"})
-    assert diagnose(snapshot(before, after), CUBE).kind is Kind.NONE
-    torn = look({"0": "user", "1": "tensor", "2-7": "stage"})
-    assert diagnose(snapshot(before, torn), CUBE).kind is not Kind.NONE

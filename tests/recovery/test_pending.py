@@ -13,6 +13,7 @@ import pytest
 from hangdog.supervising.keeping import Keeping
 from hangdog.supervising.pending import Pending
 from hangdog_models.recovery.history import Act, Changed, Opened, Stepped
+from small_disk import small_disk
 
 #: Much longer than anything here takes on a busy machine. Seconds.
 PATIENCE_S = 100.0
@@ -47,15 +48,8 @@ def test_a_change_that_the_disk_did_not_take_is_not_forgotten(tmp_path: Path) ->
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A disk of 256 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("only root may mount a small disk")
-    try:
+    with small_disk(tmp_path / "small", 256) as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
 
 
 @pytest.mark.slow

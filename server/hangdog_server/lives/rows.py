@@ -22,7 +22,7 @@ FORGOTTEN = 1000
 class State(StrEnum):
     """How far a session is."""
 
-    OPEN = "open"  # or left so by a server that ended: the next session of the job closes it
+    OPEN = "open"  # or left so by a server that ended: the one that follows closes it
     ENDED = "ended"  # agents saw its end
     LOST = "lost"  # nobody knows what became of it after `until`
 

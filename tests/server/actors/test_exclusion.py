@@ -1,7 +1,6 @@
 """A file of excluded machines on a disk that is full, or does not answer."""
 
 import os
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from hangdog_server.actors.actor import ActorFailed, Case, Mark
 from hangdog_server.actors.exclusion import Exclusion
+from small_disk import small_disk
 
 CASE = Case("0a1b", "gpu-a17", "llama", "rank 3 is in gc_collect")
 
@@ -17,15 +17,8 @@ CASE = Case("0a1b", "gpu-a17", "llama", "rank 3 is in gc_collect")
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A disk of 64 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("only root may mount a small disk")
-    try:
+    with small_disk(tmp_path / "small", 64) as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
 
 
 async def test_on_a_full_disk_what_stood_there_stays_and_it_is_tried_again(small: Path) -> None:

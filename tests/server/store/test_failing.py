@@ -22,6 +22,7 @@ from hangdog_proto.client import Client
 from hangdog_server.failures import StoreFailed, advice
 from hangdog_server.store import Incident, RawCapture, State, Store
 from postgres import Postgres
+from small_disk import small_disk
 
 FIRST = Incident("0a", "llama", 1.0)
 
@@ -38,16 +39,8 @@ def own() -> Iterator[Postgres]:
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A disk of 2 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a small disk")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], check=False).returncode:
-        pytest.skip("this container may not mount")
-    try:
+    with small_disk(tmp_path / "small", 2048) as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
 
 
 def remount(folder: Path, options: str) -> None:
