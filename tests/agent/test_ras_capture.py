@@ -35,7 +35,9 @@ SHORT = Patience(greeting_s=0.3, whole_s=1.0)
 def ask(port: int | str, patience: Patience = LONG, stop: threading.Event | None = None) -> Statement:
     address = port if isinstance(port, str) else f"localhost:{port}"
     process = replace(targets.row(os.getpid()), environ={"NCCL_RAS_ADDR": address})
-    tools = Tools(targets.proc, Missing(Reason.TOOL_MISSING, "none needed"), CaptureSettings(), stop)
+    tools = Tools(
+        targets.proc, Missing(Reason.TOOL_MISSING, "none needed"), CaptureSettings(), stop or threading.Event()
+    )
     began = time.monotonic()
     told = report(Member("job", Rank(0), Kind.TRAINER, process), tools, patience)
     assert time.monotonic() - began < patience.whole_s + 1.0

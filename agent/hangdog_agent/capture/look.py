@@ -32,7 +32,7 @@ class Tools:
     proc: Proc
     pyspy: PySpy | Missing
     settings: CaptureSettings
-    stop: threading.Event | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
     held: Held = field(default_factory=Held)
 
 

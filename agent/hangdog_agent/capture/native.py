@@ -80,10 +80,7 @@ def _standing(process: Process, tools: Tools) -> tuple[Thread, ...] | Missing:
     trains = training_thread(first, process.pid)
     tid = trains.tid if trains is not None else None
     pulse = feel(tools.proc, process.pid, time.monotonic(), tid)
-    if tools.stop is not None:
-        tools.stop.wait(STANDS_S)
-    else:
-        time.sleep(STANDS_S)
+    tools.stop.wait(STANDS_S)
     later = feel(tools.proc, process.pid, time.monotonic(), tid)
     if pulse is not None and later is not None and mode(pulse, later) is Mode.LIVELY:
         return _unsafe("it gets on: its main thread works and waits in turn")

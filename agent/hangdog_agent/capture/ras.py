@@ -60,12 +60,11 @@ class _Failed(Exception):
 
 def report(member: Member, tools: Tools, patience: Patience = Patience()) -> Statement:
     """The report RAS gives at the place that a trainer's environment names; answers within `patience.whole_s` seconds."""
-    stop = tools.stop or threading.Event()
     address = (member.process.environ or {}).get(_ADDRESS_NAME) or ADDRESS
     try:
         places = _places(address)
         with _network(tools.proc.root / str(member.process.pid) / "ns/net") as connect:
-            return Statement(Kind.RAS, None, _asked(places, connect, patience, stop))
+            return Statement(Kind.RAS, None, _asked(places, connect, patience, tools.stop))
     except _Failed as failed:
         return Statement(Kind.RAS, None, missing=failed.missing)
 
