@@ -1,0 +1,123 @@
+"""Who stands apart from their like, the smallest process group that holds them all, and the messages stuck between them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hangdog_models.diagnosis.cluster import Cluster
+from hangdog_models.diagnosis.guilt import BARRIERS
+from hangdog_models.diagnosis.motion import Look
+from hangdog_models.diagnosis.waits import Waits
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import Wait
+from hangdog_models.topology import WORLD, Topology
+
+#: A place where at least this share of the largest crowd of a stage stands is no odd one: sound replicas may stand in two.
+CROWD = 0.5
+#: No group on more than this share of the machines is named: it would be as good as naming the job.
+WIDEST = 0.5
+#: What a caller sends or receives and the way it goes, by names in it: Megatron-Core's, and DeepSpeed's (without passes).
+_SENDS_ON, _TAKES_ON = ("send_forward", "send_activations"), ("recv_forward", "recv_activations")
+_SENDS_BACK, _TAKES_BACK = ("send_backward", "send_grads"), ("recv_backward", "recv_grads")
+MACHINE = "machine"
+PIPELINE = "pp"
+
+Pair = tuple[Rank, Rank]
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """`ranks` stand elsewhere than most of their stage; `group` along `dim` is the smallest that holds them all, if any does.
+
+    `pairs` are neighbour stages of them that are both in one message. `closed`: the only pipeline all of whose stages wait
+    for messages, of more than two: it waits for nobody else.
+    """
+
+    ranks: tuple[Rank, ...]
+    dim: str = ""
+    group: tuple[Rank, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+    closed: tuple[Rank, ...] = ()
+
+    @property
+    def lost(self) -> tuple[Rank, ...]:
+        """The ends of the one message that does not arrive, or else the one pipeline in which none does."""
+        return self.pairs[0] if len(self.pairs) == 1 else self.closed
+
+
+NOBODY = Apart(())
+
+
+def find(clusters: Sequence[Cluster], look: Look, waits: Waits, topology: Topology) -> Apart:
+    """Who stands apart where all wait; nobody where some rank stands outside, and where some but not all are at a barrier.
+
+    Programs call a barrier for all ranks at one place: who is elsewhere went another way through the code. That ranks are
+    compared within their stage, and that the smallest group they share is meant, is ByteRobust's (SOSP 2025).
+    """
+    barred = any(cluster.sample.operation in BARRIERS for cluster in clusters)
+    if len(clusters) < 2 or barred or waits.outside(look) or len(topology.machines) < 2:
+        return NOBODY
+    ranks = _odd(clusters, topology)
+    dim, group = _smallest(ranks, topology) if len(ranks) > 1 else ("", ())
+    return Apart(ranks, dim, group, _pairs(frozenset(ranks), look, topology), _closed(look, topology))
+
+
+def _odd(clusters: Sequence[Cluster], topology: Topology) -> tuple[Rank, ...]:
+    """The ranks that stand where few of their stage do."""
+    stages = {rank: stage for group in topology.groups.get(PIPELINE, ()) for stage, rank in enumerate(group)}
+    of_stage: dict[int, list[list[Rank]]] = {}
+    for cluster in clusters:
+        split: dict[int, list[Rank]] = {}
+        for rank in cluster.ranks:
+            split.setdefault(stages.get(rank, 0), []).append(rank)
+        for stage, ranks in split.items():
+            of_stage.setdefault(stage, []).append(ranks)
+    odd: list[Rank] = []
+    for alike in of_stage.values():
+        largest = max(map(len, alike))
+        odd += (rank for ranks in alike if len(ranks) <= CROWD * largest for rank in ranks)
+    return tuple(sorted(odd))
+
+
+def _smallest(ranks: tuple[Rank, ...], topology: Topology) -> tuple[str, tuple[Rank, ...]]:
+    """The smallest process group, or else machine, that holds all of `ranks`; not a switch, which calls no collective."""
+    first, all_of = ranks[0], set(ranks)
+    machine = topology.machine(first)
+    near = [(dim, topology.group(dim, first) or ()) for dim in topology.dims if dim != WORLD]
+    near += [(MACHINE, topology.machines[machine])] if machine is not None else []
+    widest = WIDEST * len(topology.machines)
+    holding = [
+        (dim, group) for dim, group in near if all_of <= set(group) and len(topology.machines_of(group)) <= widest
+    ]
+    return min(holding, key=lambda found: len(found[1]), default=("", ()))
+
+
+def _pairs(odd: frozenset[Rank], look: Look, topology: Topology) -> tuple[Pair, ...]:
+    """Neighbour stages that both stand apart, one in a send and the other in the receive that belongs to it."""
+    return tuple(
+        (one, other)
+        for group in topology.groups.get(PIPELINE, ())
+        for one, other in pairwise(group)
+        if one in odd and other in odd and _met(one, other, look)
+    )
+
+
+def _met(one: Rank, other: Rank, look: Look) -> bool:
+    """Whether a message between a stage and the one behind it has both of them in it."""
+    here, there = look[one], look[other]
+    if here.wait is not Wait.PEER or there.wait is not Wait.PEER:
+        return False
+    return (_in(here.label, _SENDS_ON) and _in(there.label, _TAKES_ON)) or (
+        _in(here.label, _TAKES_BACK) and _in(there.label, _SENDS_BACK)
+    )
+
+
+def _in(label: str, names: tuple[str, ...]) -> bool:
+    return any(name in label for name in names)
+
+
+def _closed(look: Look, topology: Topology) -> tuple[Rank, ...]:
+    """The only pipeline of more than two all of whose stages wait for messages."""
+    pipelines = topology.groups.get(PIPELINE, ())
+    found = [group for group in pipelines if all(rank in look and look[rank].wait is Wait.PEER for rank in group)]
+    return found[0] if len(found) == 1 and len(pipelines) > 2 else ()
