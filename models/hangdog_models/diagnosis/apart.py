@@ -27,9 +27,10 @@ Pair = tuple[Rank, Rank]
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """`ranks` stand elsewhere than most of their stage; `group` along `dim` is the smallest that holds them all, if any does.
+    """`ranks` stand elsewhere than most of their stage; `group` along `dim` is the smallest that holds them all.
 
-    `pairs` are neighbour stages of them that are both in one message. `closed`: the only pipeline all of whose stages wait
+    `pairs` are neighbour stages of them that are both in one message; where no group holds all, those of one machine with
+    one other are it, else it is empty. `closed`: the only pipeline all of whose stages wait
     for messages, of more than two: it waits for nobody else.
     """
 
@@ -58,8 +59,11 @@ def find(clusters: Sequence[Cluster], look: Look, waits: Waits, topology: Topolo
     if len(clusters) < 2 or barred or waits.outside(look) or len(topology.machines) < 2:
         return NOBODY
     ranks = _odd(clusters, topology)
+    pairs = _pairs(frozenset(ranks), look, topology)
     dim, group = _smallest(ranks, topology) if len(ranks) > 1 else ("", ())
-    return Apart(ranks, dim, group, _pairs(frozenset(ranks), look, topology), _closed(look, topology))
+    if not group and _narrow(pairs, topology):
+        dim, group = PIPELINE, tuple(sorted(rank for pair in pairs for rank in pair))
+    return Apart(ranks, dim, group, pairs, _closed(look, topology))
 
 
 def _odd(clusters: Sequence[Cluster], topology: Topology) -> tuple[Rank, ...]:
@@ -100,6 +104,11 @@ def _pairs(odd: frozenset[Rank], look: Look, topology: Topology) -> tuple[Pair, 
         for one, other in pairwise(group)
         if one in odd and other in odd and _met(one, other, look)
     )
+
+
+def _narrow(pairs: Sequence[Pair], topology: Topology) -> bool:
+    """Whether one machine is at this end of all of the pairs, and one at the other."""
+    return bool(pairs) and all(len(topology.machines_of(ends)) == 1 for ends in zip(*pairs, strict=True))
 
 
 def _met(one: Rank, other: Rank, look: Look) -> bool:

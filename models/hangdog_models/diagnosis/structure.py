@@ -16,7 +16,7 @@ from hangdog_models.verdict import Kind
 #: Odds that ranks which share a group and stand apart together are held up in it: by a device or link, and by code whose
 #: calls in it differ. Both leave equal stacks, so what parts them is how often each comes: of 26 hangs above 2,000 GPUs,
 #: hosts among them, 5 were code (ByteRobust, SOSP 2025), of small jobs nobody reports it, so hardware is put little above.
-HARDWARE, CODE = 5.2, 4.0
+HARDWARE, CODE = 8.4, 7.0
 #: Odds that a message does not arrive though both ends are in it, or that nothing moves in one pipeline that waits for
 #: nobody else; and that code does that. They stay below what evicts: no recording of a real job has shown it yet.
 LOST, LOST_BY_CODE = 7.0, 1.0
@@ -64,7 +64,7 @@ def _held_up(apart: Apart, found: Explanation) -> list[Hypothesis]:
     best = found.candidates[0] if found.candidates else None
     if apart.pairs:
         ranks = tuple(sorted({rank for pair in apart.pairs for rank in pair}))
-        text = f"{named} holds them all; of these {ranks_of(ranks)} are in messages to each other"
+        text = f"{ranks_of(ranks)} stand apart from their like, in messages to each other that do not arrive"
     elif best is not None and len(best.ranks) > 1 and found.share >= CLEARLY and set(best.ranks) < held:
         ranks = best.ranks
         text = f"{named} holds them all; {best.because}"
