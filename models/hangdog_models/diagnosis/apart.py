@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.cluster import Cluster
 from hangdog_models.diagnosis.guilt import BARRIERS
 from hangdog_models.diagnosis.motion import Look
@@ -11,6 +12,7 @@ from hangdog_models.diagnosis.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import WORLD, Topology
+from hangdog_models.verdict import Activity
 
 #: A place where at least this share of the largest crowd of a stage stands is no odd one: sound replicas may stand in two.
 CROWD = 0.5
@@ -19,8 +21,10 @@ WIDEST = 0.5
 #: What a caller sends or receives and the way it goes, by names in it: Megatron-Core's, and DeepSpeed's (without passes).
 _SENDS_ON, _TAKES_ON = ("send_forward", "send_activations"), ("recv_forward", "recv_activations")
 _SENDS_BACK, _TAKES_BACK = ("send_backward", "send_grads"), ("recv_backward", "recv_grads")
+#: What a rank that waits for nobody may do and wait all the same: its launch queue is full, or nobody has seen it.
+_MAY_WAIT = (Activity.LAUNCH, Activity.MISSING)
 MACHINE = "machine"
-PIPELINE = "pp"
+PIPELINE, TENSOR = "pp", "tp"
 
 Pair = tuple[Rank, Rank]
 
@@ -30,20 +34,21 @@ class Apart:
     """`ranks` stand elsewhere than most of their stage; `group` along `dim` is the smallest that holds them all.
 
     `pairs` are neighbour stages of them that are both in one message; where no group holds all, those of one machine with
-    one other are it, else it is empty. `closed`: the only pipeline all of whose stages wait
-    for messages, of more than two: it waits for nobody else.
+    one other are it, else it is empty. `message`: the ends of the only message one end of which its tensor peers are not
+    in. `closed`: the only pipeline of more than two all of whose stages wait for messages: it waits for nobody else.
     """
 
     ranks: tuple[Rank, ...]
     dim: str = ""
     group: tuple[Rank, ...] = ()
     pairs: tuple[Pair, ...] = ()
+    message: tuple[Rank, ...] = ()
     closed: tuple[Rank, ...] = ()
 
     @property
     def lost(self) -> tuple[Rank, ...]:
         """The ends of the one message that does not arrive, or else the one pipeline in which none does."""
-        return self.pairs[0] if len(self.pairs) == 1 else self.closed
+        return self.message or self.closed
 
 
 NOBODY = Apart(())
@@ -56,14 +61,17 @@ def find(clusters: Sequence[Cluster], look: Look, waits: Waits, topology: Topolo
     compared within their stage, and that the smallest group they share is meant, is ByteRobust's (SOSP 2025).
     """
     barred = any(cluster.sample.operation in BARRIERS for cluster in clusters)
-    if len(clusters) < 2 or barred or waits.outside(look) or len(topology.machines) < 2:
+    outside = any(look[rank].activity not in _MAY_WAIT for rank in waits.roots)
+    if len(clusters) < 2 or barred or outside or len(topology.machines) < 2:
         return NOBODY
     ranks = _odd(clusters, topology)
-    pairs = _pairs(frozenset(ranks), look, topology)
+    met = _met(look, topology)
+    odd = frozenset(ranks)
+    pairs = tuple(pair for pair in met if odd.issuperset(pair))
     dim, group = _smallest(ranks, topology) if len(ranks) > 1 else ("", ())
     if not group and _narrow(pairs, topology):
         dim, group = PIPELINE, tuple(sorted(rank for pair in pairs for rank in pair))
-    return Apart(ranks, dim, group, pairs, _closed(look, topology))
+    return Apart(ranks, dim, group, pairs, _message(met, odd, clusters, topology), _closed(look, topology))
 
 
 def _odd(clusters: Sequence[Cluster], topology: Topology) -> tuple[Rank, ...]:
@@ -96,14 +104,32 @@ def _smallest(ranks: tuple[Rank, ...], topology: Topology) -> tuple[str, tuple[R
     return min(holding, key=lambda found: len(found[1]), default=("", ()))
 
 
-def _pairs(odd: frozenset[Rank], look: Look, topology: Topology) -> tuple[Pair, ...]:
-    """Neighbour stages that both stand apart, one in a send and the other in the receive that belongs to it."""
+def _met(look: Look, topology: Topology) -> tuple[Pair, ...]:
+    """Neighbour stages of which one is in a send, and the other in the receive that belongs to it."""
     return tuple(
         (one, other)
         for group in topology.groups.get(PIPELINE, ())
         for one, other in pairwise(group)
-        if one in odd and other in odd and _met(one, other, look)
+        if one in look and other in look and _meet(look[one], look[other])
     )
+
+
+def _message(
+    met: Sequence[Pair], odd: frozenset[Rank], clusters: Sequence[Cluster], topology: Topology
+) -> tuple[Rank, ...]:
+    """The one pair at one end of which a rank stands without its tensor peers, with whom it does all else.
+
+    Without such peers both ends have to stand apart from their stages.
+    """
+    cluster_of = {rank: number for number, cluster in enumerate(clusters) for rank in cluster.ranks}
+
+    def alone(rank: Rank) -> bool:
+        peers = topology.group(TENSOR, rank) or ()
+        return all(cluster_of.get(peer) != cluster_of.get(rank) for peer in peers if peer != rank)
+
+    tensor = TENSOR in topology.groups
+    found = [pair for pair in met if (any(map(alone, pair)) if tensor else odd.issuperset(pair))]
+    return found[0] if len(found) == 1 else ()
 
 
 def _narrow(pairs: Sequence[Pair], topology: Topology) -> bool:
@@ -111,9 +137,8 @@ def _narrow(pairs: Sequence[Pair], topology: Topology) -> bool:
     return bool(pairs) and all(len(topology.machines_of(ends)) == 1 for ends in zip(*pairs, strict=True))
 
 
-def _met(one: Rank, other: Rank, look: Look) -> bool:
+def _meet(here: Standing, there: Standing) -> bool:
     """Whether a message between a stage and the one behind it has both of them in it."""
-    here, there = look[one], look[other]
     if here.wait is not Wait.PEER or there.wait is not Wait.PEER:
         return False
     return (_in(here.label, _SENDS_ON) and _in(there.label, _TAKES_ON)) or (
