@@ -8,6 +8,7 @@ from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.cluster import Cluster
 from hangdog_models.diagnosis.guilt import BARRIERS
 from hangdog_models.diagnosis.motion import Look
+from hangdog_models.diagnosis.silence import silent_ranks
 from hangdog_models.diagnosis.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
@@ -21,9 +22,9 @@ WIDEST = 0.5
 #: What a caller sends or receives and the way it goes, by names in it: Megatron-Core's, and DeepSpeed's (without passes).
 _SENDS_ON, _TAKES_ON = ("send_forward", "send_activations"), ("recv_forward", "recv_activations")
 _SENDS_BACK, _TAKES_BACK = ("send_backward", "send_grads"), ("recv_backward", "recv_grads")
-#: What a rank that waits for nobody may do and wait all the same: its launch queue is full, or nobody has seen it.
+#: What a rank that waits for nobody may do and wait all the same: its launch queue is full, or its capture failed.
 _MAY_WAIT = (Activity.LAUNCH, Activity.MISSING)
-MACHINE = "machine"
+MACHINE, SWITCH = "machine", "switch"
 PIPELINE, TENSOR = "pp", "tp"
 
 Pair = tuple[Rank, Rank]
@@ -55,14 +56,15 @@ NOBODY = Apart(())
 
 
 def find(clusters: Sequence[Cluster], look: Look, waits: Waits, topology: Topology) -> Apart:
-    """Who stands apart where all wait; nobody where some rank stands outside, and where some but not all are at a barrier.
+    """Who stands apart where all wait; nobody where a rank stands outside, a machine is silent, some are at a barrier, or counters tell.
 
     Programs call a barrier for all ranks at one place: who is elsewhere went another way through the code. That ranks are
     compared within their stage, and that the smallest group they share is meant, is ByteRobust's (SOSP 2025).
     """
     barred = any(cluster.sample.operation in BARRIERS for cluster in clusters)
-    outside = any(look[rank].activity not in _MAY_WAIT for rank in waits.roots)
-    if len(clusters) < 2 or barred or outside or len(topology.machines) < 2:
+    outside = any(look[rank].activity not in _MAY_WAIT for rank in waits.roots) or silent_ranks(look, topology)
+    counted = any(hold.counted for hold in waits.holds)
+    if len(clusters) < 2 or barred or outside or counted or len(topology.machines) < 2:
         return NOBODY
     ranks = _odd(clusters, topology)
     met = _met(look, topology)
@@ -92,11 +94,14 @@ def _odd(clusters: Sequence[Cluster], topology: Topology) -> tuple[Rank, ...]:
 
 
 def _smallest(ranks: tuple[Rank, ...], topology: Topology) -> tuple[str, tuple[Rank, ...]]:
-    """The smallest process group, or else machine, that holds all of `ranks`; not a switch, which calls no collective."""
+    """The smallest process group, or else machine, that holds all of `ranks`; a switch only where nobody else is below it."""
     first, all_of = ranks[0], set(ranks)
     machine = topology.machine(first)
     near = [(dim, topology.group(dim, first) or ()) for dim in topology.dims if dim != WORLD]
     near += [(MACHINE, topology.machines[machine])] if machine is not None else []
+    for machines in topology.switches.values():
+        below = tuple(sorted(rank for name in machines for rank in topology.machines.get(name, ())))
+        near += [(SWITCH, below)] if all_of.issuperset(below) else []
     widest = WIDEST * len(topology.machines)
     holding = [
         (dim, group) for dim, group in near if all_of <= set(group) and len(topology.machines_of(group)) <= widest
