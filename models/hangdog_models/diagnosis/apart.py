@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.cluster import Cluster
-from hangdog_models.diagnosis.guilt import BARRIERS
+from hangdog_models.diagnosis.guilt import BARRIERS, merely_failed
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.silence import silent_ranks
 from hangdog_models.diagnosis.waits import Waits
@@ -15,15 +15,13 @@ from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity
 
-#: A place where at least this share of the largest crowd of a stage stands is no odd one: sound replicas may stand in two.
+#: A place with more than this share of the largest crowd of its stage is no odd one: sound replicas may stand in two.
 CROWD = 0.5
 #: No group on more than this share of the machines is named: it would be as good as naming the job.
 WIDEST = 0.5
 #: What a caller sends or receives and the way it goes, by names in it: Megatron-Core's, and DeepSpeed's (without passes).
 _SENDS_ON, _TAKES_ON = ("send_forward", "send_activations"), ("recv_forward", "recv_activations")
 _SENDS_BACK, _TAKES_BACK = ("send_backward", "send_grads"), ("recv_backward", "recv_grads")
-#: What a rank that waits for nobody may do and wait all the same: its launch queue is full, or its capture failed.
-_MAY_WAIT = (Activity.LAUNCH, Activity.MISSING)
 MACHINE, SWITCH = "machine", "switch"
 PIPELINE, TENSOR = "pp", "tp"
 
@@ -56,13 +54,14 @@ NOBODY = Apart(())
 
 
 def find(clusters: Sequence[Cluster], look: Look, waits: Waits, topology: Topology) -> Apart:
-    """Who stands apart where all wait; nobody where a rank stands outside, a machine is silent, some are at a barrier, or counters tell.
+    """Who stands apart where all wait and no counter tells more.
 
-    Programs call a barrier for all ranks at one place: who is elsewhere went another way through the code. That ranks are
-    compared within their stage, and that the smallest group they share is meant, is ByteRobust's (SOSP 2025).
+    Nobody where a rank stands outside, a machine is silent, or some are at a barrier and others are not: programs call a
+    barrier for all ranks at one place, so somebody went another way through the code. That ranks are compared within their
+    stage, and that the smallest group they share is meant, is ByteRobust's (SOSP 2025).
     """
     barred = any(cluster.sample.operation in BARRIERS for cluster in clusters)
-    outside = any(look[rank].activity not in _MAY_WAIT for rank in waits.roots) or silent_ranks(look, topology)
+    outside = not all(_may_wait(look[rank]) for rank in waits.roots) or silent_ranks(look, topology)
     counted = any(hold.counted for hold in waits.holds)
     if len(clusters) < 2 or barred or outside or counted or len(topology.machines) < 2:
         return NOBODY
@@ -74,6 +73,11 @@ def find(clusters: Sequence[Cluster], look: Look, waits: Waits, topology: Topolo
     if not group and _narrow(pairs, topology):
         dim, group = PIPELINE, tuple(sorted(rank for pair in pairs for rank in pair))
     return Apart(ranks, dim, group, pairs, _message(met, odd, clusters, topology), _closed(look, topology))
+
+
+def _may_wait(standing: Standing) -> bool:
+    """Whether a rank of which no frame says that it waits may do so all the same: its launch queue is full, or nobody saw it."""
+    return standing.activity is Activity.LAUNCH or merely_failed(standing)
 
 
 def _odd(clusters: Sequence[Cluster], topology: Topology) -> tuple[Rank, ...]:
@@ -129,8 +133,8 @@ def _message(
     cluster_of = {rank: number for number, cluster in enumerate(clusters) for rank in cluster.ranks}
 
     def alone(rank: Rank) -> bool:
-        peers = topology.group(TENSOR, rank) or ()
-        return all(cluster_of.get(peer) != cluster_of.get(rank) for peer in peers if peer != rank)
+        seen = [peer for peer in topology.group(TENSOR, rank) or () if peer != rank and peer in cluster_of]
+        return bool(seen) and all(cluster_of[peer] != cluster_of.get(rank) for peer in seen)
 
     tensor = TENSOR in topology.groups
     found = [pair for pair in met if (any(map(alone, pair)) if tensor else odd.issuperset(pair))]
@@ -156,7 +160,8 @@ def _in(label: str, names: tuple[str, ...]) -> bool:
 
 
 def _closed(look: Look, topology: Topology) -> tuple[Rank, ...]:
-    """The only pipeline of more than two all of whose stages wait for messages."""
+    """The only pipeline of more than two all of whose stages wait for messages, on few enough machines."""
     pipelines = topology.groups.get(PIPELINE, ())
     found = [group for group in pipelines if all(rank in look and look[rank].wait is Wait.PEER for rank in group)]
-    return found[0] if len(found) == 1 and len(pipelines) > 2 else ()
+    one = found[0] if len(found) == 1 and len(pipelines) > 2 else ()
+    return one if len(topology.machines_of(one)) <= WIDEST * len(topology.machines) else ()
