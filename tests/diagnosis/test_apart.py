@@ -1,7 +1,7 @@
 """Where all wait and no frame says for whom, those who stand apart together name their group, and nobody is evicted."""
 
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.topology import Topology
+from hangdog_models.topology import Layout, Topology, build
 from hangdog_models.verdict import Kind, Verdict
 from stories import C10D, first, job, trace, twice
 
@@ -50,6 +50,7 @@ def test_both_ends_of_a_message_are_named_where_their_tensor_peers_are_past_it()
     stages = {tuple(range(16)): message("recv_backward"), (20, 22, 23): message("recv_backward")}
     verdict = told(SHAPE, {**stages, **ends}, sync("report"))
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.GROUP, (21, 37), ())
+    assert any("without their peers" in line for line in verdict.because)
 
 
 def test_two_ends_that_do_not_belong_to_one_message_are_no_pair() -> None:
@@ -67,3 +68,26 @@ def test_a_group_on_most_machines_is_not_named() -> None:
     shape = job(dp=16, pp=2, per_machine=2)
     verdict = told(shape, {tuple(range(0, 12, 2)): sync("forward")}, sync("report"))
     assert verdict.kind is Kind.UNDETERMINED
+
+
+def test_a_capture_that_failed_elsewhere_hides_nobody() -> None:
+    odd, usual = sync("forward"), sync("report")
+    traces = [trace(rank, "timed out" if rank == 50 else odd if 20 <= rank < 24 else usual) for rank in range(64)]
+    verdict = diagnose(twice(traces), SHAPE)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.GROUP, (20, 21, 22, 23), ())
+
+
+def test_peers_that_nobody_saw_do_not_stand_elsewhere() -> None:
+    ends = {21: message("send_forward"), 37: message("recv_forward"), 20: "timed out", 22: "timed out", 23: "timed out"}
+    others = {rank: sync("report") for rank in range(64)} | {36: ends[37], 38: ends[37], 39: ends[37]}
+    verdict = diagnose(twice([trace(rank, stack) for rank, stack in (others | ends).items()]), SHAPE)
+    assert not any("without their peers" in line for line in verdict.because)
+
+
+def test_a_switch_is_meant_only_where_all_below_it_stand_apart() -> None:
+    leaves = {f"leaf-{at}": tuple(f"node-{machine}" for machine in range(4 * at, 4 * at + 4)) for at in range(8)}
+    layout = Layout(sizes={"dp": 64}, ranks_per_machine=2, switches=leaves)
+    shape, _ = build(layout, None)
+    below = tuple(range(8, 16))
+    assert first(told(shape, {below: sync("forward")}, sync("report"))) == below
+    assert told(shape, {below[:6]: sync("forward")}, sync("report")).kind is Kind.UNDETERMINED
