@@ -5,10 +5,13 @@ from hangdog_models.topology import Layout, Topology, build
 from hangdog_models.verdict import Kind, Verdict
 from stories import C10D, first, job, trace, twice
 
+#: Stacks by the ranks that have them.
+Places = dict[tuple[int, ...], list[str]]
+
 SHAPE = job(tp=4, dp=4, pp=4, per_machine=4)
 
 
-def told(shape: Topology, elsewhere: dict[tuple[int, ...], list[str]], usual: list[str]) -> Verdict:
+def told(shape: Topology, elsewhere: Places, usual: list[str]) -> Verdict:
     """Everybody stands at one place but those named."""
     stacks = {rank: stack for ranks, stack in elsewhere.items() for rank in ranks}
     return diagnose(twice([trace(rank, stacks.get(rank, usual)) for rank in range(shape.world_size)]), shape)
@@ -46,15 +49,15 @@ def test_who_is_elsewhere_while_others_are_at_a_barrier_went_another_way_through
 
 
 def test_both_ends_of_a_message_are_named_where_their_tensor_peers_are_past_it() -> None:
-    ends = {(21,): message("send_forward_recv_backward"), (37,): message("send_backward_recv_forward")}
-    stages = {tuple(range(16)): message("recv_backward"), (20, 22, 23): message("recv_backward")}
+    ends: Places = {(21,): message("send_forward_recv_backward"), (37,): message("send_backward_recv_forward")}
+    stages: Places = {tuple(range(16)): message("recv_backward"), (20, 22, 23): message("recv_backward")}
     verdict = told(SHAPE, {**stages, **ends}, sync("report"))
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.GROUP, (21, 37), ())
     assert any("without their peers" in line for line in verdict.because)
 
 
 def test_two_ends_that_do_not_belong_to_one_message_are_no_pair() -> None:
-    ends = {(21,): message("send_forward"), (37,): message("send_forward")}
+    ends: Places = {(21,): message("send_forward"), (37,): message("send_forward")}
     assert first(told(SHAPE, ends, sync("report"))) != (21, 37)
 
 
