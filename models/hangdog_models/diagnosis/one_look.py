@@ -1,0 +1,63 @@
+"""What a single look tells: who is held where no step of training rests, and who merely runs at that moment."""
+
+from collections.abc import Sequence
+
+from hangdog_models.diagnosis.activity import Standing, sites
+from hangdog_models.diagnosis.counters import BY_DEVICE
+from hangdog_models.diagnosis.motion import Look
+from hangdog_models.diagnosis.odds import LOAD
+from hangdog_models.diagnosis.waits import CHILD, Waits
+from hangdog_models.ranks import Rank
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Activity
+
+#: States that no healthy process stays in, so that one look is enough.
+LASTING = (Activity.STOPPED, Activity.DEAD)
+#: Sleeps that are no part of a step of training, which waits for its loader, its device and its peers.
+_HELD = (*LASTING, Activity.LOCK, Activity.GIL, Activity.GC, Activity.NETWORK, Activity.STORAGE, Activity.DEVICE_SYNC)
+
+
+def held(standing: Standing) -> bool:
+    """Whether a root is held where no step of training rests: by the kernel, a lock, a peer outside of the job, a program."""
+    if standing.interpreting or standing.rule == BY_DEVICE:
+        return False
+    child = standing.activity is Activity.UNKNOWN and standing.operation == CHILD
+    loads = standing.activity is Activity.COMPILE and standing.operation == LOAD
+    return standing.activity in _HELD or child or loads
+
+
+def at_rest(standings: Sequence[Standing]) -> bool:
+    """Whether roots seen once are stuck and no moment of a step: some are held, and the others sleep, but for one at most.
+
+    That one runs Python: a loop without an end looks like a step at work, and two such ranks are no more than that.
+    """
+    running = [standing for standing in standings if standing.interpreting]
+    asleep = all(held(standing) or standing.busy is False for standing in standings if not standing.interpreting)
+    return asleep and len(running) <= 1 and any(map(held, standings))
+
+
+def restless(look: Look, waits: Waits, topology: Topology) -> frozenset[Rank]:
+    """The roots of a single look that others speak against by being at work: in a job that is stuck all wait.
+
+    Where one machine alone runs Python and all other roots are held, the job is at rest, and nobody is restless.
+    """
+    at_work = _at_work(look, waits)
+    roots = {rank for rank in waits.roots if look[rank].activity is not Activity.MISSING}
+    others = [look[rank] for rank in roots - at_work if not queued(look[rank])]
+    alone = at_work <= roots and len({topology.machine(rank) or rank for rank in at_work}) == 1
+    if alone and others and all(map(held, others)) and all(look[rank].interpreting for rank in at_work):
+        return frozenset()
+    return at_work | roots if at_work else frozenset()
+
+
+def queued(standing: Standing) -> bool:
+    """Whether it may wait for room in its device's queue, as peers of a rank that is stuck do."""
+    return standing.activity is Activity.LAUNCH and not standing.interpreting
+
+
+def _at_work(look: Look, waits: Waits) -> frozenset[Rank]:
+    """Ranks whose hosts run Python, which no wait does, and roots that run or whose devices are behind."""
+    runs = {rank for standing, ranks in sites(look) if standing.interpreting for rank in ranks}
+    return frozenset(
+        runs | {r for r in waits.roots if look[r].activity is Activity.COMPUTE or look[r].rule == BY_DEVICE}
+    )
