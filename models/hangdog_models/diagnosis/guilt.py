@@ -6,7 +6,7 @@ from hangdog_models.diagnosis.counters import BY_COUNTERS, BY_DEVICE
 from hangdog_models.diagnosis.hypothesis import Factor
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.odds import LOAD, odds_of
-from hangdog_models.diagnosis.one_look import LASTING, queued, restless
+from hangdog_models.diagnosis.one_look import LASTING, restless
 from hangdog_models.diagnosis.ras import BY_RAS
 from hangdog_models.diagnosis.silence import silent_ranks
 from hangdog_models.diagnosis.waits import Waits
@@ -52,8 +52,6 @@ SILENT_MACHINE = 12.0
 SILENT = 40.0
 #: Odds of a rank of which only counters are known.
 COUNTED = 4.0
-#: Of these a root is itself queued, or not known to be anywhere: it does not explain who else is queued.
-_QUEUED_OR_UNSEEN = (Activity.LAUNCH, Activity.MISSING)
 #: Activities in which a process waits for itself.
 _OWN = {Activity.LOCK, Activity.GIL, Activity.GC}
 #: What is left of them when nobody was seen to wait for the rank.
@@ -164,7 +162,7 @@ def _factors(
     if standing.rule == BY_COUNTERS:
         doing = Factor("counters tell that it is behind, not what holds it", COUNTED)
     factors = [doing]
-    if standing.activity is Activity.LAUNCH and not standing.busy:
+    if standing.queued and not standing.busy:
         # A full queue of its device or mismatched collectives before it: as likely as a fault of the host.
         return [doing, Factor("share of the waiting ranks it explains", explained)]
     if standing.activity is Activity.DATALOADER and standing.interpreting and not moved:
@@ -208,10 +206,11 @@ def _explained(look: Look, waits: Waits, topology: Topology) -> dict[Rank, float
         alone = (topology.machine(rank) or rank, look[rank].activity)
         sides.setdefault(alone if len(waits.roots) <= ASKED_ALONE else look[rank].activity, []).append(rank)
     loose = waits.reached_from(waits.loose) | waits.loose
-    full = {rank for rank in waits.roots if queued(look[rank])}
+    full = {rank for rank in waits.roots if look[rank].queued}
     behind = loose | waits.reached_from(full) | full
     reached = {
-        side: waits.reached_from(ranks) | (behind if look[ranks[0]].activity not in _QUEUED_OR_UNSEEN else loose)
+        side: waits.reached_from(ranks)
+        | (loose if look[ranks[0]].queued or look[ranks[0]].activity is Activity.MISSING else behind)
         for side, ranks in sides.items()
     }
     seen = [reached[side] for side, ranks in sides.items() if look[ranks[0]].activity is not Activity.MISSING]

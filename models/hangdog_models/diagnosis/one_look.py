@@ -43,16 +43,11 @@ def restless(look: Look, waits: Waits, topology: Topology) -> frozenset[Rank]:
     """
     at_work = _at_work(look, waits)
     roots = {rank for rank in waits.roots if look[rank].activity is not Activity.MISSING}
-    others = [look[rank] for rank in roots - at_work if not queued(look[rank])]
+    others = [look[rank] for rank in roots - at_work if not look[rank].queued]
     alone = at_work <= roots and len({topology.machine(rank) or rank for rank in at_work}) == 1
     if alone and others and all(map(held, others)) and all(look[rank].interpreting for rank in at_work):
         return frozenset()
     return at_work | roots if at_work else frozenset()
-
-
-def queued(standing: Standing) -> bool:
-    """Whether it may wait for room in its device's queue, as peers of a rank that is stuck do."""
-    return standing.activity is Activity.LAUNCH and not standing.interpreting
 
 
 def _at_work(look: Look, waits: Waits) -> frozenset[Rank]:

@@ -19,6 +19,7 @@ from hangdog_models.diagnosis.guilt import (
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.odds import odds_of
+from hangdog_models.diagnosis.one_look import held
 from hangdog_models.diagnosis.several import NAMED_ALONE, SERVED, blame_several
 from hangdog_models.diagnosis.waits import Waits
 from hangdog_models.diagnosis.wording import reasons, where
@@ -49,7 +50,13 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     best = {unit: odds_by[rank] for unit, rank in lead.items()}
     top = max(best, key=lambda unit: (best[unit], -lead[unit]))
     guilty = {unit: [r for r in units[unit] if odds_by[r] >= RIVAL * best[unit]] for unit in units}
-    rivals = [unit for unit in units if best[unit] >= RIVAL * best[top] or _same(look[lead[unit]], look[lead[top]])]
+    rivals = [
+        unit
+        for unit in units
+        if best[unit] >= RIVAL * best[top]
+        or _same(look[lead[unit]], look[lead[top]])
+        or (not motion.known and held(look[lead[unit]]))  # whatever it explains, it is stuck
+    ]
     captured = [unit for unit in rivals if not merely_failed(look[lead[unit]])]
     rivals = captured if top in captured else rivals  # who was not captured is no second fault
     if len(rivals) > 1:
