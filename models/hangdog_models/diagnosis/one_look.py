@@ -37,17 +37,20 @@ def at_rest(standings: Sequence[Standing]) -> bool:
 
 
 def restless(look: Look, waits: Waits, topology: Topology) -> frozenset[Rank]:
-    """The roots of a single look that others speak against by being at work: in a job that is stuck all wait.
+    """The ranks of a single look that speak against its roots by being at work, and these roots: who is stuck, makes all wait.
 
-    Where one machine alone runs Python and all other roots are held, the job is at rest, and nobody is restless.
+    Where one machine alone runs Python, roots of it that may wait for room in their device's queue are its victims, and if
+    all other roots are held, nobody is restless.
     """
     at_work = _at_work(look, waits)
+    on = {topology.machine(rank) or rank for rank in at_work}
     roots = {rank for rank in waits.roots if look[rank].activity is not Activity.MISSING}
-    others = [look[rank] for rank in roots - at_work if not look[rank].queued]
-    alone = at_work <= roots and len({topology.machine(rank) or rank for rank in at_work}) == 1
-    if alone and others and all(map(held, others)) and all(look[rank].interpreting for rank in at_work):
+    others = {rank for rank in roots - at_work if not look[rank].queued}
+    alone = len(on) == 1 and at_work <= roots and all(look[rank].interpreting for rank in at_work)
+    if not at_work or (alone and others and all(held(look[rank]) for rank in others)):
         return frozenset()
-    return at_work | roots if at_work else frozenset()
+    victims = {rank for rank in roots - at_work - others if alone and (topology.machine(rank) or rank) in on}
+    return at_work | (roots - victims)
 
 
 def _at_work(look: Look, waits: Waits) -> frozenset[Rank]:

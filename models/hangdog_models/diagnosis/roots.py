@@ -5,6 +5,8 @@ from math import prod
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.counters import BY_COUNTERS
 from hangdog_models.diagnosis.guilt import (
+    MANY,
+    REMARKABLE,
     SHARED,
     TRAVELLING_ASLEEP,
     UNAWAITED,
@@ -50,12 +52,13 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     best = {unit: odds_by[rank] for unit, rank in lead.items()}
     top = max(best, key=lambda unit: (best[unit], -lead[unit]))
     guilty = {unit: [r for r in units[unit] if odds_by[r] >= RIVAL * best[unit]] for unit in units}
+    crowded = not motion.known and len(waits.waiting) > REMARKABLE
     rivals = [
         unit
         for unit in units
         if best[unit] >= RIVAL * best[top]
         or _same(look[lead[unit]], look[lead[top]])
-        or (not motion.known and held(look[lead[unit]]))  # whatever it explains, it is stuck
+        or (crowded and held(look[lead[unit]]))  # whatever it explains, it is stuck
     ]
     captured = [unit for unit in rivals if not merely_failed(look[lead[unit]])]
     rivals = captured if top in captured else rivals  # who was not captured is no second fault
@@ -93,13 +96,17 @@ def _others(
     few = Factor("only one machine asks for it", min(1.0, SERVED / max(1, machines)) ** 4)
     if rank in motion.travelling and standing.activity is Activity.STORAGE:
         few = Factor("it got on with other things between the looks", TRAVELLING_ASLEEP)
+    served = []
+    if not motion.known and len(waits.waiting) > REMARKABLE:
+        past = f"{len(waits.waiting)} ranks wait for it: they are past what they asked of a service"
+        served = [Factor(past, 1 / min(MANY, len(waits.waiting) / REMARKABLE))]
     still = rank in motion.still and not compiling(standing)
     works = works_for_all(standing, rank in motion.still, rank in motion.working) and at_barrier(look, waits)
     pace = _pace(still, works or rank in motion.travelling)
     slow = (Factor(f"merely slow, {doing}", odds.slow), Factor("stood still, or gets on with its work", pace))
     writing = writes(standing, rank in motion.working)
     at_work = [Factor("it is running: a writer that runs is writing", WRITING)] if writing else []
-    return [(Kind.SOFTWARE, (code, *at_work)), (Kind.DEPENDENCY, (service, few, *at_work)), (Kind.SLOW, slow)]
+    return [(Kind.SOFTWARE, (code, *at_work)), (Kind.DEPENDENCY, (service, few, *served, *at_work)), (Kind.SLOW, slow)]
 
 
 def _pace(still: bool, works: bool) -> float:
