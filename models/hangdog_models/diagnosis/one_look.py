@@ -56,6 +56,5 @@ def restless(look: Look, waits: Waits, topology: Topology) -> frozenset[Rank]:
 def _at_work(look: Look, waits: Waits) -> frozenset[Rank]:
     """Ranks whose hosts run Python, which no wait does, and roots that run or whose devices are behind."""
     runs = {rank for standing, ranks in sites(look) if standing.interpreting for rank in ranks}
-    return frozenset(
-        runs | {r for r in waits.roots if look[r].activity is Activity.COMPUTE or look[r].rule == BY_DEVICE}
-    )
+    busy = {rank for rank in waits.roots if look[rank].activity is Activity.COMPUTE and not look[rank].queued}
+    return frozenset(runs | busy | {rank for rank in waits.roots if look[rank].rule == BY_DEVICE})
