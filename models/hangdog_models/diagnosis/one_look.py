@@ -42,7 +42,7 @@ def restless(look: Look, waits: Waits, topology: Topology) -> frozenset[Rank]:
     Where one machine alone runs Python, roots of it that may wait for room in their device's queue are its victims, and if
     all other roots are held, nobody is restless.
     """
-    at_work = _at_work(look, waits)
+    at_work = _at_work(look, waits, topology)
     on = {topology.machine(rank) or rank for rank in at_work}
     roots = {rank for rank in waits.roots if look[rank].activity is not Activity.MISSING}
     others = {rank for rank in roots - at_work if not look[rank].queued}
@@ -53,8 +53,10 @@ def restless(look: Look, waits: Waits, topology: Topology) -> frozenset[Rank]:
     return at_work | (roots - victims)
 
 
-def _at_work(look: Look, waits: Waits) -> frozenset[Rank]:
-    """Ranks whose hosts run Python, which no wait does, and roots that run or whose devices are behind."""
+def _at_work(look: Look, waits: Waits, topology: Topology) -> frozenset[Rank]:
+    """Ranks whose hosts run Python, which no wait does, and roots that run or whose devices are behind; not those behind a peer that is held."""
     runs = {rank for standing, ranks in sites(look) if standing.interpreting for rank in ranks}
     busy = {rank for rank in waits.roots if look[rank].activity is Activity.COMPUTE and not look[rank].queued}
-    return frozenset(runs | busy | {rank for rank in waits.roots if look[rank].rule == BY_DEVICE})
+    stuck = {topology.machine(rank) for rank in waits.roots if held(look[rank])} - {None}
+    behind = {r for r in waits.roots if look[r].rule == BY_DEVICE and topology.machine(r) not in stuck}
+    return frozenset(runs | busy | behind)
