@@ -179,7 +179,9 @@ def _factors(
         factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / REMARKABLE)))
     if writes(standing, working):
         factors.append(Factor("it is running: a writer that runs is writing", WRITING))
-    seen_once = motion.known and not moved and bool(standing.frames)
+    seen_once = (
+        motion.known and not moved and bool(standing.frames)
+    )  # its other captures failed, the others stand still
     lasting = ((moved in ("still", "moving") or seen_once) and not compiles) or standing.activity in LASTING
     if lasting and len(waits.waiting) > REMARKABLE:
         factors.append(Factor(f"{len(waits.waiting)} ranks wait", min(MANY, len(waits.waiting) / REMARKABLE)))
@@ -197,7 +199,7 @@ def _explained(look: Look, waits: Waits, topology: Topology) -> dict[Rank, float
 
     Counted are the ranks that some root explains, those that were captured if any: whoever was not may wait like all
     others, and would pass their waits on. A device may wait for a collective that no frame of its host shows, so a
-    waiting rank that is traced to no root speaks against none of them.
+    waiting rank that is traced to no root speaks against none of them, and no more does a root that may be queued.
     Where roots are many no single one is the cause: then all that do the same are asked together, which also keeps the
     cost linear in the ranks.
     """
@@ -206,8 +208,8 @@ def _explained(look: Look, waits: Waits, topology: Topology) -> dict[Rank, float
         alone = (topology.machine(rank) or rank, look[rank].activity)
         sides.setdefault(alone if len(waits.roots) <= ASKED_ALONE else look[rank].activity, []).append(rank)
     loose = waits.reached_from(waits.loose) | waits.loose
-    full = {rank for rank in waits.roots if look[rank].queued}
-    behind = loose | waits.reached_from(full) | full
+    queued = {rank for rank in waits.roots if look[rank].queued}
+    behind = loose | waits.reached_from(queued) | queued
     reached = {
         side: waits.reached_from(ranks)
         | (loose if look[ranks[0]].queued or look[ranks[0]].activity is Activity.MISSING else behind)
