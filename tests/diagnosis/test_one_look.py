@@ -12,6 +12,7 @@ WIDE = job(dp=64, per_machine=8)
 LOCK = ["<module> train.py", "log train.py", "acquire logging/__init__.py"]
 CHILD = ["<module> train.py", "refresh auth.py", "communicate subprocess.py"]
 PACKING = ["<module> train.py", "pack packing.py"]
+FORWARD = ["<module> train.py", "_call_impl torch/nn/modules/module.py", "forward model.py"]
 STEP = ["<module> train.py", "step torch/optim/adamw.py"]
 
 
@@ -72,3 +73,23 @@ def test_an_operator_that_the_kernel_shows_asleep_waits_as_a_launch_does() -> No
 
     assert twice("S").evict.machines == ()
     assert twice("T").evict.machines == twice("").evict.machines == ("node-0",)
+
+
+def test_one_alone_in_a_full_queue_is_no_victim_of_a_rank_that_is_held() -> None:
+    def twice(*queued: int) -> Verdict:
+        seen = look(trace(5, LOCK, state="S"), *(trace(rank, FORWARD, state="S") for rank in queued))
+        return diagnose(snapshot(seen, seen), WIDE)
+
+    assert twice(40).evict.machines == ("node-0", "node-5")
+    assert twice(24, 40).evict.machines == ("node-0",)
+
+
+def test_the_queued_peers_of_one_that_runs_are_its_victims_and_those_elsewhere_at_work() -> None:
+    runs = trace(5, PACKING, state="R", active=True, gil=True)
+    assert once(runs, trace(4, FORWARD, state="S")).evict.machines == ("node-0",)
+    assert once(runs, trace(40, FORWARD, state="S")).evict.machines == ()
+
+
+def test_who_waits_is_past_what_it_asked_of_a_service() -> None:
+    reads = trace(5, "uninterruptible sleep", state="D", wchan="nfs_wait_on_request")
+    assert once(reads).evict.machines == ("node-0",)
