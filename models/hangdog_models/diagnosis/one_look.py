@@ -42,8 +42,8 @@ def at_rest(standings: Sequence[Standing]) -> bool:
 def restless(look: Look, waits: Waits, topology: Topology) -> frozenset[Rank]:
     """The ranks at work in a single look, and the roots they speak against: in a job that is stuck all wait.
 
-    Where one machine alone runs Python, its own roots that may wait for room in their device's queue are its victims, and
-    if all other roots are held, nobody is restless.
+    Where one machine alone runs Python, and all other roots are held but for those that may wait for room in their device's
+    queue, nobody is restless.
     """
     at_work = _at_work(look, waits, topology)
     on = {topology.machine(rank) or rank for rank in at_work}
@@ -52,8 +52,7 @@ def restless(look: Look, waits: Waits, topology: Topology) -> frozenset[Rank]:
     alone = len(on) == 1 and at_work <= roots and all(look[rank].interpreting for rank in at_work)
     if not at_work or (alone and others and all(held(look[rank]) for rank in others)):
         return frozenset()
-    victims = {rank for rank in roots - at_work - others if alone and (topology.machine(rank) or rank) in on}
-    return at_work | (roots - victims)
+    return at_work | roots
 
 
 def _at_work(look: Look, waits: Waits, topology: Topology) -> frozenset[Rank]:
