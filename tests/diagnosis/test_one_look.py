@@ -84,10 +84,21 @@ def test_one_alone_in_a_full_queue_is_no_victim_of_a_rank_that_is_held() -> None
     assert twice(24, 40).evict.machines == ("node-0",)
 
 
-def test_one_that_runs_beside_one_in_a_full_queue_may_be_at_a_moment_of_a_step() -> None:
-    runs = trace(5, PACKING, state="R", active=True, gil=True)
-    for queued in (trace(4, FORWARD, state="S"), trace(40, FORWARD, state="S")):
-        assert once(runs, queued).evict.machines == ()
+def test_a_whole_group_in_full_queues_but_for_one_that_runs_waits_for_it_and_a_part_of_one_is_at_work() -> None:
+    split = job(tp=4, dp=16, per_machine=8)
+
+    def beside(*queued: int) -> Verdict:
+        runs = trace(5, PACKING, state="R", active=True, gil=True)
+        seen = look(runs, *(trace(rank, FORWARD, state="S") for rank in queued))
+        return diagnose(snapshot(seen), split)
+
+    assert beside(4, 6, 7).evict.machines == ("node-0",)
+    assert beside(4).evict.machines == beside(40).evict.machines == ()
+
+
+def test_peers_that_spin_beside_one_that_is_held_are_no_work() -> None:
+    spins = [trace(rank, "user", state="R", active=True) for rank in (4, 6)]
+    assert once(trace(5, LOCK, state="S"), *spins).evict.machines == ("node-0",)
 
 
 def test_who_waits_is_past_what_it_asked_of_a_service() -> None:

@@ -8,7 +8,7 @@ from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.odds import LOAD
 from hangdog_models.diagnosis.waits import CHILD, Waits
 from hangdog_models.ranks import Rank
-from hangdog_models.topology import Topology
+from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity
 
 #: States that no healthy process stays in, so that one look is enough.
@@ -42,17 +42,32 @@ def at_rest(standings: Sequence[Standing]) -> bool:
 def restless(look: Look, waits: Waits, topology: Topology) -> frozenset[Rank]:
     """The ranks at work in a single look, and the roots they speak against: in a job that is stuck all wait.
 
-    Where one machine alone runs Python, and all other roots are held but for those that may wait for room in their device's
-    queue, nobody is restless.
+    Nobody is restless where one machine alone is at work, by running Python or by peers that spin beside a rank of it that
+    is held, and all other roots are held, too, or may wait for room in their device's queue. Nor are those who do so and
+    make up a whole process group with a rank at work: they wait for it.
     """
     at_work = _at_work(look, waits, topology)
     on = {topology.machine(rank) or rank for rank in at_work}
     roots = {rank for rank in waits.roots if look[rank].activity is not Activity.MISSING}
-    others = {rank for rank in roots - at_work if not look[rank].queued}
-    alone = len(on) == 1 and at_work <= roots and all(look[rank].interpreting for rank in at_work)
+    queued = frozenset(rank for rank in roots - at_work if look[rank].queued)
+    others = roots - at_work - queued
+    beside = on == {topology.machine(rank) or rank for rank in others}
+    alone = len(on) == 1 and at_work <= roots and (beside or all(look[rank].interpreting for rank in at_work))
     if not at_work or (alone and others and all(held(look[rank]) for rank in others)):
         return frozenset()
-    return at_work | roots
+    return at_work | (roots - _awaiting(at_work, queued, topology))
+
+
+def _awaiting(at_work: frozenset[Rank], queued: frozenset[Rank], topology: Topology) -> set[Rank]:
+    """The queued ranks that make up a whole process group with one rank at work."""
+    groups = {
+        group
+        for rank in (at_work if queued else ())
+        for dim in topology.groups
+        if dim != WORLD and (group := topology.group(dim, rank)) is not None
+    }
+    whole = [group for group in groups if len(at_work.intersection(group)) == 1 and queued.union(at_work) >= set(group)]
+    return {rank for group in whole for rank in group} - at_work
 
 
 def _at_work(look: Look, waits: Waits, topology: Topology) -> frozenset[Rank]:
