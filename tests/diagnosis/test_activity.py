@@ -43,6 +43,8 @@ ENGINE = "deepspeed/runtime/pipe/engine.py"
         (["step torch/distributed/pipelining/schedules.py", "_call_impl torch/nn/modules/module.py",
           "forward model.py", "all_reduce torch/distributed/_functional_collectives.py"], "collective", "all_reduce", None),
         (["f train.py", "_fn torch/_dynamo/eval_frame.py", "_compile torch/_dynamo/convert_frame.py"], "compile", "_compile", None),
+        (["step train.py", "foreach_all_gather_copy_out torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py"],
+         "compute", "foreach_all_gather_copy_out", "dp"),
         (["main_loop ray/_private/worker.py"], "idle", "main_loop", None),
         (["step train.py", "trace_dispatch bdb.py", "cmdloop cmd.py"], "idle", "debugger", None),
     ],

@@ -20,6 +20,7 @@ The way of one stack
     waits          Standings        -> Waits                       (holds, roots, crowds)
     clustering/    Standings        -> Clusters                    (exact classes, then near ones)
     suspects       Waits            -> Hypotheses                  roots      a rank outside of all collectives
+                                                                   one_look   who is held, where one look is all
                                                                    mismatch   sides that wait for each other
                                                                    disagreement  collectives that do not match
                                                                    stuck      groups that joined and do not complete

@@ -35,7 +35,7 @@ class Standing:
     the parallel dimension of the group where the frames tell it. `rule` says which rule read it. `busy` is True when it
     was running, False when asleep, None when unknown; `frames` is the stack with its line numbers, to compare rounds.
     `interpreting`: it runs and holds the interpreter's lock, which every wait gives up. `remote_storage`: it sleeps in a
-    network file system's client.
+    network file system's client. `sleeping`: the kernel shows plain sleep, so it is neither stopped nor in a driver.
     """
 
     activity: Activity
@@ -49,6 +49,7 @@ class Standing:
     frames: tuple[Frame, ...] = ()
     interpreting: bool = False
     remote_storage: bool = False
+    sleeping: bool = False
     missing: Missing | None = None
 
     @property
@@ -59,6 +60,12 @@ class Standing:
     @property
     def waits(self) -> bool:
         return self.wait is not Wait.NONE
+
+    @property
+    def queued(self) -> bool:
+        """Whether it may wait for room in its device's queue, as a launch does: an operator itself has nothing to sleep for."""
+        launches = self.activity is Activity.LAUNCH or (self.activity is Activity.COMPUTE and self.sleeping)
+        return launches and not self.interpreting
 
 
 class Reader:
@@ -186,6 +193,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
         frames=thread.frames,
         interpreting=bool(thread.gil and thread.active),
         remote_storage=_remote_storage(trace),
+        sleeping=state is not None and state.state == "S" and busy is False,
         missing=trace.missing,
     )
 

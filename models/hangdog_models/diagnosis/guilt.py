@@ -6,6 +6,7 @@ from hangdog_models.diagnosis.counters import BY_COUNTERS, BY_DEVICE
 from hangdog_models.diagnosis.hypothesis import Factor
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.odds import LOAD, odds_of
+from hangdog_models.diagnosis.one_look import LASTING, restless
 from hangdog_models.diagnosis.ras import BY_RAS
 from hangdog_models.diagnosis.silence import silent_ranks
 from hangdog_models.diagnosis.waits import Waits
@@ -43,8 +44,6 @@ BARRIERS = ("barrier", "monitored_barrier")
 #: What is left of a rank that gets on with its work while the others are at a barrier: a step of training has none, one
 #: rank evaluating for all has. Recorded ones took minutes on an overloaded machine.
 FOR_ALL = 0.1
-#: States that no healthy process stays in, so that one look is enough.
-LASTING = (Activity.STOPPED, Activity.DEAD)
 #: Up to so many roots, each is asked by itself what it explains.
 ASKED_ALONE = 32
 #: What it adds that no rank of a machine answers.
@@ -73,8 +72,7 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
     where_of = _where_of(look, topology)
     silent = silent_ranks(look, topology)
     failed = sum(merely_failed(look[rank]) for rank in waits.roots if rank not in silent)
-    at_work = frozenset() if motion.known else _at_work(look, waits)
-    restless = at_work | {r for r in waits.roots if at_work and look[r].activity is not Activity.MISSING}
+    at_work = frozenset() if motion.known else restless(look, waits, topology)
     barred = at_barrier(look, waits)
     known: dict[tuple[object, ...], tuple[Factor, ...]] = {}
     found: dict[Rank, tuple[Factor, ...]] = {}
@@ -88,7 +86,7 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
             moved,
             explained[rank],
             working,
-            rank in restless,
+            rank in at_work,
             topology.machine(rank) if mute else None,
         )
         if key not in known:
@@ -100,7 +98,7 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
                 factors.append(Factor(f"none of the {counted(on, 'rank')} of its machine answers", SILENT_MACHINE))
             elif failed > 1 and merely_failed(standing):
                 factors.append(Factor(f"one of {failed} whose capture failed", 1 / failed))
-            if len(restless) > (rank in restless) and not mute and standing.activity not in LASTING:
+            if len(at_work) > (rank in at_work) and not mute and standing.activity not in LASTING:
                 factors.append(Factor("other ranks are at work, in the one look there is", STAGE))
             if barred and works_for_all(standing, rank in motion.still, working):
                 factors.append(Factor("it is at work, and the others are at a barrier", FOR_ALL))
@@ -149,14 +147,6 @@ def _where_of(look: Look, topology: Topology) -> dict[tuple[object, ...], set[st
     return found
 
 
-def _at_work(look: Look, waits: Waits) -> frozenset[Rank]:
-    """Ranks whose hosts run Python, which no wait does, and roots that run or whose devices are behind."""
-    runs = {rank for standing, ranks in sites(look) if standing.interpreting for rank in ranks}
-    return frozenset(
-        runs | {r for r in waits.roots if look[r].activity is Activity.COMPUTE or look[r].rule == BY_DEVICE}
-    )
-
-
 def merely_failed(standing: Standing) -> bool:
     """Nothing is known of it, for reasons that lie in the capture."""
     missing = standing.missing
@@ -172,7 +162,7 @@ def _factors(
     if standing.rule == BY_COUNTERS:
         doing = Factor("counters tell that it is behind, not what holds it", COUNTED)
     factors = [doing]
-    if standing.activity is Activity.LAUNCH and not standing.busy:
+    if standing.queued and not standing.busy:
         # A full queue of its device or mismatched collectives before it: as likely as a fault of the host.
         return [doing, Factor("share of the waiting ranks it explains", explained)]
     if standing.activity is Activity.DATALOADER and standing.interpreting and not moved:
@@ -189,7 +179,10 @@ def _factors(
         factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / REMARKABLE)))
     if writes(standing, working):
         factors.append(Factor("it is running: a writer that runs is writing", WRITING))
-    lasting = (moved in ("still", "moving") and not compiles) or standing.activity in LASTING
+    seen_once = (
+        motion.known and not moved and bool(standing.frames)
+    )  # its other captures failed, the others stand still
+    lasting = ((moved in ("still", "moving") or seen_once) and not compiles) or standing.activity in LASTING
     if lasting and len(waits.waiting) > REMARKABLE:
         factors.append(Factor(f"{len(waits.waiting)} ranks wait", min(MANY, len(waits.waiting) / REMARKABLE)))
     if not waits.waiting:
@@ -206,7 +199,7 @@ def _explained(look: Look, waits: Waits, topology: Topology) -> dict[Rank, float
 
     Counted are the ranks that some root explains, those that were captured if any: whoever was not may wait like all
     others, and would pass their waits on. A device may wait for a collective that no frame of its host shows, so a
-    waiting rank that is traced to no root speaks against none of them.
+    waiting rank that is traced to no root speaks against none of them, and no more does a root that may be queued.
     Where roots are many no single one is the cause: then all that do the same are asked together, which also keeps the
     cost linear in the ranks.
     """
@@ -215,7 +208,13 @@ def _explained(look: Look, waits: Waits, topology: Topology) -> dict[Rank, float
         alone = (topology.machine(rank) or rank, look[rank].activity)
         sides.setdefault(alone if len(waits.roots) <= ASKED_ALONE else look[rank].activity, []).append(rank)
     loose = waits.reached_from(waits.loose) | waits.loose
-    reached = {side: loose | waits.reached_from(ranks) for side, ranks in sides.items()}
+    queued = {rank for rank in waits.roots if look[rank].queued}
+    behind = loose | waits.reached_from(queued) | queued
+    reached = {
+        side: waits.reached_from(ranks)
+        | (loose if look[ranks[0]].queued or look[ranks[0]].activity is Activity.MISSING else behind)
+        for side, ranks in sides.items()
+    }
     seen = [reached[side] for side, ranks in sides.items() if look[ranks[0]].activity is not Activity.MISSING]
     together = len(frozenset().union(*(seen or reached.values())))
     shares: dict[Rank, float] = {}

@@ -62,6 +62,9 @@ def odds_of(standing: Standing) -> Odds:
         return Odds(24, software=0.5, dependency=100)
     if standing.activity is Activity.MISSING and standing.missing:
         return OF_FAILED_CAPTURE.get(standing.missing.reason, ODDS[Activity.MISSING])
+    # So stood the odd rank of 5 of 467 simulated faults of the code, and of 896 hosts at fault none.
+    if standing.activity is Activity.COMPUTE and standing.queued:
+        return ODDS[Activity.LAUNCH]
     if standing.activity is Activity.LAUNCH and standing.operation == "ncclGroupEnd":
         return LAUNCHING
     if standing.activity is Activity.COMPILE and standing.operation == LOAD:

@@ -5,9 +5,10 @@ from math import prod
 
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.counters import BY_DEVICE
-from hangdog_models.diagnosis.guilt import LASTING, REMARKABLE, SHARED, SPINNING, WRITING
+from hangdog_models.diagnosis.guilt import REMARKABLE, SHARED, SPINNING, WRITING
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
+from hangdog_models.diagnosis.one_look import LASTING, at_rest
 from hangdog_models.diagnosis.waits import Waits
 from hangdog_models.diagnosis.wording import are, ranks_of, reasons
 from hangdog_models.ranks import Rank
@@ -26,10 +27,15 @@ LEFT_OVER, LEFT_OVER_STILL = 0.3, 0.1
 ALIKE = 0.3
 #: What is left of two faults at once that came to the very same place.
 ALIKE_TOGETHER = 0.02
+#: What is left of one service behind ranks of which some wait for a file system and others for an answer: of 536 looks at
+#: simulated services that fail none shows both.
+TWO_SERVICES = 0.3
 #: Factors that each of several machines has for itself.
 _UNLIKELY = (WRITING, SPINNING)
 #: Those of which one and the same service may be the cause.
 _SERVED = SHARED - {Activity.COMPILE}
+#: Waits for services that are seldom one and the same.
+_APART = {Activity.STORAGE, Activity.NETWORK}
 
 
 def blame_several(
@@ -56,9 +62,8 @@ def blame_several(
     )
     # Two faults at once are rare, several ranks at work are not: only those that stay where they are count as stuck.
     wide = len(waits.waiting) > REMARKABLE and machines > SERVED
-    lasting = wide and all(
-        rank in motion.still or rank in motion.moving or look[rank].activity in LASTING for rank in ranks
-    )
+    stays = all(_stays(rank, look[rank], motion) for rank in ranks)
+    lasting = wide and (stays or (not motion.known and at_rest([look[rank] for rank in ranks])))
     running = Activity.COMPUTE in activities and not lasting
     chance = Factor(
         f"{many} of {machines} machines stand outside: only one guilty",
@@ -79,7 +84,7 @@ def blame_several(
     if alike:
         independent *= ALIKE_TOGETHER
     independent *= prod(f.times for unit in rivals if unit != first for f in weighed[unit] if f.times in _UNLIKELY)
-    if not motion.known or not wide:
+    if not (motion.known or lasting) or not wide:
         independent *= ALIKE  # in one look several outside are a moment of a step, in a small job a common one
     found.append(
         Hypothesis(Kind.MACHINE, (*top, Factor(f"{many} faults at once", independent)), ranks, tuple(rivals), why)
@@ -91,6 +96,13 @@ def blame_several(
         for kind, factor in _one_cause([look[rank] for rank in ranks], many, machines, alike, running, lasting)
     ]
     return found
+
+
+def _stays(rank: Rank, standing: Standing, motion: Motion) -> bool:
+    """Whether it stays where it is: of one whose other captures failed it is told by the others, who stood still."""
+    if rank in motion.still or rank in motion.moving or standing.activity in LASTING:
+        return True
+    return motion.known and rank not in motion.travelling and bool(standing.frames)
 
 
 def _one_cause(
@@ -106,7 +118,8 @@ def _one_cause(
     if activities == {Activity.COMPILE}:
         return [(Kind.UNDETERMINED, Factor(f"{many} of {machines} machines compile, which takes its time", many))]
     if activities <= _SERVED:
-        return [(Kind.DEPENDENCY, Factor(f"a service that {many} of {machines} machines share", many * share))]
+        service = many * share * (TWO_SERVICES if activities >= _APART else 1)
+        return [(Kind.DEPENDENCY, Factor(f"a service that {many} of {machines} machines share", service))]
     if activities == {Activity.MISSING}:
         return []  # what is not known of many is not their code
     if alike and activities == {Activity.UNKNOWN}:  # asleep, nobody knows in what: code or a service

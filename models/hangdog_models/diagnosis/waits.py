@@ -23,7 +23,7 @@ _OWN_WORK = (
     Activity.GC, Activity.COMPILE, Activity.STOPPED, Activity.DEAD,
 )  # fmt: skip
 #: The operation of a rank that waits for a program it started.
-_CHILD = "subprocess"
+CHILD = "subprocess"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Hold]
     stuck = {
         rank
         for standing, ranks in places
-        if exact and not standing.waits and (standing.activity in _OWN_WORK or standing.operation == _CHILD)
+        if exact and not standing.waits and (standing.activity in _OWN_WORK or standing.operation == CHILD)
         for rank in ranks
         if rank in exact and rank in motion.still
     }
