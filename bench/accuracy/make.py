@@ -90,7 +90,7 @@ def _plan(rng: Random, ranks: int, fault: Fault) -> tuple[str, ...]:
     if fault.family == "healthy" and fault.steps[:1] == ("start",):
         return ("start", "train")
     if fault.family in LIVING and not fault.steps:
-        return ("train",) * (LIVED_STEPS if ranks < shapes.LARGE else LIVED_STEPS_LARGE)
+        return ("train",) * (LIVED_STEPS if ranks <= NATIVE_UP_TO else LIVED_STEPS_LARGE)
     if fault.steps or ranks >= shapes.LARGE:
         return ("train", *fault.steps, "train")
     return rng.choices(

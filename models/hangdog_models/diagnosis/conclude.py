@@ -7,7 +7,7 @@ from hangdog_models.diagnosis import eviction, slow, straggler
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.hypothesis import Hypothesis
-from hangdog_models.diagnosis.motion import FREED_AT_LEAST, Look
+from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.slow import Slowness
 from hangdog_models.diagnosis.stuck import SEVERAL
 from hangdog_models.diagnosis.wording import ranks_of
@@ -105,7 +105,7 @@ def _sound(case: Case) -> Verdict | None:
     moved = motion.freed or (() if stuck and len(motion.stirring) < ALIVE else motion.stirring)
     alive = bool(moved) or motion.moved_on
     # Where most hosts wait for their devices few are seen to move; times that repeat themselves then tell a job that lives.
-    if not alive and len(motion.travelling) < FREED_AT_LEAST:
+    if not alive and not motion.travelling:
         return None
     late = straggler.find(case.snapshot.counters, case.topology)
     by_looks = slow.find(case.looks, case.topology, rounds=max(slow.ROUNDS, len(case.looks))) if alive else None

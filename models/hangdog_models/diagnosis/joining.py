@@ -47,7 +47,7 @@ def excesses(records: Iterable[RankCounters], topology: Topology) -> Iterator[Ex
     """
     meetings: dict[tuple[str, int, Rank], dict[Rank, Spell]] = {}
     for record in records:
-        like = _like(record.rank, topology)
+        like = like_of(record.rank, topology)
         kinds: dict[str, str] = {}
         for before, entry in _successive(record.entries):
             if entry.apart_ns is None or entry.created_ns <= before.created_ns:
@@ -75,7 +75,7 @@ def _successive(entries: Iterable[CollectiveRecord]) -> Iterator[tuple[Collectiv
             yield before, entry
 
 
-def _like(rank: Rank, topology: Topology) -> Rank:
+def like_of(rank: Rank, topology: Topology) -> Rank:
     """The first of the ranks that have the same work; itself where nobody has."""
     for dim in ("dp-cp", "dp"):
         group = topology.group(dim, rank)

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hangdog_models.collectives import RankCounters
-from hangdog_models.diagnosis.joining import Excess, excesses
+from hangdog_models.diagnosis import joining, launching
+from hangdog_models.diagnosis.joining import Excess
 from hangdog_models.diagnosis.slow import Degrader, Slowness
 from hangdog_models.diagnosis.wording import ranks_of
 from hangdog_models.ranks import Rank
@@ -54,7 +55,9 @@ def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None
     It must work longer than its like in every group that covers the time, again and again, and no other machine half as
     much longer: a replica that draws longer samples makes all its machines late, and a stall is late once.
     """
-    tallies = {rank: _weighed(theirs) for rank, theirs in _by_rank(excesses(records, topology)).items()}
+    records = list(records)
+    spells = list(joining.excesses(records, topology)) or launching.excesses(records, topology)
+    tallies = {rank: _weighed(theirs) for rank, theirs in _by_rank(spells).items()}
     best: dict[str, Tally] = {}
     for rank, tally in tallies.items():
         machine = topology.machine(rank)
