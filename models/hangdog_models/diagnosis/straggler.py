@@ -18,6 +18,8 @@ USUAL = 0.04
 #: Before any times: the odds that a job which is looked at is held back by one machine. Of ByteDance's jobs 42.5 % lose a
 #: tenth or more to stragglers (OSDI 2025), and not all of these are machines.
 PRIOR = 0.25
+#: One time tells so much at most, however long it was: three long stalls of one rank name it, and only a fourth evicts it.
+ONCE_AT_MOST = 8.0
 #: Each time over again counts, up to so many: what happens in every step is one habit of the job, however often it is seen.
 REPEATED_AT_MOST = 4.0
 #: What is lost in all that is recorded must be worth it; below, launching alone scatters as much.
@@ -26,8 +28,9 @@ LOST_AT_LEAST_NS = 50_000_000
 COVERED = 0.5
 #: Others whose work takes at least so much of the first one's excess longer are late like it: then the work is uneven.
 ALIKE = 0.5
-#: The first and the last rank write logs and checkpoints and hand out work: so much less probably their machine is ill.
-DUTY = 0.2
+#: The first and the last rank write logs and checkpoints and hand out work, which may well take them longer than their
+#: like: where one of them is late alone it is named, with these odds at most, and not evicted.
+DUTY = 9.0
 #: A rank was last when it came later than its like by this share of the time since the operation before.
 LAST = 0.05
 
@@ -68,9 +71,10 @@ def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None
         return None
     tally = best[first]
     ranks = tuple(r for r in topology.machines[first] if r in tallies and tallies[r].share > ALIKE * tally.share)
-    odds = PRIOR * (tally.share / USUAL) ** (min(tally.repeated, REPEATED_AT_MOST) - 1)
+    times = min(tally.repeated, REPEATED_AT_MOST) - 1
+    odds = PRIOR * min(tally.share / USUAL, ONCE_AT_MOST) ** times
     if {Rank(0), Rank(topology.world_size - 1)}.issuperset(ranks):
-        odds *= DUTY
+        odds = min(odds, DUTY)
     degrader = Degrader(ranks, (first,), odds / (1 + odds), tally.last, tally.spells)
     return Slowness(Kind.SLOW, (degrader,), 0, (_told(tally, first, ranks),))
 
