@@ -130,7 +130,14 @@ def _over(item: Item, time: float, process: Process) -> bool:
 
 
 def _entries(
-    item: Item, group: str, number: int, collective: bool, begun: bool, done: bool, gloo: bool, process: Process,
+    item: Item,
+    group: str,
+    number: int,
+    collective: bool,
+    begun: bool,
+    done: bool,
+    gloo: bool,
+    process: Process,
     watch: Watch,
 ) -> Iterable[CollectiveRecord]:
     op, backend = item.op, "gloo" if gloo else "nccl"
