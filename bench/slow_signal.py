@@ -9,7 +9,7 @@ rank tells on average of whether it is slow (Kullback-Leibler divergence); to na
 
 import argparse
 import sys
-from collections import Counter
+from collections import defaultdict
 from math import log2
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=60, help="incidents (default: 60)")
     count = parser.parse_args().count
-    slow, others = Counter[str](), Counter[str]()
+    slow, others = defaultdict[str, float](float), defaultdict[str, float](float)
     named, right, chance = 0, 0, 0.0
     for seed in range(FIRST, FIRST + count):
         made = incident(seed, SIZES[seed % len(SIZES)], FAULTS[seed % len(FAULTS)])
@@ -40,15 +40,15 @@ def main() -> None:
         chance += len(machines) / len(made.topology.machines)
     bits = 0.0
     print(f"{'activity':14}{'slow':>8}{'others':>8}")
-    for activity in sorted(slow | others):
-        theirs, usual = slow[activity] / slow.total(), others[activity] / others.total()
+    for activity in sorted({*slow, *others}):
+        theirs, usual = slow[activity] / sum(slow.values()), others[activity] / sum(others.values())
         bits += theirs * log2(theirs / usual) if theirs and usual else 0.0
         print(f"{activity:14}{theirs:8.3f}{usual:8.3f}")
     print(f"{bits:.4f} bits a look")
     print(f"the peer names machines in {named} of {count}, is right in {right}, and would be by chance in {chance:.1f}")
 
 
-def add(made: Incident, slow: Counter[str], others: Counter[str]) -> None:
+def add(made: Incident, slow: dict[str, float], others: dict[str, float]) -> None:
     """Counts what the ranks of one incident show in its looks; each side weighs as much as one rank."""
     guilty = set(made.truth.ranks)
     for look in investigate(made.snapshots[Evidence.STACKS], made.topology).looks:
