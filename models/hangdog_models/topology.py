@@ -130,12 +130,18 @@ def _derived(layout: Layout, world: int) -> dict[str, Groups]:
         strides[dim] = stride
         stride *= layout.sizes.get(dim, 1)
 
+    def corners(dims: Iterable[str]) -> list[Rank]:
+        """The ranks that come first along every dimension but these, ascending."""
+        found = [Rank(0)]
+        for dim in dims:
+            steps = range(0, layout.sizes.get(dim, 1) * strides[dim], strides[dim])
+            found = [Rank(corner + step) for corner in found for step in steps]
+        return sorted(found)
+
     def along(*dims: str) -> Groups:
-        found: dict[int, list[Rank]] = {}
-        for rank in range(world):
-            corner = rank - sum(rank // strides[dim] % layout.sizes.get(dim, 1) * strides[dim] for dim in dims)
-            found.setdefault(corner, []).append(Rank(rank))
-        return tuple(tuple(ranks) for ranks in found.values())
+        members = corners(dims)  # each group is the first one, moved: of a million ranks none is divided
+        firsts = corners(dim for dim in order if dim not in dims)
+        return tuple(tuple(map(first.__add__, members)) for first in firsts)  # type: ignore[misc]  # sums of ranks are ranks
 
     groups = {dim: along(dim) for dim in order if layout.sizes.get(dim, 1) > 1}
     if "tp" in groups and "pp" in groups:

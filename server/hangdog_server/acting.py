@@ -7,8 +7,9 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -98,15 +99,20 @@ class Acting:
 
     async def facts(self, incident: str) -> Facts:
         """What is known of all machines, what the job's description says of those of an incident, and who holds its checkpoint."""
+        store = self._means.store
+        asked, _ = await store.kept(incident)
+        return await self._facts((await store.find(incident)).job, asked)
+
+    async def _facts(self, job: str, asked: Mapping[str, Any]) -> Facts:
+        """`asked` is what is remembered of an incident: megabytes in a large job, so it is read once."""
         fleet = self._means.fleet
-        asked, _ = await self._means.store.kept(incident)
         domains: dict[str, str] = {}
         if asked.get("job_toml"):
             switches = read_job(asked["job_toml"])[1].switches
             domains = {machine: switch for switch, machines in sorted(switches.items()) for machine in machines}
         there = {seen.machine for seen in fleet.machines(steady())} | fleet.bodies().keys()
         there |= {*asked.get("asked", {}), *asked.get("absent", {})}
-        copies, unread = await self._carrying.copies((await self._means.store.find(incident)).job)
+        copies, unread = await self._carrying.copies(job)
         return Facts(len(there), await self._spares(), fleet.bodies(), domains, copies, unread)
 
     async def _spares(self) -> frozenset[str]:
@@ -131,7 +137,7 @@ class Acting:
                 continue
             wanted = Wanted(incident.id, incident.job, incident.evict, incident.began, bodies)
             try:
-                facts = await self.facts(incident.id)
+                facts = await self._facts(incident.job, asked)
             except HangdogError as error:
                 log.error("incident %s: nothing follows from it: %s", incident.id, error)
                 continue

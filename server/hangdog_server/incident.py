@@ -29,6 +29,7 @@ from hangdog_server.refusals import Look, Refusal
 from hangdog_server.requests import Request, Step
 from hangdog_server.resuming import Cut
 from hangdog_server.settings import Settings
+from hangdog_server.sparing import spared
 from hangdog_server.store import Incident, State, Store
 from hangdog_server.telemetry import SILENT, Stage, Telemetry
 from hangdog_server.telling import Telling
@@ -97,7 +98,8 @@ class Inquiry:
 
     async def lead(self) -> None:
         """Leads the incident to its end; whatever goes wrong is said and remembered, and ends here."""
-        with self._means.telemetry.incident(self.name, self._job), about(incident=self.name, job=self._job):
+        means = self._means
+        with means.telemetry.incident(self.name, self._job), about(incident=self.name, job=self._job), spared():
             await self._led()
 
     async def settle(self) -> None:

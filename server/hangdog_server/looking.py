@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hangdog_models.findings import Finding
 from hangdog_models.planning.deepen import deepen
 from hangdog_models.planning.enough import enough
-from hangdog_models.planning.native import deciding
+from hangdog_models.planning.native import deciding, settled
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing, Reason
@@ -22,7 +22,6 @@ from hangdog_server.jobs import LocalJob, Placement
 from hangdog_server.judging import Judge, prepared, remembered, triage
 from hangdog_server.orders import Order
 from hangdog_server.settings import Settings
-from hangdog_server.sparing import spared
 from hangdog_server.telemetry import SILENT, Asked, Stage, Telemetry
 
 log = logging.getLogger(__name__)
@@ -91,8 +90,7 @@ class Looking:
 
     async def verdict(self) -> Verdict:
         """What the looks show, once they are all taken."""
-        with spared():
-            return await (self._lightly() if self._about.light else self._deeply())
+        return await (self._lightly() if self._about.light else self._deeply())
 
     async def _deeply(self) -> Verdict:
         """All looks, and then a closer one at the ranks whose native stacks decide, where there are any."""
@@ -127,7 +125,7 @@ class Looking:
     async def _decisive(self, snapshot: Snapshot, placed: Placement, verdict: Verdict) -> dict[str, gather.Ranks]:
         """The ranks whose native stacks decide, by machine; only of machines that are still connected."""
         settings = self._settings
-        if not settings.native_ranks:
+        if not settings.native_ranks or settled(verdict):
             return {}
 
         def chosen() -> dict[str, gather.Ranks]:

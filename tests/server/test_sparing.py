@@ -1,4 +1,4 @@
-"""While an incident runs the garbage collector passes over what lived before it, and afterwards over nothing."""
+"""While an incident runs, and for a while behind it, the garbage collector passes over what lived before it."""
 
 import asyncio
 import gc
@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,10 @@ from cast import Listener, cluster, stage, trainer, verdict
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Verdict
+from hangdog_server import sparing
 from hangdog_server.looking import Looking
 from hangdog_server.sparing import spared
+from hangdog_server.store import Store
 
 
 @pytest.fixture
@@ -26,8 +29,24 @@ def uncollected() -> Iterator[None]:
     gc.enable()
 
 
-async def test_the_cluster_is_spared_until_there_is_a_verdict(tmp_path: Path) -> None:
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was passed over is so no longer once nothing runs."""
+    monkeypatch.setattr(sparing, "_AFTER_S", 0.0)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_the_cluster_is_spared_until_the_verdict_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     frozen: list[int] = []
+    judged = Store.judged
+
+    async def stored(self: Store, *given: Any) -> None:
+        frozen.append(gc.get_freeze_count())
+        await judged(self, *given)
+
+    monkeypatch.setattr(Store, "judged", stored)
 
     def judge(snapshot: Snapshot, topology: Topology) -> Verdict:
         frozen.append(gc.get_freeze_count())
@@ -37,15 +56,29 @@ async def test_the_cluster_is_spared_until_there_is_a_verdict(tmp_path: Path) ->
         asking = asyncio.create_task(on.snapshot())
         await a.answer(await a.order(), trainer(0), last=True)
         await asking
-    assert frozen[0] > 0 and gc.get_freeze_count() == 0
+        await _thawed()
+    assert len(frozen) == 2 and all(frozen)
 
 
-def test_the_last_of_several_incidents_ends_it() -> None:
+@pytest.mark.usefixtures("at_once")
+async def test_the_last_of_several_incidents_ends_it() -> None:
     with spared():
         with spared():
             assert gc.get_freeze_count() > 0
+        await asyncio.sleep(0.01)
         assert gc.get_freeze_count() > 0
-    assert gc.get_freeze_count() == 0
+    await _thawed()
+
+
+async def test_behind_the_last_incident_the_cluster_is_spared_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparing, "_AFTER_S", 0.05)
+    with spared():
+        pass
+    assert gc.get_freeze_count() > 0
+    with spared():  # the next one is not cut short by what was to happen behind the last
+        await asyncio.sleep(0.1)
+        assert gc.get_freeze_count() > 0
+    await _thawed()
 
 
 @pytest.mark.usefixtures("uncollected")
@@ -62,7 +95,7 @@ async def test_what_an_incident_saw_is_gone_with_it_without_the_collector(tmp_pa
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_circles_that_were_garbage_before_do_not_outlive_many_incidents() -> None:
+async def test_circles_that_were_garbage_before_do_not_outlive_many_incidents() -> None:
     class Circle:
         def __init__(self) -> None:
             self.me = self
@@ -75,7 +108,7 @@ def test_circles_that_were_garbage_before_do_not_outlive_many_incidents() -> Non
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_nor_do_they_where_incidents_overlap_without_end() -> None:
+async def test_nor_do_they_where_incidents_overlap_without_end() -> None:
     class Circle:
         def __init__(self) -> None:
             self.me = self
@@ -89,10 +122,9 @@ def test_nor_do_they_where_incidents_overlap_without_end() -> None:
                 first.close()
                 first.push(second.pop_all())
         assert gone() is None
-    assert gc.get_freeze_count() == 0
 
 
-def test_no_incident_is_gone_over_as_a_whole_while_it_runs() -> None:
+async def test_no_incident_is_gone_over_as_a_whole_while_it_runs() -> None:
     wholes = []
 
     def note(phase: str, about: dict[str, int]) -> None:
@@ -110,6 +142,12 @@ def test_no_incident_is_gone_over_as_a_whole_while_it_runs() -> None:
         gc.callbacks.remove(note)
     assert len(kept) == 500_000
     assert gc.get_threshold() == before
+
+
+async def _thawed() -> None:
+    async with asyncio.timeout(20):
+        while gc.get_freeze_count():
+            await asyncio.sleep(0.01)
 
 
 def _looking() -> bool:

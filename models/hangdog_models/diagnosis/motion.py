@@ -80,12 +80,18 @@ def working(rounds: Sequence[Round], interval_s: float | None) -> frozenset[Rank
     if len(rounds) < 2:
         return frozenset()
     least = WORKED_SHARE * (interval_s or 0.0) or WORKED_S
-    spent: dict[Rank, list[float]] = {}
-    for round_ in rounds:
+    last: dict[Rank, float] = {}
+    spent: dict[Rank, float] = {}
+    for round_ in reversed(rounds):
         for trace in round_.traces:
-            if trace.role == TRAINER and trace.state is not None and trace.state.cpu_s is not None:
-                spent.setdefault(trace.rank, []).append(trace.state.cpu_s)
-    return frozenset(rank for rank, seconds in spent.items() if len(seconds) > 1 and seconds[-1] - seconds[-2] >= least)
+            state = trace.state
+            if state is None or state.cpu_s is None or trace.rank in spent or trace.role != TRAINER:
+                continue
+            if trace.rank in last:
+                spent[trace.rank] = last[trace.rank] - state.cpu_s
+            else:
+                last[trace.rank] = state.cpu_s
+    return frozenset(rank for rank, seconds in spent.items() if seconds >= least)
 
 
 def _shows(standing: Standing) -> bool:

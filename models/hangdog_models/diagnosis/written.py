@@ -72,10 +72,10 @@ def _coverage(case: Case) -> Coverage:
     seen |= {record.rank for record in case.snapshot.counters}
     failed: dict[str, str] = {}
     for round_ in case.snapshot.rounds:
-        for trace in sorted(round_.traces, key=lambda trace: (trace.rank, trace.role)):
-            if trace.missing:
-                name = str(trace.rank) if trace.role == TRAINER else f"{trace.rank}.{trace.role}"
-                failed[name] = str(trace.missing)
+        lacking = [trace for trace in round_.traces if trace.missing]
+        for trace in sorted(lacking, key=lambda trace: (trace.rank, trace.role)):
+            name = str(trace.rank) if trace.role == TRAINER else f"{trace.rank}.{trace.role}"
+            failed[name] = str(trace.missing)
     world = range(case.topology.world_size)
     missing = tuple(Rank(rank) for rank in world if rank not in seen)
     return Coverage(len(world), len(world) - len(missing), missing, failed)

@@ -41,7 +41,7 @@ def deciding(snapshot: Snapshot, topology: Topology, verdict: Verdict, most: int
 
     Only ranks that stood still between the last two looks are chosen: who gets on is never stopped.
     """
-    if verdict.kind in SETTLED or (verdict.kind is not Kind.UNDETERMINED and verdict.confidence >= SURE):
+    if settled(verdict):
         return ()
     still = standing(snapshot)
     if any(frame.native for frames in still.values() for frame in frames):
@@ -56,6 +56,11 @@ def deciding(snapshot: Snapshot, topology: Topology, verdict: Verdict, most: int
         return ()  # whoever stands out does so for what Python shows
     doubtful = {rank for cluster in places if cluster.activity in OPEN for rank in cluster.ranks} & still.keys()
     return _bounded(_wanted(verdict, topology, large, apart, most), doubtful, topology, most, each)
+
+
+def settled(verdict: Verdict) -> bool:
+    """Whether no native stack would change a verdict: it is sure, or of a kind that they tell nothing of."""
+    return verdict.kind in SETTLED or (verdict.kind is not Kind.UNDETERMINED and verdict.confidence >= SURE)
 
 
 def standing(snapshot: Snapshot) -> dict[Rank, tuple[Frame, ...]]:
