@@ -75,7 +75,7 @@ def test_a_rank_that_joins_last_in_every_step_is_named_with_how_often_and_how_la
     answer = find(ran(work, REPLICAS, gloo=gloo), REPLICAS)
     assert answer is not None and answer.kind is Kind.SLOW and answer.machines["node-2"] > 0.95
     assert answer.suspects[0].ranks == (5,)
-    assert "rank 5 16 of 19 times in process group dp 0, on average" in answer.because[0]
+    assert "rank 5 on node-2 joined 16 of 19 operations of process group dp 0 late, on average" in answer.because[0]
 
 
 def test_its_tensor_group_waits_for_it_and_is_not_accused_with_it() -> None:

@@ -15,7 +15,7 @@ from hangdog_models.verdict import Kind
 #: A job loses so much to the slowest of its sound ranks: equal GPUs of one cluster differ by 8 % on average ("Not all GPUs
 #: are created equal", SC 2022), so the slowest is half of that from the middle.
 USUAL = 0.04
-#: Where hosts compute themselves much more: recorded gloo jobs on a machine with half as many cores as ranks lost 14 to 25 %
+#: Where hosts compute themselves much more: recorded gloo jobs of four ranks on one crowded host lost up to 14 to 25 %
 #: to nobody's fault, and 43 % to a rank that sleeps in every step.
 USUAL_OF_HOSTS = 0.15
 #: Before any times: the odds that a job which is looked at is held back by one machine. Of ByteDance's jobs 42.5 % lose a
@@ -34,15 +34,15 @@ ALIKE = 0.5
 #: The first and the last rank write logs and checkpoints and hand out work, which may well take them longer than their
 #: like: where one of them is late alone it is named, with these odds at most, and not evicted.
 DUTY = 9.0
-#: A rank was last when it came later than its like by this share of the time since the operation before.
-LAST = 0.05
+#: A rank was late when it came after its like by this share of the time since the operation before.
+LATE_BY = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
     """All spells of one rank in one group: `share` of their time it worked longer than its like.
 
-    `repeated` is in how many spells of equal weight: 1 where one alone makes the sum. In `last` of `spells` it came last, by
+    `repeated` is in how many spells of equal weight: 1 where one alone makes the sum. In `late` of `spells` it came late, by
     `late_ns` in all of these.
     """
 
@@ -50,7 +50,7 @@ class Tally:
     group: str
     share: float
     repeated: float
-    last: int
+    late: int
     spells: int
     late_ns: int
     lost_ns: int
@@ -82,7 +82,7 @@ def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None
     odds = PRIOR * min(tally.share / usual, ONCE_AT_MOST) ** times
     if {Rank(0), Rank(topology.world_size - 1)}.issuperset(ranks):
         odds = min(odds, DUTY)
-    degrader = Degrader(ranks, (first,), odds / (1 + odds), tally.last, tally.spells)
+    degrader = Degrader(ranks, (first,), odds / (1 + odds), tally.late, tally.spells)
     return Slowness(Kind.SLOW, (degrader,), 0, (_told(tally, first, ranks),))
 
 
@@ -106,7 +106,7 @@ def _weighed(by_group: dict[str, list[Excess]]) -> Tally:
 def _tally(spells: Sequence[Excess]) -> Tally:
     span = sum(one.span_ns for one in spells)
     lost = sum(one.own_ns for one in spells)
-    late = [one.own_ns for one in spells if one.own_ns > LAST * one.span_ns]
+    late = [one.own_ns for one in spells if one.own_ns > LATE_BY * one.span_ns]
     longer = [float(max(0, one.own_ns)) for one in spells]
     squares = sum(own * own for own in longer)
     return Tally(
@@ -116,8 +116,9 @@ def _tally(spells: Sequence[Excess]) -> Tally:
 
 
 def _told(tally: Tally, machine: str, ranks: Sequence[Rank]) -> str:
+    who = f"rank {tally.rank}" if len(ranks) == 1 else f"rank {tally.rank}, like {ranks_of(ranks)},"
     return (
-        f"{machine} ({ranks_of(ranks)}) joins last: rank {tally.rank} {tally.last} of {tally.spells} times in process group "
-        f"{tally.group}, on average {tally.late_ns / max(1, tally.last) / 1e6:.0f} ms after the ranks that do the same work; "
+        f"{who} on {machine} joined {tally.late} of {tally.spells} operations of process group {tally.group} late, on average "
+        f"{tally.late_ns / max(1, tally.late) / 1e6:.0f} ms after the ranks that do the same work; "
         f"these waited for it {tally.share:.0%} of the time"
     )
