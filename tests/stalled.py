@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.conclude import conclude
 from hangdog_models.diagnosis.judge import investigate
@@ -92,11 +94,11 @@ def renamed(snapshot: Snapshot, function: str) -> Snapshot:
     """The same job with another name for the frames that its stacks end in."""
 
     def other(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
-        return (*stack[:-1], replace(stack[-1], function=function)) if stack else stack
+        return (*stack[:-1], structs.replace(stack[-1], function=function)) if stack else stack
 
     rounds = tuple(
         replace(one, traces=tuple(
-            replace(trace, threads=tuple(replace(thread, frames=other(thread.frames)) for thread in trace.threads))
+            structs.replace(trace, threads=tuple(structs.replace(thread, frames=other(thread.frames)) for thread in trace.threads))
             for trace in one.traces
         ))
         for one in snapshot.rounds

@@ -1,8 +1,7 @@
 """Traces of any kind, for the laws of the wire."""
 
-from dataclasses import replace
-
 from hypothesis import strategies as st
+from msgspec import structs
 
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
@@ -43,8 +42,8 @@ traces = st.builds(
 def _of_one_process(trace: ProcessTrace) -> ProcessTrace:
     if trace.state is None or trace.pid is None:
         return trace
-    threads = tuple(replace(thread, tid=(trace.pid + thread.tid) % (1 << 32)) for thread in trace.threads)
-    return replace(trace, state=replace(trace.state, pid=trace.pid), threads=threads)
+    threads = tuple(structs.replace(thread, tid=(trace.pid + thread.tid) % (1 << 32)) for thread in trace.threads)
+    return structs.replace(trace, state=structs.replace(trace.state, pid=trace.pid), threads=threads)
 
 
 #: As a machine has them: the kernel's view is of the process that was read.

@@ -1,7 +1,8 @@
 """Makes a look fit into one message: the largest stacks give way, one process at a time, and say so."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec import structs
 
 from hangdog_models.stack import Missing, ProcessTrace, Reason
 from hangdog_proto.codec import pack
@@ -21,4 +22,4 @@ def fitting(traces: Sequence[ProcessTrace], most: int, pack: Pack = pack) -> pb.
         at = sizes.index(max(sizes))
         words = f"{sizes[at]} frames would make the answer larger than the {most} bytes the server takes"
         missing = kept[at].missing or Missing(Reason.TOOL_FAILED, words)
-        kept[at] = replace(kept[at], threads=(), missing=missing)
+        kept[at] = structs.replace(kept[at], threads=(), missing=missing)

@@ -13,9 +13,11 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
 
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.look import Tools
@@ -214,7 +216,7 @@ def _once(agent: _Agent) -> None:
     looks = []
     for job in here:
         traces = Series(job.name, agent.watch.see, agent.tools).look()
-        looks.append(asdict(job) | {"traces": [asdict(trace) for trace in traces]})
+        looks.append(msgspec.to_builtins(job) | {"traces": [msgspec.to_builtins(trace) for trace in traces]})
     print(json.dumps({"machine": agent.machine, "jobs": looks}, indent=1))
 
 

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol, cast
 
 import grpc
+from msgspec import structs
 
 from hangdog_models.stack import ProcessTrace
 from hangdog_proto.alike import Packer
@@ -132,7 +133,9 @@ class Machine:
     def _traces(self, job: Running, number: int) -> list[ProcessTrace]:
         found = job.stacks.machine(self.number - job.first, number, job.hung is None)
         return [
-            replace(trace, state=replace(trace.state, cmdline=f"{trace.state.cmdline} --save {job.name}"))
+            structs.replace(
+                trace, state=structs.replace(trace.state, cmdline=f"{trace.state.cmdline} --save {job.name}")
+            )
             if trace.state
             else trace
             for trace in found

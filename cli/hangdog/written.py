@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
 from hashlib import blake2b
 from typing import Any
+
+import msgspec
 
 from hangdog.evidence.naming import name_of
 from hangdog_models.errors import HangdogError
@@ -65,7 +66,7 @@ def _trace(path: str, trace: ProcessTrace) -> Iterator[File]:
         yield f"{path}.json", _json([_thread(trace.pid, thread) for thread in trace.threads])
     state, missing = trace.state, trace.missing
     if state is not None and state.pid > 0 and state.state:
-        yield f"{path}.proc.json", _json(asdict(state))
+        yield f"{path}.proc.json", _json(msgspec.to_builtins(state))
     if missing is None and not trace.threads:
         missing = _NOTHING
     if missing is not None:

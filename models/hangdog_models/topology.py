@@ -141,7 +141,7 @@ def _derived(layout: Layout, world: int) -> dict[str, Groups]:
     def along(*dims: str) -> Groups:
         members = corners(dims)  # each group is the first one, moved: of a million ranks none is divided
         firsts = corners(dim for dim in order if dim not in dims)
-        return tuple(tuple(map(first.__add__, members)) for first in firsts)  # type: ignore[misc]  # sums of ranks are ranks
+        return tuple(tuple(map(first.__add__, members)) for first in firsts)  # type: ignore[arg-type]  # sums of ranks are ranks
 
     groups = {dim: along(dim) for dim in order if layout.sizes.get(dim, 1) > 1}
     if "tp" in groups and "pp" in groups:

@@ -8,7 +8,9 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import structs
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
@@ -86,7 +88,7 @@ class Packer:
     def _name(self, noun: Noun, names: dict[Noun, bytes]) -> bytes:
         name = names.get(noun)
         if name is None:
-            known = replace(noun, line=0) if isinstance(noun, Frame) and not 0 <= noun.line <= UINT32 else noun
+            known = structs.replace(noun, line=0) if isinstance(noun, Frame) and not 0 <= noun.line <= UINT32 else noun
             name = names[noun] = digest(known)
             if name not in self._pieces:
                 self._keep(name, packed(known).SerializeToString())

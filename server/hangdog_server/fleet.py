@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from hangdog_models.acting.history import Body
 from hangdog_models.errors import HangdogError
 from hangdog_models.findings import Finding, aged
@@ -167,7 +169,7 @@ class Fleet:
         others = (parting for name, parting in self._partings.items() if name != machine)
         heartbeat_s, connected = self._settings.heartbeat_s, len(self._connected)
         missing = meaning(self._partings.get(machine), others, connected, heartbeat_s, now)
-        return replace(missing, words=f"the agent of {machine} {missing.words}")
+        return structs.replace(missing, words=f"the agent of {machine} {missing.words}")
 
     def findings(self, machine: str, now: float) -> tuple[Finding, ...]:
         """What the checks of a machine found, by the last word of its agent, and how old that is now."""

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 
+import msgspec
+
 from hangdog_models.acting.history import Body
 from hangdog_models.findings import Finding
 from hangdog_models.snapshot import Snapshot
@@ -59,7 +61,7 @@ def remembered(
         "job_toml": job_toml,
         "asked": {machine: _written(announced[machine]) for machine in plan.asked},
         "absent": {machine: _written(announced[machine]) for machine in plan.absent},
-        "gone": {machine: asdict(missing) for machine, missing in (gone or {}).items()},
+        "gone": {machine: msgspec.to_builtins(missing) for machine, missing in (gone or {}).items()},
         "findings": [asdict(finding) for finding in findings],
         "done": sorted(done),
         "lost": sorted(lost),

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from msgspec import structs
+
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import TRAINER, Missing, ProcessTrace, Reason
@@ -40,7 +42,7 @@ def explained(snapshot: Snapshot, owners: Mapping[Rank, str], gone: Mapping[str,
     def better(trace: ProcessTrace) -> ProcessTrace:
         why = gone.get(owners.get(trace.rank, ""))
         silent = trace.missing is not None and trace.missing.reason is Reason.NO_AGENT
-        return replace(trace, missing=why) if why is not None and silent else trace
+        return structs.replace(trace, missing=why) if why is not None and silent else trace
 
     rounds = (replace(round_, traces=tuple(map(better, round_.traces))) for round_ in snapshot.rounds)
     return replace(snapshot, rounds=tuple(rounds))

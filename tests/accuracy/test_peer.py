@@ -1,8 +1,7 @@
 """The peer is what was published: its own figure comes out as printed, and where it is silent it is treated kindly."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from accuracy.peer import aggregate, cleaned
 from hangdog_models.snapshot import Snapshot
@@ -84,15 +83,15 @@ def test_lines_do_not_tell_places_apart() -> None:
 def test_helper_threads_and_native_frames_do_not_tell_places_apart() -> None:
     traces = [trace(rank, "metrics") for rank in range(8)]
     main = traces[3].threads[0]
-    deeper = replace(main, frames=(*main.frames, Frame("poll", "", module="libc.so.6")))
+    deeper = structs.replace(main, frames=(*main.frames, Frame("poll", "", module="libc.so.6")))
     helper = Thread("pin_memory", 9, (Frame("wait", "threading.py"),))
-    traces[3] = replace(traces[3], threads=(helper, deeper))
+    traces[3] = structs.replace(traces[3], threads=(helper, deeper))
     assert aggregate(snapshot(traces), job(tp=2, dp=4)).outliers == ()
 
 
 def test_a_data_loader_counts_and_a_launcher_does_not() -> None:
     def crowd(role: str) -> list[ProcessTrace]:
-        extra = [replace(trace(rank, "write" if rank == 5 else "item"), role=role) for rank in range(8)]
+        extra = [structs.replace(trace(rank, "write" if rank == 5 else "item"), role=role) for rank in range(8)]
         return [*look({"0-7": "metrics"}), *extra]
 
     shape = job(tp=2, dp=4)

@@ -1,9 +1,10 @@
 """The bundle a demo keeps is read back as what the agents saw."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from hangdog.bundle import open_bundle
 from hangdog.demo.evidence import write_bundle
@@ -25,8 +26,11 @@ TRACES = {
 
 
 def look(name: str) -> Mapping[str, Any]:
-    ours = {"name": "demo-1-2", "traces": [asdict(trace) for trace in TRACES.get(name, ())]}
-    return {"machine": name, "jobs": [{"name": "somebody else's", "traces": [asdict(TRACES["node-0"][0])]}, ours]}
+    ours = {"name": "demo-1-2", "traces": [msgspec.to_builtins(trace) for trace in TRACES.get(name, ())]}
+    return {
+        "machine": name,
+        "jobs": [{"name": "somebody else's", "traces": [msgspec.to_builtins(TRACES["node-0"][0])]}, ours],
+    }
 
 
 def test_what_was_seen_is_what_is_read(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
 """Incidents in a few lines: who is named, who is spared, and when hangdog says that it does not know."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.options import Options
@@ -65,11 +64,11 @@ def test_all_alike_calls_for_more_evidence_not_for_a_guess() -> None:
 
 
 def test_joined_by_all_of_one_group_is_a_fault_inside_it() -> None:
-    """One tensor group of eight joined and does not complete; the others wait for its stages."""
+    """One tensor group of eight joined and does not complete; other sizes in one of its calls would look the same."""
     topology = job(tp=8, pp=8, per_machine=8)
     verdict = diagnose(twice(look({"0-23,32-63": "stage", "24-31": "tensor"})), topology)
     assert verdict.kind is Kind.GROUP
-    assert (first(verdict), verdict.evict.machines) == (tuple(range(24, 32)), ("node-3",))
+    assert (first(verdict), verdict.evict.machines) == (tuple(range(24, 32)), ())
 
 
 def test_a_group_wider_than_half_the_job_is_diagnosed_not_evicted() -> None:
@@ -171,7 +170,7 @@ def test_a_peer_outside_of_the_job_that_does_not_answer_is_a_dependency() -> Non
     def asking(rank: int) -> ProcessTrace:
         one = trace(rank, "user", state="S")
         assert one.state
-        return replace(one, state=replace(one.state, syscall="45 0xb 0x55 0x10000"))  # recvfrom
+        return structs.replace(one, state=structs.replace(one.state, syscall="45 0xb 0x55 0x10000"))  # recvfrom
 
     everybody = [asking(rank) for rank in range(4)]
     assert diagnose(twice(everybody), job(dp=4, per_machine=1)).kind is Kind.DEPENDENCY
@@ -232,7 +231,7 @@ def test_the_order_of_operations_is_not_blamed_for_those_who_wait_for_others() -
 
 def test_a_layer_that_no_tool_saw_running_may_be_stopped() -> None:
     layer = ["step train.py", "forward torch/nn/modules/linear.py"]
-    unseen = [replace(t, threads=(replace(t.threads[0], active=None),)) for t in (trace(2, layer),)]
+    unseen = [structs.replace(t, threads=(structs.replace(t.threads[0], active=None),)) for t in (trace(2, layer),)]
     verdict = diagnose(snapshot([*look({"0-1,3": "metrics"}), *unseen]), job(dp=4, per_machine=1))
     assert (verdict.kind, first(verdict)) == (Kind.MACHINE, (2,))
     running = diagnose(snapshot([*look({"0-1,3": "metrics"}), trace(2, layer, active=True)]), job(dp=4, per_machine=1))

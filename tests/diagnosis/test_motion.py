@@ -1,8 +1,7 @@
 """Incidents in a few lines: what it tells that ranks move between the looks, or run."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.verdict import Kind, Verdict
@@ -79,8 +78,8 @@ def test_one_long_call_beside_a_barrier_is_work_where_the_processor_is_used_and_
         for at in range(3):
             evaluating = trace(0, "user", active=True, state="R")
             assert evaluating.state is not None
-            used = replace(evaluating.state, cpu_s=5 + at * seconds_a_look)
-            looks.append([replace(evaluating, state=used), *look({"1-7": "barrier"})])
+            used = structs.replace(evaluating.state, cpu_s=5 + at * seconds_a_look)
+            looks.append([structs.replace(evaluating, state=used), *look({"1-7": "barrier"})])
         return diagnose(snapshot(*looks), CUBE)
 
     assert verdict(1.0).kind in (Kind.SLOW, Kind.UNDETERMINED)

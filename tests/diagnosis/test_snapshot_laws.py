@@ -2,12 +2,12 @@
 
 import json
 import tempfile
-from dataclasses import asdict
 from itertools import permutations
 from pathlib import Path
 from random import Random
 from zipfile import ZipFile
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -140,7 +140,7 @@ def test_a_written_bundle_reads_back_as_the_snapshot_it_was(stacks: list[str], k
     traces = told(stacks, kernel)
     with tempfile.TemporaryDirectory() as folder:
         for one in traces:
-            write_trace(Path(folder), asdict(one))
+            write_trace(Path(folder), msgspec.to_builtins(one))
         opened, _ = open_bundle(Path(folder))
     assert merged([opened]).rounds == (Round(0, tuple(traces)),)
 
@@ -152,7 +152,7 @@ def test_the_order_of_files_does_not_matter(stacks: list[str], chance: Random) -
         folder = Path(name) / "bundle"
         folder.mkdir()
         for one in told(stacks, "S"):
-            write_trace(folder, asdict(one))
+            write_trace(folder, msgspec.to_builtins(one))
         files = sorted(folder.iterdir())
         snapshots = []
         for number in range(2):

@@ -107,7 +107,7 @@ print(*{name.partition(".")[0] for name in sys.modules})
     done = subprocess.run([sys.executable, "-I", "-c", probe], capture_output=True, text=True, check=True)
     ours = {"hangdog_agent", "hangdog_proto", "hangdog_models"}
     # the last three are grpcio's own: it takes grpc_health in where the server's extra has brought it
-    light = {"grpc", "google", "pynvml", "typing_extensions", "cython_runtime", "grpc_health"}
+    light = {"grpc", "google", "pynvml", "msgspec", "typing_extensions", "cython_runtime", "grpc_health"}
     from_start = {"_distutils_hack", "_virtualenv", "sitecustomize", "usercustomize", "__main__", "__mp_main__"}
     loaded = set(done.stdout.split()) - ours - light - from_start
     assert not {name for name in loaded if name not in sys.stdlib_module_names and not name.startswith("_")}

@@ -4,8 +4,9 @@ import http.client
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
+
+import msgspec
 
 from hangdog.demo.evidence import job_toml, write_trace
 from hangdog_models.stack import ProcessTrace
@@ -27,7 +28,7 @@ def write_round(bundle: Path, number: int, plan: Plan, traces: Sequence[ProcessT
     for trace in traces:
         place = bundle / f"round-{number}" / f"machine-{plan.machine(trace.rank)}"
         place.mkdir(parents=True, exist_ok=True)
-        write_trace(place, asdict(trace))
+        write_trace(place, msgspec.to_builtins(trace))
 
 
 def write_flight_recorder(bundle: Path, rank: int, door: Path) -> None:

@@ -1,9 +1,9 @@
 """Native stacks join the looks before them where both show one standstill; they are no motion, and count for a whole place."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from hangdog_models.diagnosis import motion
 from hangdog_models.diagnosis.activity import Reader
@@ -29,7 +29,7 @@ def native(seen: ProcessTrace, calls: Iterable[str], **changes: object) -> Proce
     thread = seen.threads[0]
     start = Frame("0x7f8dee44524a", "libc.so.6", 0, "/usr/lib/libc.so.6")
     below = tuple(Frame(call, "call.so", 0, "/opt/call.so") for call in calls)
-    return replace(seen, threads=(replace(thread, frames=(start, *thread.frames, *below)),), **changes)  # type: ignore[arg-type]
+    return structs.replace(seen, threads=(structs.replace(thread, frames=(start, *thread.frames, *below)),), **changes)
 
 
 def still(rounds: int = 3, world: int = 8) -> Snapshot:
@@ -81,7 +81,10 @@ def test_who_was_stopped_between_two_looks_has_changed_whatever_the_frames() -> 
 def test_those_nobody_read_count_as_the_most_that_were_read_at_their_place() -> None:
     """Else the read ones would be in one place and the others, including one whose last look failed, in another."""
     traces = [trace(rank, CALL, state="S") for rank in range(8)]
-    lost = [replace(one, threads=(), missing=Missing(Reason.TIMED_OUT, "")) if one.rank == 6 else one for one in traces]
+    lost = [
+        structs.replace(one, threads=(), missing=Missing(Reason.TIMED_OUT, "")) if one.rank == 6 else one
+        for one in traces
+    ]
     deeper = deepened(snapshot(traces, lost), {0: LOCK, 4: LOCK, 7: LOCK})
     assert deeper.own == (0, 4, 7) and deeper.like == (1, 2, 3, 5, 6)
     case = investigate(deeper.snapshot, EIGHT)
@@ -108,7 +111,7 @@ def test_an_odd_one_among_those_read_keeps_what_it_is() -> None:
     [
         (lambda one: None, "no answer in time"),
         (lambda one: one, "its agent took Python frames only"),
-        (lambda one: replace(one, threads=(), missing=Missing(Reason.NOT_SAFE, "it gets on")), "not safe to hold: it gets on"),
+        (lambda one: structs.replace(one, threads=(), missing=Missing(Reason.NOT_SAFE, "it gets on")), "not safe to hold: it gets on"),
         (lambda one: native(one, RECV, pid=77), "another process by then"),
         (lambda one: native(trace(one.rank, [*CALL, "next train.py"]), RECV), "it had moved on by then"),
         (lambda one: native(trace(one.rank, CALL, shift=3), RECV), "it had moved on by then"),
@@ -127,9 +130,11 @@ def test_what_does_not_fit_is_left_out_with_its_reason(answer: object, why: str)
 def test_threads_that_moved_keep_their_python_frames() -> None:
     seen = still()
     main = seen.rounds[-1].traces[0]
-    helper = replace(main.threads[0], name="helper", tid=9)
-    two = replace(main, threads=(*main.threads, helper))
-    other = replace(native(two, RECV), threads=(*native(main, RECV).threads, replace(helper, frames=helper.frames[:1])))
+    helper = structs.replace(main.threads[0], name="helper", tid=9)
+    two = structs.replace(main, threads=(*main.threads, helper))
+    other = structs.replace(
+        native(two, RECV), threads=(*native(main, RECV).threads, structs.replace(helper, frames=helper.frames[:1]))
+    )
     seen = snapshot([two], [two])
     (deeper,) = deepen(seen, [Rank(0)], [other], RULES).snapshot.rounds[-1].traces
     assert deeper.threads[0].frames[-1].function == "recv" and deeper.threads[1] == helper

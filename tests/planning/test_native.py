@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.planning.native import deciding
@@ -90,7 +91,7 @@ def test_nobody_is_stopped_who_was_seen_once_or_seen_to_move() -> None:
 def test_nobody_is_stopped_whose_capture_met_an_obstacle() -> None:
     stuck = Missing(Reason.UNINTERRUPTIBLE, "thread 7 (python) sleeps uninterruptibly")
     traces = [trace(rank, CALL if rank == 37 else REDUCE) for rank in range(64)]
-    traces[37] = replace(traces[37], missing=stuck)
+    traces[37] = structs.replace(traces[37], missing=stuck)
     assert 37 not in asked(snapshot(traces, traces), WIDE)
 
 
@@ -98,5 +99,5 @@ def test_native_stacks_that_are_there_already_are_not_asked_for_again() -> None:
     deep = Frame("recv", "libc.so.6", 0, "/usr/lib/libc.so.6")
     traces = [trace(rank, CALL if rank == 37 else REDUCE) for rank in range(64)]
     thread = traces[37].threads[0]
-    traces[37] = replace(traces[37], threads=(replace(thread, frames=(*thread.frames, deep)),))
+    traces[37] = structs.replace(traces[37], threads=(structs.replace(thread, frames=(*thread.frames, deep)),))
     assert not asked(snapshot(traces, traces), WIDE)

@@ -1,10 +1,9 @@
 """Looks that travel together: what is not told of the one before is what the one behind shows, and nothing else is believed."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Bearing, Finding
@@ -30,7 +29,7 @@ def aged(trace: ProcessTrace, seconds: float) -> ProcessTrace:
     state = trace.state
     if state is None or state.cpu_s is None:
         return trace
-    return replace(trace, state=replace(state, cpu_s=state.cpu_s + seconds))
+    return structs.replace(trace, state=structs.replace(state, cpu_s=state.cpu_s + seconds))
 
 
 @given(st.lists(st.one_of(plausible, traces), max_size=5), st.sampled_from([0.0, 1.5]))

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from click.testing import CliRunner, Result
+from msgspec import structs
 
 import hangdog
 from cast import NOON, PATIENT, QUICK, Agent, Stage, cluster, stage
@@ -117,7 +118,11 @@ async def test_native_stacks_that_decided(tmp_path: Path) -> None:
         for seen in bare:
             names = ("take_lock", "pthread_mutex_lock") if seen.rank == 2 else ("receive", "recv")
             below = tuple(Frame(name, "call.so", 0, "/opt/call.so") for name in names)
-            deeper.append(replace(seen, threads=(replace(seen.threads[0], frames=seen.threads[0].frames + below),)))
+            deeper.append(
+                structs.replace(
+                    seen, threads=(structs.replace(seen.threads[0], frames=seen.threads[0].frames + below),)
+                )
+            )
         await agent.answer(order, *deeper, last=True)
 
     closer = replace(TWO, native_ranks=32)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 import hangdog
 from dumper import pickled
@@ -108,16 +109,20 @@ def traces(draw: st.DrawFn, rank: int, usual: str, shift: int) -> list[ProcessTr
     stack = usual if kind < 6 else draw(WHERE)
     seen = trace(rank, stack, state=draw(st.sampled_from(["", "S", "R", "D", "T"])), wchan="w", shift=shift)
     if kind == 7:
-        seen = replace(seen, threads=(), missing=Missing(draw(REASONS), draw(WORDS)))
+        seen = structs.replace(seen, threads=(), missing=Missing(draw(REASONS), draw(WORDS)))
     if kind == 8:
-        seen = replace(seen, missing=Missing(draw(REASONS), draw(WORDS)))
+        seen = structs.replace(seen, missing=Missing(draw(REASONS), draw(WORDS)))
     if kind == 9:
         thread = seen.threads[0]
         below = (Frame("recv", "", 0, "libc.so.6"), Frame("??", "", 0, ""))
-        seen = replace(
-            seen, threads=(replace(thread, frames=(*thread.frames, *below)), replace(thread, name=None, tid=9))
+        seen = structs.replace(
+            seen,
+            threads=(
+                structs.replace(thread, frames=(*thread.frames, *below)),
+                structs.replace(thread, name=None, tid=9),
+            ),
         )
-    children = [replace(seen, role=role, pid=5000 + rank) for role in draw(st.sets(st.sampled_from(
+    children = [structs.replace(seen, role=role, pid=5000 + rank) for role in draw(st.sets(st.sampled_from(
         ["dataloader-0", "checkpoint", "../../etc/passwd", "rank7", "a b", "w.json"]), max_size=1))]  # fmt: skip
     return [seen, *children]
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 import targets
 from cast import PATIENT, Agent, Listener, Stage, cluster, failed, stage, texts
@@ -34,7 +35,7 @@ def native(rank: int) -> ProcessTrace:
     seen = trace(rank, CALL, state="S")
     below = tuple(Frame(call, "call.so", 0, "/opt/call.so") for call in (LOCK if rank == 2 else RECV))
     thread = seen.threads[0]
-    return replace(seen, threads=(replace(thread, frames=(*thread.frames, *below)),))
+    return structs.replace(seen, threads=(structs.replace(thread, frames=(*thread.frames, *below)),))
 
 
 async def looks(agent: Agent, *ranks: int) -> None:
@@ -104,7 +105,9 @@ async def test_an_agent_that_keeps_silent_is_waited_for_so_long_and_no_longer(tm
         await looks(agent, *ranks)
         order = await agent.order()
         gets_on = Missing(Reason.NOT_SAFE, "it gets on")
-        await agent.answer(order, *(replace(one, threads=(), missing=gets_on) for one in bare(ranks)), last=True)
+        await agent.answer(
+            order, *(structs.replace(one, threads=(), missing=gets_on) for one in bare(ranks)), last=True
+        )
 
     async with stage(tmp_path / "s.db", diagnose, settings) as on, cluster(on, a=[0, 1], b=[2, 3]) as (a, b):
         steps, _, _ = await asyncio.gather(on.snapshot(), refuses(a, 0, 1), looks(b, 2, 3))

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from cast import trainer
 from hangdog_models.findings import Bearing, Finding
@@ -178,7 +179,7 @@ def test_a_new_pid_says_that_the_rank_was_restarted() -> None:
 
 def test_data_loaders_may_come_and_go() -> None:
     looks = [
-        Answer("a", look, (trainer(0), trainer(1), replace(trainer(0, pid=pid), role="dataloader-0")))
+        Answer("a", look, (trainer(0), trainer(1), structs.replace(trainer(0, pid=pid), role="dataloader-0")))
         for look, pid in enumerate((50, 60))
     ]
     assert not missing(done(gathering(TWICE, *looks, FROM_B, replace(FROM_B, round=1)), 100.0))

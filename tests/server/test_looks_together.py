@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from cast import PATIENT, Listener, cluster, failed, stage, trainer
 from hangdog_models.stack import ProcessState, ProcessTrace
@@ -17,7 +18,7 @@ THRICE = replace(PATIENT, rounds=3)
 
 
 def aged(rank: int, cpu_s: float, function: str = "step") -> ProcessTrace:
-    return replace(trainer(rank, function), state=ProcessState(1000 + rank, "S", cpu_s=cpu_s))
+    return structs.replace(trainer(rank, function), state=ProcessState(1000 + rank, "S", cpu_s=cpu_s))
 
 
 def joined(packer: Packer, order: pb.CaptureOrder, middle: ProcessTrace, last: ProcessTrace) -> pb.Captured:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from hangdog_models.ranks import Rank, format_runs, parse_ranks, size
 from hangdog_models.showing import grid, kinds
@@ -181,7 +182,7 @@ def test_the_tree_of_a_case_has_every_rank_that_has_a_stack() -> None:
 def test_what_moved_between_looks_is_told(look: int) -> None:
     snapshot, topology = stalled(64)
     first = snapshot.rounds[0]
-    odd = replace(first.traces[9], threads=(Thread("MainThread", 0, LOADER, False, False),))
+    odd = structs.replace(first.traces[9], threads=(Thread("MainThread", 0, LOADER, False, False),))
     before = replace(first, traces=tuple(odd if one.rank == 9 else one for one in first.traces))
     _, shown = judged(replace(snapshot, rounds=(before, snapshot.rounds[1])), topology)
     assert format_runs(shown.looks[look].moved) == ("9" if look else "")

@@ -7,7 +7,9 @@ all other threads stopped meanwhile; so whatever is stuck, stopped or traced is 
 import os
 import threading
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import structs
 
 from hangdog_agent import redact
 from hangdog_agent.capture import condition
@@ -155,7 +157,7 @@ def _from_outside(threads: tuple[Thread, ...], now: Condition, proc: Proc) -> tu
         if status is not None and status.pids:
             outer[status.pids[-1]] = tid
     return tuple(
-        replace(
+        structs.replace(
             thread, tid=outer.get(thread.tid, thread.tid), active=now.states.get(outer.get(thread.tid, -1), "") == "R"
         )
         for thread in threads

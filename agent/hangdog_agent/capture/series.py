@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from msgspec import structs
+
 from hangdog_agent.capture import native
 from hangdog_agent.capture.hearing import hear
 from hangdog_agent.capture.look import Seen, Tools, look
@@ -110,7 +112,7 @@ class Series:
         words = f"was process {before.process.pid}, is process {member.process.pid} now"
         if trace.missing is not None:
             words += f"; {trace.missing}"
-        return replace(trace, missing=Missing(Reason.RESTARTED, words))
+        return structs.replace(trace, missing=Missing(Reason.RESTARTED, words))
 
     def _departed(self, sights: Sequence[Sight]) -> list[ProcessTrace]:
         """Ranks known before and found nowhere now, and children of a living trainer that ended since the last look."""

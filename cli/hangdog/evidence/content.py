@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from hangdog.evidence.naming import Name
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.errors import UnreadableEvidence
@@ -127,7 +129,7 @@ def _is_json_lines(head: str) -> bool:
 def shared(stacks: Stacks, seen: dict[tuple[Frame, ...], tuple[Frame, ...]]) -> Stacks:
     """The same stacks made of the frames in `seen` where equal ones were read before: most ranks stand where others do."""
     processes = tuple(
-        replace(p, threads=tuple(replace(t, frames=seen.setdefault(t.frames, t.frames)) for t in p.threads))
+        replace(p, threads=tuple(structs.replace(t, frames=seen.setdefault(t.frames, t.frames)) for t in p.threads))
         for p in stacks.processes
     )
     return replace(stacks, processes=processes)

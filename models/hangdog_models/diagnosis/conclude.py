@@ -47,6 +47,8 @@ LATE = 0.8
 CONTRADICTIONS_SAID = 3
 #: So many ranks that moved outweigh any that stands still outside: what is stuck in a job would have stopped them.
 ALIVE = 10
+#: What is said of a group that is sure enough and holds too many machines.
+TOO_WIDE = "that is too wide to evict: test its machines pairwise (bisection) to narrow it first"
 #: A rank absent from the evidence is considered by name while so few are absent; else it is the collector that failed.
 ABSENT_AT_MOST = 0.25
 
@@ -195,19 +197,22 @@ def _because(
     if leads:
         lines += max(leads, key=lambda entry: entry[1])[0].because
     lines += [one.words for one in case.contradictions[:CONTRADICTIONS_SAID]]
-    if kind is Kind.MACHINE and not evict.machines:
-        best = 100 * (suspects[0].probability if suspects else 0.0)
-        target = 100 * case.options.coverage_target
-        said = (
-            best if round(best, 1) < target else floor(10 * best) / 10
-        )  # 94.96 is below 95, and must read as if it were
-        lines.append(f"nobody is evicted: {said:.1f}% is less than the {target:g}% that an eviction takes")
-        lines += _collect_next(case)
-    if kind is Kind.GROUP and not evict.machines:
-        lines.append("that is too wide to evict: test its machines pairwise (bisection) to narrow it first")
+    if kind in (Kind.MACHINE, Kind.GROUP) and not evict.machines:
+        narrow = bool(suspects) and 2 * len(suspects[0].machines) <= len(case.topology.machines)
+        unsure = narrow and suspects[0].probability < case.options.coverage_target
+        lines += [_unsure(case, suspects), *_collect_next(case)] if kind is Kind.MACHINE or unsure else [TOO_WIDE]
     if kind is Kind.SOFTWARE:
         lines.append("a restart on the same machines would hang again: evict nobody, look at the code at these frames")
     return tuple(lines)
+
+
+def _unsure(case: Case, suspects: Sequence[Suspect]) -> str:
+    """What an eviction lacks."""
+    best = 100 * (suspects[0].probability if suspects else 0.0)
+    target = 100 * case.options.coverage_target
+    # 94.96 is below 95, and must read as if it were
+    said = best if round(best, 1) < target else floor(10 * best) / 10
+    return f"nobody is evicted: {said:.1f}% is less than the {target:g}% that an eviction takes"
 
 
 def _collect_next(case: Case) -> list[str]:

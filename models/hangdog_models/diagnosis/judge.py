@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from hangdog_models.diagnosis import (
     activity,
+    apart,
     conclude,
     contradiction,
     counters,
@@ -48,10 +49,11 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     held = waits.find(look, moved, topology, (*counted.holds, *heard.holds))
     seen = max(sum(standing.activity is not Activity.MISSING for standing in look.values()), heard.answered)
     clusters = clustering(options.clustering)(look, topology)
+    aside = apart.find(clusters, look, held, topology)
     found = (
-        *suspects.find(look, held, moved, topology),
+        *suspects.find(look, held, moved, topology, lost=bool(aside.lost)),
         *disagreement.blame(disagreement.find(records), topology),
-        *structure.blame_structure(clusters, held, moved, topology),
+        *structure.blame_structure(clusters, aside, held, moved, topology),
         *contradiction.doubt(denied),
         suspects.unseen(seen, topology.world_size),
     )

@@ -28,11 +28,14 @@ SLOW_STEP = 60.0
 COMMON, FEW = 4.0, 16
 
 
-def find(look: Look, waits: Waits, motion: Motion, topology: Topology) -> tuple[Hypothesis, ...]:
-    """Every explanation that the stacks and counters give, and that one look may have caught a healthy step."""
+def find(look: Look, waits: Waits, motion: Motion, topology: Topology, *, lost: bool = False) -> tuple[Hypothesis, ...]:
+    """Every explanation that the stacks and counters give, and that one look may have caught a healthy step.
+
+    Where a message is `lost`, whose ends wait for nobody else, no two sides wait for each other.
+    """
     return (
         *blame_roots(look, waits, motion, topology),
-        *blame_code(look, waits, motion, topology),
+        *([] if lost else blame_code(look, waits, motion, topology)),
         *blame_odd(look, waits, topology),
         *blame_groups(look, waits, motion, topology),
         *([] if motion.known else [moment(look, waits, topology)]),

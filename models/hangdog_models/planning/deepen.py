@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from hangdog_models.diagnosis.activity import main_thread, read
 from hangdog_models.diagnosis.canonicalise import canonicalise
 from hangdog_models.ranks import Rank, format_ranks
@@ -107,7 +109,7 @@ def _joined(last: ProcessTrace | None, native: ProcessTrace | None) -> ProcessTr
     if main is None or not _same(main, native.threads):
         return "it had moved on by then"
     threads = (_deeper(thread, native.threads) for thread in last.threads)
-    return replace(last, threads=tuple(threads))
+    return structs.replace(last, threads=tuple(threads))
 
 
 def _same(thread: Thread, native: Iterable[Thread]) -> tuple[Frame, ...]:
@@ -118,7 +120,7 @@ def _same(thread: Thread, native: Iterable[Thread]) -> tuple[Frame, ...]:
 
 def _deeper(thread: Thread, native: Iterable[Thread]) -> Thread:
     frames = _same(thread, native)
-    return replace(thread, frames=frames) if frames else thread
+    return structs.replace(thread, frames=frames) if frames else thread
 
 
 def _typical(traces: Iterable[ProcessTrace], rules: RuleSet) -> tuple[Frame, ...] | None:
@@ -134,8 +136,8 @@ def _typical(traces: Iterable[ProcessTrace], rules: RuleSet) -> tuple[Frame, ...
 
 def _extended(trace: ProcessTrace, tail: tuple[Frame, ...]) -> ProcessTrace:
     main = main_thread(trace)
-    threads = (replace(one, frames=one.frames + tail) if one is main else one for one in trace.threads)
-    return replace(trace, threads=tuple(threads))
+    threads = (structs.replace(one, frames=one.frames + tail) if one is main else one for one in trace.threads)
+    return structs.replace(trace, threads=tuple(threads))
 
 
 def _main(trace: ProcessTrace) -> tuple[Frame, ...]:

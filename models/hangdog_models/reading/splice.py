@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from hangdog_models.reading.dumped import DumpedProcess
 from hangdog_models.stack import Frame, Thread
 
@@ -24,14 +26,16 @@ def splice(python: DumpedProcess, native: DumpedProcess) -> DumpedProcess | None
         return None
     below = {thread.tid: _below(thread.frames) for thread in native.threads}
     threads = [_deeper(thread, below) for thread in python.threads]
-    threads += [replace(thread, name=thread.name or _UNNAMED) for thread in native.threads if thread.tid not in ours]
+    threads += [
+        structs.replace(thread, name=thread.name or _UNNAMED) for thread in native.threads if thread.tid not in ours
+    ]
     return replace(python, threads=tuple(threads))
 
 
 def _deeper(thread: Thread, below: Mapping[int, tuple[Frame, ...]]) -> Thread:
     if not thread.frames or any(frame.native for frame in thread.frames):  # py-spy --native saw more than gdb can add
         return thread
-    return replace(thread, frames=thread.frames + below.get(thread.tid, ()))
+    return structs.replace(thread, frames=thread.frames + below.get(thread.tid, ()))
 
 
 def _below(frames: Sequence[Frame]) -> tuple[Frame, ...]:

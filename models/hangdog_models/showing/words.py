@@ -31,7 +31,7 @@ def said(verdict: Verdict) -> str:
     who = some(names, MACHINES) or (ranks_said(first.ranks, WIDTH) if first else "a machine")
     return {
         Kind.MACHINE: f"{who} {'holds' if len(names) < 2 else 'hold'} the job up",
-        Kind.GROUP: f"{_which_group(verdict)} all joined, and nothing completes",
+        Kind.GROUP: _of_group(verdict),
         Kind.SOFTWARE: "the code is at fault, no machine is",
         Kind.DEPENDENCY: "a service that many ranks share blocks them",
         Kind.SLOW: f"{who} {'holds' if len(names) < 2 else 'hold'} the job back"
@@ -87,7 +87,10 @@ def doing(cluster: ClusterView) -> str:
     return f"{word} in {escaped(cluster.dim)}" if cluster.dim else word
 
 
-def _which_group(verdict: Verdict) -> str:
-    if not verdict.groups:
-        return "the ranks of one group"
-    return f"{escaped(verdict.groups[0].dim)} {ranks_said(verdict.groups[0].ranks, WIDTH)}"
+def _of_group(verdict: Verdict) -> str:
+    """Of a group that waits as a whole that it does; of ranks that merely stand apart together that they do."""
+    first = verdict.suspects[0].ranks if verdict.suspects else ()
+    group = next((group for group in verdict.groups if not first or group.ranks == first), None)
+    if group is not None:
+        return f"{escaped(group.dim)} {ranks_said(group.ranks, WIDTH)} all joined, and nothing completes"
+    return f"what {ranks_said(first, WIDTH) if first else 'the ranks of one group'} do together does not complete"

@@ -1,0 +1,167 @@
+"""Who stands apart from their like, the smallest process group that holds them all, and the messages stuck between them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hangdog_models.diagnosis.activity import Standing
+from hangdog_models.diagnosis.cluster import Cluster
+from hangdog_models.diagnosis.guilt import BARRIERS, merely_failed
+from hangdog_models.diagnosis.motion import Look
+from hangdog_models.diagnosis.silence import silent_ranks
+from hangdog_models.diagnosis.waits import Waits
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import Wait
+from hangdog_models.topology import WORLD, Topology
+from hangdog_models.verdict import Activity
+
+#: A place with more than this share of the largest crowd of its stage is no odd one: sound replicas may stand in two.
+CROWD = 0.5
+#: No group on more than this share of the machines is named: it would be as good as naming the job.
+WIDEST = 0.5
+#: What a caller sends or receives and the way it goes, by names in it: Megatron-Core's, and DeepSpeed's (without passes).
+_SENDS_ON, _TAKES_ON = ("send_forward", "send_activations"), ("recv_forward", "recv_activations")
+_SENDS_BACK, _TAKES_BACK = ("send_backward", "send_grads"), ("recv_backward", "recv_grads")
+MACHINE, SWITCH = "machine", "switch"
+PIPELINE, TENSOR = "pp", "tp"
+
+Pair = tuple[Rank, Rank]
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """`ranks` stand elsewhere than most of their stage; `group` along `dim` is the smallest that holds them all.
+
+    `pairs` are neighbour stages of them that are both in one message; where no group holds all, those of one machine with
+    one other are it, else it is empty. `message`: the ends of the only message one end of which its tensor peers are not
+    in. `closed`: the only pipeline of more than two all of whose stages wait for messages: it waits for nobody else.
+    """
+
+    ranks: tuple[Rank, ...]
+    dim: str = ""
+    group: tuple[Rank, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+    message: tuple[Rank, ...] = ()
+    closed: tuple[Rank, ...] = ()
+
+    @property
+    def lost(self) -> tuple[Rank, ...]:
+        """The ends of the one message that does not arrive, or else the one pipeline in which none does."""
+        return self.message or self.closed
+
+
+NOBODY = Apart(())
+
+
+def find(clusters: Sequence[Cluster], look: Look, waits: Waits, topology: Topology) -> Apart:
+    """Who stands apart where all wait and no counter tells more.
+
+    Nobody where a rank stands outside, a machine is silent, or some are at a barrier and others are not: programs call a
+    barrier for all ranks at one place, so somebody went another way through the code. That ranks are compared within their
+    stage, and that the smallest group they share is meant, is ByteRobust's (SOSP 2025).
+    """
+    barred = any(cluster.sample.operation in BARRIERS for cluster in clusters)
+    outside = not all(_may_wait(look[rank]) for rank in waits.roots) or silent_ranks(look, topology)
+    counted = any(hold.counted for hold in waits.holds)
+    if len(clusters) < 2 or barred or outside or counted or len(topology.machines) < 2:
+        return NOBODY
+    ranks = _odd(clusters, topology)
+    met = _met(look, topology)
+    odd = frozenset(ranks)
+    pairs = tuple(pair for pair in met if odd.issuperset(pair))
+    dim, group = _smallest(ranks, topology) if len(ranks) > 1 else ("", ())
+    if not group and _narrow(pairs, topology):
+        dim, group = PIPELINE, tuple(sorted(rank for pair in pairs for rank in pair))
+    return Apart(ranks, dim, group, pairs, _message(met, odd, clusters, topology), _closed(look, topology))
+
+
+def _may_wait(standing: Standing) -> bool:
+    """Whether a rank of which no frame says that it waits may do so all the same: its launch queue is full, or nobody saw it."""
+    return standing.activity is Activity.LAUNCH or merely_failed(standing)
+
+
+def _odd(clusters: Sequence[Cluster], topology: Topology) -> tuple[Rank, ...]:
+    """The ranks that stand where few of their stage do."""
+    stages = {rank: stage for group in topology.groups.get(PIPELINE, ()) for stage, rank in enumerate(group)}
+    of_stage: dict[int, list[list[Rank]]] = {}
+    for cluster in clusters:
+        split: dict[int, list[Rank]] = {}
+        for rank in cluster.ranks:
+            split.setdefault(stages.get(rank, 0), []).append(rank)
+        for stage, ranks in split.items():
+            of_stage.setdefault(stage, []).append(ranks)
+    odd: list[Rank] = []
+    for alike in of_stage.values():
+        largest = max(map(len, alike))
+        odd += (rank for ranks in alike if len(ranks) <= CROWD * largest for rank in ranks)
+    return tuple(sorted(odd))
+
+
+def _smallest(ranks: tuple[Rank, ...], topology: Topology) -> tuple[str, tuple[Rank, ...]]:
+    """The smallest process group, or else machine, that holds all of `ranks`; a switch only where nobody else is below it."""
+    first, all_of = ranks[0], set(ranks)
+    machine = topology.machine(first)
+    near = [(dim, topology.group(dim, first) or ()) for dim in topology.dims if dim != WORLD]
+    near += [(MACHINE, topology.machines[machine])] if machine is not None else []
+    for machines in topology.switches.values():
+        below = tuple(sorted(rank for name in machines for rank in topology.machines.get(name, ())))
+        near += [(SWITCH, below)] if all_of.issuperset(below) else []
+    widest = WIDEST * len(topology.machines)
+    holding = [
+        (dim, group) for dim, group in near if all_of <= set(group) and len(topology.machines_of(group)) <= widest
+    ]
+    return min(holding, key=lambda found: len(found[1]), default=("", ()))
+
+
+def _met(look: Look, topology: Topology) -> tuple[Pair, ...]:
+    """Neighbour stages of which one is in a send, and the other in the receive that belongs to it."""
+    return tuple(
+        (one, other)
+        for group in topology.groups.get(PIPELINE, ())
+        for one, other in pairwise(group)
+        if one in look and other in look and _meet(look[one], look[other])
+    )
+
+
+def _message(
+    met: Sequence[Pair], odd: frozenset[Rank], clusters: Sequence[Cluster], topology: Topology
+) -> tuple[Rank, ...]:
+    """The one pair at one end of which a rank stands without its tensor peers, with whom it does all else.
+
+    Without such peers both ends have to stand apart from their stages.
+    """
+    cluster_of = {rank: number for number, cluster in enumerate(clusters) for rank in cluster.ranks}
+
+    def alone(rank: Rank) -> bool:
+        seen = [peer for peer in topology.group(TENSOR, rank) or () if peer != rank and peer in cluster_of]
+        return bool(seen) and all(cluster_of[peer] != cluster_of.get(rank) for peer in seen)
+
+    tensor = TENSOR in topology.groups
+    found = [pair for pair in met if (any(map(alone, pair)) if tensor else odd.issuperset(pair))]
+    return found[0] if len(found) == 1 else ()
+
+
+def _narrow(pairs: Sequence[Pair], topology: Topology) -> bool:
+    """Whether one machine is at this end of all of the pairs, and one at the other."""
+    return bool(pairs) and all(len(topology.machines_of(ends)) == 1 for ends in zip(*pairs, strict=True))
+
+
+def _meet(here: Standing, there: Standing) -> bool:
+    """Whether a message between a stage and the one behind it has both of them in it."""
+    if here.wait is not Wait.PEER or there.wait is not Wait.PEER:
+        return False
+    return (_in(here.label, _SENDS_ON) and _in(there.label, _TAKES_ON)) or (
+        _in(here.label, _TAKES_BACK) and _in(there.label, _SENDS_BACK)
+    )
+
+
+def _in(label: str, names: tuple[str, ...]) -> bool:
+    return any(name in label for name in names)
+
+
+def _closed(look: Look, topology: Topology) -> tuple[Rank, ...]:
+    """The only pipeline of more than two all of whose stages wait for messages, on few enough machines."""
+    pipelines = topology.groups.get(PIPELINE, ())
+    found = [group for group in pipelines if all(rank in look and look[rank].wait is Wait.PEER for rank in group)]
+    one = found[0] if len(found) == 1 and len(pipelines) > 2 else ()
+    return one if len(topology.machines_of(one)) <= WIDEST * len(topology.machines) else ()
