@@ -25,6 +25,8 @@ _ATTEMPTS = 200
 #: Above this many ranks native stacks are left out: py-spy stops a process for the time it unwinds, and nobody does that to all.
 NATIVE_UP_TO = 1024
 LIVING = ("healthy", "slow")
+#: Training steps simulated of a job that lives: recorders hold many of them, and what repeats is told from what happens once.
+LIVED_STEPS, LIVED_STEPS_LARGE = 6, 4
 #: Where the seeds of the held-out set begin: diagnosis is tuned on the default set, and measured once on this one.
 HELD_OUT = 2_000_000
 
@@ -87,10 +89,10 @@ def _scene(rng: Random, ranks: int, fault: Fault) -> Scene | None:
 def _plan(rng: Random, ranks: int, fault: Fault) -> tuple[str, ...]:
     if fault.family == "healthy" and fault.steps[:1] == ("start",):
         return ("start", "train")
+    if fault.family in LIVING and not fault.steps:
+        return ("train",) * (LIVED_STEPS if ranks <= NATIVE_UP_TO else LIVED_STEPS_LARGE)
     if fault.steps or ranks >= shapes.LARGE:
         return ("train", *fault.steps, "train")
-    if fault.family in LIVING:
-        return ("train", "train", "train")
     return rng.choices(
         (("train", "train", "train"), ("train", "eval", "train"), ("train", "save", "train")), (6, 2, 1)
     )[0]

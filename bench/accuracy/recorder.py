@@ -8,9 +8,9 @@ from accuracy.process import Item, Process
 from accuracy.program import Code, Op
 from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.ranks import Rank
+from hangdog_models.reading.flight_recorder import recent
+from hangdog_models.reading.recorded_times import with_times_apart
 
-#: Finished operations shown of each group. The real ring holds 2,000 of all groups; the newest are what differs.
-KEPT = 6
 #: Dumps are written within so many seconds of each other: all are asked for by one signal.
 _SKEW_S = 0.05
 #: How ProcessGroupNCCL and ProcessGroupGloo name their operations in the recorder.
@@ -23,6 +23,12 @@ _NAMES = {
 }
 #: Unix time at which the simulated part begins, in nanoseconds: any date will do.
 _EPOCH_NS = 1_780_000_000_000_000_000
+#: How far the clock of a machine may be from the right time, either way: NTP that lost its server drifts so far in weeks.
+_CLOCK_S = 2.0
+#: PyTorch's watchdog looks so often; of what ended since its last look no duration is known yet (kWatchdogThreadSleepMillis).
+_WATCHDOG_S = 0.1
+#: An event and the kernel beside it are so far apart at most.
+_EVENT_S = 2e-5
 
 
 def counters(scene: Scene, rng: Random, steps_before: int, missing: float) -> tuple[RankCounters, ...]:
@@ -31,6 +37,8 @@ def counters(scene: Scene, rng: Random, steps_before: int, missing: float) -> tu
     A stopped, dead or frozen process writes none; one that waits for a lock or a disk does, from a thread of C++.
     """
     skew = {machine: rng.uniform(0.0, _SKEW_S) for machine in scene.job.topology.machines}
+    clocks = Random(f"{scene.salt} clocks")
+    ahead = {machine: clocks.uniform(-_CLOCK_S, _CLOCK_S) for machine in scene.job.topology.machines}
     records = []
     for process in scene.processes:
         rank = process.rank
@@ -39,11 +47,29 @@ def counters(scene: Scene, rng: Random, steps_before: int, missing: float) -> tu
         if rank in scene.stalls and scene.stalls[rank].name == "store":
             continue
         time = scene.looks[-1] + skew[scene.machine(rank)]
-        records.append(_record(scene, process, time, steps_before))
+        watch = Watch(time - clocks.uniform(0.0, _WATCHDOG_S), ahead[scene.machine(rank)], clocks)
+        records.append(_record(scene, process, time, steps_before, watch))
     return tuple(records)
 
 
-def _record(scene: Scene, process: Process, time: float, steps_before: int) -> RankCounters:
+class Watch:
+    """What tells a process the time: its host's clock, `ahead` seconds wrong, and its watchdog, which `looked` last then."""
+
+    def __init__(self, looked: float, ahead: float, rng: Random) -> None:
+        self._looked, self._ahead, self._rng = looked, ahead, rng
+
+    def created_ns(self, item: Item) -> int:
+        return _EPOCH_NS + int((item.launched + self._ahead) * 1e9)
+
+    def took_ns(self, item: Item) -> int:
+        """What the events around an operation on the device measure, 0 where the watchdog has not seen it end."""
+        done = item.done()
+        if item.start is None or done is None or done > self._looked:
+            return 0
+        return int((done - item.start + self._rng.uniform(0.0, _EVENT_S)) * 1e9)
+
+
+def _record(scene: Scene, process: Process, time: float, steps_before: int, watch: Watch) -> RankCounters:
     enqueued: dict[str, int] = {}
     started: dict[str, int] = {}
     completed: dict[str, int] = {}
@@ -57,7 +83,6 @@ def _record(scene: Scene, process: Process, time: float, steps_before: int) -> R
             continue
         name = group.name
         enqueued[name] = started[name] = completed[name] = base or -1
-        shown = _newest(log, time, process)
         for item in log:
             done, begun = _over(item, time, process), item.start is not None and item.start <= time
             collective = item.op.code is Code.COLLECTIVE or (old and not _single(item.op))
@@ -68,17 +93,16 @@ def _record(scene: Scene, process: Process, time: float, steps_before: int) -> R
                     started[name] = number
                 if done and completed[name] == max(number - 1, base or -1):
                     completed[name] = number
-            if item in shown:
-                entries.extend(
-                    _entries(item, name, number if collective else p2p, collective, begun, done, gloo, process)
-                )
+            entries.extend(
+                _entries(item, name, number if collective else p2p, collective, begun, done, gloo, process, watch)
+            )
     if gloo:
         started = {}  # gloo's recorder knows no beginnings
     entries.sort(key=lambda entry: entry.created_ns)
     used = [group for group in process.groups.values() if group.name in enqueued]
     members = {} if gloo else {group.name: group.ranks for group in used}
     return RankCounters(
-        Rank(process.rank), enqueued, completed, tuple(entries), members,
+        Rank(process.rank), enqueued, completed, recent(with_times_apart(entries)), members,
         {group.name: group.description for group in used}, started,
     )  # fmt: skip
 
@@ -105,23 +129,19 @@ def _over(item: Item, time: float, process: Process) -> bool:
     return done is not None and done <= time and done <= process.device_stop
 
 
-def _newest(log: list[Item], time: float, process: Process) -> set[Item]:
-    """What is under way, and the newest of what is done."""
-    shown, left = set(), KEPT
-    for item in reversed(log):
-        if not _over(item, time, process):
-            shown.add(item)
-        elif left:
-            shown.add(item)
-            left -= 1
-    return shown
-
-
 def _entries(
-    item: Item, group: str, number: int, collective: bool, begun: bool, done: bool, gloo: bool, process: Process
+    item: Item,
+    group: str,
+    number: int,
+    collective: bool,
+    begun: bool,
+    done: bool,
+    gloo: bool,
+    process: Process,
+    watch: Watch,
 ) -> Iterable[CollectiveRecord]:
     op, backend = item.op, "gloo" if gloo else "nccl"
-    created = _EPOCH_NS + int(item.launched * 1e9)
+    created, took = watch.created_ns(item), watch.took_ns(item) if done and not gloo else 0
     started = None if gloo else begun
     single = _single(op)
     for at, (offset, send, _) in enumerate(op.peers):
@@ -132,7 +152,7 @@ def _entries(
         way = f"send {me}->{peer}" if send else f"recv {me}<-{peer}"
         yield CollectiveRecord(
             group, 0 if collective else number, f"{backend}:{way}", done and single, ((op.size,),), (op.dtype,), True,
-            started if single else None, ((op.size,),), created + at,
+            started if single else None, ((op.size,),), created + at, took if single else 0,
         )  # fmt: skip
     if op.peers:
         if not single:
@@ -147,6 +167,7 @@ def _entries(
                 started,
                 (),
                 created + len(op.peers),
+                took,
             )
     else:
         size = len(process.groups[op.slot].ranks)
@@ -155,5 +176,5 @@ def _entries(
         given = op.size * size if grows else op.size
         yield CollectiveRecord(
             group, number, f"{backend}:{_NAMES.get(op.kind, op.kind)}", done, ((taken,),), (op.dtype,), False, started,
-            ((given,),), created,
+            ((given,),), created, took,
         )  # fmt: skip

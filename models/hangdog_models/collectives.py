@@ -7,6 +7,10 @@ from hangdog_models.ranks import Rank
 
 #: Where counters come from.
 FLIGHT_RECORDER, WATCHDOG, NCCL_LOG = "flight recorder", "watchdog", "NCCL log"
+#: How the recorder writes the end of a batch of sends and receives.
+COALESCED = "coalesced"
+#: What tells the sends and receives of a group from its collectives where both are added up.
+P2P = " point-to-point"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +19,11 @@ class CollectiveRecord:
 
     Sends and receives (`p2p`) have a sequence of their own in the same group. `started`: it runs on the device (None:
     not known). `created_ns`: wall-clock time of its launch by this host's clock (0: not known).
+
+    `took_ns`: from its beginning on this rank's device to its end, which all members share, so who joins last has the
+    shortest (0: not known). `apart_ns`: how long the operations of each other group took that were launched on this rank
+    between its group's operation before and this one; point-to-point ones stand apart, by the group's name and `P2P`
+    (None: the operation before is not in the record, or not timed).
     """
 
     group: str
@@ -27,6 +36,8 @@ class CollectiveRecord:
     started: bool | None = None
     output_sizes: tuple[tuple[int, ...], ...] = ()
     created_ns: int = 0
+    took_ns: int = 0
+    apart_ns: tuple[tuple[str, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from accuracy.faults.matrix import MATRIX
 from accuracy.faults.scene import Scene
 from accuracy.incident import Evidence
 from accuracy.make import LIVING, default_set, incident, scene_of
+from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.stack import Reason
 from hangdog_models.verdict import Kind
 
@@ -179,3 +180,11 @@ def test_the_default_set_is_large_and_holds_every_fault() -> None:
     assert {fault for _, _, fault in chosen} == set(MATRIX)
     sizes = Counter(ranks for _, ranks, _ in chosen)
     assert min(sizes) == 64 and max(sizes) == 16384 and sizes[4096] >= 24 and sizes[16384] >= 10
+
+
+@pytest.mark.parametrize(("seed", "fault"), [(7_200_000, "slow device"), (7_200_001, "slow machine")])
+def test_the_like_of_a_slow_machine_wait_for_it_and_its_dumps_tell(seed: int, fault: str) -> None:
+    made = incident(seed, RANKS, fault)
+    verdict = diagnose(made.snapshots[Evidence.RECORDER], made.topology)
+    assert verdict.kind is Kind.SLOW and verdict.evict.machines == made.truth.machines
+    assert diagnose(made.snapshots[Evidence.STACKS], made.topology).kind is not Kind.SLOW  # hosts stand where all stand

@@ -33,12 +33,14 @@ ENTRIES = st.builds(
     CollectiveRecord,
     GROUPS,
     st.integers(0, 4),
-    st.sampled_from(["all_reduce", "all_gather", "send 0<-1", "recv 0<-1", "coalesced"]),
+    st.sampled_from(["all_reduce", "gloo:all_gather", "send 0<-1", "recv 0<-1", "coalesced"]),
     st.booleans(),
     st.sampled_from([(), ((4,),), ((8,),)]),
     p2p=st.booleans(),
     started=st.sampled_from([None, True, False]),
     created_ns=st.integers(0, 3),
+    took_ns=st.integers(0, 3),
+    apart_ns=st.none() | st.lists(st.tuples(GROUPS, st.integers(0, 3)), max_size=2).map(tuple),
 )
 COUNTERS = st.builds(
     RankCounters,

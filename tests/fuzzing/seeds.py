@@ -10,7 +10,7 @@ from hangdog_models.reading import findings_json
 _ENTRY = {
     "record_id": 0, "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": 3, "p2p_seq_id": 0,
     "profiling_name": "nccl:all_reduce", "input_sizes": [[3, 4]], "input_dtypes": ["Float"], "output_sizes": [[3, 4]],
-    "state": "started", "time_created_ns": 17, "time_discovered_started_ns": 18, "retired": False, "is_p2p": False,
+    "state": "started", "time_created_ns": 17, "time_discovered_started_ns": 18, "duration_ms": 1.5, "retired": False, "is_p2p": False,
 }  # fmt: skip
 _RECORDER = {
     "version": "2.10", "entries": [_ENTRY, {**_ENTRY, "is_p2p": True}],

@@ -138,3 +138,26 @@ def test_what_is_no_dump_is_refused(document: object) -> None:
 
 def test_it_is_told_from_other_json() -> None:
     assert recognises(dump()) and not recognises({"entries": []}) and not recognises([])
+
+
+def test_how_long_operations_took_and_how_long_those_of_other_groups_took_in_between() -> None:
+    def timed(sequence: int, milliseconds: object, group: str = "0", **more: Any) -> dict[str, Any]:
+        return entry(sequence, group, state="completed", duration_ms=milliseconds, **more)
+
+    batch = timed(0, 4.0, "pp", is_p2p=True, p2p_seq_id=7, profiling_name="nccl:coalesced")
+    send = timed(0, 5.0, "pp", is_p2p=True, p2p_seq_id=8, profiling_name="nccl:send 0->1")
+    inside = (timed(3, 1.5, "tp"), batch, timed(4, 2, "tp"), send)
+    record = read(dump(timed(8, 0.25), *inside, timed(9, 0.5), timed(11, 1.0)), Rank(0))
+    took = {(e.group, e.sequence): (e.took_ns, e.apart_ns) for e in record.entries if not e.p2p}
+    assert took["0", 8] == (250_000, None)
+    assert took["0", 9] == (500_000, (("tp", 3_500_000), ("pp point-to-point", 4_000_000)))
+    assert took["tp", 4] == (2_000_000, (("pp point-to-point", 4_000_000),))
+    assert took["0", 11] == (1_000_000, None)  # the one before it is not in the record
+
+
+@pytest.mark.parametrize("hostile", [-1.0, float("nan"), float("inf"), 1e300, True, "3", None, [3], 0])
+def test_a_duration_no_operation_can_have_is_not_known(hostile: object) -> None:
+    (kept,) = read(dump(entry(3, state="completed", duration_ms=hostile)), Rank(0)).entries
+    assert (kept.took_ns, kept.apart_ns) == (0, None)
+    pending = read(dump(entry(3, retired=False, duration_ms=5.0)), Rank(0)).entries[0]
+    assert pending.took_ns == 0  # it has not ended

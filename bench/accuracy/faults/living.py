@@ -9,6 +9,8 @@ from hangdog_models.ranks import Rank
 SLOW_LOOKS, SLOW_INTERVAL_S = 6, 10.0
 #: Seconds between two looks at a job that may hang.
 INTERVAL_S = 1.0
+#: A slow job has run for long when one looks at it: the first half of what is simulated is only in the recorders.
+PAST = 0.5
 
 
 def instants(rng: Random, last: float, *, slow: bool) -> tuple[float, ...]:
@@ -17,7 +19,7 @@ def instants(rng: Random, last: float, *, slow: bool) -> tuple[float, ...]:
     Looks ten seconds apart are many steps apart and so at unrelated instants.
     """
     if slow:
-        return tuple(sorted(rng.uniform(0.0, 0.97) * last for _ in range(SLOW_LOOKS)))
+        return tuple(sorted(rng.uniform(PAST, 0.97) * last for _ in range(SLOW_LOOKS)))
     second = rng.uniform(0.03, 0.97) * last
     return ((second - INTERVAL_S) % last, second)
 

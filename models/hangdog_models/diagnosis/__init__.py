@@ -27,6 +27,7 @@ The way of one stack
                                                                    structure  relations, where nothing else tells
                                                                    reports    logs and hardware (hardware weighs it)
     slow           looks            -> Slowness                    (a job that moves, but waits for the same ones)
+    straggler      what libraries time -> Slowness                 (the same, by who joins last: joining, launching)
     conclude       Hypotheses       -> Verdict                     (weighed; eviction is the smallest set that suffices;
                                                                     written down with what it rests on)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import floor
 
-from hangdog_models.diagnosis import eviction, slow
+from hangdog_models.diagnosis import eviction, slow, straggler
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.hypothesis import Hypothesis
@@ -105,11 +105,16 @@ def _sound(case: Case) -> Verdict | None:
         return None
     stuck = any(r in motion.still and case.look[r].activity is not Activity.COMPUTE for r in case.waits.roots)
     moved = motion.freed or (() if stuck and len(motion.stirring) < ALIVE else motion.stirring)
-    if not moved and not motion.moved_on:
+    alive = bool(moved) or motion.moved_on
+    # Where most hosts wait for their devices few are seen to move; times that repeat themselves then tell a job that lives.
+    if not alive and not motion.travelling:
         return None
-    late = slow.find(case.looks, case.topology, rounds=max(slow.ROUNDS, len(case.looks)))
-    likely = max((suspect.probability for suspect in late.suspects), default=1.0)
-    if late.kind in (Kind.SLOW, Kind.DEPENDENCY) and likely >= LATE:
+    late = straggler.find(case.snapshot.counters, case.topology)
+    by_looks = slow.find(case.looks, case.topology, rounds=max(slow.ROUNDS, len(case.looks))) if alive else None
+    if late is None or (by_looks is not None and by_looks.kind is Kind.DEPENDENCY):
+        late = by_looks
+    likely = max((suspect.probability for suspect in late.suspects), default=1.0) if late is not None else 0.0
+    if late is not None and late.kind in (Kind.SLOW, Kind.DEPENDENCY) and likely >= LATE:
         return _late(case, late)
     if not moved:
         return None

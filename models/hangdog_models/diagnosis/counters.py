@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from hangdog_models.collectives import FLIGHT_RECORDER, NCCL_LOG, WATCHDOG, CollectiveRecord, RankCounters
+from hangdog_models.collectives import COALESCED, FLIGHT_RECORDER, NCCL_LOG, WATCHDOG, CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.silence import silent_ranks
@@ -15,8 +15,6 @@ from hangdog_models.stack import MERELY_FAILED
 from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity
 
-#: How the recorder writes the end of a batch of sends and receives.
-COALESCED = "coalesced"
 #: How PyTorch (2.2 and later) describes the group that init_process_group makes, which has all ranks.
 DEFAULT_GROUP = "default_pg"
 #: The rules that standings made here go by.

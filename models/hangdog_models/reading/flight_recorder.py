@@ -14,6 +14,7 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.document import int_of, text_of
 from hangdog_models.reading.limits import DEFAULTS, Limits
+from hangdog_models.reading.recorded_times import took_ns, with_times_apart
 
 #: No operation has so many tensors, and no tensor so many dimensions; more are a mistake or malice.
 _MOST_SIZES = 4096
@@ -55,10 +56,11 @@ def read(document: object, rank: Rank | None, limits: Limits = DEFAULTS) -> Rank
     members, descriptions = _configured(document, limits)
     for entry, record in zip(entries, records, strict=True):
         descriptions.setdefault(record.group, _name(entry, 1, limits))
-    return RankCounters(whose, enqueued, completed, _recent(records), members, descriptions, started)
+    kept = recent(with_times_apart(records))
+    return RankCounters(whose, enqueued, completed, kept, members, descriptions, started)
 
 
-def _recent(records: Sequence[CollectiveRecord]) -> tuple[CollectiveRecord, ...]:
+def recent(records: Sequence[CollectiveRecord]) -> tuple[CollectiveRecord, ...]:
     """What is under way, and the newest of what is done: a ring of thousands on each of thousands of ranks is too much."""
     left: dict[tuple[str, bool], int] = {}
     kept: list[CollectiveRecord] = []
@@ -105,6 +107,7 @@ def _entry(entry: Mapping[str, object], timed: bool, limits: Limits) -> Collecti
         started=True if done or _started(entry) else False if timed else None,
         output_sizes=_sizes(entry.get("output_sizes")),
         created_ns=created if created is not None and created > 0 else 0,
+        took_ns=took_ns(entry.get("duration_ms")) if done else 0,
     )
 
 

@@ -1,0 +1,157 @@
+"""The machine whose like wait for it, by the times of flight recorders: named where it is one, again and again, else nobody."""
+
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from hangdog.bundle import open_bundle
+from hangdog_models.collectives import P2P, CollectiveRecord, RankCounters
+from hangdog_models.diagnosis.conclude import LATE
+from hangdog_models.diagnosis.slow import Slowness
+from hangdog_models.diagnosis.straggler import find
+from hangdog_models.ranks import Rank
+from hangdog_models.reading.recorded_times import with_times_apart
+from hangdog_models.topology import Topology, build
+from hangdog_models.verdict import Kind
+from stories import job
+
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "gloo"
+
+MS = 1_000_000
+#: What a rank works in each step, in milliseconds.
+Work = Callable[[int, int], float]
+REPLICAS = job(per_machine=2, dp=8)
+TENSOR = job(per_machine=4, tp=4, dp=4)
+
+
+def even(rank: int, step: int) -> float:
+    return 100 + 2 * ((7 * rank + step) % 3)
+
+
+def but(ranks: Mapping[int, float], steps: range = range(100)) -> Work:
+    return lambda rank, step: even(rank, step) * (ranks.get(rank, 1) if step in steps else 1)
+
+
+def ran(work: Work, topology: Topology, steps: int = 20, *, gloo: bool = False) -> list[RankCounters]:
+    """Steps of work, an operation of the tensor group and one of the replicas; every machine has a clock of its own."""
+    chance = random.Random(steps)
+    clock = {name: chance.randrange(4000) for name in topology.machines}
+    logs: dict[int, list[CollectiveRecord]] = {rank: [] for rank in range(topology.world_size)}
+    now = dict.fromkeys(logs, 0.0)
+    used = [dim for dim in ("tp", "dp") if dim in topology.dims]
+    for step in range(steps):
+        for rank in logs:
+            now[rank] += work(rank, step)
+        for dim in used:
+            for group in topology.groups[dim]:
+                end = max(now[rank] for rank in group) + 1
+                for rank in group:
+                    at = clock[topology.machine(rank) or ""] + now[rank] + 1
+                    name = f"{dim} {group[0]}"
+                    took = 0 if gloo else int((end - now[rank]) * MS)
+                    what = "gloo:all_reduce" if gloo else "nccl:all_reduce"
+                    logs[rank].append(CollectiveRecord(name, step, what, True, created_ns=int(at * MS), took_ns=took))
+                    now[rank] = end
+    groups = {rank: {f"{d} {g[0]}": g for d in used if (g := topology.group(d, Rank(rank)))} for rank in logs}
+    return [
+        RankCounters(Rank(rank), {}, {}, with_times_apart(log), {} if gloo else groups[rank], {})
+        for rank, log in logs.items()
+    ]
+
+
+def named(answer: Slowness | None) -> tuple[str, ...]:
+    return tuple(answer.machines) if answer is not None and max(answer.machines.values()) >= LATE else ()
+
+
+@pytest.mark.parametrize("gloo", [False, True])
+def test_a_rank_that_joins_last_in_every_step_is_named_with_how_often_and_how_late(gloo: bool) -> None:
+    def work(
+        rank: int, step: int
+    ) -> float:  # by launches alone, only who is late by more at times is told from its clock
+        return even(rank, step) * (8 if rank == 5 and step % 5 else 1)
+
+    answer = find(ran(work, REPLICAS, gloo=gloo), REPLICAS)
+    assert answer is not None and answer.kind is Kind.SLOW and answer.machines["node-2"] > 0.95
+    assert answer.suspects[0].ranks == (5,)
+    assert "rank 5 on node-2 joined 16 of 19 operations of process group dp 0 late, on average" in answer.because[0]
+
+
+def test_its_tensor_group_waits_for_it_and_is_not_accused_with_it() -> None:
+    answer = find(ran(but({6: 2}), TENSOR), TENSOR)
+    assert answer is not None and answer.suspects[0].ranks == (6,) and answer.machines["node-1"] > 0.95
+
+
+def test_all_ranks_of_a_slow_machine_are_named() -> None:
+    answer = find(ran(but({4: 2, 5: 2, 6: 2, 7: 2}), TENSOR), TENSOR)
+    assert answer is not None and answer.suspects[0].ranks == (4, 5, 6, 7) and answer.machines["node-1"] > 0.95
+
+
+@pytest.mark.parametrize(
+    ("why", "work"),
+    [
+        ("all work alike", even),
+        ("the slowest of sound devices", but({5: 1.06})),
+        ("a stall is late once", but({5: 80}, range(7, 8))),
+        ("two stalls are no habit", but({5: 80}, range(7, 9))),
+        ("late on two machines it is their work", but({2: 2, 6: 2})),
+        ("another one each time", lambda rank, step: even(rank, step) * (3 if step % 8 == rank else 1)),
+    ],
+)
+def test_nobody_is_named(why: str, work: Work) -> None:
+    assert named(find(ran(work, REPLICAS), REPLICAS)) == (), why
+
+
+def test_the_first_rank_alone_may_be_writing_logs_and_is_named_only() -> None:
+    answer = find(ran(but({0: 3}), REPLICAS), REPLICAS)
+    assert answer is not None and answer.machines["node-0"] == pytest.approx(0.9)
+
+
+def test_a_role_with_more_work_in_every_replica_is_nobodys_fault() -> None:
+    assert named(find(ran(but(dict.fromkeys((0, 4, 8, 12), 2.0)), TENSOR), TENSOR)) == ()
+
+
+def test_whose_dump_is_lost_is_not_named_and_nobody_is_in_its_place() -> None:
+    records = [record for record in ran(but({5: 3}), REPLICAS) if record.rank != 5]
+    assert named(find(records, REPLICAS)) == ()
+
+
+def test_who_waited_for_another_stage_was_not_late_by_itself() -> None:
+    def waiting(record: RankCounters) -> RankCounters:
+        """Rank 5 is late as before, but because it received so late."""
+        entries: list[CollectiveRecord] = []
+        for entry in record.entries:
+            late = int(even(5, entry.sequence) * 2 * MS) if record.rank == 5 else 1
+            entries += [
+                CollectiveRecord("pp", entry.sequence, "nccl:recv 1<-0", True, p2p=True, created_ns=1, took_ns=late),
+                entry,
+            ]
+        return RankCounters(record.rank, {}, {}, with_times_apart(entries), record.members, {})
+
+    records = [waiting(record) for record in ran(but({5: 3}), REPLICAS)]
+    assert records[0].entries[-1].apart_ns == ((f"pp{P2P}", 1),)
+    assert named(find(records, REPLICAS)) == ()
+
+
+def test_records_without_times_tell_nothing() -> None:
+    assert find([], REPLICAS) is None
+    bare = [RankCounters(Rank(0), {}, {}, (CollectiveRecord("0", 1, "nccl:all_reduce", True),), {}, {})]
+    assert find(bare, REPLICAS) is None
+
+
+@pytest.mark.skipif(not CORPUS.is_dir(), reason="no corpus beside the repository (../shared/corpus)")
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        ("straggler-fr", ("node-3",)),
+        ("fsdp_healthy", ()),
+        ("native_deadlock-fr", ()),
+        ("gc-fr", ()),
+        ("dataloader-fr", ()),
+    ],
+)
+def test_recorded_gloo_jobs(case: str, expected: tuple[str, ...]) -> None:
+    snapshot, layout = open_bundle(CORPUS / case)
+    topology, _ = build(layout, snapshot.highest_rank())
+    assert named(find(snapshot.counters, topology)) == expected
