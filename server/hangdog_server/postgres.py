@@ -8,6 +8,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from hangdog_models.errors import ServerUnreachable, WrongUse
+from hangdog_server import json_columns
 from hangdog_server.failures import advice, words_of
 
 #: What a store's setting begins with that is no file.
@@ -49,6 +50,8 @@ class Postgres:
             max_overflow=0,
             pool_pre_ping=True,  # a database that was started anew closed them all: found out before they are used
             hide_parameters=True,
+            json_serializer=json_columns.write,
+            json_deserializer=json_columns.read,
             connect_args={
                 "connect_timeout": CONNECT_S,
                 "application_name": "hangdog",

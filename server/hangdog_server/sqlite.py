@@ -12,6 +12,7 @@ from typing import IO, Any
 import sqlalchemy as sa
 
 from hangdog_models.errors import WrongUse
+from hangdog_server import json_columns
 from hangdog_server.failures import failed
 from hangdog_server.migrating import newer
 
@@ -39,7 +40,8 @@ class Sqlite:
     def __init__(self, path: Path) -> None:
         self.name = str(path)
         self._lock = _locked(path)
-        self.engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
+        url = sa.URL.create("sqlite", database=str(path))
+        self.engine = sa.create_engine(url, json_serializer=json_columns.write, json_deserializer=json_columns.read)
         sa.event.listen(self.engine, "connect", _prepare)
         sa.event.listen(self.engine, "begin", _begin)
         try:
