@@ -1,10 +1,13 @@
 """Incidents in a few lines: who is named, who is spared, and when hangdog says that it does not know."""
 
+from dataclasses import replace
+
 import pytest
 from msgspec import structs
 
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.options import Options
+from hangdog_models.showing.words import order
 from hangdog_models.stack import ProcessTrace
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
@@ -23,6 +26,19 @@ def test_one_look_names_but_does_not_evict() -> None:
     verdict = diagnose(snapshot(look({"0-4,6-7": "metrics", "5": "loader"})), CUBE)
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.MACHINE, (5,), ())
     assert any("second look" in line for line in verdict.because)
+
+
+def test_where_nobody_told_the_machine_of_the_culprit_it_is_asked_for() -> None:
+    unplaced = replace(CUBE, machines={})
+    verdict = diagnose(twice(look({"0-4,6-7": "metrics", "5": "loader"})), unplaced)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.MACHINE, (5,), ())
+    assert verdict.suspects[0].probability > 0.95
+    (kept,) = (line for line in verdict.because if line.startswith("nobody is evicted"))
+    assert "no evidence tells the machine of rank 5; gpus_per_node or [machines]" in kept
+    assert not any("collect next" in line for line in verdict.because), "it is certain"
+    assert order(verdict) == "Evict nobody yet: find the machine of rank 5."
+    once = diagnose(snapshot(look({"0-4,6-7": "metrics", "5": "loader"})), unplaced)
+    assert any("second look" in line for line in once.because)
 
 
 def test_the_culprit_is_followed_through_tensor_and_pipeline_groups() -> None:

@@ -198,12 +198,25 @@ def _because(
         lines += max(leads, key=lambda entry: entry[1])[0].because
     lines += [one.words for one in case.contradictions[:CONTRADICTIONS_SAID]]
     if kind in (Kind.MACHINE, Kind.GROUP) and not evict.machines:
-        narrow = bool(suspects) and 2 * len(suspects[0].machines) <= len(case.topology.machines)
-        unsure = narrow and suspects[0].probability < case.options.coverage_target
-        lines += [_unsure(case, suspects), *_collect_next(case)] if kind is Kind.MACHINE or unsure else [TOO_WIDE]
+        lines += _kept(case, kind, suspects)
     if kind is Kind.SOFTWARE:
         lines.append("a restart on the same machines would hang again: evict nobody, look at the code at these frames")
     return tuple(lines)
+
+
+def _kept(case: Case, kind: Kind, suspects: Sequence[Suspect]) -> list[str]:
+    """Why nobody is evicted, and what would change that."""
+    first = suspects[0] if suspects else None
+    unsure = first is None or first.probability < case.options.coverage_target
+    if first is not None and not first.machines:  # as certain as the culprit may be
+        tells = (
+            f"no evidence tells the machine of {ranks_of(first.ranks)}; gpus_per_node or [machines] in job.toml does"
+        )
+        return [f"nobody is evicted: {tells}", *(_collect_next(case) if unsure else ())]
+    narrow = first is not None and 2 * len(first.machines) <= len(case.topology.machines)
+    if kind is Kind.MACHINE or (narrow and unsure):
+        return [_unsure(case, suspects), *_collect_next(case)]
+    return [TOO_WIDE]
 
 
 def _unsure(case: Case, suspects: Sequence[Suspect]) -> str:

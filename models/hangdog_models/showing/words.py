@@ -52,6 +52,8 @@ def order(verdict: Verdict) -> str:
         return "Evict nobody yet: test its machines in pairs."
     if verdict.kind is Kind.MACHINE:
         names = verdict.suspects[0].machines if verdict.suspects else ()
+        if verdict.suspects and not names:
+            return f"Evict nobody yet: find the machine of {ranks_said(verdict.suspects[0].ranks, WIDTH)}."
         return f"Evict nobody yet: look again{f', or test {some(names, MACHINES)}' if names else ''}."
     return "Evict nobody."
 
