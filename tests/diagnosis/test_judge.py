@@ -60,6 +60,14 @@ def test_ranks_in_different_collectives_wait_for_each_other_that_is_code() -> No
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SOFTWARE, (3,), ())
 
 
+def test_several_ahead_of_a_collective_may_have_had_what_the_others_lost() -> None:
+    """A network that parts ends a collective of gloo on some ranks; one rank that skips a call is ahead alone."""
+    parted = diagnose(twice(look({"0,4-7": "backward", "1-3": "metrics"})), job(dp=8, per_machine=4))
+    assert (parted.kind, parted.evict.machines) == (Kind.UNDETERMINED, ())
+    skipped = diagnose(twice(look({"0-2,4-7": "backward", "3": "metrics"})), job(dp=8, per_machine=4))
+    assert (skipped.kind, first(skipped)) == (Kind.SOFTWARE, (3,))
+
+
 def test_two_equal_sides_say_nothing_about_the_direction() -> None:
     once = diagnose(snapshot(look({"0-3": "gather", "4-7": "scatter"})), job(dp=8))
     assert (once.kind, once.evict.machines) == (Kind.UNDETERMINED, ())
