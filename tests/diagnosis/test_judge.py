@@ -95,6 +95,16 @@ def test_joined_by_all_of_one_group_is_a_fault_inside_it() -> None:
     assert (first(verdict), verdict.evict.machines) == (tuple(range(24, 32)), ())
 
 
+def test_where_all_wait_at_start_up_and_nobody_is_late_the_store_does_not_answer() -> None:
+    everybody = look({"0-7": "start"})
+    verdict = diagnose(twice(everybody), CUBE)
+    assert (verdict.kind, verdict.suspects, verdict.evict.machines) == (Kind.DEPENDENCY, (), ())
+    assert "the store they meet at does not answer" in verdict.because[0]
+    assert diagnose(snapshot(everybody), CUBE).kind is Kind.UNDETERMINED  # a moment of any start
+    late = diagnose(twice(look({"0-6": "start", "7": "user"})), CUBE)
+    assert (late.kind, first(late)) == (Kind.MACHINE, (7,))
+
+
 def test_a_group_wider_than_half_the_job_is_diagnosed_not_evicted() -> None:
     verdict = diagnose(twice(look({"0-7": "gather"})), job(dp=8))
     assert (verdict.kind, verdict.evict.machines) == (Kind.GROUP, ())
