@@ -27,9 +27,18 @@ def message(way: str) -> list[str]:
 
 
 def test_the_tensor_group_that_stands_elsewhere_is_named_with_what_would_tell_it_from_code() -> None:
-    verdict = told(SHAPE, {(20, 21, 22, 23): sync("forward")}, sync("report"))
+    shape = job(tp=4, dp=16, per_machine=4)
+    verdict = told(shape, {(20, 21, 22, 23): sync("forward")}, sync("report"))
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.GROUP, (20, 21, 22, 23), ())
     assert any("flight recorder dumps tell" in line for line in verdict.because)
+
+
+def test_a_tensor_group_that_waits_for_its_devices_may_wait_for_any_stage_of_its_pipelines() -> None:
+    verdict = told(SHAPE, {(20, 21, 22, 23): sync("forward")}, sync("report"))
+    assert (verdict.kind, verdict.evict.machines) == (Kind.GROUP, ())
+    assert first(verdict) == tuple(rank for stage in range(4) for rank in range(16 * stage + 4, 16 * stage + 8))
+    tensor = ["<module> train.py", "_reduce megatron/core/tensor_parallel/mappings.py", f"all_reduce {C10D}"]
+    assert first(told(SHAPE, {(20, 21, 22, 23): tensor}, sync("report"))) == (20, 21, 22, 23)  # it waits for itself
 
 
 def test_the_smallest_group_that_holds_them_all_is_meant() -> None:
@@ -76,7 +85,7 @@ def test_a_group_on_most_machines_is_not_named() -> None:
 def test_a_capture_that_failed_elsewhere_hides_nobody() -> None:
     odd, usual = sync("forward"), sync("report")
     traces = [trace(rank, "timed out" if rank == 50 else odd if 20 <= rank < 24 else usual) for rank in range(64)]
-    verdict = diagnose(twice(traces), SHAPE)
+    verdict = diagnose(twice(traces), job(tp=4, dp=16, per_machine=4))
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.GROUP, (20, 21, 22, 23), ())
 
 
