@@ -26,8 +26,9 @@ ONCE_AT_MOST = 8.0
 #: Each time over again counts, up to so many: what happens in every step is one habit of the job, however often it is seen.
 REPEATED_AT_MOST = 4.0
 #: Where hosts compute, a crowded one lets a process wait for its turn: eight ranks of a recorded job shared two cores, and
-#: one of them came 16 ms late in nearly every step. A rank that sleeps in its steps came 600 ms late. On devices nothing waits.
-TURN_OF_HOSTS_NS = 50_000_000
+#: one of them came 16 ms late in nearly every step, 24 where more ran beside them. A rank that sleeps in its steps came 600 ms
+#: late. On devices nothing waits for a turn.
+TURN_OF_HOSTS_NS = 100_000_000
 #: What is lost in all that is recorded must be worth it; below, launching alone scatters as much.
 LOST_AT_LEAST_NS = 50_000_000
 #: A group tells as much as the one that covers most of the time when it covers so much of that.
