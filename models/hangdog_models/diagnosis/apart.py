@@ -66,7 +66,8 @@ def find(clusters: Sequence[Cluster], look: Look, waits: Waits, topology: Topolo
     counted = any(hold.counted for hold in waits.holds)
     if len(clusters) < 2 or barred or outside or counted or len(topology.machines) < 2:
         return NOBODY
-    ranks = _odd(clusters, topology)
+    unseen = waits.reached_from(rank for rank in waits.roots if merely_failed(look[rank]))  # these explain themselves
+    ranks = tuple(rank for rank in _odd(clusters, topology) if rank not in unseen)
     met = _met(look, topology)
     odd = frozenset(ranks)
     pairs = tuple(pair for pair in met if odd.issuperset(pair))
