@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hangdog_models.diagnosis.apart import Apart
+from hangdog_models.diagnosis.apart import PIPELINE, Apart
 from hangdog_models.diagnosis.cluster import Cluster
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.motion import Motion
@@ -17,6 +17,8 @@ from hangdog_models.verdict import Kind
 #: Odds that a message does not arrive though both ends are in it, or that nothing moves in one pipeline that waits for
 #: nobody else; and that code does that. Of 21 such simulated incidents 19 held the fault; no real recording has shown one.
 LOST, LOST_BY_CODE = 4.0, 1.0
+#: The same where they stand as those do whom the code leads another way: it stays open which it was.
+LED, LED_BY_CODE = 2.0, 2.0
 #: Odds of whom the relational score prefers, where nobody else is named: of 165 such incidents 7 held the fault.
 FIRST = 0.25
 #: What tells code and hardware apart.
@@ -60,7 +62,10 @@ def _held_up(apart: Apart) -> list[Hypothesis]:
         else f"{ranks_of(apart.ranks)} stand apart from their like, and all of them are in the {apart.dim} group of "
         f"{ranks_of(ranks)}"
     )
-    return _both(Hold(apart.dim, ranks, (), "a group apart"), Factor(text, HARDWARE), Factor(text, CODE))
+    hardware, code = (LED, LED_BY_CODE) if apart.led else (HARDWARE, CODE)
+    if apart.dim == PIPELINE and not apart.pairs:  # only messages pass between stages without the rest of their tensor groups
+        hardware, code = LOST, LOST_BY_CODE
+    return _both(Hold(apart.dim, ranks, (), "a group apart"), Factor(text, hardware), Factor(text, code))
 
 
 def _both(hold: Hold, hardware: Factor, code: Factor) -> list[Hypothesis]:
