@@ -5,7 +5,7 @@ import pytest
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.topology import Layout, Topology, build
 from hangdog_models.verdict import Kind, Verdict
-from stories import C10D, first, job, trace, twice
+from stories import C10D, STACKS, first, job, trace, twice
 
 #: Stacks by the ranks that have them.
 Places = dict[tuple[int, ...], list[str]]
@@ -46,12 +46,32 @@ def test_a_tensor_group_that_waits_for_its_devices_may_wait_for_any_stage_of_its
 def test_the_smallest_group_that_holds_them_all_is_meant() -> None:
     verdict = told(SHAPE, {(5,): sync("forward"), (21,): sync("loss")}, sync("report"))
     assert first(verdict) == (5, 21, 37, 53)  # one pipeline
+    assert verdict.suspects[0].probability > 0.8  # a collective joins whole tensor groups: only messages part them so
 
 
 def test_one_rank_alone_or_ranks_that_share_no_group_name_nobody() -> None:
     for odd in ((21,), (1, 22, 43)):
         verdict = told(SHAPE, {odd: sync("forward")}, sync("report"))
         assert verdict.kind is Kind.UNDETERMINED, odd
+
+
+def test_a_replica_that_waits_for_nothing_may_as_well_have_been_led_there_by_the_code() -> None:
+    verdict = told(job(tp=4, dp=16, per_machine=4), {(20, 21, 22, 23): STACKS["user"]}, sync("report"))
+    assert (verdict.kind, first(verdict)) == (Kind.UNDETERMINED, (20, 21, 22, 23))
+    assert any("most suspicious: ranks 20-23 stand apart" in line for line in verdict.because)
+
+
+def test_messages_stuck_where_a_step_ends_are_told_from_those_that_hold_a_whole_pipeline_up() -> None:
+    def stuck(stage: int) -> Verdict:
+        ends = {
+            tuple(range(16 * at + 4, 16 * at + 8)): message(way)
+            for at, way in ((stage, "send_forward_recv_backward"), (stage + 1, "send_backward_recv_forward"))
+        }
+        last = {tuple(rank for rank in range(48, 64) if not 52 <= rank < 56): message("send_backward")}
+        return told(SHAPE, {**last, (52, 53, 54, 55): message("send_backward"), **ends}, message("recv_backward"))
+
+    assert (stuck(0).kind, first(stuck(0))) == (Kind.GROUP, (4, 5, 6, 7, 20, 21, 22, 23))
+    assert (stuck(2).kind, first(stuck(2))) == (Kind.UNDETERMINED, (36, 37, 38, 39, 52, 53, 54, 55))
 
 
 def test_who_is_elsewhere_while_others_are_at_a_barrier_went_another_way_through_the_code() -> None:
