@@ -9,7 +9,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessTrace
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Verdict
-from stories import job, look, snapshot, trace
+from stories import first, job, look, snapshot, trace
 
 WIDE = job(dp=64, per_machine=8)
 
@@ -29,6 +29,26 @@ def test_in_one_look_a_root_is_evicted_alone_and_not_beside_a_rank_that_runs_pyt
 
 def test_a_loader_that_runs_in_the_one_look_there_is_loads() -> None:
     assert once(trace(5, "loader", active=True, gil=True)).evict.machines == ()
+
+
+def test_who_sleeps_while_all_others_are_at_a_barrier_may_wait_for_calls_they_make_no_more() -> None:
+    def beside(waiting: str, state: str) -> tuple[str, ...]:
+        seen = [*look({"0-4,6-63": waiting}), trace(5, "user", state=state)]
+        verdict = diagnose(snapshot(seen, seen), WIDE)
+        assert first(verdict) == (5,)
+        return verdict.evict.machines
+
+    assert beside("barrier", "S") == ()
+    assert beside("gather", "S") == beside("barrier", "T") == beside("barrier", "") == ("node-0",)
+
+
+def test_who_spins_or_was_not_captured_is_looked_at_first_and_not_accused() -> None:
+    """A device that is waited for keeps its host spinning, and captures fail for reasons of their own."""
+    optimizer = ["<module> train.py", "step torch/optim/adamw.py"]
+    for odd in (trace(5, "user", active=True), trace(5, optimizer, active=True), trace(5, "timed out")):
+        seen = [*look({"0-4,6-63": "gather"}), odd]
+        verdict = diagnose(snapshot(seen, seen), WIDE)
+        assert (verdict.kind, first(verdict)) == (Kind.UNDETERMINED, (5,))
 
 
 def test_two_machines_at_one_place_of_a_service_are_one_matter() -> None:

@@ -47,10 +47,10 @@ BARRIERS = ("barrier", "monitored_barrier")
 #: What is left of a rank that gets on with its work while the others are at a barrier: a step of training has none, one
 #: rank evaluating for all has. Recorded ones took minutes on an overloaded machine.
 FOR_ALL = 0.1
-#: What is left of a rank that sleeps where no rule knows, held by nothing that the kernel or a frame tells, while the others
-#: are at a barrier: one that goes round the loop once more waits for its device so, and that for calls the others make no more.
-#: Of 450 simulated hosts at fault none slept so beside a barrier.
-ONCE_MORE = 0.01
+#: What is left of a rank that sleeps where no rule knows, while the others are at a barrier: one that goes round the loop
+#: once more waits for its device so, and that for calls the others make no more. Of 450 simulated hosts at fault none slept
+#: so beside a barrier. Recorded ones that were stopped or in a driver did, so the kernel has to show plain sleep.
+ONCE_MORE = 0.005
 #: Up to so many roots, each is asked by itself what it explains.
 ASKED_ALONE = 32
 #: What it adds that no rank of a machine answers.
@@ -109,7 +109,7 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
                 factors.append(Factor("other ranks are at work, in the one look there is", STAGE))
             if barred and works_for_all(standing, rank in motion.still, working):
                 factors.append(Factor("it is at work, and the others are at a barrier", FOR_ALL))
-            if barred and standing.activity is Activity.UNKNOWN and not held(standing):
+            if barred and standing.activity is Activity.UNKNOWN and standing.sleeping and not held(standing):
                 factors.append(Factor("the others are at a barrier: it may wait for calls they make no more", ONCE_MORE))
             if others >= ELSEWHERE:
                 factors.append(Factor(f"{others} other machines have a rank at the very same place", PHASE))
