@@ -9,7 +9,7 @@ from hangdog_models.diagnosis.guilt import (
     MANY,
     REMARKABLE,
     SHARED,
-    TRAVELLING_ASLEEP,
+    TRAVELLING,
     UNAWAITED,
     WRITING,
     at_barrier,
@@ -112,7 +112,7 @@ def _others(
     service = Factor(f"a service does not answer, {doing}", odds.dependency)
     few = Factor("only one machine asks for it", min(1.0, SERVED / max(1, machines)) ** 4)
     if rank in motion.travelling and standing.activity is Activity.STORAGE:
-        few = Factor("it got on with other things between the looks", TRAVELLING_ASLEEP)
+        few = Factor("it got on with other things between the looks", TRAVELLING)
     served = []
     if not motion.known and len(waits.waiting) > REMARKABLE:
         past = f"{len(waits.waiting)} ranks wait for it: they are past what they asked of a service"
