@@ -84,7 +84,9 @@ def test_one_long_call_beside_a_barrier_is_work_where_the_processor_is_used_and_
 
     assert verdict(1.0).kind in (Kind.SLOW, Kind.UNDETERMINED)
     assert verdict(0.0).kind is not Kind.SLOW
-    assert first(verdict(0.0)) == first(verdict(1.0)) == (0,)  # named in both: a device that hangs keeps its host as busy
+    assert (
+        first(verdict(0.0)) == first(verdict(1.0)) == (0,)
+    )  # named in both: a device that hangs keeps its host as busy
     assert not verdict(1.0).evict.machines
 
 

@@ -108,7 +108,9 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
             if barred and works_for_all(standing, rank in motion.still, working):
                 factors.append(Factor("it is at work, and the others are at a barrier", FOR_ALL))
             if barred and standing.activity is Activity.UNKNOWN and standing.sleeping and not held(standing):
-                factors.append(Factor("the others are at a barrier: it may wait for calls they make no more", ONCE_MORE))
+                factors.append(
+                    Factor("the others are at a barrier: it may wait for calls they make no more", ONCE_MORE)
+                )
             if others >= ELSEWHERE:
                 factors.append(Factor(f"{others} other machines have a rank at the very same place", PHASE))
             known[key] = tuple(factors)
