@@ -136,9 +136,9 @@ def _led(odd: frozenset[Rank], pairs: Sequence[Pair], look: Look, topology: Topo
     """Whether the code rather led them there: they wait for nothing, or their pipeline is about to end the step.
 
     Without stages who is held up waits, for its device or its group. Where all who stand apart launch or compute, they are a
-    replica that takes another way: of 20 simulated ones 3 held a fault. What holds up a pipeline holds up its first stage,
+    replica that takes another way: of 19 simulated ones 4 held a fault. What holds up a pipeline holds up its first stage,
     too. Where that one stands as its like do the step ends, and gradients are summed in several groups, whose order code
-    may cross: of 28 simulated ones with a message stuck between them 5 held a fault, of 34 with their first stage 21.
+    may cross: of 34 simulated ones with messages stuck between them 6 held a fault, of 38 with their first stage 23.
     """
     pipelines = topology.groups.get(PIPELINE, ())
     if pairs:
