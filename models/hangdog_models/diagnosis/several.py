@@ -5,7 +5,7 @@ from math import prod
 
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.counters import BY_DEVICE
-from hangdog_models.diagnosis.guilt import REMARKABLE, SHARED, SPINNING, WRITING
+from hangdog_models.diagnosis.guilt import REMARKABLE, SHARED, SPINNING, WRITING, compiling
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.one_look import LASTING, at_rest
@@ -25,7 +25,7 @@ AT_ONCE, AGAIN = 3.0, 0.2
 LEFT_OVER, LEFT_OVER_STILL = 0.3, 0.1
 #: What is left of a machine's odds when other machines have a rank at the very same place: chance does not do that.
 ALIKE = 0.3
-#: What is left of two faults at once that came to the very same place.
+#: What is left of two faults at once that came to the very same place, or of which one is a rank that compiles.
 ALIKE_TOGETHER = 0.02
 #: What is left of one service behind ranks of which some wait for a file system and others for an answer: of 536 looks at
 #: simulated services that fail none shows both.
@@ -81,7 +81,9 @@ def blame_several(
         for unit in sorted(guilty, key=lambda unit: (-odds[unit], unit))[:NAMED_ALONE]
     ]
     independent = AT_ONCE * AGAIN ** (many - 2) * (1 - share) ** (1 if lasting else 2) * (ALIKE if running else 1)
-    if alike:
+    if alike or any(
+        compiling(look[rank]) for rank in ranks
+    ):  # which takes minutes on sound machines: no fault of its own
         independent *= ALIKE_TOGETHER
     independent *= prod(f.times for unit in rivals if unit != first for f in weighed[unit] if f.times in _UNLIKELY)
     if not (motion.known or lasting) or not wide:
