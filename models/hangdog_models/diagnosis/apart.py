@@ -74,7 +74,7 @@ def find(clusters: Sequence[Cluster], look: Look, waits: Waits, topology: Topolo
     odd = frozenset(ranks)
     pairs = tuple(pair for pair in met if odd.issuperset(pair))
     dim, group = _smallest(ranks, topology) if len(ranks) > 1 else ("", ())
-    if dim == TENSOR and not all(look[rank].dim == TENSOR and look[rank].waits for rank in ranks):
+    if dim == TENSOR and all(look[rank].waits and look[rank].dim != TENSOR for rank in ranks):
         dim, group = _with_its_pipelines(ranks[0], topology) or (dim, group)
     if not group and _narrow(pairs, topology):
         dim, group = PIPELINE, tuple(sorted(rank for pair in pairs for rank in pair))

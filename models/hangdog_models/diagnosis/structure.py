@@ -17,9 +17,9 @@ from hangdog_models.verdict import Kind
 #: Odds that a message does not arrive though both ends are in it, that nothing moves in one pipeline that waits for nobody
 #: else, or that stages of one pipeline stand apart without their tensor groups; and that code does that. Of 92 such simulated
 #: incidents 83 held the fault; no real recording has shown one.
-LOST, LOST_BY_CODE = 4.0, 1.0
+LOST, LOST_BY_CODE = 12.0, 3.6
 #: The same where they stand as those do whom the code leads another way: it stays open which it was.
-LED, LED_BY_CODE = 2.0, 2.0
+LED, LED_BY_CODE = 8.0, 8.0
 #: Odds of whom the relational score prefers, where nobody else is named: of 165 such incidents 7 held the fault.
 FIRST = 0.25
 #: What tells code and hardware apart.
