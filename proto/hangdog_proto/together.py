@@ -28,10 +28,14 @@ def earlier(after: pb.Capture, cpu_s: Sequence[float]) -> pb.Capture:
     """The look that `same` found to be as the one `after` it; raises UnreadableEvidence when the CPU seconds do not fit."""
     if len(cpu_s) != sum(len(group.cpu_s) for group in after.alike):
         raise UnreadableEvidence("a look before gives CPU seconds of other processes than the look behind it")
-    capture, at = pb.Capture(frames=after.frames, stacks=after.stacks, traces=after.traces, alike=after.alike), 0
+    capture, at = pb.Capture(), 0
+    capture.CopyFrom(after)
+    capture.ClearField("statements")
+    capture.ClearField("findings")
     for group in capture.alike:
-        size = len(group.cpu_s)
-        group.cpu_s[:] = cpu_s[at : at + size]
+        own = group.cpu_s
+        size = len(own)
+        own[:] = cpu_s[at : at + size]
         at += size
     return capture
 

@@ -163,8 +163,9 @@ class Agents(AgentsServicer):
                 message, size = await _read(context)
                 if not isinstance(message, pb.FromAgent):
                     break
-                self._fleet.hear(connection, steady())
-                self._limits.heard(connection.machine, size, connection.heard)
+                now = steady()
+                self._fleet.hear(connection, now)
+                self._limits.heard(connection.machine, size, now)
                 if message.HasField("presence"):
                     self._fleet.announce(connection, heard.local_jobs(message.presence, self._settings), steady())
                     self._seen.announced(connection.machine, connection.jobs, first, self._desk.now(), steady())
@@ -219,9 +220,7 @@ class Agents(AgentsServicer):
             log.warning("machine %s: answer refused: %s", machine, why)
 
     async def _captured(self, machine: str, captured: pb.Captured) -> None:
-        each = (captured.capture, *(before.capture for before in captured.before))
-        if any(capture.traces or capture.statements for capture in each):
-            # large ones; a look by digests is read faster than a thread is woken
+        if _large(captured):
             looks = await asyncio.to_thread(heard.looks, machine, captured, self._dictionary)
         else:
             looks = heard.looks(machine, captured, self._dictionary)
@@ -232,6 +231,12 @@ class Agents(AgentsServicer):
                 self._refused(machine, refused)
             elif answer.unreadable:
                 log.warning("machine %s: look %d is not readable: %s", machine, answer.round, answer.unreadable)
+
+
+def _large(captured: pb.Captured) -> bool:
+    """Whether reading it takes long; a look by digests is read faster than a thread is woken."""
+    whole = [captured.capture, *[before.capture for before in captured.before if before.HasField("capture")]]
+    return any(capture.traces or capture.statements for capture in whole)
 
 
 async def _read(context: Context) -> tuple[object, int]:

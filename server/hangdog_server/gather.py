@@ -4,9 +4,12 @@ Pure: a moment (`now`, seconds on any steady clock) comes in as a value, and eve
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
+
+import msgspec
 
 from hangdog_models.counts import counted
 from hangdog_models.findings import Finding
@@ -18,7 +21,7 @@ from hangdog_server import looks
 from hangdog_server.refusals import Look, Refusal
 
 Ranks = tuple[Rank, ...]
-_RANK, _ROLE = attrgetter("rank"), attrgetter("role")
+_RANK, _RANK_AND_ROLE = attrgetter("rank"), attrgetter("rank", "role")
 #: Looks of a large cluster come in for longer than patience lasts: while they still come, and not more than so long apart,
 #: they are waited for. Seconds.
 FLOW_S = 2.0
@@ -54,8 +57,7 @@ class Plan:
         return max(0.0, self.rounds * len(self.asked) * LOOK_S - 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """One look of one machine; `unreadable` says why its message could not be read, and is empty when it could.
 
     `told` is what its libraries counted, in a last look or behind it (`round` is then no look's); `more` is to come.
@@ -185,21 +187,29 @@ def owners(gathering: Gathering) -> dict[Rank, str]:
     if gathering.owned is not None and gathering.owned[0] == len(gathering.answers):
         return gathering.owned[1]
     plan = gathering.plan
+    found = _announced(plan)  # nearly always all of them: answers settle only what is left
     captured: dict[str, set[Rank]] = {}
     named: dict[str, set[Rank]] = {}
     for answer in gathering.answers.values():
-        seen = {trace.rank for trace in answer.traces}
-        named.setdefault(answer.machine, set()).update(seen)
-        if not all(trace.threads or trace.missing is None for trace in answer.traces):
-            seen = {trace.rank for trace in answer.traces if trace.threads or trace.missing is None}
-        captured.setdefault(answer.machine, set()).update(seen)
+        if odd := [trace for trace in answer.traces if trace.rank not in found]:
+            named.setdefault(answer.machine, set()).update(trace.rank for trace in odd)
+            seen = (trace.rank for trace in odd if trace.threads or trace.missing is None)
+            captured.setdefault(answer.machine, set()).update(seen)
     kept = {machine: seen.intersection(plan.asked.get(machine, ())) for machine, seen in captured.items()}
-    found: dict[Rank, str] = {}
     for claims in (kept, plan.asked, captured, named, plan.absent):
         for machine in sorted(claims):
             for rank in claims[machine]:
                 found.setdefault(rank, machine)
     gathering.owned = len(gathering.answers), found
+    return found
+
+
+def _announced(plan: Plan) -> dict[Rank, str]:
+    """The machines of the ranks that only one machine announced."""
+    found = {rank: machine for machine, ranks in plan.asked.items() for rank in ranks}
+    if len(found) < sum(map(len, plan.asked.values())):
+        times = Counter(rank for ranks in plan.asked.values() for rank in set(ranks))
+        found = {rank: machine for rank, machine in found.items() if times[rank] == 1}
     return found
 
 
@@ -222,23 +232,20 @@ def conclude(gathering: Gathering) -> Snapshot:
     for machine, number in gathering.answers:
         answered.setdefault(machine, set()).add(number)
     for number in numbers:
-        traces = sorted(_look(gathering, owner, answered, number), key=_ROLE)
-        traces.sort(key=_RANK)  # twice by one is faster than once by both
+        traces = _look(gathering, owner, answered, number)
         rounds.append(Round(number, tuple(looks.restarted(traces, pids))))
+    found = sorted([key for key, answer in gathering.answers.items() if answer.findings])
+    unreadable = {key: answer.unreadable for key, answer in gathering.answers.items() if answer.unreadable}
     return Snapshot(
         job=plan.job,
         rounds=tuple(rounds),
         interval_s=plan.interval_s if plan.rounds > 1 else None,
         counters=counted.counters,
         ras=counted.ras,
-        findings=tuple(finding for _, answer in sorted(gathering.answers.items()) for finding in answer.findings),
+        findings=tuple(finding for key in found for finding in gathering.answers[key].findings),
         account=Account(
-            files_read=sum(not answer.unreadable for answer in gathering.answers.values()),
-            unreadable={
-                f"{machine}, look {number}": answer.unreadable
-                for (machine, number), answer in sorted(gathering.answers.items())
-                if answer.unreadable
-            }
+            files_read=len(gathering.answers) - len(unreadable),
+            unreadable={f"{machine}, look {number}": why for (machine, number), why in sorted(unreadable.items())}
             | dict(counted.unreadable),
             notes=(*_odd(gathering, owner, numbers), *counted.notes),
         ),
@@ -247,18 +254,29 @@ def conclude(gathering: Gathering) -> Snapshot:
 
 def _look(
     gathering: Gathering, owner: Mapping[Rank, str], answered: Mapping[str, set[int]], number: int
-) -> Iterator[ProcessTrace]:
-    """The traces of one look, and a reason for each rank that is not in it; `answered`: the looks of each machine."""
-    seen: set[Rank] = set()
+) -> list[ProcessTrace]:
+    """The traces of one look by rank and role, and a reason for each rank that is not in it; of a rank and role that an
+    answer tells twice the first stands. `answered`: the looks of each machine.
+    """
+    trainers: dict[Rank, ProcessTrace] = {}
+    others: dict[tuple[Rank, str], ProcessTrace] = {}
     for machine, numbers in answered.items():
         if number in numbers:
-            answer = gathering.answers[machine, number]
-            mine = looks.distinct([trace for trace in answer.traces if owner.get(trace.rank) == machine])
-            seen.update(trace.rank for trace in mine if trace.role == TRAINER)
-            yield from mine
+            for trace in gathering.answers[machine, number].traces:
+                rank = trace.rank
+                if owner.get(rank) != machine:
+                    continue
+                if trace.role == TRAINER:
+                    trainers.setdefault(rank, trace)
+                else:
+                    others.setdefault((rank, trace.role), trace)
     for rank, machine in owner.items():
-        if rank not in seen:
-            yield ProcessTrace(rank, missing=_absence(gathering, machine, answered.get(machine, set()), number))
+        if rank not in trainers:
+            absence = _absence(gathering, machine, answered.get(machine, set()), number)
+            trainers[rank] = ProcessTrace(rank, missing=absence)
+    if not others:
+        return sorted(trainers.values(), key=_RANK)
+    return sorted([*others.values(), *trainers.values()], key=_RANK_AND_ROLE)
 
 
 def _absence(gathering: Gathering, machine: str, answered: set[int], number: int) -> Missing:
@@ -292,8 +310,7 @@ def _odd(gathering: Gathering, owner: Mapping[Rank, str], numbers: list[int]) ->
             yield f"what libraries counted on {machine} did not come in time"
     claims: dict[tuple[str, str], set[Rank]] = {}
     for (machine, _), answer in gathering.answers.items():
-        for trace in answer.traces:
-            if owner.get(trace.rank, machine) != machine:
-                claims.setdefault((machine, owner[trace.rank]), set()).add(trace.rank)
+        for rank in [trace.rank for trace in answer.traces if owner.get(trace.rank, machine) != machine]:
+            claims.setdefault((machine, owner[rank]), set()).add(rank)
     for (machine, believed), ranks in sorted(claims.items()):
         yield f"{machine} and {believed} both report rank {format_ranks(ranks)}: {believed} is believed"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Concatenate
 
+import msgspec
 import sqlalchemy as sa
 
 from hangdog_models.errors import WrongUse
@@ -55,8 +56,7 @@ class Incident:
     pruned: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class RawCapture:
+class RawCapture(msgspec.Struct, frozen=True, gc=False):
     """A `Capture` message as it arrived."""
 
     machine: str

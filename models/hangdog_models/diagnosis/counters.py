@@ -66,6 +66,8 @@ def count(
     dump was lost and whose stack waits (or who stands in a `crowd` of such) is taken to be inside: what is not known of
     it is no reason to blame it, unless no rank of its machine answers.
     """
+    if not records:
+        return Counted((), {})
     holds: list[Hold] = []
     behind: dict[Rank, str] = {}
     recorded = {record.rank for record in records}

@@ -68,6 +68,8 @@ def _last(looks: Sequence[Look]) -> Look:
     latest: dict[Rank, activity.Standing] = {}
     for look in looks:
         for rank, standing in look.items():
+            if latest.get(rank) is standing:
+                continue
             failed = standing.missing is not None and standing.missing.reason in MERELY_FAILED and not standing.frames
             if rank not in latest or not failed or not latest[rank].frames:
                 latest[rank] = standing
