@@ -258,7 +258,7 @@ def _told(what: Told) -> pb.ToAgent:
         case Order():
             order = pb.CaptureOrder(
                 order=what.name, job=what.job, rounds=what.rounds, interval_s=what.interval_s,
-                native=what.native, light=what.light,
+                native=what.native, light=what.light, together=what.together,
             )  # fmt: skip
             return pb.ToAgent(capture=order)
         case Doubt():

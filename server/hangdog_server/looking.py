@@ -70,7 +70,7 @@ class Looking:
         self._ended: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
         plan = about.plan
         rounds = 1 if about.light else plan.rounds  # light looks are ordered one by one, for nobody knows how many
-        order = Order(plan.order, plan.job.id, rounds, plan.interval_s, light=about.light)
+        order = Order(plan.order, plan.job.id, rounds, plan.interval_s, light=about.light, together=fleet.large)
         self.capturing = self._capture(order, replace(plan, rounds=rounds))
 
     def ask(self) -> None:
