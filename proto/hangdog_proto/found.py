@@ -24,7 +24,7 @@ def pack(findings: Iterable[Finding]) -> list[pb.Finding]:
 
 def unpack(packed: Iterable[pb.Finding], machine: str) -> tuple[Finding, ...]:
     """Reads what `pack` wrote, as found on `machine`. Raises nothing: a bearing that is not known here tells nothing."""
-    return tuple([_finding(finding, machine) for finding, _ in zip(packed, range(MOST), strict=False)])
+    return tuple(_finding(finding, machine) for finding, _ in zip(packed, range(MOST), strict=False))
 
 
 def _packed(finding: Finding) -> pb.Finding:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from functools import lru_cache
 
 from google.protobuf.message import DecodeError
 
@@ -235,8 +236,12 @@ class Agents(AgentsServicer):
 
 def _large(captured: pb.Captured) -> bool:
     """Whether reading it takes long; a look by digests is read faster than a thread is woken."""
-    whole = [captured.capture, *[before.capture for before in captured.before if before.HasField("capture")]]
-    return any(capture.traces or capture.statements for capture in whole)
+    if captured.capture.traces or captured.capture.statements:
+        return True
+    for before in captured.before:
+        if before.HasField("capture") and (before.capture.traces or before.capture.statements):
+            return True
+    return False
 
 
 async def _read(context: Context) -> tuple[object, int]:
@@ -253,7 +258,9 @@ def _welcome(pace_s: float, settings: Settings) -> pb.ToAgent:
     return pb.ToAgent(welcome=pb.Welcome(heartbeat_s=pace_s, max_message_bytes=most, digests=True, together=True))
 
 
+@lru_cache(maxsize=16)
 def _told(what: Told) -> pb.ToAgent:
+    """As it is sent: an order, to thousands."""
     match what:
         case Order():
             order = pb.CaptureOrder(

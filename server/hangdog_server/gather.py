@@ -4,7 +4,6 @@ Pure: a moment (`now`, seconds on any steady clock) comes in as a value, and eve
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -17,7 +16,7 @@ from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.testimony import Told, joined
 from hangdog_models.snapshot import Account, Job, Round, Snapshot
 from hangdog_models.stack import TRAINER, Missing, ProcessTrace, Reason
-from hangdog_server import looks
+from hangdog_server import looks, owning
 from hangdog_server.refusals import Look, Refusal
 
 Ranks = tuple[Rank, ...]
@@ -178,39 +177,12 @@ def _awaited(gathering: Gathering, machine: str) -> bool:
 
 
 def owners(gathering: Gathering) -> dict[Rank, str]:
-    """The machine of each rank: of those that announced it one that captured it, else any of them; else the one that
-    captured it, else that spoke of it, else the gone one.
-
-    So nobody takes a rank from another machine by merely answering for it. Where two machines' claims are alike the first
-    by name has it, whichever answered first.
-    """
-    if gathering.owned is not None and gathering.owned[0] == len(gathering.answers):
-        return gathering.owned[1]
-    plan = gathering.plan
-    found = _announced(plan)  # nearly always all of them: answers settle only what is left
-    captured: dict[str, set[Rank]] = {}
-    named: dict[str, set[Rank]] = {}
-    for answer in gathering.answers.values():
-        if odd := [trace for trace in answer.traces if trace.rank not in found]:
-            named.setdefault(answer.machine, set()).update(trace.rank for trace in odd)
-            seen = (trace.rank for trace in odd if trace.threads or trace.missing is None)
-            captured.setdefault(answer.machine, set()).update(seen)
-    kept = {machine: seen.intersection(plan.asked.get(machine, ())) for machine, seen in captured.items()}
-    for claims in (kept, plan.asked, captured, named, plan.absent):
-        for machine in sorted(claims):
-            for rank in claims[machine]:
-                found.setdefault(rank, machine)
-    gathering.owned = len(gathering.answers), found
-    return found
-
-
-def _announced(plan: Plan) -> dict[Rank, str]:
-    """The machines of the ranks that only one machine announced."""
-    found = {rank: machine for machine, ranks in plan.asked.items() for rank in ranks}
-    if len(found) < sum(map(len, plan.asked.values())):
-        times = Counter(rank for ranks in plan.asked.values() for rank in set(ranks))
-        found = {rank: machine for rank, machine in found.items() if times[rank] == 1}
-    return found
+    """The machine of each rank, by the answers so far."""
+    if gathering.owned is None or gathering.owned[0] != len(gathering.answers):
+        plan = gathering.plan
+        said = ((answer.machine, answer.traces) for answer in gathering.answers.values())
+        gathering.owned = len(gathering.answers), owning.owners(plan.asked, plan.absent, said)
+    return gathering.owned[1]
 
 
 def placement(gathering: Gathering) -> dict[str, Ranks]:
@@ -227,12 +199,13 @@ def conclude(gathering: Gathering) -> Snapshot:
     counted = joined(gathering.told, owner)
     numbers = sorted({number for _, number in gathering.answers}) or [0]
     rounds: list[Round] = []
+    claims: dict[tuple[str, str], set[Rank]] = {}
     pids: dict[Rank, int] = {}
     answered: dict[str, set[int]] = {}
     for machine, number in gathering.answers:
         answered.setdefault(machine, set()).add(number)
     for number in numbers:
-        traces = _look(gathering, owner, answered, number)
+        traces = _look(gathering, owner, answered, number, claims)
         rounds.append(Round(number, tuple(looks.restarted(traces, pids))))
     found = sorted([key for key, answer in gathering.answers.items() if answer.findings])
     unreadable = {key: answer.unreadable for key, answer in gathering.answers.items() if answer.unreadable}
@@ -247,16 +220,21 @@ def conclude(gathering: Gathering) -> Snapshot:
             files_read=len(gathering.answers) - len(unreadable),
             unreadable={f"{machine}, look {number}": why for (machine, number), why in sorted(unreadable.items())}
             | dict(counted.unreadable),
-            notes=(*_odd(gathering, owner, numbers), *counted.notes),
+            notes=(*_odd(gathering, claims, numbers), *counted.notes),
         ),
     )
 
 
 def _look(
-    gathering: Gathering, owner: Mapping[Rank, str], answered: Mapping[str, set[int]], number: int
+    gathering: Gathering,
+    owner: Mapping[Rank, str],
+    answered: Mapping[str, set[int]],
+    number: int,
+    claims: dict[tuple[str, str], set[Rank]],
 ) -> list[ProcessTrace]:
     """The traces of one look by rank and role, and a reason for each rank that is not in it; of a rank and role that an
-    answer tells twice the first stands. `answered`: the looks of each machine.
+    answer tells twice the first stands. `answered`: the looks of each machine. `claims` takes in the ranks that a machine
+    reports of another one, who is believed.
     """
     trainers: dict[Rank, ProcessTrace] = {}
     others: dict[tuple[Rank, str], ProcessTrace] = {}
@@ -264,9 +242,9 @@ def _look(
         if number in numbers:
             for trace in gathering.answers[machine, number].traces:
                 rank = trace.rank
-                if owner.get(rank) != machine:
-                    continue
-                if trace.role == TRAINER:
+                if owner[rank] != machine:
+                    claims.setdefault((machine, owner[rank]), set()).add(rank)
+                elif trace.role == TRAINER:
                     trainers.setdefault(rank, trace)
                 else:
                     others.setdefault((rank, trace.role), trace)
@@ -300,7 +278,7 @@ def _absence(gathering: Gathering, machine: str, answered: set[int], number: int
     return Missing(Reason.NO_AGENT, f"{machine} did not answer within {plan.lasts_s:g} s")
 
 
-def _odd(gathering: Gathering, owner: Mapping[Rank, str], numbers: list[int]) -> Iterator[str]:
+def _odd(gathering: Gathering, claims: Mapping[tuple[str, str], set[Rank]], numbers: list[int]) -> Iterator[str]:
     """Remarks: looks nobody answered, ranks that two machines claim, and promises that were not kept."""
     silent = [str(number) for number in range(gathering.plan.rounds) if number not in numbers]
     if silent:
@@ -308,9 +286,5 @@ def _odd(gathering: Gathering, owner: Mapping[Rank, str], numbers: list[int]) ->
     for machine in gathering.plan.asked:
         if machine not in gathering.told and _looked(gathering, machine) and _awaited(gathering, machine):
             yield f"what libraries counted on {machine} did not come in time"
-    claims: dict[tuple[str, str], set[Rank]] = {}
-    for (machine, _), answer in gathering.answers.items():
-        for rank in [trace.rank for trace in answer.traces if owner.get(trace.rank, machine) != machine]:
-            claims.setdefault((machine, owner[rank]), set()).add(rank)
     for (machine, believed), ranks in sorted(claims.items()):
         yield f"{machine} and {believed} both report rank {format_ranks(ranks)}: {believed} is believed"
