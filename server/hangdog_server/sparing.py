@@ -23,25 +23,29 @@ _YOUNG = 100_000
 #: Collections of what was made a moment ago before one of all: more than there are in any incident.
 _NEVER = 1_000_000_000
 
+#: So long behind the last incident the collector looks as often as before: by then all that the incident made is gone without
+#: it, where at its end it would first go over all of that. Seconds.
+_GONE_S = 2.0
+
 _running = 0
 _spared = 0
-_before = gc.get_threshold()
-_thaw: asyncio.TimerHandle | None = None
+_usual: tuple[int, int, int] | None = None
+_timers: tuple[asyncio.TimerHandle, ...] = ()
 
 
 @contextmanager
 def spared() -> Iterator[None]:
     """Lasts as long as an incident does; there may be several. Needs the running event loop."""
-    global _running, _spared, _before, _thaw
+    global _running, _spared, _usual, _timers
     _spared += 1
     if _spared % _ALL_AFTER == 0:
         gc.unfreeze()
         gc.collect()
-    if _thaw is not None:
-        _thaw.cancel()
-    if not _running:
-        _before = gc.get_threshold()
-        gc.set_threshold(_YOUNG, _before[1], _NEVER)
+    for timer in _timers:
+        timer.cancel()
+    if _usual is None:
+        _usual = gc.get_threshold()
+        gc.set_threshold(_YOUNG, _usual[1], _NEVER)
     gc.freeze()
     _running += 1
     try:
@@ -49,5 +53,12 @@ def spared() -> Iterator[None]:
     finally:
         _running -= 1
         if not _running:
-            gc.set_threshold(*_before)
-            _thaw = asyncio.get_running_loop().call_later(_AFTER_S, gc.unfreeze)
+            loop = asyncio.get_running_loop()
+            _timers = loop.call_later(_GONE_S, _as_usual), loop.call_later(_AFTER_S, gc.unfreeze)
+
+
+def _as_usual() -> None:
+    global _usual
+    if _usual is not None:
+        gc.set_threshold(*_usual)
+        _usual = None
