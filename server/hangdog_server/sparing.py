@@ -3,7 +3,8 @@
 An incident makes some hundred objects for each machine within seconds, nearly all of which live until it ends, and whenever a
 quarter more objects live than before the collector goes over all of them: with 16,384 connected agents that stopped the
 server for 2.4 s, in the middle of incidents at first, and just before the verdict was stored where only their looks were
-spared. What was made a moment ago is looked at as ever; what has outlived that, and what lived before, is passed over.
+spared. What was made a moment ago is looked at, more rarely than else; what has outlived that, and what lived before, is
+passed over.
 """
 
 import asyncio
@@ -17,8 +18,8 @@ _ALL_AFTER = 20
 #: So long behind the last incident the collector may go over everything again, when it would by itself: most jobs that hang
 #: together, or again at once, have had their verdicts by then. Seconds.
 _AFTER_S = 600.0
-#: So many objects are made, less those gone again, before what was made a moment ago is looked at: with Python's 700 each of
-#: the millions that live until the incident ends was looked at twice, a tenth of the server's time. 100,000 are some 10 MiB.
+#: So many objects are made, less those gone again, before what was made a moment ago is looked at: with Python's 700 all
+#: that lives until the incident ends was looked at twice for nothing. 100,000 are some 10 MiB.
 _YOUNG = 100_000
 #: Collections of what was made a moment ago before one of all: more than there are in any incident.
 _NEVER = 1_000_000_000
