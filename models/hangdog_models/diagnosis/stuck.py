@@ -120,9 +120,9 @@ def _common(stuck: Sequence[Hold], waits: Waits, motion: Motion, look: Look, top
         machines = tuple(machine for one in least for machine in topology.switches[one])
         ranks = tuple(sorted(rank for machine in machines for rank in topology.machines.get(machine, ())))
         text = f"{len(crossing)} groups are stuck although all have joined, and each has members under switch {name}"
-        hold = Hold("switch", ranks, (), f"behind switch {name}", counted=crossing[0].counted)
+        hold = Hold("switch", ranks, (), f"behind switch {name}", counted=True, lasting=crossing[0].lasting)
         return [Hypothesis(Kind.GROUP, (*base, Factor("all stuck groups touch it", COMMON)), ranks, (), (text,), hold)]
     ranks = tuple(sorted({rank for hold in crossing for rank in hold.inside}))
     text = f"{len(crossing)} groups are stuck although all have joined, with {ranks_of(ranks)} in them"
-    hold = Hold(SEVERAL, ranks, (), "several operations", counted=crossing[0].counted)
+    hold = Hold(SEVERAL, ranks, (), "several operations", counted=True, lasting=crossing[0].lasting)
     return [Hypothesis(Kind.GROUP, tuple(base), ranks, (), (text,), hold)]
