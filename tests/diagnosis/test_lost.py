@@ -7,7 +7,7 @@ from hangdog_models.diagnosis.counters import count
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
-from hangdog_models.topology import Topology
+from hangdog_models.topology import Layout, Topology, build
 from hangdog_models.verdict import Kind, Verdict
 from stories import job, look, snapshot
 
@@ -106,6 +106,25 @@ def test_groups_that_are_stuck_inside_of_one_machine_have_that_in_common() -> No
         )
     verdict = judged(snapshot(*2 * [look({"0-7": "item"})]), told, two)
     assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("node-0",))
+
+
+def test_a_switch_takes_a_second_look_before_its_machines_are_evicted() -> None:
+    leaves = {f"leaf-{at}": tuple(f"node-{machine}" for machine in range(4 * at, 4 * at + 4)) for at in range(4)}
+    shape, _ = build(Layout(sizes={"dp": 64}, ranks_per_machine=4, switches=leaves), None)
+    groups = {f"{rank}": (Rank(rank), Rank(rank + 16)) for rank in range(0, 16, 4)}
+    told = []
+    for rank in range(64):
+        mine = {name: 4 for name, members in groups.items() if rank in members}
+        pending, done = (mine, dict.fromkeys(mine, 3)) if mine else ({"0": 7}, {"0": 6})
+        told.append(replace(nccl(rank), enqueued=pending, started=pending, completed=done, members=groups))
+    for rank in (0, 4, 8, 12, 16, 20, 24, 28):
+        told[rank] = replace(
+            told[rank], enqueued={"0": 6} | told[rank].enqueued, completed={"0": 6} | told[rank].completed
+        )
+    seen = look({"0-63": "item"})
+    once, again = judged(snapshot(seen), told, shape), judged(snapshot(seen, seen), told, shape)
+    assert (once.kind, once.evict.machines, len(again.evict.machines)) == (Kind.GROUP, (), 8)
+    assert any("a second look" in line for line in once.because)
 
 
 def holds(*records: RankCounters) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

@@ -18,10 +18,11 @@ class End(NamedTuple):
 def transfers(records: Iterable[RankCounters], *, joined: bool = False) -> tuple[list[Hold], dict[Rank, str]]:
     """Sends and receives under way: each rank waits for the other ends that have not posted the counterpart.
 
-    Each operation is asked by itself, for sends and receives outside of a batch have communicators of their own and run
-    side by side: one may wait for its other end while another has joined and does not complete. Of a batch it is known only
-    whether all of it is done, so what has joined in it may be over where another end of it has not come. `joined`: some
-    collective has joined and stays.
+    Each operation is asked by itself, for sends and receives outside of a batch have communicator and stream of their pair
+    (ProcessGroupNCCL::pointToPoint, getKeySendRecv) and run side by side: one may wait for its other end while another has
+    joined and does not complete. Of a batch, one kernel in which all ends progress at once (NCCL's manual, "Point-to-point
+    communication"), it is known only whether all of it is done, so what has joined in it may be over where another end has
+    not come. `joined`: some collective has joined and stays.
 
     Also the ranks whose device has not begun what the host posted, where another one waits for just that.
     """
