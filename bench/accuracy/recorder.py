@@ -9,7 +9,6 @@ from accuracy.program import Code, Op
 from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.flight_recorder import recent
-from hangdog_models.reading.recorded_times import with_times_apart
 
 #: Dumps are written within so many seconds of each other: all are asked for by one signal.
 _SKEW_S = 0.05
@@ -102,7 +101,7 @@ def _record(scene: Scene, process: Process, time: float, steps_before: int, watc
     used = [group for group in process.groups.values() if group.name in enqueued]
     members = {} if gloo else {group.name: group.ranks for group in used}
     return RankCounters(
-        Rank(process.rank), enqueued, completed, recent(with_times_apart(entries)), members,
+        Rank(process.rank), enqueued, completed, recent(entries), members,
         {group.name: group.description for group in used}, started,
     )  # fmt: skip
 

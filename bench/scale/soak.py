@@ -31,7 +31,7 @@ from scale.process import Process
 #: Between two samples of a minute. Seconds.
 SAMPLE_S = 5.0
 #: What must not rise, and what of it is nothing: the store works in pages, a connection comes and goes between two samples, a
-#: pool starts a thread when its others are all at work for once. `heap_mib` is what the
+#: pool starts a thread when its others are all at work for once (those of asyncio's pool are not counted). `heap_mib` is what the
 #: C library has given out, `blocks` counts what Python has: these two tell a leak, the whole (RSS) may rise without one.
 WATCHED = {
     "rss_mib": 2.0, "heap_mib": 2.0, "blocks": 20_000.0, "files": 20.0, "threads": 4.0, "tasks": 40.0, "pieces": 500.0,

@@ -1,5 +1,7 @@
 """Where all wait and no frame says for whom, those who stand apart together name their group, and nobody is evicted."""
 
+import pytest
+
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.topology import Layout, Topology, build
 from hangdog_models.verdict import Kind, Verdict
@@ -54,6 +56,21 @@ def test_both_ends_of_a_message_are_named_where_their_tensor_peers_are_past_it()
     verdict = told(SHAPE, {**stages, **ends}, sync("report"))
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.GROUP, (21, 37), ())
     assert any("without their peers" in line for line in verdict.because)
+
+
+@pytest.mark.parametrize(
+    ("here", "there"), [("_exec_send_activations", "_exec_recv_activations"), ("_exec_recv_grads", "_exec_send_grads")]
+)
+def test_deepspeeds_messages_tell_their_way_further_out(here: str, there: str) -> None:
+    """Its engine calls `p2p.send` and `p2p.recv` either way (DeepSpeed 0.5 to 0.17, runtime/pipe/engine.py)."""
+
+    def exchange(way: str) -> list[str]:
+        engine, call = "deepspeed/runtime/pipe/engine.py", "send" if "send" in way else "recv"
+        outer = ["<module> train.py", f"train_batch {engine}", f"_exec_schedule {engine}", f"{way} {engine}"]
+        return [*outer, f"{call} deepspeed/runtime/pipe/p2p.py", f"{call} {C10D}"]
+
+    verdict = told(SHAPE, {(21,): exchange(here), (37,): exchange(there)}, sync("report"))
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.GROUP, (21, 37), ())
 
 
 def test_two_ends_that_do_not_belong_to_one_message_are_no_pair() -> None:

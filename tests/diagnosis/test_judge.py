@@ -41,6 +41,16 @@ def test_where_nobody_told_the_machine_of_the_culprit_it_is_asked_for() -> None:
     assert any("second look" in line for line in once.because)
 
 
+@pytest.mark.parametrize("world", [16, 32])
+def test_where_it_takes_more_machines_than_the_budget_that_is_said(world: int) -> None:
+    """Of the larger job each suspect alone is more certain than an eviction takes."""
+    stuck = twice(look({f"0-1,3-4,6-{world - 1}": "metrics", "2": "loader", "5": "user"}))
+    kept = diagnose(stuck, job(dp=world), Options(budget_machines=1))
+    assert (kept.kind, kept.evict.machines) == (Kind.MACHINE, ())
+    assert kept.because[-1] == "nobody is evicted: it takes 2 machines, and the budget of one eviction is 1"
+    assert diagnose(stuck, job(dp=world)).evict.machines == ("node-1", "node-2")
+
+
 def test_the_culprit_is_followed_through_tensor_and_pipeline_groups() -> None:
     """Its tensor peer waits for it, the stage below for that, and the largest cluster is a crowd of victims."""
     verdict = diagnose(twice(look({"0": "loader", "1": "tensor", "4-7": "stage", "2-3": "metrics"})), CUBE)

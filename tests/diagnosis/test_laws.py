@@ -166,6 +166,9 @@ COMMON = ("metrics", "backward", "barrier", "gather", "scatter")
 CULPRITS = ("loader", "user", "write", "timed out", "exited")
 
 
+@example(
+    "backward", {0: "timed out", 4: "timed out"}, False, True
+)  # who waits for somebody unseen stands apart for that
 @example("metrics", {0: "user", 2: "user"}, False, False)  # 0 and 2 are one pipeline: so nobody lacks in the others
 @given(
     st.sampled_from(COMMON),

@@ -155,6 +155,26 @@ def test_how_long_operations_took_and_how_long_those_of_other_groups_took_in_bet
     assert took["0", 11] == (1_000_000, None)  # the one before it is not in the record
 
 
+def test_no_times_apart_are_kept_of_more_groups_than_a_rank_has() -> None:
+    """Sums of each group beside each other: a hostile dump of 20,000 groups would claim tens of gigabytes."""
+
+    def apart(groups: int) -> list[int]:
+        names = [f"g{number}" for number in range(groups)]
+        rounds = (entry(n, name, state="completed", duration_ms=1.0) for n in range(2) for name in names)
+        return [len(kept.apart_ns) for kept in read(dump(*rounds), Rank(0)).entries if kept.apart_ns is not None]
+
+    assert apart(64) == [63] * 64
+    assert apart(65) == []
+
+
+def test_times_apart_count_what_is_not_kept() -> None:
+    ring = (entry(n, "tp", state="completed", duration_ms=1.0) for n in range(1000))
+    around = [entry(n, "0", state="completed", duration_ms=1.0) for n in (8, 9)]
+    record = read(dump(around[0], *ring, around[1]), Rank(0))
+    assert len(record.entries) == 66
+    assert record.entries[-1].apart_ns == (("tp", 1_000_000_000),)
+
+
 @pytest.mark.parametrize("hostile", [-1.0, float("nan"), float("inf"), 1e300, True, "3", None, [3], 0])
 def test_a_duration_no_operation_can_have_is_not_known(hostile: object) -> None:
     (kept,) = read(dump(entry(3, state="completed", duration_ms=hostile)), Rank(0)).entries

@@ -19,7 +19,8 @@ from hangdog_models.verdict import Activity
 CROWD = 0.5
 #: No group on more than this share of the machines is named: it would be as good as naming the job.
 WIDEST = 0.5
-#: What a caller sends or receives and the way it goes, by names in it: Megatron-Core's, and DeepSpeed's (without passes).
+#: What a rank sends or receives and the way it goes, by names in the functions it is in: Megatron-Core's `recv_forward`, and
+#: `_exec_recv_activations` of DeepSpeed's engine, which stands further out than its `recv`.
 _SENDS_ON, _TAKES_ON = ("send_forward", "send_activations"), ("recv_forward", "recv_activations")
 _SENDS_BACK, _TAKES_BACK = ("send_backward", "send_grads"), ("recv_backward", "recv_grads")
 MACHINE, SWITCH = "machine", "switch"
@@ -65,7 +66,8 @@ def find(clusters: Sequence[Cluster], look: Look, waits: Waits, topology: Topolo
     counted = any(hold.counted for hold in waits.holds)
     if len(clusters) < 2 or barred or outside or counted or len(topology.machines) < 2:
         return NOBODY
-    ranks = _odd(clusters, topology)
+    unseen = waits.reached_from(rank for rank in waits.roots if merely_failed(look[rank]))  # these explain themselves
+    ranks = tuple(rank for rank in _odd(clusters, topology) if rank not in unseen)
     met = _met(look, topology)
     odd = frozenset(ranks)
     pairs = tuple(pair for pair in met if odd.issuperset(pair))
@@ -115,11 +117,12 @@ def _smallest(ranks: tuple[Rank, ...], topology: Topology) -> tuple[str, tuple[R
 
 def _met(look: Look, topology: Topology) -> tuple[Pair, ...]:
     """Neighbour stages of which one is in a send, and the other in the receive that belongs to it."""
+    ways = {id(standing): _ways(standing) for standing in look.values()}  # ranks that stand alike share one
     return tuple(
         (one, other)
         for group in topology.groups.get(PIPELINE, ())
         for one, other in pairwise(group)
-        if one in look and other in look and _meet(look[one], look[other])
+        if one in look and other in look and _meet(ways[id(look[one])], ways[id(look[other])])
     )
 
 
@@ -146,17 +149,18 @@ def _narrow(pairs: Sequence[Pair], topology: Topology) -> bool:
     return bool(pairs) and all(len(topology.machines_of(ends)) == 1 for ends in zip(*pairs, strict=True))
 
 
-def _meet(here: Standing, there: Standing) -> bool:
+def _ways(standing: Standing) -> frozenset[tuple[str, ...]]:
+    """What the message sends or takes that a rank is in; both, where one call exchanges two."""
+    if standing.wait is not Wait.PEER:
+        return frozenset()
+    functions = {frame.function for frame in standing.frames}
+    ways = (_SENDS_ON, _TAKES_ON, _SENDS_BACK, _TAKES_BACK)
+    return frozenset(way for way in ways if any(name in function for name in way for function in functions))
+
+
+def _meet(here: frozenset[tuple[str, ...]], there: frozenset[tuple[str, ...]]) -> bool:
     """Whether a message between a stage and the one behind it has both of them in it."""
-    if here.wait is not Wait.PEER or there.wait is not Wait.PEER:
-        return False
-    return (_in(here.label, _SENDS_ON) and _in(there.label, _TAKES_ON)) or (
-        _in(here.label, _TAKES_BACK) and _in(there.label, _SENDS_BACK)
-    )
-
-
-def _in(label: str, names: tuple[str, ...]) -> bool:
-    return any(name in label for name in names)
+    return (_SENDS_ON in here and _TAKES_ON in there) or (_TAKES_BACK in here and _SENDS_BACK in there)
 
 
 def _closed(look: Look, topology: Topology) -> tuple[Rank, ...]:

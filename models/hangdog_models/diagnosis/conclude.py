@@ -1,6 +1,7 @@
 """From weighed hypotheses to the verdict that is printed: its kind, its suspects, whom to evict and what to collect next."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import floor
 
 from hangdog_models.diagnosis import eviction, slow, straggler
@@ -169,12 +170,7 @@ def _evict(
     case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kind, suspects: Sequence[Suspect]
 ) -> Eviction:
     if kind is Kind.MACHINE:
-        explanations: dict[frozenset[str], float] = {}
-        for hypothesis, p in weighed:
-            units = frozenset(hypothesis.units)
-            if hypothesis.kind is Kind.MACHINE and units <= set(case.topology.machines):
-                explanations[units] = explanations.get(units, 0.0) + p
-        return eviction.smallest(explanations, case.options)
+        return eviction.smallest(_blamed(case, weighed), case.options)
     lead = max(((p, h.hold) for h, p in weighed if h.kind is kind and h.hold), key=lambda one: one[0], default=None)
     if lead is not None and lead[1].dim == SEVERAL:
         return Eviction()  # they have nothing in common: whatever it is, most of these machines are sound
@@ -189,6 +185,16 @@ def _too_soon(case: Case, hold: Hold, suspects: Sequence[Suspect]) -> bool:
     """Whether a group is too wide for the one look there is."""
     wide = bool(suspects) and len(suspects[0].machines) > ONE_LOOK_MOST
     return wide and case.motion.rounds < 2 and not hold.lasting
+
+
+def _blamed(case: Case, weighed: Sequence[tuple[Hypothesis, float]]) -> Mapping[frozenset[str], float]:
+    """How probable each set of machines is to hold all that is broken."""
+    explanations: dict[frozenset[str], float] = {}
+    for hypothesis, p in weighed:
+        units = frozenset(hypothesis.units)
+        if hypothesis.kind is Kind.MACHINE and units <= set(case.topology.machines):
+            explanations[units] = explanations.get(units, 0.0) + p
+    return explanations
 
 
 def _because(
@@ -210,13 +216,15 @@ def _because(
         lines += max(leads, key=lambda entry: entry[1])[0].because
     lines += [one.words for one in case.contradictions[:CONTRADICTIONS_SAID]]
     if kind in (Kind.MACHINE, Kind.GROUP) and not evict.machines:
-        lines += _kept(case, kind, suspects)
+        lines += _kept(case, weighed, kind, suspects)
     if kind is Kind.SOFTWARE:
         lines.append("a restart on the same machines would hang again: evict nobody, look at the code at these frames")
     return tuple(lines)
 
 
-def _kept(case: Case, kind: Kind, suspects: Sequence[Suspect]) -> list[str]:
+def _kept(
+    case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kind, suspects: Sequence[Suspect]
+) -> list[str]:
     """Why nobody is evicted, and what would change that."""
     first = suspects[0] if suspects else None
     unsure = first is None or first.probability < case.options.coverage_target
@@ -225,15 +233,24 @@ def _kept(case: Case, kind: Kind, suspects: Sequence[Suspect]) -> list[str]:
             f"no evidence tells the machine of {ranks_of(first.ranks)}; gpus_per_node or [machines] in job.toml does"
         )
         return [f"nobody is evicted: {tells}", *(_collect_next(case) if unsure else ())]
+    best = first.probability if first is not None else 0.0
+    if first is not None and kind is Kind.MACHINE:
+        blamed = _blamed(case, weighed)
+        wide = eviction.smallest(blamed, replace(case.options, budget_machines=len(case.topology.machines)))
+        if wide.machines:
+            takes, budget = len(wide.machines), case.options.budget_machines
+            return [f"nobody is evicted: it takes {takes} machines, and the budget of one eviction is {budget}"]
+        if not unsure:  # it is broken, but others may be, too
+            best = blamed.get(frozenset(first.machines), 0.0)
     narrow = first is not None and 2 * len(first.machines) <= len(case.topology.machines)
     if kind is Kind.MACHINE or (narrow and unsure):
-        return [_unsure(case, suspects), *_collect_next(case)]
+        return [_lacking(case, best), *_collect_next(case)]
     return [TOO_WIDE, *(_collect_next(case) if narrow and case.motion.rounds < 2 else ())]
 
 
-def _unsure(case: Case, suspects: Sequence[Suspect]) -> str:
+def _lacking(case: Case, probability: float) -> str:
     """What an eviction lacks."""
-    best = 100 * (suspects[0].probability if suspects else 0.0)
+    best = 100 * probability
     target = 100 * case.options.coverage_target
     # 94.96 is below 95, and must read as if it were
     said = best if round(best, 1) < target else floor(10 * best) / 10

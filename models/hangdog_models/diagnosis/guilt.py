@@ -179,9 +179,8 @@ def _factors(
         factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / REMARKABLE)))
     if writes(standing, working):
         factors.append(Factor("it is running: a writer that runs is writing", WRITING))
-    seen_once = (
-        motion.known and not moved and bool(standing.frames)
-    )  # its other captures failed, the others stand still
+    # its other captures failed, the others stand still
+    seen_once = motion.known and not moved and bool(standing.frames)
     lasting = ((moved in ("still", "moving") or seen_once) and not compiles) or standing.activity in LASTING
     if lasting and len(waits.waiting) > REMARKABLE:
         factors.append(Factor(f"{len(waits.waiting)} ranks wait", min(MANY, len(waits.waiting) / REMARKABLE)))

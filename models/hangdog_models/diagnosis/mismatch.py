@@ -12,8 +12,8 @@ from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
 
-#: A group that has joined and does not complete, while some rank stands outside of all collectives, is rarely the fault.
-EXPLAINED = 0.1
+#: Calls that differ stop those who make them and whoever waits for these: groups that have joined they leave unexplained.
+OTHERS_STUCK = 0.1
 #: Some wait neither for the odd ranks nor for anybody behind them: no order of operations does that, a message that was
 #: lost does. Those who had it went on, the others wait in pairs of their own.
 UNEXPLAINED = 0.02
@@ -69,7 +69,7 @@ def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> 
     if not behind.issuperset(waits.waiting):
         factors.append(Factor("some of those that wait do not wait for them", UNEXPLAINED))
     if joined:
-        factors.append(Factor("other groups have joined and do not complete", EXPLAINED))
+        factors.append(Factor("other groups have joined and do not complete", OTHERS_STUCK))
     if undirected and (crossed or still):
         factors.append(Factor("the frames do not tell whom one side waits for", 0.125))
     sides_of = f"{ranks_of(odd)} {are(odd)} in {where(look[odd[0]])}, {ranks_of(other)} {are(other)} in {where(look[other[0]])}"

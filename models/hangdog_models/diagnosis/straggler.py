@@ -25,6 +25,10 @@ PRIOR = 0.25
 ONCE_AT_MOST = 8.0
 #: Each time over again counts, up to so many: what happens in every step is one habit of the job, however often it is seen.
 REPEATED_AT_MOST = 4.0
+#: Where hosts compute, a crowded one lets a process wait for its turn: eight ranks of a recorded job shared two cores, and
+#: one of them came 16 ms late in nearly every step, 24 where more ran beside them. A rank that sleeps in its steps came 600 ms
+#: late. On devices nothing waits for a turn.
+TURN_OF_HOSTS_NS = 100_000_000
 #: What is lost in all that is recorded must be worth it; below, launching alone scatters as much.
 LOST_AT_LEAST_NS = 50_000_000
 #: A group tells as much as the one that covers most of the time when it covers so much of that.
@@ -64,9 +68,9 @@ def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None
     much longer: a replica that draws longer samples makes all its machines late, and a stall is late once.
     """
     records = sorted(records, key=lambda record: record.rank)
-    spells, usual = list(joining.excesses(records, topology)), USUAL
+    spells, usual, turn_ns = list(joining.excesses(records, topology)), USUAL, 0
     if not spells:
-        spells, usual = list(launching.excesses(records, topology)), USUAL_OF_HOSTS
+        spells, usual, turn_ns = list(launching.excesses(records, topology)), USUAL_OF_HOSTS, TURN_OF_HOSTS_NS
     tallies = {rank: _weighed(theirs) for rank, theirs in _by_rank(spells).items()}
     best: dict[str, Tally] = {}
     for rank, tally in tallies.items():
@@ -77,6 +81,8 @@ def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None
     if not others or best[first].lost_ns < LOST_AT_LEAST_NS or best[others[0]].share > ALIKE * best[first].share:
         return None
     tally = best[first]
+    if tally.late_ns < turn_ns * tally.late:
+        return None
     ranks = tuple(r for r in topology.machines[first] if r in tallies and tallies[r].share > ALIKE * tally.share)
     times = min(tally.repeated, REPEATED_AT_MOST) - 1
     odds = PRIOR * min(tally.share / usual, ONCE_AT_MOST) ** times

@@ -56,21 +56,22 @@ def read(document: object, rank: Rank | None, limits: Limits = DEFAULTS) -> Rank
     members, descriptions = _configured(document, limits)
     for entry, record in zip(entries, records, strict=True):
         descriptions.setdefault(record.group, _name(entry, 1, limits))
-    kept = recent(with_times_apart(records))
+    kept = recent(records)
     return RankCounters(whose, enqueued, completed, kept, members, descriptions, started)
 
 
 def recent(records: Sequence[CollectiveRecord]) -> tuple[CollectiveRecord, ...]:
     """What is under way, and the newest of what is done: a ring of thousands on each of thousands of ranks is too much."""
     left: dict[tuple[str, bool], int] = {}
-    kept: list[CollectiveRecord] = []
-    for record in reversed(records):
+    kept: set[int] = set()
+    for position in range(len(records) - 1, -1, -1):
+        record = records[position]
         group = (record.group, record.p2p)
         if record.done:
             left[group] = left.get(group, _DONE_KEPT) - 1
         if not record.done or left[group] >= 0:
-            kept.append(record)
-    return tuple(reversed(kept))
+            kept.add(position)
+    return tuple(with_times_apart(records, kept))
 
 
 def _rank_inside(document: Mapping[str, object]) -> Rank:

@@ -1,6 +1,6 @@
 """How long a rank's other operations took between two of one group: reckoned while the whole ring is at hand."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from math import isfinite
 
@@ -8,6 +8,10 @@ from hangdog_models.collectives import COALESCED, P2P, CollectiveRecord
 
 #: Longer than any operation that completes: PyTorch's watchdog gives up after ten minutes unless told otherwise.
 _MOST_MS = 24 * 3600 * 1000.0
+
+#: A rank is in some twenty groups, of all dimensions and their products. Of more than these no times apart are kept: sums of
+#: each group beside each other grow with the square, and a strange dump may name thousands.
+_MOST_GROUPS = 64
 
 #: How the recorder names a send: `nccl:send 3->4`.
 _SEND = ":send "
@@ -24,26 +28,26 @@ def took_ns(duration_ms: object) -> int:
     return round(duration_ms * 1e6) if 0 < duration_ms <= _MOST_MS and isfinite(duration_ms) else 0
 
 
-def with_times_apart(records: Iterable[CollectiveRecord]) -> tuple[CollectiveRecord, ...]:
-    """The records, oldest first, with `apart_ns` of every timed collective whose predecessor is among them.
+def with_times_apart(records: Sequence[CollectiveRecord], kept: Container[int]) -> Iterator[CollectiveRecord]:
+    """The records at the positions `kept`, oldest first, each timed collective with its `apart_ns` where its predecessor is in the ring.
 
     A ring holds thousands of operations and a snapshot keeps few of each group, so the sums are taken before they go. The
     sends and receives of a batch have no times of their own; the entry that ends the batch has. A send by itself lies open
     until somebody receives, and its rank goes on meanwhile: it counts for nothing.
     """
+    summed = len({record.group for record in records}) <= _MOST_GROUPS
     totals: dict[str, int] = {}
     last: dict[str, tuple[int, dict[str, int]]] = {}
-    found = []
-    for record in records:
-        group, p2p = record.group, record.p2p or record.operation.endswith(COALESCED)
-        if not p2p:
+    for position, record in enumerate(records):
+        group, p2p, now = record.group, record.p2p or record.operation.endswith(COALESCED), record
+        if summed and not p2p:
             before = last.get(group)
-            if record.took_ns and before is not None and before[0] == record.sequence - 1:
+            if position in kept and record.took_ns and before is not None and before[0] == record.sequence - 1:
                 since = ((name, total - before[1].get(name, 0)) for name, total in totals.items() if name != group)
-                record = replace(record, apart_ns=tuple((name, took) for name, took in since if took))
+                now = replace(record, apart_ns=tuple((name, took) for name, took in since if took))
             last[group] = (record.sequence, dict(totals))
-        if record.took_ns and not (record.p2p and _SEND in record.operation):
+        if summed and record.took_ns and not (record.p2p and _SEND in record.operation):
             name = f"{group}{P2P}" if p2p else group
             totals[name] = totals.get(name, 0) + record.took_ns
-        found.append(record)
-    return tuple(found)
+        if position in kept:
+            yield now
