@@ -69,7 +69,7 @@ def test_gloo_tells_no_beginnings_so_a_lost_dump_shows_no_group() -> None:
 def test_a_lost_dump_is_assumed_in_no_operation_after_a_message_that_another_one_waits_for() -> None:
     """Rank 4 waits for a message of rank 0 and is late for its own all-reduce: so is rank 0, whose dump is lost, for its."""
     eight = job(dp=4, pp=2, per_machine=1)
-    groups = {"low": FOUR, "high": tuple(map(Rank, range(4, 8))), "pp": (Rank(0), Rank(4))}
+    groups: dict[str, tuple[Rank, ...]] = {"low": FOUR, "high": tuple(map(Rank, range(4, 8))), "pp": (Rank(0), Rank(4))}
     members = [replace(nccl(rank), enqueued={"low": 7}, completed={"low": 6}, started={"low": 7}) for rank in (1, 2, 3)]
     members += [
         replace(nccl(rank), enqueued={"high": 7}, completed={"high": 6}, started={"high": 7}) for rank in (5, 6, 7)
@@ -86,7 +86,7 @@ def test_a_lost_dump_is_assumed_in_no_operation_after_a_message_that_another_one
 def test_who_left_nothing_is_no_rival_of_a_group_that_was_seen_whole_without_it() -> None:
     """One look: two pairs have joined and stay, rank 1 is in both; rank 3 was not captured and is in neither."""
     wide = job(dp=64, per_machine=1)
-    groups = {"a": (Rank(0), Rank(1)), "b": (Rank(1), Rank(2))}
+    groups: dict[str, tuple[Rank, ...]] = {"a": (Rank(0), Rank(1)), "b": (Rank(1), Rank(2))}
     told = [nccl(rank) for rank in range(64) if rank != 3]
     for rank, names in ((0, "a"), (1, "ab"), (2, "b")):
         pending, before = dict.fromkeys(names, 4) | {"0": 6}, dict.fromkeys(names, 3) | {"0": 6}
@@ -97,7 +97,7 @@ def test_who_left_nothing_is_no_rival_of_a_group_that_was_seen_whole_without_it(
 
 def test_groups_that_are_stuck_inside_of_one_machine_have_that_in_common() -> None:
     two = job(dp=8, per_machine=4)
-    groups = {"a": (Rank(0), Rank(1)), "b": (Rank(2), Rank(3))}
+    groups: dict[str, tuple[Rank, ...]] = {"a": (Rank(0), Rank(1)), "b": (Rank(2), Rank(3))}
     told = []
     for rank in range(8):
         pending = {("a", "b")[rank // 2]: 4} if rank < 4 else {}
@@ -111,7 +111,7 @@ def test_groups_that_are_stuck_inside_of_one_machine_have_that_in_common() -> No
 def test_a_switch_takes_a_second_look_before_its_machines_are_evicted() -> None:
     leaves = {f"leaf-{at}": tuple(f"node-{machine}" for machine in range(4 * at, 4 * at + 4)) for at in range(4)}
     shape, _ = build(Layout(sizes={"dp": 64}, ranks_per_machine=4, switches=leaves), None)
-    groups = {f"{rank}": (Rank(rank), Rank(rank + 16)) for rank in range(0, 16, 4)}
+    groups: dict[str, tuple[Rank, ...]] = {f"{rank}": (Rank(rank), Rank(rank + 16)) for rank in range(0, 16, 4)}
     told = []
     for rank in range(64):
         mine = {name: 4 for name, members in groups.items() if rank in members}

@@ -29,13 +29,13 @@ def transfers(records: Iterable[RankCounters], *, joined: bool = False) -> tuple
     posted: dict[Rank, dict[End, bool]] = {}  # for each rank its open ends: whether the device has begun
     begun: list[tuple[Rank, tuple[End, ...]]] = []  # the ends of each operation that a device has begun
     for record in sorted(records, key=lambda record: record.rank):
-        for entry, ends in _batches(record):
+        for entry, open_ends in _batches(record):
             if not entry.done:
                 mine = posted.setdefault(record.rank, {})
-                for end in ends:
+                for end in open_ends:
                     mine[end] = mine.get(end, False) or entry.started is not False
                 if entry.started is not False:
-                    begun.append((record.rank, tuple(sorted(ends))))
+                    begun.append((record.rank, tuple(sorted(open_ends))))
     holds: list[Hold] = []
     behind: dict[Rank, str] = {}
     whole: list[tuple[Rank, tuple[End, ...]]] = []
@@ -58,17 +58,17 @@ def _joined(
     """Pairs that have joined and stay. Where the other end is in a batch that waits for somebody else as well, the two may be
     in different turns of a ring: such pairs count only where nothing else has joined, else the one waits for the other."""
     pairs: dict[tuple[Rank, Rank], Iterable[Rank]] = {}
-    doubtful: list[tuple[Rank, Rank, Iterable[Rank]]] = []
+    doubtful: dict[tuple[Rank, Rank], Iterable[Rank]] = {}  # who waits, for whom
     for rank, ends in whole:
         peers = sorted({end.peer for end in ends})
         for end in ends:
             if (end.peer, End(rank, not end.sends)) in torn:
-                doubtful.append((rank, end.peer, peers))
+                doubtful[rank, end.peer] = peers
             else:
                 pairs.setdefault((min(rank, end.peer), max(rank, end.peer)), peers)
     if not pairs and not elsewhere:
-        pairs, doubtful = {(min(rank, peer), max(rank, peer)): peers for rank, peer, peers in doubtful}, []
-    waits = [_hold((rank,), (peer,), peers) for rank, peer, peers in doubtful]
+        pairs, doubtful = {(min(pair), max(pair)): peers for pair, peers in doubtful.items()}, {}
+    waits = [_hold((rank,), (peer,), peers) for (rank, peer), peers in doubtful.items()]
     return [*waits, *(_hold(pair, (), peers) for pair, peers in pairs.items())]
 
 
