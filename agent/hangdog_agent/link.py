@@ -284,9 +284,10 @@ class Link:
             await asyncio.sleep(begin - loop.time())
         answering = self._answering(order, self._most_bytes, self._pack)
         async with contextlib.aclosing(answering.messages(rounds, interval_s)) as looks:
-            messages = together(looks, rounds, interval_s, self._most_bytes) if self._together else looks
-            async for captured in messages:
-                await session.outbox.put(pb.FromAgent(captured=captured))
+            joined = together(looks, rounds, interval_s, self._most_bytes, order.together)
+            async with contextlib.aclosing(joined if self._together else looks) as messages:
+                async for captured in messages:
+                    await session.outbox.put(pb.FromAgent(captured=captured))
 
     def _answering(self, order: pb.CaptureOrder, most: int, pack: Pack = codec.pack) -> Answering:
         series = Series(order.job, self._watch.see, self._tools, self._watch.known())

@@ -1,32 +1,58 @@
 """Has the looks of an order travel together, to a server that knows it: a message costs a server more than what is in it.
 
-The first look goes at once, for the machine may not live to the second one; those between it and the last go with the last.
+The first look goes at once, for the machine may not live to the second one, unless the server has so many machines that it
+asks for the first one later, too; those between it and the last go with the last.
 """
 
+import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Iterator, Sequence
 
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.together import MOST_BEFORE, same
 
-#: No look is kept back for longer, by the pause between looks that was ordered. Seconds.
+#: No look is kept back for longer, nor at all if the pauses between looks that were ordered would have it so. Seconds.
 KEPT_S = 5.0
 
 
 async def together(
-    messages: AsyncGenerator[pb.Captured, None], rounds: int, interval_s: float, most: int
+    messages: AsyncGenerator[pb.Captured, None], rounds: int, interval_s: float, most: int, all_: bool = False
 ) -> AsyncGenerator[pb.Captured, None]:
-    """The messages of an order of `rounds` looks, in as few as fit into `most` bytes each (0: no bound)."""
+    """The messages of an order of `rounds` looks, in as few as fit into `most` bytes each (0: no bound).
+
+    `all_`: the first one need not go at once.
+    """
+    loop = asyncio.get_running_loop()
+    first = 0 if all_ else 1
     kept: list[pb.Captured] = []
-    async for captured in messages:
-        between = 0 < captured.round < rounds - 1 and not captured.last
-        if between and (len(kept) + 1) * interval_s <= KEPT_S and len(kept) < MOST_BEFORE:
-            kept.append(captured)
-            continue
-        for message in _joined(kept, captured, most):
-            yield message
-        kept = []
-    for captured in kept:
-        yield captured
+    until = loop.time()
+    coming = asyncio.ensure_future(anext(messages, None))
+    try:
+        while True:
+            if kept:
+                await asyncio.wait((coming,), timeout=until - loop.time())
+                if not coming.done():  # a look that hangs holds up none before it
+                    for captured in kept:
+                        yield captured
+                    kept = []
+            following = await coming
+            if following is None:
+                break
+            coming = asyncio.ensure_future(anext(messages, None))
+            between = first <= following.round < rounds - 1 and not following.last
+            if between and (len(kept) + 1) * interval_s <= KEPT_S and len(kept) < MOST_BEFORE:
+                until = until if kept else loop.time() + KEPT_S
+                kept.append(following)
+                continue
+            for message in _joined(kept, following, most):
+                yield message
+            kept = []
+        for captured in kept:
+            yield captured
+    finally:
+        coming.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await coming
 
 
 def _joined(kept: Sequence[pb.Captured], captured: pb.Captured, most: int) -> Iterator[pb.Captured]:

@@ -23,8 +23,8 @@ AT_ONCE = 128
 #: A line on which nothing was heard for so long is asked, as by gRPC in a real agent. Seconds.
 QUIET_S = dict(CHANNEL_OPTIONS)["grpc.keepalive_time_ms"] / 1000
 
-#: What stands for the last look together with those between it and the first.
-TOGETHER = -1
+#: What stands for the last look together with those between it and the first, and with all before it.
+TOGETHER, ALL = -1, -2
 
 
 class Agent:
@@ -83,12 +83,14 @@ class Agent:
         loop.call_at(due_at, self._beat)
 
     def _look(self, order: pb.CaptureOrder) -> None:
-        """The first look goes at once; those between it and the last with that, if it is soon."""
+        """The first look goes at once, unless the server has it wait; those between it and the last with that, if it is soon."""
         loop, last = asyncio.get_running_loop(), order.rounds - 1
-        together = (last - 1) * order.interval_s <= KEPT_S and order.rounds == self._agents.rounds
+        made = 0 < last == self._agents.rounds - 1
+        all_ = made and order.together and last * order.interval_s <= KEPT_S
+        together = all_ or (made and (last - 1) * order.interval_s <= KEPT_S)
         for number in range(order.rounds):
-            if number in (0, last) or not together:
-                kind = TOGETHER if together and number == last else number
+            if number == last or not together or (number == 0 and not all_):
+                kind = (ALL if all_ else TOGETHER) if together and number == last else number
                 loop.call_later(number * order.interval_s, self._answer, order.order, kind, number == last)
 
     def _answer(self, order: str, kind: int, last: bool) -> None:
@@ -139,11 +141,12 @@ class Agents:
                 looks.append(self.packer.pack(self.job.machine(at, number, True)) if moving else _older(looks[-1]))
             for number, look in enumerate(looks):
                 self.looks[at, number] = pb.Captured(round=number, capture=look).SerializeToString()
-            joined = pb.Captured(round=rounds - 1, capture=looks[-1])
-            for number, look in enumerate(looks[1:-1], 1):
-                cpu_s = same(look, looks[-1])
-                joined.before.add(round=number, cpu_s=cpu_s or (), capture=look if cpu_s is None else None)
-            self.looks[at, TOGETHER] = joined.SerializeToString()
+            for kind, first in ((TOGETHER, 1), (ALL, 0)):
+                joined = pb.Captured(round=rounds - 1, capture=looks[-1])
+                for number, look in enumerate(looks[first:-1], first):
+                    cpu_s = same(look, looks[-1])
+                    joined.before.add(round=number, cpu_s=cpu_s or (), capture=look if cpu_s is None else None)
+                self.looks[at, kind] = joined.SerializeToString()
 
     async def connect(self) -> None:
         """Connects all of them."""

@@ -9,6 +9,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
+from typing import cast
 
 from msgspec import structs
 
@@ -131,13 +133,14 @@ def unpack(
     traces = codec.unpack(capture, bounds) if capture.traces or capture.frames or capture.stacks else ()
     if not groups:
         return traces
-    if named(capture) > bounds.threads:
-        raise UnreadableEvidence(f"capture message names {named(capture)} threads, the bound is {bounds.threads}")
     found = list(traces)
-    walked, threads = 0, 0
+    said, walked, threads = 0, 0, 0
     for group in groups:
-        ranks, written = list(group.ranks), group.threads
+        ranks, written = cast("list[Rank]", list(group.ranks)), group.threads
         size = len(ranks)
+        said += len(written)
+        if said > bounds.threads * RECORD:
+            raise UnreadableEvidence(f"capture message names {named(capture)} threads, the bound is {bounds.threads}")
         if len(found) + size > bounds.processes:
             raise UnreadableEvidence(f"capture message holds more than {bounds.processes} processes")
         if len(written) % RECORD:
@@ -152,15 +155,12 @@ def unpack(
 
 
 def _traces(
-    group: pb.Alike, ranks: list[int], stacks: Stacks, dictionary: Dictionary, bounds: codec.Bounds, tids: bool
+    group: pb.Alike, ranks: list[Rank], stacks: Stacks, dictionary: Dictionary, bounds: codec.Bounds, tids: bool
 ) -> list[ProcessTrace]:
-    pids, cpu_s, name, each = list(group.pids), list(group.cpu_s), group.face, len(stacks.threads)
+    pids, cpu_s, ids, name = list(group.pids), list(group.cpu_s), group.tids, group.face
+    size, each = len(ranks), len(stacks.threads)
     face = dictionary.face(name) if name else None
-    if (
-        len(pids) != len(ranks)
-        or len(cpu_s) != len(ranks) * bool(face)
-        or len(group.tids) not in (0, len(ranks) * each)
-    ):
+    if len(pids) != size or len(cpu_s) != size * bool(face) or len(ids) not in (0, size * each):
         raise UnreadableEvidence("capture message holds lists that do not go together")
     if ranks and max(ranks) > MAX_RANK:
         raise UnreadableEvidence(f"capture message speaks of rank {max(ranks)}, the highest we believe is {MAX_RANK}")
@@ -169,26 +169,19 @@ def _traces(
     if not all(map(math.isfinite, cpu_s)):
         raise UnreadableEvidence("capture message gives CPU seconds that are no number")
     role, missing = codec.bounded(group.role, bounds), _missing(group, bounds)
-    states: Sequence[ProcessState | None] = _states(face, pids, cpu_s) if face is not None else (None,) * len(ranks)
-    shared = stacks.threads
-    if tids and each and len(group.tids):
-        ids = list(group.tids)
-        return [
-            ProcessTrace(Rank(rank), role, pid or None, _own(shared, pid, ids[at * each :][:each]), state, missing)
-            for at, (rank, pid, state) in enumerate(zip(ranks, pids, states, strict=True))
-        ]
-    return [
-        ProcessTrace(Rank(rank), role, pid or None, shared, state, missing)
-        for rank, pid, state in zip(ranks, pids, states, strict=True)
-    ]
+    states: Sequence[ProcessState | None] = _states(face, pids, cpu_s) if face is not None else (None,) * size
+    own = [pid or None for pid in pids]
+    threads: Iterable[tuple[Thread, ...]] = repeat(stacks.threads)
+    if tids and each and ids:
+        threads = [_own(stacks.threads, pid, ids[at * each : (at + 1) * each]) for at, pid in enumerate(pids)]
+    # as many of each as there are ranks, which was seen to above: a loop would take half as long again
+    return list(map(ProcessTrace, ranks, repeat(role), own, threads, states, repeat(missing)))
 
 
 def _states(face: Face, pids: Sequence[int], cpu_s: Sequence[float]) -> list[ProcessState]:
-    state, wchan, syscall, comm, cmdline = face.state, face.wchan, face.syscall, face.comm, face.cmdline
-    return [
-        ProcessState(pid, state, wchan, syscall, None if spent < 0 else spent, comm, cmdline)
-        for pid, spent in zip(pids, cpu_s, strict=True)
-    ]
+    spent = [None if seconds < 0 else seconds for seconds in cpu_s]
+    state, wchan, syscall = repeat(face.state), repeat(face.wchan), repeat(face.syscall)
+    return list(map(ProcessState, pids, state, wchan, syscall, spent, repeat(face.comm), repeat(face.cmdline)))
 
 
 def _own(threads: Sequence[Thread], pid: int, ids: Sequence[int]) -> tuple[Thread, ...]:

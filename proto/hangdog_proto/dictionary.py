@@ -73,11 +73,12 @@ class Dictionary:
         """Digests that the capture names, or pieces that it names name, and nobody told."""
         found: set[bytes] = set()
         for group in capture.alike:
-            if group.threads not in self._made:
-                for record in records(group.threads):
+            threads, face = group.threads, group.face
+            if threads not in self._made:
+                for record in records(threads):
                     found.update(self._lacks(record[:DIGEST]))
-            if group.face and group.face not in self._faces:
-                found.add(group.face)
+            if face and face not in self._faces:
+                found.add(face)
         return found
 
     def stacks(self, threads: bytes) -> Stacks:
@@ -102,15 +103,19 @@ class Dictionary:
     def pieces(self, capture: pb.Capture, told: set[bytes]) -> Iterator[pb.Piece]:
         """All that the capture names and is not in `told`, which takes it in; what is lacking is passed over."""
         for group in capture.alike:
-            if group.threads not in told:
-                told.add(group.threads)
-                for record in records(group.threads):
+            threads, face = group.threads, group.face
+            if threads not in told:
+                told.add(threads)
+                for record in records(threads):
                     yield from self._tell(record[:DIGEST], told)
-            yield from self._tell(group.face, told)
+            if face not in told:
+                yield from self._tell(face, told)
 
     def _tell(self, name: bytes, told: set[bytes]) -> Iterator[pb.Piece]:
+        if name in told:
+            return
         noun: Noun | None = self._shared.get(name) or self._faces.get(name) or self._frames.get(name)
-        if noun is None or name in told:
+        if noun is None:
             return
         told.add(name)
         if isinstance(noun, Shared):
@@ -175,7 +180,7 @@ class Dictionary:
 
 def named(capture: pb.Capture) -> int:
     """How many threads the groups of a capture name: what must be bounded before any of it is looked up."""
-    return sum(len(group.threads) for group in capture.alike) // RECORD
+    return sum([len(group.threads) for group in capture.alike]) // RECORD
 
 
 def records(threads: bytes) -> Iterator[bytes]:

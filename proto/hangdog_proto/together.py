@@ -28,10 +28,14 @@ def earlier(after: pb.Capture, cpu_s: Sequence[float]) -> pb.Capture:
     """The look that `same` found to be as the one `after` it; raises UnreadableEvidence when the CPU seconds do not fit."""
     if len(cpu_s) != sum(len(group.cpu_s) for group in after.alike):
         raise UnreadableEvidence("a look before gives CPU seconds of other processes than the look behind it")
-    capture, at = pb.Capture(frames=after.frames, stacks=after.stacks, traces=after.traces, alike=after.alike), 0
+    capture, at = pb.Capture(), 0
+    capture.CopyFrom(after)
+    capture.ClearField("statements")
+    capture.ClearField("findings")
     for group in capture.alike:
-        size = len(group.cpu_s)
-        group.cpu_s[:] = cpu_s[at : at + size]
+        own = group.cpu_s
+        size = len(own)
+        own[:] = cpu_s[at : at + size]
         at += size
     return capture
 
@@ -47,14 +51,10 @@ def rewound(traces: Sequence[ProcessTrace], after: pb.Capture, cpu_s: Sequence[f
     told = [at for at in range(len(after.traces), len(traces)) if traces[at].state is not None]
     if len(told) != len(cpu_s):
         raise UnreadableEvidence("a look before gives CPU seconds of other processes than the look behind it")
-    for at, spent in zip(told, cpu_s, strict=True):
-        found[at] = _respent(traces[at], None if spent < 0 else spent)
+    for at, seconds in zip(told, cpu_s, strict=True):
+        trace, spent = traces[at], None if seconds < 0 else seconds
+        state = trace.state
+        if state is not None and state.cpu_s != spent:
+            state = ProcessState(state.pid, state.state, state.wchan, state.syscall, spent, state.comm, state.cmdline)
+            found[at] = ProcessTrace(trace.rank, trace.role, trace.pid, trace.threads, state, trace.missing)
     return tuple(found)
-
-
-def _respent(trace: ProcessTrace, cpu_s: float | None) -> ProcessTrace:
-    state = trace.state
-    if state is None or state.cpu_s == cpu_s:
-        return trace
-    state = ProcessState(state.pid, state.state, state.wchan, state.syscall, cpu_s, state.comm, state.cmdline)
-    return ProcessTrace(trace.rank, trace.role, trace.pid, trace.threads, state, trace.missing)

@@ -132,7 +132,7 @@ class Acting:
             if incident.id in known or not await self._leading.leads(incident.job):
                 continue
             asked, _ = await store.kept(incident.id)
-            bodies = _bodies(asked.get("bodies"))
+            bodies = _bodies(incident.evict, asked.get("bodies"))
             if self._awaited(incident.evict, bodies):
                 continue
             wanted = Wanted(incident.id, incident.job, incident.evict, incident.began, bodies)
@@ -168,5 +168,5 @@ def _because(incident: Incident) -> str:
     return f"{incident.kind} ({percent(incident.confidence)}), hangdog show {incident.id}"
 
 
-def _bodies(told: object) -> dict[str, Body]:
-    return {machine: Body(*body) for machine, body in told.items()} if isinstance(told, dict) else {}
+def _bodies(machines: Iterable[str], told: object) -> dict[str, Body]:
+    return {machine: Body(*told[machine]) for machine in machines if machine in told} if isinstance(told, dict) else {}

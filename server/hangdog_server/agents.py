@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from functools import lru_cache
 
 from google.protobuf.message import DecodeError
 
@@ -163,8 +164,9 @@ class Agents(AgentsServicer):
                 message, size = await _read(context)
                 if not isinstance(message, pb.FromAgent):
                     break
-                self._fleet.hear(connection, steady())
-                self._limits.heard(connection.machine, size, connection.heard)
+                now = steady()
+                self._fleet.hear(connection, now)
+                self._limits.heard(connection.machine, size, now)
                 if message.HasField("presence"):
                     self._fleet.announce(connection, heard.local_jobs(message.presence, self._settings), steady())
                     self._seen.announced(connection.machine, connection.jobs, first, self._desk.now(), steady())
@@ -219,9 +221,7 @@ class Agents(AgentsServicer):
             log.warning("machine %s: answer refused: %s", machine, why)
 
     async def _captured(self, machine: str, captured: pb.Captured) -> None:
-        each = (captured.capture, *(before.capture for before in captured.before))
-        if any(capture.traces or capture.statements for capture in each):
-            # large ones; a look by digests is read faster than a thread is woken
+        if _large(captured):
             looks = await asyncio.to_thread(heard.looks, machine, captured, self._dictionary)
         else:
             looks = heard.looks(machine, captured, self._dictionary)
@@ -232,6 +232,16 @@ class Agents(AgentsServicer):
                 self._refused(machine, refused)
             elif answer.unreadable:
                 log.warning("machine %s: look %d is not readable: %s", machine, answer.round, answer.unreadable)
+
+
+def _large(captured: pb.Captured) -> bool:
+    """Whether reading it takes long; a look by digests is read faster than a thread is woken."""
+    if captured.capture.traces or captured.capture.statements:
+        return True
+    for before in captured.before:
+        if before.HasField("capture") and (before.capture.traces or before.capture.statements):
+            return True
+    return False
 
 
 async def _read(context: Context) -> tuple[object, int]:
@@ -248,12 +258,14 @@ def _welcome(pace_s: float, settings: Settings) -> pb.ToAgent:
     return pb.ToAgent(welcome=pb.Welcome(heartbeat_s=pace_s, max_message_bytes=most, digests=True, together=True))
 
 
+@lru_cache(maxsize=16)
 def _told(what: Told) -> pb.ToAgent:
+    """As it is sent: an order, to thousands."""
     match what:
         case Order():
             order = pb.CaptureOrder(
                 order=what.name, job=what.job, rounds=what.rounds, interval_s=what.interval_s,
-                native=what.native, light=what.light,
+                native=what.native, light=what.light, together=what.together,
             )  # fmt: skip
             return pb.ToAgent(capture=order)
         case Doubt():

@@ -124,7 +124,8 @@ class Asking:
         """What a look names and nobody told; of one that names more than is believed nothing: it is unreadable anyway."""
         lacking = self._lacks(captured.capture)
         for before in captured.before[:MOST_BEFORE]:
-            lacking |= self._lacks(before.capture)
+            if before.HasField("capture"):
+                lacking |= self._lacks(before.capture)
         return lacking
 
     def _lacks(self, capture: pb.Capture) -> set[bytes]:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -41,11 +43,13 @@ class Capturing:
     kept_from: int = 0
     first: int = 0
     _over: bool = False
-    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _all: asyncio.Event = field(default_factory=asyncio.Event)
 
     def ask(self) -> None:
         """Asks every machine."""
         self._over = False
+        self._all.clear()
         for machine in self.gathering.plan.asked:
             self._send(machine)
 
@@ -63,23 +67,23 @@ class Capturing:
         if self.order.light or self.order.native:
             if answer.round:
                 return "what libraries counted was not asked for"
-            answer = replace(answer, round=self.first, last=True, more=False)
+            answer = structs.replace(answer, round=self.first, last=True, more=False)
         refused = gather.take(self.gathering, answer)
         if not refused:
             self.archive.add(answer.machine, self.kept_from + answer.round, capture)
-            self._wake.set()
+            self._tell()
         return refused
 
     def lost(self, machine: str) -> None:
         """An agent's stream ended."""
         gather.lose(self.gathering, machine, steady())
-        self._wake.set()
+        self._tell()
 
     def joined(self, machine: str) -> None:
         """An agent has a new stream: what it was asked on the old one is asked again."""
         if gather.rejoin(self.gathering, machine) and not self._over:
             self._send(machine)
-        self._wake.set()
+        self._tell()
 
     async def gathered(self) -> Snapshot:
         """Waits for the answers, keeping each and saying how many there are."""
@@ -102,18 +106,20 @@ class Capturing:
 
     async def _rest(self, began: float, pause: float, moment: float) -> None:
         """Returns when there is something to look at: all have answered, or somebody has and a `moment` has passed."""
-        plan, done = self.gathering.plan, self.gathering.done
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
-                await self._wake.wait()
-                while len(done) < len(plan.asked) and (left := began + moment - steady()) > 0:
-                    self._wake.clear()
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(left):
-                            await self._wake.wait()
-        except TimeoutError:
-            return
-        self._wake.clear()
+                await self._news.wait()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(began + moment):
+                        await self._all.wait()
+                self._news.clear()
+
+    def _tell(self) -> None:
+        """There is something to look at; whoever waits for it is not woken for each of thousands of answers."""
+        if not self._news.is_set():
+            self._news.set()
+        if len(self.gathering.done) >= len(self.gathering.plan.asked):
+            self._all.set()
 
     def summary(self) -> str:
         """How many machines answered, and who did not."""

@@ -91,7 +91,10 @@ class Desk:
 
     def _asked_by(self, order: str) -> Inquiry | None:
         name = order.partition("/")[0]  # an incident's later orders bear its name, and what they are
-        return next((inquiry for inquiry in self._running.values() if inquiry.name == name), None)
+        for inquiry in self._running.values():  # asked for every look
+            if inquiry.name == name:
+                return inquiry
+        return None
 
     def now(self) -> float:
         """Unix seconds, by the clock of the server's main module."""

@@ -101,6 +101,11 @@ class Fleet:
         settings = self._settings
         return max(settings.heartbeat_s, min(settings.heartbeat_most_s, len(self._connected) / settings.beats_per_s))
 
+    @property
+    def large(self) -> bool:
+        """Whether one message of each machine is so much that signs of life are further apart for it."""
+        return self.pace_s > self._settings.heartbeat_s
+
     def connect(
         self, machine: str, version: str, peer: str, now: float, paced: bool = False, body: Body | None = None
     ) -> Connection:

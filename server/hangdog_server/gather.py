@@ -8,17 +8,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
+import msgspec
+
 from hangdog_models.counts import counted
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.testimony import Told, joined
 from hangdog_models.snapshot import Account, Job, Round, Snapshot
 from hangdog_models.stack import TRAINER, Missing, ProcessTrace, Reason
-from hangdog_server import looks
+from hangdog_server import looks, owning
 from hangdog_server.refusals import Look, Refusal
 
 Ranks = tuple[Rank, ...]
-_RANK, _ROLE = attrgetter("rank"), attrgetter("role")
+_RANK, _RANK_AND_ROLE = attrgetter("rank"), attrgetter("rank", "role")
 #: Looks of a large cluster come in for longer than patience lasts: while they still come, and not more than so long apart,
 #: they are waited for. Seconds.
 FLOW_S = 2.0
@@ -54,8 +56,7 @@ class Plan:
         return max(0.0, self.rounds * len(self.asked) * LOOK_S - 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """One look of one machine; `unreadable` says why its message could not be read, and is empty when it could.
 
     `told` is what its libraries counted, in a last look or behind it (`round` is then no look's); `more` is to come.
@@ -176,31 +177,12 @@ def _awaited(gathering: Gathering, machine: str) -> bool:
 
 
 def owners(gathering: Gathering) -> dict[Rank, str]:
-    """The machine of each rank: of those that announced it one that captured it, else any of them; else the one that
-    captured it, else that spoke of it, else the gone one.
-
-    So nobody takes a rank from another machine by merely answering for it. Where two machines' claims are alike the first
-    by name has it, whichever answered first.
-    """
-    if gathering.owned is not None and gathering.owned[0] == len(gathering.answers):
-        return gathering.owned[1]
-    plan = gathering.plan
-    captured: dict[str, set[Rank]] = {}
-    named: dict[str, set[Rank]] = {}
-    for answer in gathering.answers.values():
-        seen = {trace.rank for trace in answer.traces}
-        named.setdefault(answer.machine, set()).update(seen)
-        if not all(trace.threads or trace.missing is None for trace in answer.traces):
-            seen = {trace.rank for trace in answer.traces if trace.threads or trace.missing is None}
-        captured.setdefault(answer.machine, set()).update(seen)
-    kept = {machine: seen.intersection(plan.asked.get(machine, ())) for machine, seen in captured.items()}
-    found: dict[Rank, str] = {}
-    for claims in (kept, plan.asked, captured, named, plan.absent):
-        for machine in sorted(claims):
-            for rank in claims[machine]:
-                found.setdefault(rank, machine)
-    gathering.owned = len(gathering.answers), found
-    return found
+    """The machine of each rank, by the answers so far."""
+    if gathering.owned is None or gathering.owned[0] != len(gathering.answers):
+        plan = gathering.plan
+        said = ((answer.machine, answer.traces) for answer in gathering.answers.values())
+        gathering.owned = len(gathering.answers), owning.owners(plan.asked, plan.absent, said)
+    return gathering.owned[1]
 
 
 def placement(gathering: Gathering) -> dict[str, Ranks]:
@@ -217,48 +199,62 @@ def conclude(gathering: Gathering) -> Snapshot:
     counted = joined(gathering.told, owner)
     numbers = sorted({number for _, number in gathering.answers}) or [0]
     rounds: list[Round] = []
+    claims: dict[tuple[str, str], set[Rank]] = {}
     pids: dict[Rank, int] = {}
     answered: dict[str, set[int]] = {}
     for machine, number in gathering.answers:
         answered.setdefault(machine, set()).add(number)
     for number in numbers:
-        traces = sorted(_look(gathering, owner, answered, number), key=_ROLE)
-        traces.sort(key=_RANK)  # twice by one is faster than once by both
+        traces = _look(gathering, owner, answered, number, claims)
         rounds.append(Round(number, tuple(looks.restarted(traces, pids))))
+    found = sorted([key for key, answer in gathering.answers.items() if answer.findings])
+    unreadable = {key: answer.unreadable for key, answer in gathering.answers.items() if answer.unreadable}
     return Snapshot(
         job=plan.job,
         rounds=tuple(rounds),
         interval_s=plan.interval_s if plan.rounds > 1 else None,
         counters=counted.counters,
         ras=counted.ras,
-        findings=tuple(finding for _, answer in sorted(gathering.answers.items()) for finding in answer.findings),
+        findings=tuple(finding for key in found for finding in gathering.answers[key].findings),
         account=Account(
-            files_read=sum(not answer.unreadable for answer in gathering.answers.values()),
-            unreadable={
-                f"{machine}, look {number}": answer.unreadable
-                for (machine, number), answer in sorted(gathering.answers.items())
-                if answer.unreadable
-            }
+            files_read=len(gathering.answers) - len(unreadable),
+            unreadable={f"{machine}, look {number}": why for (machine, number), why in sorted(unreadable.items())}
             | dict(counted.unreadable),
-            notes=(*_odd(gathering, owner, numbers), *counted.notes),
+            notes=(*_odd(gathering, claims, numbers), *counted.notes),
         ),
     )
 
 
 def _look(
-    gathering: Gathering, owner: Mapping[Rank, str], answered: Mapping[str, set[int]], number: int
-) -> Iterator[ProcessTrace]:
-    """The traces of one look, and a reason for each rank that is not in it; `answered`: the looks of each machine."""
-    seen: set[Rank] = set()
+    gathering: Gathering,
+    owner: Mapping[Rank, str],
+    answered: Mapping[str, set[int]],
+    number: int,
+    claims: dict[tuple[str, str], set[Rank]],
+) -> list[ProcessTrace]:
+    """The traces of one look by rank and role, and a reason for each rank that is not in it; of a rank and role that an
+    answer tells twice the first stands. `answered`: the looks of each machine. `claims` takes in the ranks that a machine
+    reports of another one, who is believed.
+    """
+    trainers: dict[Rank, ProcessTrace] = {}
+    others: dict[tuple[Rank, str], ProcessTrace] = {}
     for machine, numbers in answered.items():
         if number in numbers:
-            answer = gathering.answers[machine, number]
-            mine = looks.distinct([trace for trace in answer.traces if owner.get(trace.rank) == machine])
-            seen.update(trace.rank for trace in mine if trace.role == TRAINER)
-            yield from mine
+            for trace in gathering.answers[machine, number].traces:
+                rank = trace.rank
+                if owner[rank] != machine:
+                    claims.setdefault((machine, owner[rank]), set()).add(rank)
+                elif trace.role == TRAINER:
+                    trainers.setdefault(rank, trace)
+                else:
+                    others.setdefault((rank, trace.role), trace)
     for rank, machine in owner.items():
-        if rank not in seen:
-            yield ProcessTrace(rank, missing=_absence(gathering, machine, answered.get(machine, set()), number))
+        if rank not in trainers:
+            absence = _absence(gathering, machine, answered.get(machine, set()), number)
+            trainers[rank] = ProcessTrace(rank, missing=absence)
+    if not others:
+        return sorted(trainers.values(), key=_RANK)
+    return sorted([*others.values(), *trainers.values()], key=_RANK_AND_ROLE)
 
 
 def _absence(gathering: Gathering, machine: str, answered: set[int], number: int) -> Missing:
@@ -282,7 +278,7 @@ def _absence(gathering: Gathering, machine: str, answered: set[int], number: int
     return Missing(Reason.NO_AGENT, f"{machine} did not answer within {plan.lasts_s:g} s")
 
 
-def _odd(gathering: Gathering, owner: Mapping[Rank, str], numbers: list[int]) -> Iterator[str]:
+def _odd(gathering: Gathering, claims: Mapping[tuple[str, str], set[Rank]], numbers: list[int]) -> Iterator[str]:
     """Remarks: looks nobody answered, ranks that two machines claim, and promises that were not kept."""
     silent = [str(number) for number in range(gathering.plan.rounds) if number not in numbers]
     if silent:
@@ -290,10 +286,5 @@ def _odd(gathering: Gathering, owner: Mapping[Rank, str], numbers: list[int]) ->
     for machine in gathering.plan.asked:
         if machine not in gathering.told and _looked(gathering, machine) and _awaited(gathering, machine):
             yield f"what libraries counted on {machine} did not come in time"
-    claims: dict[tuple[str, str], set[Rank]] = {}
-    for (machine, _), answer in gathering.answers.items():
-        for trace in answer.traces:
-            if owner.get(trace.rank, machine) != machine:
-                claims.setdefault((machine, owner[trace.rank]), set()).add(trace.rank)
     for (machine, believed), ranks in sorted(claims.items()):
         yield f"{machine} and {believed} both report rank {format_ranks(ranks)}: {believed} is believed"

@@ -28,12 +28,13 @@ _OLDEST_S = 366 * 86400.0
 
 def answer(machine: str, captured: pb.Captured, dictionary: Dictionary) -> Answer:
     """An agent's look; one that cannot be read is still an answer."""
-    told = statement.heard(captured.capture)
+    capture = captured.capture
+    told = statement.heard(capture)
     try:
-        traces, unreadable = alike.unpack(captured.capture, dictionary, tids=False), ""
+        traces, unreadable = alike.unpack(capture, dictionary, tids=False), ""
     except UnreadableEvidence as error:
         traces, unreadable = (), str(error)
-    findings = found.unpack(captured.capture.findings, machine)
+    findings = found.unpack(capture.findings, machine) if capture.findings else ()
     return Answer(machine, captured.round, traces, captured.last, unreadable, told, captured.more, findings)
 
 

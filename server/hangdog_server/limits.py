@@ -57,7 +57,10 @@ class Budgets:
             self._of = {peer: budget for peer, budget in self._of.items() if not budget.full(now)}
             while len(self._of) >= _MOST:
                 del self._of[next(iter(self._of))]
-        return self._of.setdefault(whose, Budget(self._most, self._per_s)).take(much, now)
+        budget = self._of.get(whose)
+        if budget is None:
+            budget = self._of[whose] = Budget(self._most, self._per_s)
+        return budget.take(much, now)
 
 
 class Limits:

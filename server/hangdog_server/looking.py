@@ -70,7 +70,7 @@ class Looking:
         self._ended: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
         plan = about.plan
         rounds = 1 if about.light else plan.rounds  # light looks are ordered one by one, for nobody knows how many
-        order = Order(plan.order, plan.job.id, rounds, plan.interval_s, light=about.light)
+        order = Order(plan.order, plan.job.id, rounds, plan.interval_s, light=about.light, together=fleet.large)
         self.capturing = self._capture(order, replace(plan, rounds=rounds))
 
     def ask(self) -> None:
@@ -95,7 +95,7 @@ class Looking:
     async def _deeply(self) -> Verdict:
         """All looks, and then a closer one at the ranks whose native stacks decide, where there are any."""
         snapshot = await self._gathered()
-        self._judging(snapshot)
+        self._judging()
         placed = gather.placement(self.capturing.gathering)
         verdict = await self._judged(snapshot, placed)
         asked = await self._decisive(snapshot, placed, verdict)
@@ -168,7 +168,7 @@ class Looking:
             if number + 1 < min(settings.light_from, plan.rounds):
                 continue
             if number + 1 == plan.rounds:
-                self._judging(snapshot)
+                self._judging()
             verdict = await self._judged(snapshot, gather.placement(self.capturing.gathering))
             if enough(before, verdict):
                 self._say(f"{number + 1} looks suffice: twice in a row {verdict.kind}")
@@ -212,9 +212,8 @@ class Looking:
             if (machine, plan.rounds - 1) not in answers:
                 yield from self._fleet.findings(machine, steady())
 
-    def _judging(self, snapshot: Snapshot) -> None:
-        ranks = {trace.rank for round_ in snapshot.rounds for trace in round_.traces}
-        self._say(f"judging {count(ranks, 'rank')}")
+    def _judging(self) -> None:
+        self._say(f"judging {count(gather.owners(self.capturing.gathering), 'rank')}")
 
     async def _judged(self, snapshot: Snapshot, placed: Placement) -> Verdict:
         about = self._about

@@ -1,6 +1,6 @@
 """What is told apart between the traces of one look, and between one look and the next, and why ranks are not in it; pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from msgspec import structs
@@ -10,27 +10,21 @@ from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import TRAINER, Missing, ProcessTrace, Reason
 
 
-def distinct(traces: Iterable[ProcessTrace]) -> list[ProcessTrace]:
-    """At most one trace for each rank and role: the first one stands."""
-    found: dict[tuple[Rank, str], ProcessTrace] = {}
-    for trace in traces:
-        found.setdefault((trace.rank, trace.role), trace)
-    return list(found.values())
-
-
-def restarted(traces: list[ProcessTrace], pids: dict[Rank, int]) -> Iterator[ProcessTrace]:
+def restarted(traces: list[ProcessTrace], pids: dict[Rank, int]) -> list[ProcessTrace]:
     """The traces, a trainer whose pid is not that of the look before marked; `pids` remembers from look to look."""
-    for trace in traces:
-        if trace.role != TRAINER or trace.pid is None:
-            yield trace
-            continue
-        before = pids.get(trace.rank)
-        pids[trace.rank] = trace.pid
-        if before in (None, trace.pid) or trace.missing is not None:
-            yield trace
-            continue
-        missing = Missing(Reason.RESTARTED, f"pid {before} in the look before, now {trace.pid}")
-        yield ProcessTrace(trace.rank, trace.role, trace.pid, trace.threads, trace.state, missing)
+    now = {trace.rank: trace.pid for trace in traces if trace.role == TRAINER and trace.pid is not None}
+    before = {rank: pids[rank] for rank, pid in now.items() if pids.get(rank, pid) != pid}
+    pids.update(now)
+    if not before:
+        return traces
+    return [_restarted(trace, before[trace.rank]) if trace.rank in before else trace for trace in traces]
+
+
+def _restarted(trace: ProcessTrace, before: int) -> ProcessTrace:
+    if trace.role != TRAINER or trace.missing is not None:
+        return trace
+    missing = Missing(Reason.RESTARTED, f"pid {before} in the look before, now {trace.pid}")
+    return structs.replace(trace, missing=missing)
 
 
 def explained(snapshot: Snapshot, owners: Mapping[Rank, str], gone: Mapping[str, Missing]) -> Snapshot:

@@ -10,7 +10,8 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 class Order:
     """What may be asked of an agent: to look at a job `rounds` times, `interval_s` apart.
 
-    `native`: only at these ranks, with their native frames. `light`: stopping nobody, asking no library.
+    `native`: only at these ranks, with their native frames. `light`: stopping nobody, asking no library. `together`: the
+    first look may come with the last.
     """
 
     name: str
@@ -19,6 +20,7 @@ class Order:
     interval_s: float
     native: tuple[Rank, ...] = ()
     light: bool = False
+    together: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,11 @@ async def test_looks_travel_together_to_a_server_that_knows_it(stoppable: Tools)
         with running(WAIT, environ=ENVIRON):
             line.outbox.put_nowait(pb.ToAgent(capture=pb.CaptureOrder(order="o", job="linked", rounds=3)))
             messages = [await line.hear("captured"), await line.hear("captured")]
+            line.outbox.put_nowait(
+                pb.ToAgent(capture=pb.CaptureOrder(order="p", job="linked", rounds=3, together=True))
+            )
+            whole = await line.hear("captured")
+        assert [before.round for before in whole.before] == [0, 1] and whole.round == 2 and whole.last
         assert [[*(before.round for before in m.before), m.round] for m in messages] == [[0], [1, 2]]
         assert messages[1].last
         (before,) = messages[1].before

@@ -24,11 +24,13 @@ async def said(messages: Iterable[pb.Captured]) -> AsyncGenerator[pb.Captured, N
         yield message
 
 
-def sent(looks: list[pb.Captured], rounds: int, interval_s: float = 2.0, most: int = 0) -> list[pb.Captured]:
-    async def all_() -> list[pb.Captured]:
-        return [message async for message in together(said(looks), rounds, interval_s, most)]
+def sent(
+    looks: list[pb.Captured], rounds: int, interval_s: float = 2.0, most: int = 0, all_: bool = False
+) -> list[pb.Captured]:
+    async def gathered() -> list[pb.Captured]:
+        return [message async for message in together(said(looks), rounds, interval_s, most, all_)]
 
-    return asyncio.run(all_())
+    return asyncio.run(gathered())
 
 
 def ordered(*captures: pb.Capture) -> list[pb.Captured]:
@@ -46,6 +48,45 @@ def test_the_first_look_goes_at_once_and_the_others_with_the_last() -> None:
     assert not first.before and last.last
     (before,) = last.before
     assert list(before.cpu_s) == [2.0] and not before.HasField("capture"), "all else is what the last look shows"
+
+
+@pytest.mark.parametrize(("rounds", "expected"), [(1, [[0]]), (3, [[0, 1, 2]]), (5, [[0, 1, 2], [3, 4]])])
+def test_in_a_large_cluster_the_first_look_goes_with_the_others(rounds: int, expected: list[list[int]]) -> None:
+    messages = sent(ordered(*(look(at) for at in range(rounds))), rounds, all_=True)
+    assert numbers(messages) == expected and messages[-1].last
+
+
+async def test_a_look_that_hangs_holds_up_none_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hangdog_agent.together.KEPT_S", 0.1)
+    hangs = asyncio.Event()
+
+    async def looks() -> AsyncGenerator[pb.Captured, None]:
+        first, *others = ordered(look(), look(), look())
+        yield first
+        await hangs.wait()
+        for other in others:
+            yield other
+
+    messages = together(looks(), 3, 0.01, 0, all_=True)
+    assert numbers([await anext(messages)]) == [[0]]
+    hangs.set()
+    assert numbers([message async for message in messages]) == [[1, 2]]
+
+
+async def test_who_hears_no_more_ends_the_look_that_is_being_taken() -> None:
+    ended = asyncio.Event()
+
+    async def looks() -> AsyncGenerator[pb.Captured, None]:
+        try:
+            yield pb.Captured(order="o")
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    messages = together(looks(), 3, 2.0, 0)
+    await anext(messages)
+    await messages.aclose()
+    assert ended.is_set()
 
 
 def test_a_look_that_shows_something_else_travels_in_full() -> None:

@@ -124,7 +124,7 @@ def test_losing_an_agent_that_has_answered_changes_nothing() -> None:
     ],
 )
 def test_an_answer_nobody_waits_for_is_refused_with_a_reason(answer: Answer, reason: str) -> None:
-    begun = gathering(TWICE, FROM_A, replace(FROM_B, last=True))
+    begun = gathering(TWICE, FROM_A, structs.replace(FROM_B, last=True))
     before = conclude(begun)
     assert take(begun, answer) == reason
     assert conclude(begun) == before
@@ -154,7 +154,7 @@ def test_what_the_agent_itself_says_is_missing_stands() -> None:
 
 
 def test_a_machine_that_falls_silent_between_two_looks_timed_out_and_keeps_its_first_look() -> None:
-    snapshot = done(gathering(TWICE, FROM_A, replace(FROM_A, round=1), FROM_B), 122.0)
+    snapshot = done(gathering(TWICE, FROM_A, structs.replace(FROM_A, round=1), FROM_B), 122.0)
     assert not missing(snapshot, 0)
     assert missing(snapshot, 1)[2] == Missing(Reason.TIMED_OUT, "b fell silent after look 0 for 20 s")
 
@@ -172,7 +172,7 @@ def test_when_nobody_answers_there_is_one_look_in_which_everybody_is_missing() -
 
 def test_a_new_pid_says_that_the_rank_was_restarted() -> None:
     again = Answer("a", 1, (trainer(0), trainer(1, pid=77)))
-    snapshot = done(gathering(TWICE, FROM_A, again, FROM_B, replace(FROM_B, round=1)), 100.0)
+    snapshot = done(gathering(TWICE, FROM_A, again, FROM_B, structs.replace(FROM_B, round=1)), 100.0)
     assert missing(snapshot) == {1: Missing(Reason.RESTARTED, "pid 1001 in the look before, now 77")}
     assert snapshot.rounds[1].traces[1].threads, "what was seen of the new process is kept"
 
@@ -182,7 +182,7 @@ def test_data_loaders_may_come_and_go() -> None:
         Answer("a", look, (trainer(0), trainer(1), structs.replace(trainer(0, pid=pid), role="dataloader-0")))
         for look, pid in enumerate((50, 60))
     ]
-    assert not missing(done(gathering(TWICE, *looks, FROM_B, replace(FROM_B, round=1)), 100.0))
+    assert not missing(done(gathering(TWICE, *looks, FROM_B, structs.replace(FROM_B, round=1)), 100.0))
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from cast import PATIENT, Listener, cluster, failed, stage, trainer
 from hangdog_models.stack import ProcessState, ProcessTrace
+from hangdog_proto import codec
 from hangdog_proto.alike import Packer, unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.together import MOST_BEFORE, same
@@ -58,6 +59,25 @@ async def test_looks_of_one_message_are_judged_and_kept_one_by_one(tmp_path: Pat
     dictionary, captures = opened(Look(one.machine, one.round, one.packed) for one in kept)
     again = [unpack(pb.Capture.FromString(capture.packed), dictionary) for capture in captures]
     assert again == [(look,) for look in looks]
+
+
+@pytest.mark.parametrize("large", [False, True])
+async def test_in_a_large_cluster_the_first_look_may_come_with_the_last(tmp_path: Path, large: bool) -> None:
+    listener, looks = Listener(), [aged(0, 1.0), aged(0, 2.0), aged(0, 3.0)]
+    settings = replace(THRICE, heartbeat_s=1.0, beats_per_s=0.001, heartbeat_most_s=60.0) if large else THRICE
+    async with stage(tmp_path / "s.db", listener, settings) as on, cluster(on, a=[0]) as (a,):
+        asking = asyncio.create_task(on.snapshot(interval_s=0.01))
+        order = await a.order()
+        assert order.together == large
+        captures = [codec.pack([look]) for look in looks]
+        captured = pb.Captured(order=order.order, round=2, capture=captures[2], last=True)
+        for number, capture in enumerate(captures[:2]):
+            captured.before.add(round=number, capture=capture)
+        await a.say(captured=captured)
+        await asking
+    assert listener.snapshot is not None
+    shown = [round_.traces[0] for round_ in listener.snapshot.rounds]
+    assert [trace.state.cpu_s for trace in shown if trace.state] == [1.0, 2.0, 3.0]
 
 
 async def test_looks_that_cannot_be_are_not_believed_and_the_others_stand(tmp_path: Path) -> None:

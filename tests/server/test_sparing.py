@@ -124,7 +124,11 @@ async def test_nor_do_they_where_incidents_overlap_without_end() -> None:
         assert gone() is None
 
 
-async def test_no_incident_is_gone_over_as_a_whole_while_it_runs() -> None:
+async def test_no_incident_is_gone_over_as_a_whole_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparing, "_GONE_S", 0.05)
+    with spared():
+        pass
+    await _as_usual()  # whatever incidents of tests before left
     wholes = []
 
     def note(phase: str, about: dict[str, int]) -> None:
@@ -141,7 +145,15 @@ async def test_no_incident_is_gone_over_as_a_whole_while_it_runs() -> None:
     finally:
         gc.callbacks.remove(note)
     assert len(kept) == 500_000
+    assert gc.get_threshold() != before, "what it made is still there"
+    await _as_usual()
     assert gc.get_threshold() == before
+
+
+async def _as_usual() -> None:
+    async with asyncio.timeout(20):
+        while sparing._usual is not None:
+            await asyncio.sleep(0.01)
 
 
 async def _thawed() -> None:

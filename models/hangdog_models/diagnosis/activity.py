@@ -80,6 +80,7 @@ class Reader:
         self._number: dict[int, int] = {}
         self._written: dict[int, tuple[int, tuple[int, ...]]] = {}
         self._threads: dict[tuple[object, ...], int] = {}
+        self._told: dict[tuple[object, ...], Standing] = {}
         self._standings: dict[tuple[object, ...], Standing] = {}
 
     def look(self, traces: Iterable[ProcessTrace]) -> dict[Rank, Standing]:
@@ -87,15 +88,25 @@ class Reader:
         found: dict[Rank, Standing] = {}
         for trace in traces:
             if trace.role == TRAINER:
-                key = self._key(trace)
-                standing = self._standings.get(key)
+                threads, tids = self._written.get(id(trace.threads)) or self._write(trace.threads)
+                state = trace.state
+                kernel = (state.state, state.wchan, state.syscall) if state is not None else None
+                told = (threads, trace.pid if tids else None, kernel, trace.missing)
+                standing = self._told.get(told)
                 if standing is None:
-                    standing = read(trace, self._rules)
-                    if standing.dim in NARROWER and standing.dim not in self._dims:
-                        standing = replace(standing, dim=NARROWER[standing.dim])
-                    self._standings[key] = standing
+                    standing = self._told[told] = self._read(trace)
                 found[trace.rank] = standing
         return found
+
+    def _read(self, trace: ProcessTrace) -> Standing:
+        key = self._key(trace)
+        standing = self._standings.get(key)
+        if standing is None:
+            standing = read(trace, self._rules)
+            if standing.dim in NARROWER and standing.dim not in self._dims:
+                standing = replace(standing, dim=NARROWER[standing.dim])
+            self._standings[key] = standing
+        return standing
 
     def _key(self, trace: ProcessTrace) -> tuple[object, ...]:
         """Everything of a trace that `read` looks at: two traces with equal keys stand alike."""
@@ -123,12 +134,13 @@ class Reader:
 def sites(look: Mapping[Rank, Standing]) -> list[tuple[Standing, list[Rank]]]:
     """The distinct standings of a look with their ranks, ascending: what depends on the place is asked once a place."""
     found: dict[int, tuple[Standing, list[Rank]]] = {}
+    before: Standing | None = None
+    ranks: list[Rank] = []
     for rank in sorted(look):
         standing = look[rank]
-        site = found.get(id(standing))
-        if site is None:
-            site = found[id(standing)] = (standing, [])
-        site[1].append(rank)
+        if standing is not before:  # neighbours often stand alike
+            before, ranks = standing, found.setdefault(id(standing), (standing, []))[1]
+        ranks.append(rank)
     return list(found.values())
 
 

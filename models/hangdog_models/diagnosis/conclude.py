@@ -11,6 +11,7 @@ from hangdog_models.diagnosis.hypothesis import Hypothesis
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.slow import Slowness
 from hangdog_models.diagnosis.stuck import SEVERAL
+from hangdog_models.diagnosis.waits import Hold
 from hangdog_models.diagnosis.wording import ranks_of
 from hangdog_models.diagnosis.written import written
 from hangdog_models.ranks import Rank
@@ -48,6 +49,9 @@ LATE = 0.8
 CONTRADICTIONS_SAID = 3
 #: So many ranks that moved outweigh any that stands still outside: what is stuck in a job would have stopped them.
 ALIVE = 10
+#: So many machines of a group at most are evicted on one look, where no watchdog waited: a pair is the least that a link
+#: takes, and of more it is cheaper to look again, a few seconds later.
+ONE_LOOK_MOST = 2
 #: What is said of a group that is sure enough and holds too many machines.
 TOO_WIDE = "that is too wide to evict: test its machines pairwise (bisection) to narrow it first"
 #: A rank absent from the evidence is considered by name while so few are absent; else it is the collector that failed.
@@ -170,9 +174,17 @@ def _evict(
     lead = max(((p, h.hold) for h, p in weighed if h.kind is kind and h.hold), key=lambda one: one[0], default=None)
     if lead is not None and lead[1].dim == SEVERAL:
         return Eviction()  # they have nothing in common: whatever it is, most of these machines are sound
+    if lead is not None and _too_soon(case, lead[1], suspects):
+        return Eviction()
     if kind is Kind.GROUP and suspects and 2 * len(suspects[0].machines) <= len(case.topology.machines):
         return eviction.smallest({frozenset(s.machines): s.probability for s in suspects if s.machines}, case.options)
     return Eviction()
+
+
+def _too_soon(case: Case, hold: Hold, suspects: Sequence[Suspect]) -> bool:
+    """Whether a group is too wide for the one look there is."""
+    wide = bool(suspects) and len(suspects[0].machines) > ONE_LOOK_MOST
+    return wide and case.motion.rounds < 2 and not hold.lasting
 
 
 def _blamed(case: Case, weighed: Sequence[tuple[Hypothesis, float]]) -> Mapping[frozenset[str], float]:
@@ -233,7 +245,7 @@ def _kept(
     narrow = first is not None and 2 * len(first.machines) <= len(case.topology.machines)
     if kind is Kind.MACHINE or (narrow and unsure):
         return [_lacking(case, best), *_collect_next(case)]
-    return [TOO_WIDE]
+    return [TOO_WIDE, *(_collect_next(case) if narrow and case.motion.rounds < 2 else ())]
 
 
 def _lacking(case: Case, probability: float) -> str:

@@ -1,15 +1,16 @@
 """Exact waits from collective counters: which operation each process group is stuck in, who is inside, who has not come."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from hangdog_models.collectives import COALESCED, FLIGHT_RECORDER, NCCL_LOG, WATCHDOG, CollectiveRecord, RankCounters
+from hangdog_models.collectives import COALESCED, FLIGHT_RECORDER, NCCL_LOG, WATCHDOG, RankCounters
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.silence import silent_ranks
+from hangdog_models.diagnosis.transfers import transfers
 from hangdog_models.diagnosis.waits import Hold
-from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.stack import MERELY_FAILED
 from hangdog_models.topology import WORLD, Topology
@@ -66,6 +67,8 @@ def count(
     dump was lost and whose stack waits (or who stands in a `crowd` of such) is taken to be inside: what is not known of
     it is no reason to blame it, unless no rank of its machine answers.
     """
+    if not records:
+        return Counted((), {})
     holds: list[Hold] = []
     behind: dict[Rank, str] = {}
     recorded = {record.rank for record in records}
@@ -83,8 +86,8 @@ def count(
             holds += found
             behind.update(late)
     holds = _assumed_once(holds, recorded)
-    pairs, late = _pairs(records)
-    holds += pairs
+    pairs, late = transfers(records, joined=any(hold.joined for hold in holds))
+    holds = [*_assumed_in_the_first(holds, pairs, recorded), *pairs]
     behind.update(late)
     inside = {rank: hold.what for hold in holds for rank in hold.inside}
     awaited = {rank for hold in holds for rank in hold.awaited}
@@ -193,6 +196,40 @@ def _assumed_once(holds: Sequence[Hold], recorded: Container[Rank]) -> list[Hold
     return found
 
 
+def _assumed_in_the_first(holds: Sequence[Hold], pairs: Sequence[Hold], recorded: Container[Rank]) -> list[Hold]:
+    """A rank whose dump was lost is assumed in no operation that comes after a message for which another one waits."""
+    for_messages: dict[Rank, list[Hold]] = {}
+    for pair in pairs:
+        for rank in pair.awaited:
+            if rank not in recorded:
+                for_messages.setdefault(rank, []).append(pair)
+    late_in = awaited_by_dim(holds) if for_messages else {}
+    found = []
+    for hold in holds:
+        asked = [rank for rank in hold.inside if rank in for_messages] if hold.assumed else []
+        late = tuple(rank for rank in asked if any(follows(hold, pair, late_in) for pair in for_messages[rank]))
+        inside = tuple(rank for rank in hold.inside if rank not in late)
+        found.append(replace(hold, inside=inside, awaited=late, assumed=0, complete=False) if late else hold)
+    return found
+
+
+def awaited_by_dim(holds: Iterable[Hold]) -> dict[str | None, set[Rank]]:
+    """Who is awaited in some operation of each kind of group."""
+    found: dict[str | None, set[Rank]] = {}
+    for hold in holds:
+        found.setdefault(hold.dim, set()).update(hold.awaited)
+    return found
+
+
+def follows(hold: Hold, other: Hold, late_in: Mapping[str | None, Container[Rank]]) -> bool:
+    """Whether the operation of `hold` comes after the `other` one, for whoever takes part in both.
+
+    Replicas run the same operations in the same order, and somebody in the other one is awaited in one of this kind.
+    """
+    late = late_in.get(hold.dim, ())
+    return hold.dim != other.dim and any(rank in late for rank in other.inside)
+
+
 def _elsewhere(standing: Standing | None, with_them: Container[object]) -> bool:
     """Its stack is known, and no rank that is inside stands where it does."""
     return standing is not None and bool(standing.frames) and standing.place not in with_them
@@ -216,67 +253,6 @@ def _own_device(record: RankCounters, seen: Standing | None, crowd: bool) -> str
     under_way = any(count > record.completed.get(group, -1) for group, count in record.enqueued.items())
     known = any(started >= 0 for started in record.started.values())
     return "what was launched before" if waits and known and not under_way else ""
-
-
-def _pairs(records: Iterable[RankCounters]) -> tuple[list[Hold], dict[Rank, str]]:
-    """Sends and receives under way: each rank waits for the other ends that have not posted the counterpart.
-
-    Also the ranks whose device has not begun what the host posted, where another one waits for just that.
-    """
-    begun: dict[Rank, dict[End, bool]] = {}  # for each rank its open ends: whether the device has begun
-    for record in records:
-        for entry, ends in _batches(record):
-            if not entry.done:
-                mine = begun.setdefault(record.rank, {})
-                for end in ends:
-                    mine[end] = mine.get(end, False) or entry.started is not False
-    holds: list[Hold] = []
-    behind: dict[Rank, str] = {}
-    for rank in sorted(begun):
-        open_ends = sorted(end for end, started in begun[rank].items() if started)
-        missing = {end.peer: begun.get(end.peer, {}).get(End(rank, not end.sends)) for end in open_ends}
-        awaited = tuple(sorted(peer for peer, started in missing.items() if not started))
-        behind.update((peer, f"point-to-point with rank {rank}") for peer in awaited if missing[peer] is False)
-        what = f"point-to-point with {format_ranks(missing)}"
-        if awaited:
-            holds.append(Hold("p2p", (rank,), awaited, what, counted=True))
-        else:
-            holds += [Hold("p2p", (rank, peer), (), what, counted=True) for peer in missing if rank < peer]
-    return holds, behind
-
-
-class End(NamedTuple):
-    """One end of a transfer as its owner sees it: with whom, and which way."""
-
-    peer: Rank
-    sends: bool
-
-
-def _batches(record: RankCounters) -> Iterator[tuple[CollectiveRecord, list[End]]]:
-    """Each point-to-point operation with its ends. Of a batch only its last entry, `coalesced`, knows how far it is:
-    ProcessGroupNCCL passes no events to the recorder for the sends and receives inside."""
-    inside: dict[str, list[End]] = {}
-    for entry in record.entries:
-        members = record.members.get(entry.group, ())
-        if entry.operation.endswith(COALESCED):
-            yield entry, inside.pop(entry.group, [])
-        elif entry.p2p:
-            end = _end(entry.operation, members)
-            if end is None or end.peer == record.rank:
-                continue
-            if entry.started is None and not entry.done:
-                inside.setdefault(entry.group, []).append(end)
-            else:
-                yield entry, [end]
-
-
-def _end(operation: str, members: Sequence[Rank]) -> End | None:
-    """The other end in `nccl:send 3->4` and `nccl:recv 4<-3`, whose numbers count inside the group; None where not told."""
-    head, arrow, tail = operation.replace("<-", "<").replace("->", ">").partition("<" if "<-" in operation else ">")
-    number = tail.strip().partition(" ")[0]
-    if not arrow or not head or not number.isdigit() or int(number) >= len(members):
-        return None
-    return End(members[int(number)], arrow == ">")
 
 
 def _operation(record: RankCounters, group: str, number: int) -> str:

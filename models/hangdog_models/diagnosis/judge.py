@@ -9,10 +9,12 @@ from hangdog_models.diagnosis import (
     contradiction,
     counters,
     disagreement,
+    lost,
     motion,
     ras,
     reports,
     structure,
+    stuck,
     suspects,
     waits,
 )
@@ -53,9 +55,10 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     found = (
         *suspects.find(look, held, moved, topology, lost=bool(aside.lost)),
         *disagreement.blame(disagreement.find(records), topology),
+        *lost.blame_lost(records, look, held, moved, topology),
         *structure.blame_structure(clusters, aside, held, moved, topology),
         *contradiction.doubt(denied),
-        suspects.unseen(seen, topology.world_size),
+        suspects.unseen(seen, topology.world_size, inside=stuck.proven(look, held)),
     )
     hypotheses = reports.weighed(found, snapshot.findings, topology)
     return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters, denied)
@@ -68,6 +71,8 @@ def _last(looks: Sequence[Look]) -> Look:
     latest: dict[Rank, activity.Standing] = {}
     for look in looks:
         for rank, standing in look.items():
+            if latest.get(rank) is standing:
+                continue
             failed = standing.missing is not None and standing.missing.reason in MERELY_FAILED and not standing.frames
             if rank not in latest or not failed or not latest[rank].frames:
                 latest[rank] = standing

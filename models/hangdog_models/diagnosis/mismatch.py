@@ -39,6 +39,8 @@ def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> 
     The rank named is the one inside an operation whose other members are elsewhere, fewest first; two equal sides say
     nothing about the direction. One look of stacks may have caught a healthy step, so counters or a second look decide.
     """
+    if waits.outside(look) or not silent_ranks(look, topology).isdisjoint(waits.roots):
+        return []
     joined = {rank for hold in waits.holds if hold.joined and not hold.inferred for rank in hold.inside}
     sides: dict[tuple[object, ...], list[Rank]] = {}
     for rank in waits.waiting:
@@ -51,8 +53,7 @@ def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> 
     undirected = (
         len(sides) == 1
     )  # then the other side is in something the frames do not name: direction and cause stay open
-    outside = waits.outside(look) or not silent_ranks(look, topology).isdisjoint(waits.roots)
-    if outside or not sides or (undirected and (joined or not unnamed)):
+    if not sides or (undirected and (joined or not unnamed)):
         return []
     order = sorted([*sides.values(), *([unnamed] if undirected else [])], key=lambda ranks: (len(ranks), ranks[0]))
     odd, other = order[0], order[-1]

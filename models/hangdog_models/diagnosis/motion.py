@@ -64,12 +64,14 @@ def observe(looks: Sequence[Look], working: frozenset[Rank] = frozenset()) -> Mo
     kinds: dict[str, list[Rank]] = {"still": [], "moving": [], "travelling": [], "": []}
     known: dict[tuple[int, ...], str] = {}  # of each sequence of standings, which thousands of ranks share
     later = looks[start:]
-    for rank in dict.fromkeys(rank for look in later for rank in look):
-        track = [standing for look in later if (standing := look.get(rank)) is not None and _shows(standing)]
+    ranks: dict[Rank, None] = {}
+    for look in later:
+        ranks.update(dict.fromkeys(look))
+    for rank, track in zip(ranks, zip(*(map(look.get, ranks) for look in later), strict=True), strict=True):
         key = tuple(map(id, track))
         kind = known.get(key)
         if kind is None:
-            kind = known[key] = _kind(track)
+            kind = known[key] = _kind([standing for standing in track if standing is not None and _shows(standing)])
         kinds[kind].append(rank)
     still, moving, travelling = (frozenset(kinds[kind]) for kind in ("still", "moving", "travelling"))
     return Motion(len(looks) - start, still, moving, travelling, freed, stirring, working, start > 0)

@@ -17,7 +17,8 @@ def silent(machine: str, look: Look, topology: Topology) -> bool:
 
 def silent_ranks(look: Look, topology: Topology) -> frozenset[Rank]:
     """All ranks of such machines."""
-    suspected = {topology.machine(rank) for rank in look if _gone(rank, look)} - {None}
+    missing = [rank for rank, standing in look.items() if standing.activity is Activity.MISSING]
+    suspected = {topology.machine(rank) for rank in missing if _gone(rank, look)} - {None}
     return frozenset(
         rank for name in suspected if name and silent(name, look, topology) for rank in topology.machines[name]
     )

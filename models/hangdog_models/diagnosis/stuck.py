@@ -1,6 +1,5 @@
 """Explanations by groups all of whose members joined and that do not complete: a link, a switch, a machine's network."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
@@ -66,6 +65,13 @@ def blame_groups(look: Look, waits: Waits, motion: Motion, topology: Topology) -
     return [*found, *_common(stuck, waits, motion, look, topology)]
 
 
+def proven(look: Look, waits: Waits) -> bool:
+    """Whether its fault is inside of some group: counters of all its members show that it has joined, and of those captured
+    nobody stands outside, as in a healthy step somebody does."""
+    joined = any(hold.joined and hold.counted and not hold.assumed and len(hold.inside) > 1 for hold in waits.holds)
+    return joined and not waits.outside(look)
+
+
 def _factors(hold: Hold, waits: Waits, motion: Motion, look: Look) -> list[Factor]:
     factors = [Factor("all have joined and nothing completes", JOINED)]
     if hold.counted:
@@ -97,23 +103,29 @@ def _sentence(hold: Hold, factors: Sequence[Factor]) -> str:
     return text + (" and none has moved" if still else "")
 
 
+def _in_all(holds: Sequence[Hold], topology: Topology) -> set[str]:
+    """The machines that have a rank in each of the holds."""
+    return set(topology.machines_of(holds[0].inside)).intersection(*(topology.machines_of(h.inside) for h in holds[1:]))
+
+
 def _common(stuck: Sequence[Hold], waits: Waits, motion: Motion, look: Look, topology: Topology) -> list[Hypothesis]:
     """What all stuck groups touch, where they are several: one machine's network, or the smallest switch over them."""
     # Frames alone cannot tell groups that are stuck from groups whose members launched different things.
-    crossing = [hold for hold in stuck if hold.counted and len(topology.machines_of(hold.inside)) > 1]
-    if len(crossing) < 2 or len(crossing) < len(stuck) / 2:
+    counted = [hold for hold in stuck if hold.counted]
+    crossing = [hold for hold in counted if len(topology.machines_of(hold.inside)) > 1]
+    across = len(crossing) > 1 and len(crossing) >= len(stuck) / 2
+    for several in (counted, crossing if across else []):
+        in_all = _in_all(several, topology) if len(several) > 1 else set()
+        if len(in_all) == 1:
+            machine = next(iter(in_all))
+            ranks = tuple(r for r in topology.machines[machine] if any(r in hold.inside for hold in several))
+            text = f"{len(several)} groups are stuck although all have joined, and {machine} is the only machine in all of them"
+            factor = Factor("it is the only machine in all stuck groups", COMMON)
+            base = _factors(several[0], waits, motion, look)
+            return [Hypothesis(Kind.MACHINE, (*base, factor), ranks, (machine,), (text,))]
+    if not across:
         return []
-    touched: Counter[str] = Counter()
-    for hold in crossing:
-        touched.update(topology.machines_of(hold.inside))
-    in_all = {machine for machine, times in touched.items() if times == len(crossing)}
-    base = _factors(max(crossing, key=lambda hold: hold.counted), waits, motion, look)
-    if len(in_all) == 1:
-        machine = next(iter(in_all))
-        ranks = tuple(r for r in topology.machines[machine] if any(r in hold.inside for hold in crossing))
-        text = f"{len(crossing)} groups are stuck although all have joined, and {machine} is the only machine in all of them"
-        factor = Factor("it is the only machine in all stuck groups", COMMON)
-        return [Hypothesis(Kind.MACHINE, (*base, factor), ranks, (machine,), (text,))]
+    base = _factors(crossing[0], waits, motion, look)
     switches = sorted(
         (len(machines), name)
         for name, machines in topology.switches.items()
@@ -125,9 +137,9 @@ def _common(stuck: Sequence[Hold], waits: Waits, motion: Motion, look: Look, top
         machines = tuple(machine for one in least for machine in topology.switches[one])
         ranks = tuple(sorted(rank for machine in machines for rank in topology.machines.get(machine, ())))
         text = f"{len(crossing)} groups are stuck although all have joined, and each has members under switch {name}"
-        hold = Hold("switch", ranks, (), f"behind switch {name}", counted=crossing[0].counted)
+        hold = Hold("switch", ranks, (), f"behind switch {name}", counted=True, lasting=crossing[0].lasting)
         return [Hypothesis(Kind.GROUP, (*base, Factor("all stuck groups touch it", COMMON)), ranks, (), (text,), hold)]
     ranks = tuple(sorted({rank for hold in crossing for rank in hold.inside}))
     text = f"{len(crossing)} groups are stuck although all have joined, with {ranks_of(ranks)} in them"
-    hold = Hold(SEVERAL, ranks, (), "several operations", counted=crossing[0].counted)
+    hold = Hold(SEVERAL, ranks, (), "several operations", counted=True, lasting=crossing[0].lasting)
     return [Hypothesis(Kind.GROUP, tuple(base), ranks, (), (text,), hold)]

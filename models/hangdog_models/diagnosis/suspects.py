@@ -2,11 +2,12 @@
 
 from hangdog_models.counts import counted
 from hangdog_models.diagnosis.activity import Standing, sites
+from hangdog_models.diagnosis.guilt import merely_failed
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.mismatch import blame_code, blame_odd
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.roots import blame_roots
-from hangdog_models.diagnosis.stuck import blame_groups
+from hangdog_models.diagnosis.stuck import blame_groups, proven
 from hangdog_models.diagnosis.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
@@ -14,6 +15,9 @@ from hangdog_models.verdict import Activity, Kind
 
 #: Odds that the culprit is a rank nobody captured: when all are captured, and what is added when none is.
 UNSEEN, UNSEEN_ALL = 1.0, 5.0
+#: What is left of a culprit of whom nothing is known where counters show a group that has joined and whose devices all have
+#: begun: NCCL's kernels then need nobody but each other, so who is not in it does not hold it up.
+NOT_INSIDE = 0.1
 #: Odds that a single look caught a healthy step: as good as those of a weak explanation, no match for a strong one; but
 #: where more ranks run than wait, the job is at work, and that beats them all.
 MOMENT, AT_WORK = 1.0, 50.0
@@ -33,8 +37,12 @@ def find(look: Look, waits: Waits, motion: Motion, topology: Topology, *, lost: 
 
     Where a message is `lost`, whose ends wait for nobody else, no two sides wait for each other.
     """
+    roots = blame_roots(look, waits, motion, topology)
+    if proven(look, waits):
+        unknown = Factor("a group it is not in has joined and does not complete", NOT_INSIDE)
+        roots = [one.moved(unknown) if _unknown(one, look) else one for one in roots]
     return (
-        *blame_roots(look, waits, motion, topology),
+        *roots,
         *([] if lost else blame_code(look, waits, motion, topology)),
         *blame_odd(look, waits, topology),
         *blame_groups(look, waits, motion, topology),
@@ -43,13 +51,14 @@ def find(look: Look, waits: Waits, motion: Motion, topology: Topology, *, lost: 
     )
 
 
-def unseen(captured: int, expected: int) -> Hypothesis:
-    """The explanation that remains: the culprit is not in the evidence."""
+def unseen(captured: int, expected: int, *, inside: bool = False) -> Hypothesis:
+    """The explanation that remains: the culprit is not in the evidence. `inside`: a group that was seen whole is stuck."""
     share = max(0.0, 1 - captured / expected) if expected else 1.0  # RAS may count more than belong to the job
     because = (f"{expected - captured} of {expected} ranks were not captured",) if captured < expected else ()
-    return Hypothesis(
-        Kind.UNDETERMINED, odds("the culprit left no evidence", UNSEEN + UNSEEN_ALL * share), because=because
-    )
+    factors = odds("the culprit left no evidence", UNSEEN + UNSEEN_ALL * share)
+    if inside:
+        factors = (*factors, Factor("a group that was seen whole has joined and does not complete", NOT_INSIDE))
+    return Hypothesis(Kind.UNDETERMINED, factors, because=because)
 
 
 def moment(look: Look, waits: Waits, topology: Topology) -> Hypothesis:
@@ -76,6 +85,11 @@ def slow_step(motion: Motion) -> Hypothesis:
     because = f"the job moved on before the last {motion.rounds} looks: look again a few seconds later"
     words = f"a slow step: the job moved on before the last {motion.rounds} looks"
     return Hypothesis(Kind.UNDETERMINED, odds(words, SLOW_STEP / (motion.rounds - 1) ** 2), because=(because,))
+
+
+def _unknown(hypothesis: Hypothesis, look: Look) -> bool:
+    """Whether it rests on ranks alone of which nothing is known but that others wait for them."""
+    return bool(hypothesis.ranks) and all(merely_failed(look[rank]) for rank in hypothesis.ranks)
 
 
 def _seen(look: Look) -> list[tuple[Standing, list[Rank]]]:

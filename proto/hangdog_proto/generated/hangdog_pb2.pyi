@@ -1003,6 +1003,7 @@ class CaptureOrder(google.protobuf.message.Message):
     INTERVAL_S_FIELD_NUMBER: builtins.int
     NATIVE_FIELD_NUMBER: builtins.int
     LIGHT_FIELD_NUMBER: builtins.int
+    TOGETHER_FIELD_NUMBER: builtins.int
     order: builtins.str
     """Name of this order, echoed in the answers."""
     job: builtins.str
@@ -1013,6 +1014,10 @@ class CaptureOrder(google.protobuf.message.Message):
     """Seconds between looks."""
     light: builtins.bool
     """True: nobody is stopped whatever it costs the look, and no library is asked what it counted."""
+    together: builtins.bool
+    """True: the first look may travel with the last, too, where looks may (Welcome.together): a message of each machine is
+    much in a large cluster.
+    """
     @property
     def native(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Ranks whose trainers are read with their native frames, which stops each for a moment; only these are looked at.
@@ -1028,8 +1033,9 @@ class CaptureOrder(google.protobuf.message.Message):
         interval_s: builtins.float = ...,
         native: collections.abc.Iterable[builtins.int] | None = ...,
         light: builtins.bool = ...,
+        together: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["interval_s", b"interval_s", "job", b"job", "light", b"light", "native", b"native", "order", b"order", "rounds", b"rounds"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["interval_s", b"interval_s", "job", b"job", "light", b"light", "native", b"native", "order", b"order", "rounds", b"rounds", "together", b"together"]) -> None: ...
 
 global___CaptureOrder = CaptureOrder
 
