@@ -137,6 +137,28 @@ def test_a_message_that_joined_is_stuck_whatever_else_its_ends_wait_for() -> Non
     assert holds(nccl(0), one, nccl(2, message("recv 2<-1"))) == [((1,), (0,)), ((1, 2), ())]
 
 
+def test_a_ring_whose_third_tells_that_it_has_not_come_is_stuck_nowhere() -> None:
+    """Ranks 0 and 2 have posted to each other, in different turns: rank 2 waits for rank 1, which is in no batch."""
+    ahead, behind = batch("send 0->2", "recv 0<-2"), batch("send 2->0", "recv 2<-1")
+    assert sorted(holds(idle(0, *ahead), idle(1), idle(2, *behind))) == [((0,), (2,)), ((2,), (1,))]
+    assert ((0, 2), ()) in holds(idle(0, *ahead), idle(2, *behind))  # of rank 1 nothing is known
+
+
+def test_a_group_that_lost_counters_complete_is_named_and_not_evicted() -> None:
+    """Rank 3 of four has left no dump: it may be inside like the others, or wait elsewhere for what the code did."""
+    shape = job(tp=4, dp=2, per_machine=4)
+    members = {"tp": FOUR}
+    pending = [
+        replace(nccl(rank), enqueued={"tp": 7}, started={"tp": 7}, completed={"tp": 6}, members=members)
+        for rank in range(4)
+    ]
+    others = [nccl(rank, launched=6, begun=6) for rank in range(4, 8)]
+    story = snapshot(*2 * [look({"0-7": "item"})])
+    assert judged(story, [*pending, *others], shape).evict.machines == ("node-0",)
+    verdict = judged(story, [*pending[:3], *others], shape)
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.GROUP, FOUR, ())
+
+
 def test_a_ring_in_which_one_has_not_come_is_stuck_nowhere_else_where_a_message_is() -> None:
     """Rank 1 may be a turn behind rank 0, for its batch waits for rank 2; ranks 3 and 0 have joined."""
     behind = idle(1, *batch("send 1->0", "recv 1<-2"))

@@ -8,7 +8,7 @@ from hangdog_models.diagnosis.guilt import merely_failed
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.silence import silent_ranks
-from hangdog_models.diagnosis.stuck import BEGUN, EXPLAINED, JOINED, STILL
+from hangdog_models.diagnosis.stuck import BEGUN, BY_CODE, EXPLAINED, JOINED, STILL
 from hangdog_models.diagnosis.waits import Hold, Waits
 from hangdog_models.diagnosis.wording import ranks_of, wait
 from hangdog_models.ranks import Rank
@@ -17,8 +17,8 @@ from hangdog_models.verdict import Kind
 
 #: More ranks than these without a dump, each awaited, are a collector that failed: of none of them anything is said.
 LOST_MOST = 4
-#: What is left of a group that has joined if a rank of which nothing is counted has, too; and of code that leads it elsewhere.
-IF_INSIDE, BY_CODE = 0.9, 0.25
+#: What is left of a group that has joined if a rank of which nothing is counted has, too.
+IF_INSIDE = 0.9
 
 
 def blame_lost(

@@ -24,6 +24,9 @@ HARDWARE, CODE = 8.4, 6.6
 OTHER_STORE = 0.3
 #: A group that has joined and does not complete, while some rank stands outside of all collectives, is rarely the fault.
 EXPLAINED = 0.1
+#: Odds of code that leads a rank elsewhere beside that of a stuck group which it has joined if its lost counters are taken
+#: for those of the others: the group is named, and evicted only when a dump or another look tells.
+BY_CODE = 0.25
 #: Up to so many stuck groups, each is asked by itself what it explains: more would cost their number times the ranks.
 ASKED_ALONE = 32
 #: What several stuck groups at once leave of one alone, and what one thing that they have in common is worth then.
@@ -59,6 +62,9 @@ def blame_groups(look: Look, waits: Waits, motion: Motion, topology: Topology) -
         found.append(Hypothesis(Kind.GROUP, tuple(factors), hold.inside, (), because, hold))
         if hold.inferred:  # which group each rank means is not known: they may mean different ones, in different order
             found.append(Hypothesis(Kind.SOFTWARE, tuple(factors), because=because))
+        elif hold.assumed:
+            code = Factor("code that leads elsewhere whose counters are lost", BY_CODE)
+            found.append(Hypothesis(Kind.SOFTWARE, (*factors, code), because=because))
         elif not hold.counted:
             code = Factor("code whose sizes or types differ in it shows the same stacks", CODE / HARDWARE)
             found.append(Hypothesis(Kind.SOFTWARE, (*factors, code), because=because))

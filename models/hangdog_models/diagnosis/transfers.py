@@ -1,6 +1,6 @@
 """Sends and receives under way, read off flight recorders: which wait for their other ends, and which have joined and stay."""
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from hangdog_models.collectives import COALESCED, CollectiveRecord, RankCounters
@@ -15,7 +15,7 @@ class End(NamedTuple):
     sends: bool
 
 
-def transfers(records: Iterable[RankCounters], *, joined: bool = False) -> tuple[list[Hold], dict[Rank, str]]:
+def transfers(records: Sequence[RankCounters], *, joined: bool = False) -> tuple[list[Hold], dict[Rank, str]]:
     """Sends and receives under way: each rank waits for the other ends that have not posted the counterpart.
 
     Each operation is asked by itself, for sends and receives outside of a batch have communicator and stream of their pair
@@ -39,36 +39,41 @@ def transfers(records: Iterable[RankCounters], *, joined: bool = False) -> tuple
     holds: list[Hold] = []
     behind: dict[Rank, str] = {}
     whole: list[tuple[Rank, tuple[End, ...]]] = []
-    torn: set[tuple[Rank, End]] = set()  # ends of operations that wait for another end as well
+    # ends of operations that wait for another end as well: whether one of these tells that it has not come
+    torn: dict[tuple[Rank, End], bool] = {}
+    recorded = {record.rank for record in records}
     for rank, ends in begun:
         states = {end.peer: posted.get(end.peer, {}).get(End(rank, not end.sends)) for end in ends}
         awaited = tuple(sorted(peer for peer, started in states.items() if not started))
         behind.update((peer, f"point-to-point with rank {rank}") for peer in awaited if states[peer] is False)
         if awaited:
             holds.append(_hold((rank,), awaited, states))
-            torn.update((rank, end) for end in ends)
+            torn.update(((rank, end), not recorded.isdisjoint(awaited)) for end in ends)
         else:
             whole.append((rank, ends))
     return [*holds, *_joined(whole, torn, joined)], behind
 
 
 def _joined(
-    whole: Sequence[tuple[Rank, tuple[End, ...]]], torn: Container[tuple[Rank, End]], elsewhere: bool
+    whole: Sequence[tuple[Rank, tuple[End, ...]]], torn: Mapping[tuple[Rank, End], bool], elsewhere: bool
 ) -> list[Hold]:
-    """Pairs that have joined and stay. Where the other end is in a batch that waits for somebody else as well, the two may be
-    in different turns of a ring: such pairs count only where nothing else has joined, else the one waits for the other."""
+    """Pairs that have joined and stay. Where the other end is in a batch that waits for a third as well, the two are in
+    different turns of a ring and the one waits for the other: what passes between two in one turn passes without a third.
+    Where of the third nothing is known, they count as joined if nothing else has."""
     pairs: dict[tuple[Rank, Rank], Iterable[Rank]] = {}
-    doubtful: dict[tuple[Rank, Rank], Iterable[Rank]] = {}  # who waits, for whom
+    apart: dict[tuple[Rank, Rank], Iterable[Rank]] = {}  # who waits, for whom
+    doubtful: dict[tuple[Rank, Rank], Iterable[Rank]] = {}
     for rank, ends in whole:
         peers = sorted({end.peer for end in ends})
         for end in ends:
-            if (end.peer, End(rank, not end.sends)) in torn:
-                doubtful[rank, end.peer] = peers
+            told = torn.get((end.peer, End(rank, not end.sends)))
+            if told is not None:
+                (apart if told else doubtful)[rank, end.peer] = peers
             else:
                 pairs.setdefault((min(rank, end.peer), max(rank, end.peer)), peers)
     if not pairs and not elsewhere:
         pairs, doubtful = {(min(pair), max(pair)): peers for pair, peers in doubtful.items()}, {}
-    waits = [_hold((rank,), (peer,), peers) for (rank, peer), peers in doubtful.items()]
+    waits = [_hold((rank,), (peer,), peers) for (rank, peer), peers in (apart | doubtful).items()]
     return [*waits, *(_hold(pair, (), peers) for pair, peers in pairs.items())]
 
 
