@@ -138,8 +138,8 @@ def test_a_message_that_joined_is_stuck_whatever_else_its_ends_wait_for() -> Non
 
 
 def test_a_ring_whose_third_tells_that_it_has_not_come_is_stuck_nowhere() -> None:
-    """Ranks 0 and 2 have posted to each other, in different turns: rank 2 waits for rank 1, which is in no batch."""
-    ahead, behind = batch("send 0->2", "recv 0<-2"), batch("send 2->0", "recv 2<-1")
+    """Rank 0 receives what rank 2 has posted, in another turn: rank 2 waits for rank 1, which is in no batch."""
+    ahead, behind = batch("recv 0<-2"), batch("send 2->0", "recv 2<-1")
     assert sorted(holds(idle(0, *ahead), idle(1), idle(2, *behind))) == [((0,), (2,)), ((2,), (1,))]
     assert ((0, 2), ()) in holds(idle(0, *ahead), idle(2, *behind))  # of rank 1 nothing is known
 
