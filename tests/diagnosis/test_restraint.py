@@ -9,7 +9,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessTrace
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Verdict
-from stories import first, job, look, snapshot, trace
+from stories import C10D, first, job, look, snapshot, trace
 
 WIDE = job(dp=64, per_machine=8)
 
@@ -40,6 +40,15 @@ def test_who_sleeps_while_all_others_are_at_a_barrier_may_wait_for_calls_they_ma
 
     assert beside("barrier", "S") == ()
     assert beside("gather", "S") == beside("barrier", "T") == beside("barrier", "") == ("node-0",)
+
+
+def test_who_sleeps_in_a_function_on_the_way_to_the_barrier_of_the_others_is_stuck_there() -> None:
+    """A recorded job: a writer that tries again and again on a full disk, and all others at the barrier behind the save."""
+    save = ["<module> train.py", "run loop.py", "save duties.py"]
+    barrier = [*save, "save loop.py", f"barrier {C10D}"]
+    seen = [trace(rank, save if rank == 5 else barrier, state="S") for rank in range(64)]
+    verdict = diagnose(snapshot(seen, seen), WIDE)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.MACHINE, (5,), ("node-0",))
 
 
 def test_who_spins_or_was_not_captured_is_looked_at_first_and_not_accused() -> None:

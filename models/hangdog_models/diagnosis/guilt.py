@@ -79,6 +79,7 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
     failed = sum(merely_failed(look[rank]) for rank in waits.roots if rank not in silent)
     at_work = frozenset() if motion.known else restless(look, waits, topology)
     barred = at_barrier(look, waits)
+    way = to_barrier(look) if barred else frozenset()
     known: dict[tuple[object, ...], tuple[Factor, ...]] = {}
     found: dict[Rank, tuple[Factor, ...]] = {}
     for rank in waits.roots:
@@ -107,7 +108,8 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
                 factors.append(Factor("other ranks are at work, in the one look there is", STAGE))
             if barred and works_for_all(standing, rank in motion.still, working):
                 factors.append(Factor("it is at work, and the others are at a barrier", FOR_ALL))
-            if barred and standing.activity is Activity.UNKNOWN and standing.sleeping and not held(standing):
+            asleep = standing.activity is Activity.UNKNOWN and standing.sleeping and not held(standing)
+            if barred and asleep and place_in(standing) not in way:
                 factors.append(
                     Factor("the others are at a barrier: it may wait for calls they make no more", ONCE_MORE)
                 )
@@ -127,6 +129,17 @@ def at_barrier(look: Look, waits: Waits) -> bool:
     """Whether most of those who wait do so at a barrier."""
     barred = sum(len(ranks) for standing, ranks in sites(look) if standing.waits and standing.operation in BARRIERS)
     return 2 * barred > len(waits.waiting)
+
+
+def to_barrier(look: Look) -> frozenset[tuple[str, str]]:
+    """The functions, by name and file, through which ranks came to the barrier at which they are."""
+    barred = [standing for standing, _ in sites(look) if standing.waits and standing.operation in BARRIERS]
+    return frozenset((frame.function, frame.file) for standing in barred for frame in standing.frames)
+
+
+def place_in(standing: Standing) -> tuple[str, str]:
+    """The function it is in: one through which others came to their barrier is on the way there, and not round the loop again."""
+    return (standing.frames[-1].function, standing.frames[-1].file) if standing.frames else ("", "")
 
 
 def works_for_all(standing: Standing, still: bool, working: bool) -> bool:
