@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.disagreement import find
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
-from hangdog_models.stack import ProcessTrace
+from hangdog_models.stack import Frame, ProcessTrace
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Verdict
 from stories import C10D, first, job, look, snapshot, trace
@@ -47,8 +49,13 @@ def test_who_sleeps_in_a_function_on_the_way_to_the_barrier_of_the_others_is_stu
     save = ["<module> train.py", "run loop.py", "save duties.py"]
     barrier = [*save, "save loop.py", f"barrier {C10D}"]
     seen = [trace(rank, save if rank == 5 else barrier, state="S") for rank in range(64)]
-    verdict = diagnose(snapshot(seen, seen), WIDE)
-    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.MACHINE, (5,), ("node-0",))
+    sleep = Frame("clock_nanosleep", "libc.so.6", 0, "/usr/lib/libc.so.6")
+    (thread,) = seen[5].threads
+    native = structs.replace(seen[5], threads=(structs.replace(thread, frames=(*thread.frames, sleep)),))
+    for stuck in (seen[5], native):
+        looks = [*seen[:5], stuck, *seen[6:]]
+        verdict = diagnose(snapshot(looks, looks), WIDE)
+        assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.MACHINE, (5,), ("node-0",))
 
 
 def test_who_spins_or_was_not_captured_is_looked_at_first_and_not_accused() -> None:

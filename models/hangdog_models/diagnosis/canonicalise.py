@@ -54,6 +54,11 @@ class Signature:
         frame = next((frame for frame in reversed(self.frames) if frame.kept), None)
         return (frame.name, _place(frame.frame)) if frame else ("", "")
 
+    @property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """The function and the file of each kept frame, outermost first."""
+        return tuple((frame.name, _place(frame.frame)) for frame in self.frames if frame.kept)
+
     def written(self) -> tuple[str, ...]:
         """The kept frames as people read them, outermost first."""
         return tuple(str(frame) for frame in self.frames if frame.kept)

@@ -109,7 +109,8 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
             if barred and works_for_all(standing, rank in motion.still, working):
                 factors.append(Factor("it is at work, and the others are at a barrier", FOR_ALL))
             asleep = standing.activity is Activity.UNKNOWN and standing.sleeping and not held(standing)
-            if barred and asleep and place_in(standing) not in way:
+            inside = standing.signature.innermost if standing.signature else None
+            if barred and asleep and inside not in way:
                 factors.append(
                     Factor("the others are at a barrier: it may wait for calls they make no more", ONCE_MORE)
                 )
@@ -132,14 +133,12 @@ def at_barrier(look: Look, waits: Waits) -> bool:
 
 
 def to_barrier(look: Look) -> frozenset[tuple[str, str]]:
-    """The functions, by name and file, through which ranks came to the barrier at which they are."""
+    """The functions, by name and file, through which ranks came to the barrier at which they are.
+
+    Who stands in one of these is on its way there, and has not gone round the loop again.
+    """
     barred = [standing for standing, _ in sites(look) if standing.waits and standing.operation in BARRIERS]
-    return frozenset((frame.function, frame.file) for standing in barred for frame in standing.frames)
-
-
-def place_in(standing: Standing) -> tuple[str, str]:
-    """The function it is in: one through which others came to their barrier is on the way there, and not round the loop again."""
-    return (standing.frames[-1].function, standing.frames[-1].file) if standing.frames else ("", "")
+    return frozenset(place for standing in barred if standing.signature for place in standing.signature.places)
 
 
 def works_for_all(standing: Standing, still: bool, working: bool) -> bool:
