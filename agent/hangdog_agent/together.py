@@ -5,7 +5,6 @@ asks for the first one later, too; those between it and the last go with the las
 """
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator, Iterator, Sequence
 
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -51,8 +50,7 @@ async def together(
             yield captured
     finally:
         coming.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await coming
+        await asyncio.gather(coming, return_exceptions=True)  # so that a look under way has let its process go
 
 
 def _joined(kept: Sequence[pb.Captured], captured: pb.Captured, most: int) -> Iterator[pb.Captured]:

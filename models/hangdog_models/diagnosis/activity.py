@@ -80,6 +80,7 @@ class Reader:
         self._number: dict[int, int] = {}
         self._written: dict[int, tuple[int, tuple[int, ...]]] = {}
         self._threads: dict[tuple[object, ...], int] = {}
+        # by a trace's own words, which are quick to compare, and by what `read` looks at in them, which more ranks share
         self._told: dict[tuple[object, ...], Standing] = {}
         self._standings: dict[tuple[object, ...], Standing] = {}
 

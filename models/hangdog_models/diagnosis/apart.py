@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hangdog_models.diagnosis.activity import Standing
+from hangdog_models.diagnosis.activity import Standing, sites
 from hangdog_models.diagnosis.cluster import Cluster
 from hangdog_models.diagnosis.guilt import BARRIERS, merely_failed
 from hangdog_models.diagnosis.motion import Look
@@ -148,7 +148,7 @@ def _led(odd: frozenset[Rank], pairs: Sequence[Pair], look: Look, topology: Topo
 
 def _met(look: Look, topology: Topology) -> tuple[Pair, ...]:
     """Neighbour stages of which one is in a send, and the other in the receive that belongs to it."""
-    ways = {id(standing): _ways(standing) for standing in look.values()}  # ranks that stand alike share one
+    ways = {id(standing): _ways(standing) for standing, _ in sites(look)}
     return tuple(
         (one, other)
         for group in topology.groups.get(PIPELINE, ())

@@ -51,8 +51,7 @@ class Signature:
     @property
     def innermost(self) -> tuple[str, str]:
         """The function and the file of the innermost kept frame; empty texts where none is kept."""
-        frame = next((frame for frame in reversed(self.frames) if frame.kept), None)
-        return (frame.name, _place(frame.frame)) if frame else ("", "")
+        return self.places[-1] if self.places else ("", "")
 
     @property
     def places(self) -> tuple[tuple[str, str], ...]:

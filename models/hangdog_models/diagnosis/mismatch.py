@@ -50,9 +50,8 @@ def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> 
             side = (Wait.PEER, standing.dim) if standing.wait is Wait.PEER else standing.place
             sides.setdefault(side, []).append(rank)
     unnamed = [rank for rank in waits.waiting if look[rank].wait not in (Wait.GROUP, Wait.PEER)]
-    undirected = (
-        len(sides) == 1
-    )  # then the other side is in something the frames do not name: direction and cause stay open
+    # then the other side is in something the frames do not name: direction and cause stay open
+    undirected = len(sides) == 1
     if not sides or (undirected and (joined or not unnamed)):
         return []
     order = sorted([*sides.values(), *([unnamed] if undirected else [])], key=lambda ranks: (len(ranks), ranks[0]))

@@ -81,9 +81,8 @@ def blame_several(
         for unit in sorted(guilty, key=lambda unit: (-odds[unit], unit))[:NAMED_ALONE]
     ]
     independent = AT_ONCE * AGAIN ** (many - 2) * (1 - share) ** (1 if lasting else 2) * (ALIKE if running else 1)
-    if alike or any(
-        compiling(look[rank]) for rank in ranks
-    ):  # which takes minutes on sound machines: no fault of its own
+    # compiling takes minutes on sound machines: it is no fault of its own
+    if alike or any(compiling(look[rank]) for rank in ranks):
         independent *= ALIKE_TOGETHER
     independent *= prod(f.times for unit in rivals if unit != first for f in weighed[unit] if f.times in _UNLIKELY)
     if not (motion.known or lasting) or not wide:
