@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import itemgetter
 from typing import Any, Concatenate
 
 import msgspec
@@ -202,7 +203,7 @@ def _keep(connection: sa.Connection, name: str, captures: Sequence[RawCapture]) 
     if rows:
         # past SQLAlchemy, which goes over each value of tens of thousands of rows: twice the time
         insert = CAPTURES.insert().compile(dialect=connection.dialect)
-        given = [tuple(row.values()) for row in rows] if insert.positional else rows
+        given = list(map(itemgetter(*insert.positiontup), rows)) if insert.positiontup else rows
         connection.exec_driver_sql(str(insert), given)
         count(connection, name, sum(len(capture.packed) for capture in captures))
 
