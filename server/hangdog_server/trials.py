@@ -1,7 +1,8 @@
 """What machines were tested for and convicted of, by their names and by their parts, which move from machine to machine."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
@@ -43,6 +44,10 @@ class Past:
     tests: tuple[Trial, ...]
     parts: tuple[str, ...]
     convictions: tuple[Conviction, ...]
+
+    def alike(self) -> list[tuple[Trial, int]]:
+        """Each test once, with how many of the same second say the same: a campaign launches a test that failed once more."""
+        return list(Counter(replace(one, at=float(int(one.at))) for one in self.tests).items())
 
     def probation(self, lasts_s: float) -> float:
         """Unix time until which it is on probation; 0: it never was convicted."""

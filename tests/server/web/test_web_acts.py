@@ -320,6 +320,8 @@ async def test_tests_are_started_once_and_what_they_find_is_shown(tmp_path: Path
         assert "asked for by alice" in page and "<img" not in page
         assert (await on.alice.post(f"{path}/diagnose", data=form)).status_code == 303
         assert len(await on.site.on.store.ask(records.about, "fee1")) == 1
+        tested = (await on.alice.get("/machines/y")).text
+        assert tested.count("one device: gemm") == 1 and "<td>3 x fail</td>" in tested, "launches of one second"
         asked = await on.alice.post(f"/api{path}/diagnose")
         assert asked.status_code == 200 and len(await on.site.on.store.ask(records.about, "fee1")) == 2
         none = await on.alice.post("/api/incidents/zzz/diagnose")
