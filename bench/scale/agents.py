@@ -5,6 +5,7 @@ asked: what a look costs is its machine's affair and not the server's. Says `rea
 JSON on each line read from stdin; ends with it.
 """
 
+import argparse
 import asyncio
 import json
 import resource
@@ -187,8 +188,12 @@ class Agents:
 
 
 async def main() -> None:
-    address, name = sys.argv[1:3]
-    ranks, first, count, seed, share, rounds, moving = map(int, sys.argv[3:10])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for word in ("address", "job"):
+        parser.add_argument(word)
+    for number in ("ranks", "first", "count", "seed", "share", "rounds", "moving"):
+        parser.add_argument(number, type=int)
+    address, name, ranks, first, count, seed, share, rounds, moving = vars(parser.parse_args()).values()
     agents = Agents(address, name, Job(ranks, seed), first, count, share)
     agents.prepare(rounds, bool(moving))
     await agents.connect()
