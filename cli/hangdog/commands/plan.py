@@ -33,7 +33,13 @@ def command() -> None:
 
 @command.command("standby")
 @click.option("--machines", type=click.IntRange(1), required=True, help="Machines of the job.")
-@click.option("--p", "daily", type=Number(0, min_open=True), required=True, help="Incidents a machine and day: 0.0038 is Llama 3's.")
+@click.option(
+    "--p",
+    "daily",
+    type=Number(0, min_open=True),
+    required=True,
+    help="Incidents a machine and day: 0.0038 is Llama 3's.",
+)
 @click.option(
     "--over",
     metavar="SHARE:MACHINES",
