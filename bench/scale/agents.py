@@ -13,8 +13,8 @@ import sys
 
 from hangdog_agent.together import KEPT_S
 from hangdog_proto.alike import Packer
-from hangdog_proto.client import CHANNEL_OPTIONS
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.reach import CHANNEL_OPTIONS
 from hangdog_proto.together import same
 from scale.stacks import PER_MACHINE, Job
 from scale.wire import Call, Line, connected

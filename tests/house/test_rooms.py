@@ -55,6 +55,14 @@ def test_every_module_opens_with_a_sentence(room: str) -> None:
     assert not bare
 
 
+@pytest.mark.parametrize("room", [*ROOMS, "tools", "bench"])
+def test_no_module_is_longer_than_a_reader_has_patience_for(room: str) -> None:
+    """What outgrows 300 lines holds two ideas, and each has a name."""
+    modules = [path for path in (ROOT / room).rglob("*.py") if path.parent.name != "generated"]
+    lines = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8").count("\n") for path in modules}
+    assert modules and not {path: count for path, count in lines.items() if count > 300}
+
+
 def test_test_files_have_unique_names() -> None:
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
