@@ -1,4 +1,4 @@
-"""Every benchmark says what it measures and what it takes, and measures nothing before it is asked properly."""
+"""Every benchmark, and the fuzzer, says what it does and what it takes, and does nothing before it is asked properly."""
 
 import runpy
 import sys
@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).resolve().parents[2] / "bench"
+ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted(
-    str(script.relative_to(BENCH)) for script in BENCH.rglob("*.py") if '__name__ == "__main__"' in script.read_text()
+    str(script.relative_to(ROOT))
+    for script in (*(ROOT / "bench").rglob("*.py"), ROOT / "tests/fuzzing/__main__.py")
+    if '__name__ == "__main__"' in script.read_text()
 )
 
 
@@ -20,8 +22,8 @@ def test_a_benchmark_has_a_help(
     monkeypatch.setattr(sys, "argv", [script, "--help"])
     monkeypatch.setattr(sys, "path", [*sys.path])
     with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(BENCH / script), run_name="__main__")
+        runpy.run_path(str(ROOT / script), run_name="__main__")
     shown = capsys.readouterr().out
     assert ended.value.code == 0 and shown.startswith("usage: ")
-    assert len(shown.partition("\n\n")[2].strip().partition("\n")[0]) > 40, "what it measures"
+    assert len(shown.partition("\n\n")[2].strip().partition("\n")[0]) > 20, "what it does"
     assert not list(tmp_path.iterdir())
