@@ -3,7 +3,8 @@
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.pieces import PIECES
-from hangdog_server.store import RawCapture, Store
+from hangdog_server.captures import RawCapture
+from hangdog_server.store import Store
 
 
 class Archive:

@@ -17,6 +17,7 @@ from hangdog_models.stack import Reason
 from hangdog_models.topology import build
 from hangdog_models.verdict import Verdict
 from hangdog_proto.pieces import PIECES
+from hangdog_server.captures import RawCapture
 from hangdog_server.capturing import count, steady
 from hangdog_server.fleet import Fleet
 from hangdog_server.gather import Plan
@@ -25,7 +26,7 @@ from hangdog_server.judging import Judge
 from hangdog_server.looking import About
 from hangdog_server.replay import Look, announced, replay
 from hangdog_server.settings import Settings
-from hangdog_server.store import Incident, RawCapture
+from hangdog_server.store import Incident
 
 #: How often one incident is taken up: one that ends its server each time (it does not fit into memory, say) must not do
 #: so for ever.

@@ -7,8 +7,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from hangdog_models.ranks import Rank
+from hangdog_server.captures import count
 from hangdog_server.jobs import LocalJob
-from hangdog_server.store import State, Store, count
+from hangdog_server.store import State, Store
 from hangdog_server.tables import CAPTURES, INCIDENTS, SPOOLED
 
 

@@ -1,21 +1,19 @@
 """Remembers incidents and their raw captures, in SQLite or PostgreSQL."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from operator import itemgetter
 from typing import Any, Concatenate
 
-import msgspec
 import sqlalchemy as sa
 
 from hangdog_models.errors import WrongUse
 from hangdog_models.verdict import Verdict, to_json
-from hangdog_proto import together
-from hangdog_server import lease, ledger
+from hangdog_server import captures, lease, ledger
+from hangdog_server.captures import RawCapture
 from hangdog_server.steps import Given, Result, Steps
-from hangdog_server.tables import CAPTURES, INCIDENTS, storable
+from hangdog_server.tables import INCIDENTS, storable
 
 #: No name goes on with this character, the last one there is.
 LAST = "\U0010ffff"
@@ -56,15 +54,6 @@ class Incident:
     evict: tuple[str, ...] = ()
     verdict: str = ""
     pruned: float = 0.0
-
-
-class RawCapture(msgspec.Struct, frozen=True, gc=False):
-    """A `Capture` message as it arrived; on its way into the store it may bring looks before it along (`together.kept`)."""
-
-    machine: str
-    round: int
-    packed: bytes
-    before: bytes | None = None
 
 
 class Store(Steps):
@@ -118,9 +107,9 @@ class Store(Steps):
         """Keeps an incident's verdict, with it its last state, and what it says of machines."""
         await self.do(self._fenced(_judged, name), name, verdict, at)
 
-    async def keep(self, name: str, captures: Sequence[RawCapture]) -> None:
+    async def keep(self, name: str, came: Sequence[RawCapture]) -> None:
         """Keeps captures of an incident, all or none."""
-        await self.do(self._fenced(_keep, name), name, captures)
+        await self.do(self._fenced(captures.keep, name), name, came)
 
     async def open(self) -> tuple[Incident, ...]:
         """The incidents that are still to be judged, newest first."""
@@ -140,18 +129,18 @@ class Store(Steps):
 
     async def recall(self, name: str) -> tuple[dict[str, Any], tuple[RawCapture, ...]]:
         """What was asked for an incident and the captures that came: enough to judge it again."""
-        return await self.ask(_recall, name)
+        return await self.ask(captures.recall, name)
 
     async def kept(self, name: str) -> tuple[dict[str, Any], int]:
         """What was asked for an incident, and how many captures are kept of it."""
-        return await self.ask(_kept, name)
+        return await self.ask(captures.kept, name)
 
     async def page(self, name: str, after: tuple[str, int], most: int) -> tuple[RawCapture, ...]:
         """Some captures of an incident, by machine and look, those behind `after`; `("", -1)` begins, and where none come it ends.
 
         Of `most` messages of agents, of which one may hold several looks.
         """
-        return await self.ask(_page, name, after, most)
+        return await self.ask(captures.page, name, after, most)
 
 
 def _begin(connection: sa.Connection, incident: Incident, asked: dict[str, Any]) -> None:
@@ -200,31 +189,6 @@ def _judged(connection: sa.Connection, name: str, verdict: Verdict, at: float) -
     ledger.note(connection, name, verdict, at)
 
 
-def _keep(connection: sa.Connection, name: str, captures: Sequence[RawCapture]) -> None:
-    rows = [
-        {
-            "incident": storable(name),
-            "machine": storable(one.machine),
-            "round": one.round,
-            "packed": one.packed,
-            "before": one.before,
-        }
-        for one in captures
-    ]
-    if rows:
-        # past SQLAlchemy, which goes over each value of tens of thousands of rows: twice the time
-        insert = CAPTURES.insert().compile(dialect=connection.dialect)
-        given = list(map(itemgetter(*insert.positiontup), rows)) if insert.positiontup else rows
-        connection.exec_driver_sql(str(insert), given)
-        count(connection, name, sum(len(one.packed) + len(one.before or b"") for one in captures))
-
-
-def count(connection: sa.Connection, name: str, added: int) -> None:
-    """Counts captures that were added to an incident, in bytes."""
-    larger = {"captured_bytes": INCIDENTS.c.captured_bytes + added}
-    connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == name).values(larger))
-
-
 def _open(connection: sa.Connection) -> tuple[Incident, ...]:
     query = sa.select(INCIDENTS).where(INCIDENTS.c.state.not_in(ENDED))
     return tuple(map(_incident, connection.execute(query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id))))
@@ -267,38 +231,6 @@ def _find(connection: sa.Connection, prefix: str) -> Incident:
         names = ", ".join(row.id for row in rows[:5]) + (", ..." if len(rows) > 5 else "")
         raise WrongUse(f"several incidents begin with {prefix!r}: {names}", "give more of the name")
     return _incident(exact[0] if exact else rows[0])
-
-
-def _recall(connection: sa.Connection, name: str) -> tuple[dict[str, Any], tuple[RawCapture, ...]]:
-    asked = connection.execute(sa.select(INCIDENTS.c.asked).where(INCIDENTS.c.id == name)).scalar_one()
-    rows = connection.execute(_captures(name))
-    return dict(asked), tuple(capture for row in rows for capture in _unfolded(row))
-
-
-def _kept(connection: sa.Connection, name: str) -> tuple[dict[str, Any], int]:
-    asked = connection.execute(sa.select(INCIDENTS.c.asked).where(INCIDENTS.c.id == name)).scalar_one()
-    mine = sa.select(CAPTURES.c.before).where(CAPTURES.c.incident == name)
-    return dict(asked), sum(1 + together.count(before) for before in connection.scalars(mine))
-
-
-def _page(connection: sa.Connection, name: str, after: tuple[str, int], most: int) -> tuple[RawCapture, ...]:
-    machine, number = after
-    later = sa.and_(CAPTURES.c.machine == machine, CAPTURES.c.round > number)
-    rows = connection.execute(_captures(name).where(sa.or_(CAPTURES.c.machine > machine, later)).limit(most))
-    return tuple(capture for row in rows for capture in _unfolded(row))
-
-
-def _captures(name: str) -> sa.Select[Any]:
-    columns = (CAPTURES.c.machine, CAPTURES.c.round, CAPTURES.c.packed, CAPTURES.c.before)
-    return sa.select(*columns).where(CAPTURES.c.incident == name).order_by(CAPTURES.c.machine, CAPTURES.c.round)
-
-
-def _unfolded(row: Any) -> Iterator[RawCapture]:
-    if row.before is None:
-        yield RawCapture(row.machine, row.round, row.packed)
-        return
-    for number, packed in together.unfolded(row.round, row.packed, row.before):
-        yield RawCapture(row.machine, number, packed)
 
 
 def _incident(row: Any) -> Incident:

@@ -12,7 +12,7 @@ from hangdog_proto import found
 from hangdog_proto.alike import Packer, unpack
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.together import earlier, rewound, same
+from hangdog_proto.together import count, earlier, kept, rewound, same, unfolded
 from traced import plausible, traces
 
 
@@ -46,6 +46,11 @@ def test_a_look_that_differs_in_its_cpu_seconds_alone_comes_back_from_the_one_be
     after.statements.add(kind="record")
     assert same(before, after) == cpu_s, "what comes with the last look alone"
     assert earlier(after, cpu_s) == before
+    beside = kept(2, [pb.Before(round=0, cpu_s=cpu_s), pb.Before(round=1, cpu_s=cpu_s)])
+    alone = before.SerializeToString()
+    assert count(beside) == 2 and count(None) == 0
+    last = after.SerializeToString()
+    assert unfolded(12, last, beside) == [(10, alone), (11, alone), (12, last)], "numbered on from 10"
     dictionary = told(packer, after)
     shown = rewound(unpack(after, dictionary), after, cpu_s)
     assert list(map(repr, shown)) == list(map(repr, unpack(before, dictionary)))

@@ -1,6 +1,8 @@
 """Looks that came in one message are looks like any other: judged, kept, asked after, and refused where they cannot be."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,9 @@ from hangdog_proto import codec
 from hangdog_proto.alike import Packer, unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.together import MOST_BEFORE, same
+from hangdog_server.captures import RawCapture
 from hangdog_server.replay import Look, opened
+from hangdog_server.store import Store
 
 THRICE = replace(PATIENT, rounds=3)
 
@@ -29,6 +33,22 @@ def joined(packer: Packer, order: pb.CaptureOrder, middle: ProcessTrace, last: P
     cpu_s = same(*captures)
     captured.before.add(round=1, capture=captures[0] if cpu_s is None else None, cpu_s=cpu_s or ())
     return captured
+
+
+async def pages(store: Store, incident: str) -> list[RawCapture]:
+    """What is kept of an incident, as it is handed out: a message of one machine at a time."""
+    found: list[RawCapture] = []
+    after = "", -1
+    while page := await store.page(incident, after, 1):
+        found += page
+        after = page[-1].machine, page[-1].round
+    return found
+
+
+def stored(file: Path) -> list[tuple[str, int, bool]]:
+    """The rows of all captures: machine, round, whether looks are kept beside it."""
+    with closing(sqlite3.connect(file)) as database:
+        return database.execute("SELECT machine, round, before IS NOT NULL FROM captures ORDER BY 1, 2").fetchall()
 
 
 @pytest.mark.parametrize("function", ["step", "other"])
@@ -56,6 +76,10 @@ async def test_looks_of_one_message_are_judged_and_kept_one_by_one(tmp_path: Pat
         assert [trace.threads[0].frames[1].function for trace in shown] == ["step", function, "step"]
         assert (shown[0].threads is shown[1].threads) == (function == "step")
         _, kept = await on.store.recall(steps[0].incident)
+        assert (await on.store.kept(steps[0].incident))[1] == len(kept)
+        assert await pages(on.store, steps[0].incident) == list(kept)
+    rows = [one for one in stored(tmp_path / "s.db") if one[0] == "a"]
+    assert rows == ([("a", 0, 0), ("a", 2, 1)] if function == "step" else [("a", 0, 0), ("a", 1, 0), ("a", 2, 0)])
     dictionary, captures = opened(Look(one.machine, one.round, one.packed) for one in kept)
     again = [unpack(pb.Capture.FromString(capture.packed), dictionary) for capture in captures]
     assert again == [(look,) for look in looks]
@@ -96,6 +120,15 @@ async def test_looks_that_cannot_be_are_not_believed_and_the_others_stand(tmp_pa
     unreadable = listener.snapshot.account.unreadable
     assert list(unreadable) == ["a, look 1"] and "of other processes" in unreadable["a, look 1"]
     assert [round_.traces[0].missing is None for round_ in listener.snapshot.rounds] == [True, False, True]
+
+
+async def test_a_light_look_comes_alone(tmp_path: Path) -> None:
+    async with stage(tmp_path / "s.db", settings=replace(THRICE, patience_s=0.2)) as on, cluster(on, a=[0]) as (a,):
+        asking = asyncio.create_task(on.snapshot(rounds=1, light=True))
+        order = await a.order()
+        await a.say(captured=joined(Packer(), order, trainer(0), trainer(0)))
+        steps = await asking
+        assert (await on.store.kept(steps[0].incident))[1] == 0
 
 
 async def test_an_agent_that_says_too_many_at_once_is_shown_out(tmp_path: Path) -> None:

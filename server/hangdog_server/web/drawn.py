@@ -18,11 +18,12 @@ from hangdog_models.showing.accusing import accuses
 from hangdog_models.showing.scene import Scene
 from hangdog_models.topology import build
 from hangdog_models.verdict import Verdict, from_json
+from hangdog_server.captures import RawCapture
 from hangdog_server.intents import said
 from hangdog_server.pages.drawing import page, part
 from hangdog_server.pages.incident import About, incident_page
 from hangdog_server.replay import Look, replay
-from hangdog_server.store import Incident, RawCapture, State, Store
+from hangdog_server.store import Incident, State, Store
 from hangdog_server.web.history import TONES, Done, mark, told
 from hangdog_server.web.words import ago, utc
 

@@ -20,8 +20,9 @@ import postgres
 from cast import PATIENT, cluster, stage, trainer
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_proto.client import Client
+from hangdog_server.captures import RawCapture
 from hangdog_server.failures import StoreFailed, advice
-from hangdog_server.store import Incident, RawCapture, State, Store
+from hangdog_server.store import Incident, State, Store
 from postgres import Postgres
 from small_disk import small_disk
 

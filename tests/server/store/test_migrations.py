@@ -11,11 +11,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from hangdog_models.errors import WrongUse
+from hangdog_server.captures import RawCapture
 from hangdog_server.database import Database
 from hangdog_server.spooled import Spooled
 from hangdog_server.sqlite import VERSION
 from hangdog_server.steps import WITHIN_S
-from hangdog_server.store import RawCapture, State, Store
+from hangdog_server.store import State, Store
 from hangdog_server.tables import TABLES
 from old_store import OLD, SPOOLED, old
 

@@ -15,12 +15,13 @@ from hangdog.main import main
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
+from hangdog_server.captures import RawCapture
 from hangdog_server.failures import StoreFailed
 from hangdog_server.jobs import LocalJob
 from hangdog_server.retention import ROWS, Retention
 from hangdog_server.settings import Settings
 from hangdog_server.spooled import Kept, Spooled
-from hangdog_server.store import Incident, RawCapture, State, Store
+from hangdog_server.store import Incident, State, Store
 from hangdog_server.tables import CAPTURES, SPOOLED
 
 DAY = 86400.0
