@@ -119,7 +119,7 @@ def _sound(case: Case) -> Verdict | None:
     if late is None or (by_looks is not None and by_looks.kind is Kind.DEPENDENCY):
         late = by_looks
     likely = max((suspect.probability for suspect in late.suspects), default=1.0) if late is not None else 0.0
-    if late is not None and late.kind in (Kind.SLOW, Kind.DEPENDENCY) and likely >= LATE:
+    if late is not None and late.kind in (Kind.SLOW, Kind.DEPENDENCY, Kind.SOFTWARE) and likely >= LATE:
         return _late(case, late)
     if not moved:
         return None
