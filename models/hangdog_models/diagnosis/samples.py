@@ -11,10 +11,9 @@ from hangdog_models.diagnosis.joining import kind_of, like_of
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 
-#: The dimensions that split one replica of the model: its ranks work on the same samples.
+#: The dimensions that split one replica of the model: its ranks work on the same samples, and their operations carry what
+#: becomes of these. What data parallelism sums is as large whatever the samples are, and experts get those of all replicas.
 SPLIT = ("tp", "cp", "pp")
-#: Those whose operations carry what becomes of samples. What data parallelism sums is as large whatever they are.
-CARRYING = (*SPLIT, "ep")
 #: A kind of operation: the dimension of its group, and whether it is a send or a receive.
 Kind = tuple[str, bool]
 #: What is carried must explain so much of the longer work to be its reason.
@@ -42,7 +41,7 @@ def load(
 ) -> Load:
     """What the ranks that are late on one machine, whose work is `longer` times that of their like, have to work on.
 
-    Samples are alike where a rank of the same replica is not late, where operations carry as much as those of their like,
+    Samples are alike where operations carry as much as those of their like, where a rank of the same replica is not late,
     and where all replicas of a machine are late that share nothing but it. Of a single rank that holds the whole model
     nothing is told.
     """
@@ -51,14 +50,12 @@ def load(
     if len(on) > 1:
         text = f"all {len(late)} ranks of one replica are late alike, on {len(on)} machines: what they have in common is their samples"
         return Load(Samples.MORE, (text,))
-    if any(mate in timed and mate not in late for one in replicas for mate in one):
-        return Load(Samples.ALIKE)
     times = _carried(late, records, topology)
-    if times is not None:
-        if times - 1 < EXPLAINS * (longer - 1):
-            return Load(Samples.ALIKE)
+    if times is not None and times - 1 >= EXPLAINS * (longer - 1):
         text = f"its operations carry {times:.1f} times what those of the ranks that do the same work carry"
         return Load(Samples.MORE, (f"{text}: its samples are longer, or more, and its device need not be slow",))
+    if times is not None or any(mate in timed and mate not in late for one in replicas for mate in one):
+        return Load(Samples.ALIKE)
     there = {rank for machine in on for rank in topology.machines[machine] if rank in timed}
     if len(replicas) > 1 and there.issubset(late):
         return Load(Samples.ALIKE)
@@ -84,7 +81,7 @@ def one_replica(late: Collection[Rank], timed: Collection[Rank], topology: Topol
 
 
 def _carried(late: Collection[Rank], records: Iterable[RankCounters], topology: Topology) -> float | None:
-    """How many times what their like carry the late ones do, at the least; None where no operation tells."""
+    """How many times what their like carry the late ones do, at the most; None where no operation tells."""
     amounts: dict[Rank, dict[Rank, Mapping[Kind, float]]] = {}
     for record in records:
         amounts.setdefault(like_of(record.rank, topology), {})[record.rank] = _amounts(record, topology)
@@ -95,7 +92,7 @@ def _carried(late: Collection[Rank], records: Iterable[RankCounters], topology: 
             usual = [theirs[kind] for other, theirs in alike.items() if other not in late and kind in theirs]
             if usual:
                 told.append(amount / median(usual))
-    return min(told, default=None)
+    return max(told, default=None)
 
 
 def _amounts(record: RankCounters, topology: Topology) -> Mapping[Kind, float]:
@@ -108,7 +105,7 @@ def _amounts(record: RankCounters, topology: Topology) -> Mapping[Kind, float]:
     elements: dict[Kind, list[int]] = {}
     for entry in record.entries:
         kind = kind_of(entry.group, record, topology, kinds), entry.p2p
-        if kind[0] in CARRYING and entry.input_sizes:
+        if kind[0] in SPLIT and entry.input_sizes:
             newest[kind] = max(newest.get(kind, 0), entry.sequence)
             elements.setdefault(kind, []).append(sum(map(prod, entry.input_sizes)))
     return {kind: (newest[kind] + 1) * mean(sizes) for kind, sizes in elements.items() if any(sizes)}
