@@ -22,9 +22,10 @@ BUFFERS = ["<module> train.py", "_sync_buffers torch/nn/parallel/distributed.py"
 BUFFERS.append("_distributed_broadcast_coalesced torch/nn/parallel/distributed.py")
 
 
-def beside(odd: ProcessTrace, others: str | Sequence[str], looks: int = 2) -> Verdict:
+def beside(odd: ProcessTrace, others: str | Sequence[str], looks: int = 2, *, active: bool = False) -> Verdict:
     """Rank 5 as it stands, and all others where they wait."""
-    seen = [odd if rank == 5 else trace(rank, others, state="S") for rank in range(64)]
+    state = "R" if active else "S"
+    seen = [odd if rank == 5 else trace(rank, others, state=state, active=active) for rank in range(64)]
     return diagnose(snapshot(*[seen] * looks), WIDE)
 
 
@@ -42,6 +43,9 @@ def test_who_idles_in_an_operator_while_the_queues_of_the_others_are_full_may_ha
     for looks in (1, 2):
         assert beside(trace(5, OPERATOR), QUEUE, looks).evict.machines == ()
     assert beside(trace(5, OPERATOR), "gather").evict.machines == ("node-0",)
+    assert beside(trace(5, OPERATOR), QUEUE, active=True).evict.machines == (
+        "node-0",
+    )  # they spin there, it would, too
     assert beside(trace(5, OPERATOR, active=True, gil=True), QUEUE).evict.machines == ("node-0",)
 
 

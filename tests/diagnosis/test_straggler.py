@@ -16,7 +16,7 @@ from hangdog_models.diagnosis.straggler import find
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.flight_recorder import recent
 from hangdog_models.topology import Topology, build
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, Verdict
 from stories import first, job, look, snapshot
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "gloo"
@@ -128,6 +128,41 @@ def test_nobody_is_evicted_for_longer_samples(times: int, kind: Kind, evicted: t
     looks = [look({f"{at}-{at + 3}": "gather", f"0-{at - 1},{at + 4}-15": "tensor"}) for at in (4, 8)]
     verdict = diagnose(replace(snapshot(*looks), counters=records), TENSOR)
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (kind, (4, 5, 6, 7), evicted)
+
+
+def test_two_looks_may_both_find_the_others_waiting_for_a_device_that_is_late_in_every_step() -> None:
+    """It does not hang for that: nobody is evicted for a device that may have more samples, before a third look."""
+
+    def verdict(slower: float, looks: int) -> Verdict:
+        dumps = []
+        for record in ran(but({5: slower}), REPLICAS):
+            reached = {"dp 0": 19 if record.rank == 5 else 20}
+            dumps.append(replace(record, enqueued={"dp 0": 20}, completed={"dp 0": 19}, started=reached))
+        seen = look({"0-7": "item"})
+        return diagnose(replace(snapshot(*[seen] * looks), counters=tuple(dumps)), REPLICAS)
+
+    assert (verdict(1, 2).kind, verdict(1, 2).evict.machines) == (Kind.MACHINE, ("node-2",))
+    assert (verdict(3, 2).kind, first(verdict(3, 2)), verdict(3, 2).evict.machines) == (Kind.SLOW, (5,), ())
+    assert (verdict(3, 3).kind, verdict(3, 3).evict.machines) == (Kind.MACHINE, ("node-2",))
+
+
+def test_devices_of_one_replica_that_are_behind_have_their_samples_in_common() -> None:
+    staged = job(dp=16, pp=4, per_machine=4)
+
+    def verdict(*behind: int) -> Verdict:
+        dumps = [
+            RankCounters(
+                Rank(rank), {name: 7}, {name: 6}, (), {name: group}, {}, started={name: 6 if rank in behind else 7}
+            )
+            for group in staged.groups["dp"]
+            for name in [f"dp {group[0]}"]
+            for rank in group
+        ]
+        seen = look({"0-63": "item"})
+        return diagnose(replace(snapshot(seen, seen), counters=tuple(dumps)), staged)
+
+    assert verdict(5, 26).evict.machines == ("node-1", "node-6")
+    assert verdict(5, 21).evict.machines == ()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from math import floor
 from hangdog_models.diagnosis import eviction, slow, straggler
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.case import Case
+from hangdog_models.diagnosis.counters import BY_DEVICE
 from hangdog_models.diagnosis.hypothesis import Hypothesis
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.slow import Slowness
@@ -112,19 +113,35 @@ def _sound(case: Case) -> Verdict | None:
     moved = motion.freed or (() if stuck and len(motion.stirring) < ALIVE else motion.stirring)
     alive = bool(moved) or motion.moved_on
     # Where most hosts wait for their devices few are seen to move; times that repeat themselves then tell a job that lives.
-    if not alive and not motion.travelling:
+    gets_on = alive or bool(motion.travelling)
+    behind = _behind(case)
+    if not gets_on and not behind:
         return None
     late = straggler.find(case.snapshot.counters, case.topology)
+    always = not alive and late is not None and bool(behind) and behind.issubset(late.suspects[0].ranks)
+    if not gets_on and not always:
+        return None
     by_looks = slow.find(case.looks, case.topology, rounds=max(slow.ROUNDS, len(case.looks))) if alive else None
     if late is None or (by_looks is not None and by_looks.kind is Kind.DEPENDENCY):
         late = by_looks
+    enough = DECIDES if always else LATE
     likely = max((suspect.probability for suspect in late.suspects), default=1.0) if late is not None else 0.0
-    if late is not None and late.kind in (Kind.SLOW, Kind.DEPENDENCY, Kind.SOFTWARE) and likely >= LATE:
+    if late is not None and late.kind in (Kind.SLOW, Kind.DEPENDENCY, Kind.SOFTWARE) and likely >= enough:
         return _late(case, late)
     if not moved:
         return None
     because = f"{len(moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"
     return written(case, Kind.NONE, SOUND, (because,), (), Eviction())
+
+
+def _behind(case: Case) -> frozenset[Rank]:
+    """The ranks that all wait for by their devices alone, in two looks.
+
+    Where one is late in every step the others wait for it most of the time, and two looks may well find them at that.
+    """
+    outside = [rank for rank in case.waits.roots if case.look[rank].activity is not Activity.MISSING]
+    told = case.motion.rounds == 2 and all(case.look[rank].rule == BY_DEVICE for rank in outside)
+    return frozenset(outside) if told else frozenset()
 
 
 def _late(case: Case, late: Slowness) -> Verdict:

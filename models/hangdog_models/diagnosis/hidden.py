@@ -22,7 +22,7 @@ ONCE_MORE = 0.005
 #: C alone where gloo carries them. Of 3 simulated ones none was the fault, of 900 hosts at fault none stood so.
 IN_BACKWARD = 0.005
 #: What is left of one that idles in an operator, whatever state the kernel has it in, while the others wait for room in their
-#: devices' queues: its own is as full. A stopped one stands there too, but those who wait for that are mostly in a collective.
+#: devices' queues, as idle as it is: its own is as full. A stopped one stands there too, but those who wait for that are mostly in a collective.
 FULL_QUEUES = 0.005
 
 
@@ -54,7 +54,7 @@ def others(look: Look, waits: Waits) -> Others:
         barred,
         in_engine=most(sum(n for standing, n in here if standing.operation == "backward")),
         called=most(sum(n for standing, n in here if _sleeps(standing) and _called_by_backward(standing))),
-        queued=most(sum(n for standing, n in here if standing.queued)),
+        queued=most(sum(n for standing, n in here if standing.queued and standing.busy is False)),
         way=_to_barrier(look) if barred else frozenset(),
     )
 
