@@ -37,6 +37,7 @@ def test_who_sleeps_where_backward_hides_the_waits_of_the_job_is_not_evicted(
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.UNDETERMINED, (5,), ())
     assert beside(trace(5, odd, state="S"), "gather").evict.machines == ("node-0",)
     assert beside(trace(5, odd, state="T"), others).evict.machines == ("node-0",)
+    assert beside(trace(5, CALLED, state="S"), "backward", active=True).evict.machines == ("node-0",)
 
 
 def test_who_idles_in_an_operator_while_the_queues_of_the_others_are_full_may_have_a_full_one() -> None:

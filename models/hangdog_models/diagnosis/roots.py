@@ -6,6 +6,7 @@ from math import prod
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.counters import BY_COUNTERS
 from hangdog_models.diagnosis.guilt import (
+    ASKED_ALONE,
     MANY,
     REMARKABLE,
     SHARED,
@@ -20,6 +21,7 @@ from hangdog_models.diagnosis.guilt import (
 )
 from hangdog_models.diagnosis.hidden import at_barrier
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
+from hangdog_models.diagnosis.lateness import SERVICES
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.odds import odds_of
 from hangdog_models.diagnosis.one_look import held
@@ -45,9 +47,10 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     """Explanations by ranks that wait for nobody while others wait: machines, a shared cause, or merely a slow one."""
     weighed = weigh(look, waits, motion, topology)
     odds_by = {rank: prod(factor.times for factor in factors) for rank, factors in weighed.items()}
+    victims = _victims(look, waits, motion, topology)
     units: dict[str, list[Rank]] = {}
     for rank, odds in odds_by.items():
-        if odds > 0:
+        if odds > 0 and rank not in victims:
             units.setdefault(topology.machine(rank) or f"rank {rank}", []).append(rank)
     if not units:
         return []
@@ -56,7 +59,7 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     top = max(best, key=lambda unit: (best[unit], -lead[unit]))
     guilty = {unit: [r for r in units[unit] if odds_by[r] >= RIVAL * best[unit]] for unit in units}
     crowded = not motion.known and len(waits.waiting) > REMARKABLE
-    alone = _alone(units, lead, top, look, motion, topology) if held(look[lead[top]]) else None
+    alone = _alone(units, lead, look, motion, topology) if held(look[lead[top]]) else None
     rivals = [
         unit
         for unit in units
@@ -86,18 +89,36 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
     return found + [Hypothesis(kind, factors, tuple(guilty[top]), (top,), found[0].because) for kind, factors in others]
 
 
+def _victims(look: Look, waits: Waits, motion: Motion, topology: Topology) -> frozenset[Rank]:
+    """Roots that sleep or idle while one of their own replica is stuck with itself: they wait for its messages, and no frame says so.
+
+    Of 2,704 simulated incidents of one host in 12 such a rank would be evicted beside it.
+    """
+    stuck = [
+        rank for rank in waits.roots if held(look[rank]) or (rank in motion.still and look[rank].activity in SERVICES)
+    ]
+    if not stuck or len(stuck) > ASKED_ALONE:
+        return frozenset()
+    mates = frozenset().union(*(replica(rank, topology) for rank in stuck)).difference(stuck)
+    return frozenset(rank for rank in waits.roots if rank in mates and _idles(look[rank]))
+
+
+def _idles(standing: Standing) -> bool:
+    plain = standing.activity in (Activity.UNKNOWN, Activity.COMPUTE, Activity.LAUNCH) and standing.rule != BY_COUNTERS
+    return plain and standing.busy is False and not standing.interpreting
+
+
 def _alone(
-    units: Iterable[str], lead: Mapping[str, Rank], top: str, look: Look, motion: Motion, topology: Topology
+    units: Iterable[str], lead: Mapping[str, Rank], look: Look, motion: Motion, topology: Topology
 ) -> str | None:
     """The one machine whose rank seems to wait for room in its device's queue, and stands still, where its like do not.
 
-    Beside a rank of another replica that is held it is no victim of that one: its own replicas run the same program, and
-    would be at its place. In the same replica it alone has messages of that one to wait for: so it was in 7 of 1,664
-    simulated incidents of one host. Of 583 of two hosts, which are in two replicas, four show such a rank.
+    Beside a rank of another replica that is held it is no victim of that one: its replicas run the same program, and would
+    be at its place. Of 583 simulated incidents of two hosts, which are in two replicas, four show such a rank.
     """
     queued = [unit for unit in units if look[lead[unit]].queued]
     rank = lead[queued[0]] if len(queued) == 1 else None
-    if rank is None or rank not in motion.still or lead[top] in replica(rank, topology):
+    if rank is None or rank not in motion.still:
         return None
     like = topology.group("dp", rank)
     return queued[0] if like is not None and len(like) > CROWD_LEAST else None
