@@ -9,8 +9,8 @@ import pytest
 
 from hangdog.bundle import open_bundle
 from hangdog_models.collectives import P2P, CollectiveRecord, RankCounters
-from hangdog_models.diagnosis.conclude import LATE
 from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.diagnosis.moving import LATE
 from hangdog_models.diagnosis.slow import Slowness
 from hangdog_models.diagnosis.straggler import find
 from hangdog_models.ranks import Rank
@@ -144,6 +144,22 @@ def test_two_looks_may_both_find_the_others_waiting_for_a_device_that_is_late_in
     assert (verdict(1, 2).kind, verdict(1, 2).evict.machines) == (Kind.MACHINE, ("node-2",))
     assert (verdict(3, 2).kind, first(verdict(3, 2)), verdict(3, 2).evict.machines) == (Kind.SLOW, (5,), ())
     assert (verdict(3, 3).kind, verdict(3, 3).evict.machines) == (Kind.MACHINE, ("node-2",))
+
+
+def test_a_device_that_is_behind_in_two_looks_does_not_hang_while_others_get_on() -> None:
+    wide = job(per_machine=8, dp=64)
+    group = wide.groups["dp"][0]
+    dumps = tuple(
+        RankCounters(Rank(r), {"0": 7}, {"0": 6}, (), {"0": group}, {}, started={"0": 6 if r == 5 else 7})
+        for r in group
+    )
+
+    def verdict(*stacks: str) -> Verdict:
+        looks = [look({"0-9,15-63": "item", "10-14": stack}) for stack in stacks]
+        return diagnose(replace(snapshot(*looks), counters=dumps), wide)
+
+    assert verdict("item", "item").evict.machines == ("node-0",)
+    assert (verdict("user", "other").kind, verdict("user", "other").evict.machines) == (Kind.NONE, ())
 
 
 def test_devices_of_one_replica_that_are_behind_have_their_samples_in_common() -> None:
