@@ -19,12 +19,12 @@ _ENGINE = ("_engine_run_backward", "custom_backward")
 ONCE_MORE = 0.005
 #: What is left of one that sleeps so where backward hides the waits: in a function that autograd calls while the others
 #: sleep in its engine, or anywhere while the others sleep in such a function. What is called there waits for gradients, in C
-#: alone where gloo carries them; where the others spin, a device does, and who waits for that spins like them. So stood the
-#: odd rank of 4 of 2,590 simulated faults of the code, and of one of 2,704 hosts at fault.
+#: alone where gloo carries them; where the others spin, a device does, and who waits for that spins like them. Of 4 simulated
+#: ranks that stood so one was the fault.
 IN_BACKWARD = 0.005
 #: What is left of one that idles in an operator, whatever state the kernel has it in, while the others idle for want of room
 #: in their devices' queues: its own is as full. A stopped one stands there too, but who waits for that is mostly elsewhere.
-#: So stood the odd rank of one of 2,590 faults of the code, and of none of 2,704 hosts at fault.
+#: Of 2 simulated ranks that hung so one was the fault, by its device.
 FULL_QUEUES = 0.005
 
 
