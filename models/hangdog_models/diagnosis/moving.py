@@ -55,12 +55,12 @@ def _stands(standing: Standing) -> bool:
 
 
 def _behind(case: Case) -> frozenset[Rank]:
-    """The ranks that all wait for by their devices alone, in two looks.
+    """The ranks that all wait for by their devices alone, in two looks or one.
 
     Where one is late in every step the others wait for it most of the time, and two looks may well find them at that.
     """
     outside = [rank for rank in case.waits.roots if case.look[rank].activity is not Activity.MISSING]
-    told = case.motion.rounds == 2 and all(case.look[rank].rule == BY_DEVICE for rank in outside)
+    told = case.motion.rounds <= 2 and all(case.look[rank].rule == BY_DEVICE for rank in outside)
     return frozenset(outside) if told else frozenset()
 
 
