@@ -121,6 +121,15 @@ def test_all_replicas_of_one_machine_have_nothing_in_common_but_it() -> None:
     assert answer is not None and answer.suspects[0].ranks == (4, 5) and answer.machines["node-2"] > 0.95
 
 
+@pytest.mark.parametrize("strange", [1 << 63, -1, 0])
+def test_sizes_that_no_tensor_has_harm_nobody(strange: int) -> None:
+    records = ran(but({4: 2, 5: 2, 6: 2, 7: 2}), TENSOR, long={})
+    sizes = ((strange,) * 40, (1,))
+    odd = [replace(one, entries=tuple(replace(entry, input_sizes=sizes) for entry in one.entries)) for one in records]
+    assert find([*odd[:1], *records[1:]], TENSOR) == find(records, TENSOR)
+    assert find(odd, TENSOR) is not None
+
+
 @pytest.mark.parametrize(("times", "kind", "evicted"), [(2, Kind.SOFTWARE, ()), (1, Kind.SLOW, ("node-1",))])
 def test_nobody_is_evicted_for_longer_samples(times: int, kind: Kind, evicted: tuple[str, ...]) -> None:
     long = dict.fromkeys(range(4, 8), times)

@@ -16,6 +16,8 @@ from hangdog_models.topology import Topology
 SPLIT = ("tp", "cp", "pp")
 #: A kind of operation: the dimension of its group, and whether it is a send or a receive.
 Kind = tuple[str, bool]
+#: No tensor has as many elements; a strange dump may say so.
+MOST = 1 << 48
 #: What is carried must explain so much of the longer work to be its reason.
 EXPLAINS = 0.5
 
@@ -107,5 +109,5 @@ def _amounts(record: RankCounters, topology: Topology) -> Mapping[Kind, float]:
         kind = kind_of(entry.group, record, topology, kinds), entry.p2p
         if kind[0] in SPLIT and entry.input_sizes:
             newest[kind] = max(newest.get(kind, 0), entry.sequence)
-            elements.setdefault(kind, []).append(sum(map(prod, entry.input_sizes)))
+            elements.setdefault(kind, []).append(min(max(0, sum(map(prod, entry.input_sizes))), MOST))
     return {kind: (newest[kind] + 1) * mean(sizes) for kind, sizes in elements.items() if any(sizes)}
