@@ -4,6 +4,7 @@ from hangdog_models.diagnosis import eviction, slow, straggler
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.counters import BY_DEVICE
+from hangdog_models.diagnosis.motion import FREED_AT_LEAST
 from hangdog_models.diagnosis.slow import Slowness
 from hangdog_models.diagnosis.written import written
 from hangdog_models.ranks import Rank
@@ -26,14 +27,17 @@ def judge(case: Case) -> Verdict | None:
         return None
     stuck = any(r in motion.still and _stands(case.look[r]) for r in case.waits.roots)
     moved = motion.freed or (() if stuck and len(motion.stirring) < ALIVE else motion.stirring)
+    behind = any(r in motion.still and case.look[r].rule == BY_DEVICE for r in case.waits.roots)
+    if behind and not stuck and not moved and len(motion.travelling) >= FREED_AT_LEAST:
+        moved = tuple(sorted(motion.travelling))  # whom a device that hangs holds up goes nowhere
     alive = bool(moved) or motion.moved_on
     # Where most hosts wait for their devices few are seen to move; times that repeat themselves then tell a job that lives.
     gets_on = alive or bool(motion.travelling)
-    behind = _behind(case)
-    if not gets_on and not behind:
+    alone = _alone(case)
+    if not gets_on and not alone:
         return None
     late = straggler.find(case.snapshot.counters, case.topology)
-    always = not alive and late is not None and bool(behind) and behind.issubset(late.suspects[0].ranks)
+    always = not alive and late is not None and bool(alone) and alone.issubset(late.suspects[0].ranks)
     if not gets_on and not always:
         return None
     by_looks = slow.find(case.looks, case.topology, rounds=max(slow.ROUNDS, len(case.looks))) if alive else None
@@ -54,7 +58,7 @@ def _stands(standing: Standing) -> bool:
     return standing.activity is not Activity.COMPUTE and standing.rule != BY_DEVICE
 
 
-def _behind(case: Case) -> frozenset[Rank]:
+def _alone(case: Case) -> frozenset[Rank]:
     """The ranks that all wait for by their devices alone, in two looks or one.
 
     Where one is late in every step the others wait for it most of the time, and two looks may well find them at that.
