@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
 from msgspec import structs
 
 from hangdog_models.collectives import RankCounters
@@ -29,15 +28,11 @@ def beside(odd: ProcessTrace, others: str | Sequence[str], looks: int = 2, *, ac
     return diagnose(snapshot(*[seen] * looks), WIDE)
 
 
-@pytest.mark.parametrize(("odd", "others"), [("user", CALLED), (CALLED, "backward")])
-def test_who_sleeps_where_backward_hides_the_waits_of_the_job_is_not_evicted(
-    odd: str | Sequence[str], others: str | Sequence[str]
-) -> None:
-    verdict = beside(trace(5, odd, state="S"), others)
+def test_who_sleeps_while_the_others_do_where_backward_hides_their_waits_is_not_evicted() -> None:
+    verdict = beside(trace(5, "user", state="S"), CALLED)
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.UNDETERMINED, (5,), ())
-    assert beside(trace(5, odd, state="S"), "gather").evict.machines == ("node-0",)
-    assert beside(trace(5, odd, state="T"), others).evict.machines == ("node-0",)
-    assert beside(trace(5, CALLED, state="S"), "backward", active=True).evict.machines == ("node-0",)
+    assert beside(trace(5, "user", state="S"), "backward").evict.machines == ("node-0",)
+    assert beside(trace(5, "user", state="T"), CALLED).evict.machines == ("node-0",)
 
 
 def test_who_idles_in_an_operator_while_the_queues_of_the_others_are_full_may_have_a_full_one() -> None:

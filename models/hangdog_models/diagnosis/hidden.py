@@ -17,27 +17,25 @@ _ENGINE = ("_engine_run_backward", "custom_backward")
 #: once more waits for its device so, and that for calls the others make no more. Of 450 simulated hosts at fault none slept
 #: so beside a barrier. Recorded ones that were stopped or in a driver did, so the kernel has to show plain sleep.
 ONCE_MORE = 0.005
-#: What is left of one that sleeps so where backward hides the waits: in a function that autograd calls while the others
-#: sleep in its engine, or anywhere while the others sleep in such a function. What is called there waits for gradients, in C
-#: alone where gloo carries them; where the others spin, a device does, and who waits for that spins like them. Of 4 simulated
-#: ranks that stood so one was the fault.
+#: What is left of one that sleeps so while the others sleep in functions that backward calls: what is called there waits for
+#: gradients, in C alone where gloo carries them, and so other waits of this job may be in C. Both simulated ranks that stood
+#: so were in one. Of 4 that sleep in such a function while the others sleep in backward itself 3 were the fault.
 IN_BACKWARD = 0.005
 #: What is left of one that idles in an operator, whatever state the kernel has it in, while the others idle for want of room
 #: in their devices' queues: its own is as full. A stopped one stands there too, but who waits for that is mostly elsewhere.
-#: Of 2 simulated ranks that hung so one was the fault, by its device.
+#: Of 5 simulated ranks that hung so one was the fault, by its device.
 FULL_QUEUES = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """Where most of those who wait do so: at a barrier, in backward, in functions that backward calls, at full queues.
+    """Where most of those who wait do so: at a barrier, in functions that backward calls, at full queues.
 
     `way` holds the functions, by name and file, through which ranks came to their barrier: who stands in one of these is
     on its way there, and has not gone round the loop again.
     """
 
     barred: bool
-    in_engine: bool
     called: bool
     queued: bool
     way: frozenset[tuple[str, str]]
@@ -54,7 +52,6 @@ def others(look: Look, waits: Waits) -> Others:
     barred = at_barrier(look, waits)
     return Others(
         barred,
-        in_engine=most(sum(n for standing, n in here if standing.operation == "backward" and standing.busy is False)),
         called=most(sum(n for standing, n in here if _sleeps(standing) and _called_by_backward(standing))),
         queued=most(sum(n for standing, n in here if standing.queued and standing.busy is False)),
         way=_to_barrier(look) if barred else frozenset(),
@@ -70,7 +67,7 @@ def against(standing: Standing, them: Others) -> list[Factor]:
     inside = standing.signature.innermost if standing.signature else None
     if them.barred and standing.sleeping and inside not in them.way:
         return [Factor("the others are at a barrier: it may wait for calls they make no more", ONCE_MORE)]
-    if them.called or (them.in_engine and _called_by_backward(standing)):
+    if them.called:
         return [Factor("functions that backward calls hide waits of this job: it may be in one", IN_BACKWARD)]
     return []
 
