@@ -30,7 +30,7 @@ test: .venv/dev.stamp ## run the fast tests
 	$(IN)/python -m pytest -q $(ARGS)
 
 test-slow: .venv/dev.stamp .venv/torch.stamp ## run the slow tests: real training jobs, every fault
-	$(IN)/python -m pytest -q -m "slow and not soak" $(ARGS)
+	$(IN)/python -m pytest -q -m slow $(ARGS)
 
 soak: .venv/dev.stamp .venv/torch.stamp ## watch an hour of healthy training, and break more live jobs: too long for every change
 	$(IN)/python -m pytest -q -s -m soak $(ARGS)

@@ -6,8 +6,8 @@ Each job is tp 8 x pp 8 x dp on machines of eight ranks; a hang has one culprit,
 `ratio` is to the row before: with eight times the ranks, about 8 means linear. Making the topology is timed apart.
 """
 
+import argparse
 import resource
-import sys
 from collections.abc import Callable
 from time import process_time
 
@@ -55,7 +55,9 @@ def _peak() -> int:
 
 
 def main() -> None:
-    sizes = [int(size) for size in sys.argv[1:]] or [1024, 8192, 65536, 131072]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ranks", nargs="*", type=int, default=[1024, 8192, 65536, 131072], help="sizes of the job")
+    sizes = parser.parse_args().ranks
     print(
         f"{'story':6} {'ranks':>8} {'seconds':>8} {'us/rank':>8} {'ratio':>6} {'topology':>8} {'peak MiB':>8} verdict"
     )

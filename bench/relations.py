@@ -8,10 +8,10 @@ of memory beyond the topology and the labels, `process` the whole of it. With fo
 the seconds of the row before mean linear.
 """
 
+import argparse
 import multiprocessing
 import random
 import resource
-import sys
 from time import process_time
 
 from hangdog_models.diagnosis.relations import explain
@@ -68,7 +68,10 @@ def row(ranks: int, noise: float) -> None:
 
 
 def main() -> None:
-    asked = [int(word) for word in sys.argv[1:]] or [1 << power for power in (10, 12, 14, 16, 18, 20)]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    sizes = [1 << power for power in (10, 12, 14, 16, 18, 20)]
+    parser.add_argument("ranks", nargs="*", type=int, default=sizes, help="sizes of the job")
+    asked = parser.parse_args().ranks
     print("    ranks  noise   seconds   us/rank  explain MiB  process MiB  first")
     context = multiprocessing.get_context("spawn")
     for ranks in asked:

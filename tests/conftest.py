@@ -1,7 +1,17 @@
 """What holds for all tests."""
 
+import pytest
 from hypothesis import settings
 
 # Speed is measured in bench/, never by a test: on a busy machine every deadline is met by chance.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Soak tests take hours: they run only where they are asked for by that word, though most are slow tests, too."""
+    if "soak" in config.option.markexpr:
+        return
+    long = [item for item in items if item.get_closest_marker("soak")]
+    items[:] = [item for item in items if not item.get_closest_marker("soak")]
+    config.hook.pytest_deselected(items=long)

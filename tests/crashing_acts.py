@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from cast_acting import world
 from crashing import Points
-from hangdog_server import intents
+from hangdog_server import decisions, intents
 from hangdog_server.actors.actor import Case
 from hangdog_server.actors.exclusion import Exclusion
 from hangdog_server.database import Database
@@ -70,7 +70,7 @@ async def live(where: str, folder: Path, point: Points, release: str) -> None:
             if not any(row.state in UNDER_WAY for row in rows):
                 if not release or not any(row.machine == release for row in rows):
                     return
-                await on.store.do(intents.release, release, "", "alice", on.now)
+                await on.store.do(decisions.release, release, "", "alice", on.now)
     raise AssertionError("it came to no end")
 
 

@@ -40,11 +40,10 @@ class Postgres:
         self._folder, self._binaries = folder, binaries
         self._fsync = "on" if fsync else "off"
         self._data = folder / "data"
-        self._user: dict[str, Any] = {}
+        self._as: tuple[str, ...] = ()
         if os.geteuid() == 0:
-            name = next(name for name in OTHERS if _known(name))
-            account = pwd.getpwnam(name)
-            self._user = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+            account = pwd.getpwnam(next(name for name in OTHERS if _known(name)))
+            self._as = as_other(account.pw_uid, account.pw_gid)
             os.chown(folder, account.pw_uid, account.pw_gid)
         word = folder / "word"
         word.write_text(SECRET)
@@ -106,9 +105,18 @@ class Postgres:
             yield connection
 
     def _call(self, program: str, *arguments: str) -> None:
-        command = [str(self._binaries / program), "-D", str(self._data), *arguments]
-        done = subprocess.run(command, check=False, cwd="/", capture_output=True, text=True, timeout=60, **self._user)
-        assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
+        command = [*self._as, str(self._binaries / program), "-D", str(self._data), *arguments]
+        done = subprocess.run(command, check=False, cwd="/", capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, f"{program} ended with {done.returncode}: {done.stdout}{done.stderr}"
+
+
+def as_other(user: int, group: int) -> tuple[str, ...]:
+    """What stands before a command that is to run as somebody else.
+
+    subprocess's own `user=` has Python fork instead of vfork. The fork handlers of gRPC run in such a child, and where the
+    tests speak gRPC at that moment, they end it by SIGSEGV now and then.
+    """
+    return "setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"
 
 
 def _known(name: str) -> bool:

@@ -32,11 +32,10 @@ from hangdog_models.errors import WrongUse
 from hangdog_models.suspicion import DOUBT_S
 from hangdog_proto import codec, found, pulses
 from hangdog_proto.alike import Packer
-from hangdog_proto.client import CHANNEL_OPTIONS
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated import hangdog_pb2_grpc as rpc
 from hangdog_proto.pulses import Signs
-from hangdog_proto.reach import open_aio_channel
+from hangdog_proto.reach import CHANNEL_OPTIONS, open_aio_channel
 
 log = logging.getLogger(__name__)
 

@@ -5,6 +5,7 @@ asked: what a look costs is its machine's affair and not the server's. Says `rea
 JSON on each line read from stdin; ends with it.
 """
 
+import argparse
 import asyncio
 import json
 import resource
@@ -12,8 +13,8 @@ import sys
 
 from hangdog_agent.together import KEPT_S
 from hangdog_proto.alike import Packer
-from hangdog_proto.client import CHANNEL_OPTIONS
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.reach import CHANNEL_OPTIONS
 from hangdog_proto.together import same
 from scale.stacks import PER_MACHINE, Job
 from scale.wire import Call, Line, connected
@@ -187,8 +188,12 @@ class Agents:
 
 
 async def main() -> None:
-    address, name = sys.argv[1:3]
-    ranks, first, count, seed, share, rounds, moving = map(int, sys.argv[3:10])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for word in ("address", "job"):
+        parser.add_argument(word)
+    for number in ("ranks", "first", "count", "seed", "share", "rounds", "moving"):
+        parser.add_argument(number, type=int)
+    address, name, ranks, first, count, seed, share, rounds, moving = vars(parser.parse_args()).values()
     agents = Agents(address, name, Job(ranks, seed), first, count, share)
     agents.prepare(rounds, bool(moving))
     await agents.connect()

@@ -5,6 +5,7 @@ their own begin and end; some come to stand still, are suspected, looked at, and
 they took while they were away.
 """
 
+import argparse
 import asyncio
 import contextlib
 import json
@@ -160,8 +161,12 @@ class Cluster:
 
 
 async def main() -> None:
-    address, agents, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    cluster = Cluster(address, agents, seed)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("address", help="of the server")
+    parser.add_argument("agents", type=int, help="at once, about")
+    parser.add_argument("seed", type=int, help="draws another life")
+    given = parser.parse_args()
+    cluster = Cluster(given.address, given.agents, given.seed)
     living = asyncio.create_task(cluster.live(lambda: print("ready", flush=True)))
     loop = asyncio.get_running_loop()
     while await loop.run_in_executor(None, sys.stdin.readline):

@@ -4,6 +4,7 @@ It is the server of `hangdog server`, in the same process, with metrics; only wh
 so that a soak sees it go again.
 """
 
+import argparse
 import asyncio
 import ctypes
 import gc
@@ -89,7 +90,9 @@ def _objects() -> dict[str, int]:
 
 
 async def main() -> None:
-    folder = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where its store and its audit are")
+    folder = parser.parse_args().folder
     configure("text", "%(asctime)s %(levelname)s %(message)s")
     fleet = Fleet(SETTINGS)
     async with observing("127.0.0.1:0", fleet) as observers:

@@ -1,6 +1,7 @@
 """Options that several sub-commands share."""
 
 import functools
+import math
 import os
 import time
 from collections.abc import Callable
@@ -120,6 +121,16 @@ def format_option(command: Command) -> Command:
 def evidence_argument(command: Command) -> Command:
     """Whose evidence is looked at, an incident's or a bundle's; given as `where`."""
     return click.argument("where", metavar="ID|BUNDLE")(command)
+
+
+class Number(click.FloatRange):
+    """A number within bounds: Python also reads `nan`, which no bound holds back, and `inf`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is no number.", param, ctx)
+        return number
 
 
 #: A rank, as a command takes it.

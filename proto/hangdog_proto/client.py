@@ -19,7 +19,7 @@ from hangdog_proto import found, status
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsStub
 from hangdog_proto.past import ActionLine, Actions, LedgerLine, RecordLine
-from hangdog_proto.reach import Reach, open_channel
+from hangdog_proto.reach import CHANNEL_OPTIONS, Reach, open_channel
 
 #: Where a server listens, and where it is looked for, unless told otherwise: this machine only.
 DEFAULT_ADDRESS = "127.0.0.1:7411"
@@ -27,19 +27,6 @@ DEFAULT_ADDRESS = "127.0.0.1:7411"
 ANSWER_S = 10.0
 #: Seconds that a report may take: the store answers within 20 s, or says that it failed.
 REPORT_S = 30.0
-#: Largest message taken: the verdict of a job of 100,000 ranks is some MiB of JSON.
-MAX_MESSAGE = 64 << 20
-#: How every channel of ours is opened, the agent's too.
-CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
-    ("grpc.enable_http_proxy", 0),  # the server is inside the cluster; http_proxy points outside
-    ("grpc.keepalive_time_ms", 10_000),  # a peer that lost its power says nothing: ask
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.ping_timeout_ms", 5_000),  # of the library's own pings, behind which no other is sent: else a minute
-    ("grpc.http2.max_pings_without_data", 0),  # also while nothing else is said
-    ("grpc.min_reconnect_backoff_ms", 5_000),  # also the patience of one attempt to connect; gRPC's is 20 s
-    ("grpc.max_receive_message_length", MAX_MESSAGE),
-    ("grpc.max_send_message_length", MAX_MESSAGE),
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,20 @@ _DATES = ("certificate is not yet valid", "certificate has expired")
 Options = tuple[tuple[str, int], ...]
 Metadata = tuple[tuple[str, str], ...]
 
+#: Largest message taken: the verdict of a job of 100,000 ranks is some MiB of JSON.
+MAX_MESSAGE = 64 << 20
+#: How every channel of ours is opened, the agent's too.
+CHANNEL_OPTIONS: Options = (
+    ("grpc.enable_http_proxy", 0),  # the server is inside the cluster; http_proxy points outside
+    ("grpc.keepalive_time_ms", 10_000),  # a peer that lost its power says nothing: ask
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),  # of the library's own pings, behind which no other is sent: else a minute
+    ("grpc.http2.max_pings_without_data", 0),  # also while nothing else is said
+    ("grpc.min_reconnect_backoff_ms", 5_000),  # also the patience of one attempt to connect; gRPC's is 20 s
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_send_message_length", MAX_MESSAGE),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Reach:

@@ -1,7 +1,7 @@
 """Looks that travel together: most looks at a job that stands still show what the one before showed, but for the seconds of CPU."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.stack import ProcessState, ProcessTrace
@@ -38,6 +38,24 @@ def earlier(after: pb.Capture, cpu_s: Sequence[float]) -> pb.Capture:
         own[:] = cpu_s[at : at + size]
         at += size
     return capture
+
+
+def kept(number: int, befores: Iterable[pb.Before]) -> bytes:
+    """What is kept beside the look of round `number` of those before it that show what it shows, but for their CPU seconds."""
+    return pb.Captured(round=number, before=befores).SerializeToString()
+
+
+def count(beside: bytes | None) -> int:
+    """How many looks are kept beside another one."""
+    return len(pb.Captured.FromString(beside).before) if beside else 0
+
+
+def unfolded(number: int, packed: bytes, beside: bytes) -> list[tuple[int, bytes]]:
+    """The looks that are kept as one under a number, oldest first, each as if it had come alone; `beside` is from `kept`."""
+    told, after = pb.Captured.FromString(beside), pb.Capture.FromString(packed)
+    first = number - told.round  # an incident may number its looks on from others that it left
+    found = [(first + before.round, earlier(after, before.cpu_s).SerializeToString()) for before in told.before]
+    return [*found, (number, packed)]
 
 
 def rewound(traces: Sequence[ProcessTrace], after: pb.Capture, cpu_s: Sequence[float]) -> tuple[ProcessTrace, ...]:

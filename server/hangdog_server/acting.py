@@ -18,15 +18,16 @@ from hangdog_models.acting.history import Body, Wanted
 from hangdog_models.errors import HangdogError
 from hangdog_models.reading.job import read_job
 from hangdog_models.showing.words import percent
-from hangdog_server import intents, trials
+from hangdog_server import decisions, intents, trials
 from hangdog_server.actors.chosen import Chosen
 from hangdog_server.audit import Audit
 from hangdog_server.capturing import steady
 from hangdog_server.carrying import Carrying
+from hangdog_server.decisions import Facts, Rule
 from hangdog_server.failures import StoreFailed
 from hangdog_server.foreseeing import Foreseeing
 from hangdog_server.incident import Means
-from hangdog_server.intents import Facts, Intent, Rule
+from hangdog_server.intents import Intent
 from hangdog_server.leading import Leading
 from hangdog_server.lease import NotOurs
 from hangdog_server.settings import Settings
@@ -152,8 +153,8 @@ class Acting:
         store = self._means.store
 
         def propose(connection: sa.Connection) -> tuple[Intent, ...]:
-            store.one_at_a_time(connection, intents.TURN)
-            return intents.propose(connection, wanted, because, facts, rule)
+            store.one_at_a_time(connection, decisions.TURN)
+            return decisions.propose(connection, wanted, because, facts, rule)
 
         return await store.write(wanted.incident, propose)
 

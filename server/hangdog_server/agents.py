@@ -222,11 +222,10 @@ class Agents(AgentsServicer):
 
     async def _captured(self, machine: str, captured: pb.Captured) -> None:
         if _large(captured):
-            looks = await asyncio.to_thread(heard.looks, machine, captured, self._dictionary)
+            answers = await asyncio.to_thread(heard.looks, machine, captured, self._dictionary)
         else:
-            looks = heard.looks(machine, captured, self._dictionary)
-        for answer, capture in looks:
-            refused = self._desk.answer(captured.order, answer, capture)
+            answers = heard.looks(machine, captured, self._dictionary)
+        for answer, refused in zip(answers, self._desk.answer(captured, answers), strict=True):
             self._telemetry.count(refusals.look(refused, answer.unreadable))
             if refused:
                 self._refused(machine, refused)

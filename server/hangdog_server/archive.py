@@ -19,9 +19,11 @@ class Archive:
         self._told: set[bytes] = set()
         self._batches = first
 
-    def add(self, machine: str, number: int, capture: pb.Capture) -> None:
-        """Takes a capture in; it is in the store after the next `keep`."""
-        self._waiting.append(RawCapture(machine, number, capture.SerializeToString()))
+    def add(self, machine: str, number: int, capture: pb.Capture, before: bytes | None = None) -> None:
+        """Takes a capture in, and beside it what `together.kept` says of looks before it; it is in the store after the next
+        `keep`.
+        """
+        self._waiting.append(RawCapture(machine, number, capture.SerializeToString(), before))
         self._pieces += self._dictionary.pieces(capture, self._told)
 
     async def keep(self) -> None:

@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
+from hangdog_proto import together
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server import gather
 from hangdog_server.archive import Archive
@@ -60,19 +61,39 @@ class Capturing:
         gather.further(self.gathering, now)
         self.ask()
 
-    def answer(self, order: str, answer: Answer, capture: pb.Capture) -> str:
-        """Takes an agent's answer in; the reason why it is refused, empty when it is taken."""
-        if order != self.order.name or self._over:
-            return Refusal(Look.LATE, f"order {order[:40]!r} is over")
+    def answer(self, captured: pb.Captured, answers: Sequence[Answer]) -> list[str]:
+        """Takes an agent's message in, whose looks are `answers`; why each is refused, empty when it is taken."""
+        if captured.order != self.order.name or self._over:
+            return [Refusal(Look.LATE, f"order {captured.order[:40]!r} is over")] * len(answers)
         if self.order.light or self.order.native:
-            if answer.round:
-                return "what libraries counted was not asked for"
-            answer = structs.replace(answer, round=self.first, last=True, more=False)
-        refused = gather.take(self.gathering, answer)
-        if not refused:
-            self.archive.add(answer.machine, self.kept_from + answer.round, capture)
+            *before, alone = answers
+            if before or alone.round:
+                what = "several looks were" if before else "what libraries counted was"
+                return [f"{what} not asked for"] * len(answers)
+            answers = [structs.replace(alone, round=self.first, last=True, more=False)]
+        refused = [gather.take(self.gathering, answer) for answer in answers]
+        if not all(refused):
+            self._keep(captured, [None if why else answer for answer, why in zip(answers, refused, strict=True)])
             self._tell()
         return refused
+
+    def _keep(self, captured: pb.Captured, taken: list[Answer | None]) -> None:
+        """Keeps of a message the looks that were taken, those it tells by its last look beside that one."""
+        *before, last = taken
+        beside: list[pb.Before] = []
+        for answer, told in zip(before, captured.before, strict=True):
+            if answer is None:
+                continue
+            if told.HasField("capture"):
+                self.archive.add(answer.machine, self.kept_from + answer.round, told.capture)
+            elif last is not None and not answer.unreadable:
+                beside.append(told)
+            else:
+                shown = pb.Capture() if answer.unreadable else together.earlier(captured.capture, told.cpu_s)
+                self.archive.add(answer.machine, self.kept_from + answer.round, shown)
+        if last is not None:
+            kept = together.kept(last.round, beside) if beside else None
+            self.archive.add(last.machine, self.kept_from + last.round, captured.capture, kept)
 
     def lost(self, machine: str) -> None:
         """An agent's stream ended."""

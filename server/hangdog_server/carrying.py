@@ -12,7 +12,7 @@ from dataclasses import replace
 from hangdog_models.acting.caps import Mode
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.planning.checkpoint import Copies
-from hangdog_server import intents
+from hangdog_server import decisions, intents
 from hangdog_server.actors.actor import Actor, ActorFailed, Case, Mark, Mover, Standing, left_alone
 from hangdog_server.actors.chosen import Chosen
 from hangdog_server.audit import Audit, Deed
@@ -85,7 +85,7 @@ class Carrying:
             return ""
         copies, unread = await self.copies(rows[0].job)
         gone = await self._means.store.ask(intents.out)
-        return intents.gated(machines, gone.difference(machines), copies, unread)
+        return decisions.gated(machines, gone.difference(machines), copies, unread)
 
     async def _mark(self, row: Intent, held: str) -> None:
         """Marks a machine; where nothing of ours stands on it yet, not while something holds it back."""

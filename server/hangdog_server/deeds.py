@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from hangdog_models.acting.caps import Mode
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server import heard, intents
+from hangdog_server import decisions, heard, intents
 from hangdog_server.acting import Acting
 from hangdog_server.actors.actor import Mover
 from hangdog_server.audit import Audit
@@ -106,7 +106,7 @@ class Deeds:
 
     async def standing(self) -> Standing:
         """How far the server goes now."""
-        breaker = await self._means.store.ask(intents.breaker)
+        breaker = await self._means.store.ask(decisions.breaker)
         chosen = self._acting.chosen
         names = tuple(actor.name for actor in chosen.actors)
         movers = tuple(actor.name for actor in chosen.actors if isinstance(actor, Mover))
@@ -119,7 +119,7 @@ class Deeds:
 
         def same(connection: sa.Connection) -> None:
             if request.what == "close-breaker":
-                now_shown = digest(intents.breaker(connection))
+                now_shown = digest(decisions.breaker(connection))
             else:
                 of = intents.of(connection, incident) if incident else intents.of_machine(connection, machine)
                 now_shown = seen(request.what, of)
@@ -128,22 +128,22 @@ class Deeds:
 
         if request.what == "approve":
             facts, rule = await self._acting.facts(incident), self._acting.rule()
-            rows = await self._turn(same, lambda connection: intents.approve(connection, incident, facts, rule, who))
+            rows = await self._turn(same, lambda connection: decisions.approve(connection, incident, facts, rule, who))
             if refused := [row for row in rows if row.state in intents.OPEN]:
                 raise WrongUse(
                     f"incident {incident}: {refused[0].words}", "the bounds stand in the server's --acting file"
                 )
             return rows
         if request.what == "dismiss":
-            return await self._turn(same, lambda connection: intents.dismiss(connection, incident, because, who, now))
+            return await self._turn(same, lambda connection: decisions.dismiss(connection, incident, because, who, now))
         if request.what == "release":
-            return await self._turn(same, lambda connection: intents.release(connection, machine, because, who, now))
+            return await self._turn(same, lambda connection: decisions.release(connection, machine, because, who, now))
 
         def close(connection: sa.Connection) -> tuple[Intent, ...]:
-            why, _ = intents.breaker(connection)
+            why, _ = decisions.breaker(connection)
             if not why:  # closed anew it would forget what has counted towards opening it since
                 raise WrongUse("the breaker is closed", "nothing was done; hangdog actions shows whether it is open")
-            intents.set_breaker(connection, "", who, now)
+            decisions.set_breaker(connection, "", who, now)
             return ()
 
         return await self._turn(same, close)
@@ -155,7 +155,7 @@ class Deeds:
         store = self._means.store
 
         def decide(connection: sa.Connection) -> tuple[Intent, ...]:
-            store.one_at_a_time(connection, intents.TURN)
+            store.one_at_a_time(connection, decisions.TURN)
             same(connection)
             return step(connection)
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from hangdog_models.counts import counted
@@ -80,10 +80,10 @@ class Desk:
         if job in self._running:
             self._tasks[self._running[job].name].cancel(f"another server leads job {job} now")
 
-    def answer(self, order: str, answer: Answer, capture: pb.Capture) -> str:
-        """Takes an agent's answer in; the reason why it is refused, empty when it is taken."""
-        inquiry = self._asked_by(order)
-        return inquiry.answer(order, answer, capture) if inquiry is not None else _nobody(order)
+    def answer(self, captured: pb.Captured, answers: Sequence[Answer]) -> list[str]:
+        """Takes an agent's message in, whose looks are `answers`; why each is refused, empty when it is taken."""
+        inquiry = self._asked_by(captured.order)
+        return inquiry.answer(captured, answers) if inquiry is not None else [_nobody(captured.order)] * len(answers)
 
     def unawaited(self, order: str) -> str:
         """Why an answer to this order need not even be read; empty when somebody waits for it."""

@@ -38,29 +38,24 @@ def answer(machine: str, captured: pb.Captured, dictionary: Dictionary) -> Answe
     return Answer(machine, captured.round, traces, captured.last, unreadable, told, captured.more, findings)
 
 
-def looks(machine: str, captured: pb.Captured, dictionary: Dictionary) -> list[tuple[Answer, pb.Capture]]:
-    """The looks of an agent's message, oldest first, each with what is kept of it; raises WrongUse when they are too many."""
+def looks(machine: str, captured: pb.Captured, dictionary: Dictionary) -> list[Answer]:
+    """The looks of an agent's message, those `before` first, then its own; raises WrongUse when they are too many."""
     if len(captured.before) > together.MOST_BEFORE:
         raise WrongUse(f"{len(captured.before)} looks before another one; {together.MOST_BEFORE} at most")
     last = answer(machine, captured, dictionary)
-    return [
-        *(_before(last, before, captured.capture, dictionary) for before in captured.before),
-        (last, captured.capture),
-    ]
+    return [*(_before(last, before, captured.capture, dictionary) for before in captured.before), last]
 
 
-def _before(last: Answer, before: pb.Before, after: pb.Capture, dictionary: Dictionary) -> tuple[Answer, pb.Capture]:
+def _before(last: Answer, before: pb.Before, after: pb.Capture, dictionary: Dictionary) -> Answer:
     if before.HasField("capture"):
-        alone = pb.Captured(round=before.round, capture=before.capture)
-        return answer(last.machine, alone, dictionary), before.capture
+        return answer(last.machine, pb.Captured(round=before.round, capture=before.capture), dictionary)
     try:
         if last.unreadable:
             raise UnreadableEvidence(f"it is told by the look behind it, which is not: {last.unreadable}")
-        capture = together.earlier(after, before.cpu_s)
         traces = together.rewound(last.traces, after, before.cpu_s)
     except UnreadableEvidence as error:
-        return Answer(last.machine, before.round, unreadable=str(error)), pb.Capture()
-    return Answer(last.machine, before.round, traces), capture
+        return Answer(last.machine, before.round, unreadable=str(error))
+    return Answer(last.machine, before.round, traces)
 
 
 def local_jobs(presence: pb.Presence, settings: Settings) -> dict[str, LocalJob]:

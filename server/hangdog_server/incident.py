@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
@@ -80,11 +80,12 @@ class Inquiry:
         """All steps from the first to the last, as they are said; raises what the incident failed of."""
         return self._telling.follow()
 
-    def answer(self, order: str, answer: Answer, capture: pb.Capture) -> str:
-        """Takes an agent's answer in; the reason why it is refused, empty when it is taken."""
+    def answer(self, captured: pb.Captured, answers: Sequence[Answer]) -> list[str]:
+        """Takes an agent's message in, whose looks are `answers`; why each is refused, empty when it is taken."""
         if self._looking is None:
-            return Refusal(Look.LATE, f"order {order[:40]!r} is of before the server's end")
-        return self._looking.capturing.answer(order, answer, capture)
+            late = Refusal(Look.LATE, f"order {captured.order[:40]!r} is of before the server's end")
+            return [late] * len(answers)
+        return self._looking.capturing.answer(captured, answers)
 
     def lost(self, machine: str) -> None:
         """An agent's stream ended."""

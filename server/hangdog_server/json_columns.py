@@ -5,17 +5,29 @@ come from foreign evidence, and texts of older stores with numbers that are none
 """
 
 import json
+import math
 from typing import Any
 
 import msgspec
+import sqlalchemy as sa
+
+from hangdog_models.errors import OurFault
+
+
+class NoNumber(sa.exc.DontWrapMixin, OurFault):
+    """A number is none, and no engine would give it back as it was; whatever was to be stored is not."""
 
 
 def write(value: object) -> str:
-    """The JSON text of a value; a number that is none becomes null, for PostgreSQL holds no such number."""
+    """The JSON text of a value; raises NoNumber, saying where, on a float that JSON has no word for: what we take in has none."""
     try:
-        return msgspec.json.encode(value).decode()
+        text = msgspec.json.encode(value).decode()
     except (UnicodeEncodeError, msgspec.MsgspecError, TypeError):
-        return json.dumps(value)
+        text = json.dumps(value)
+    # msgspec writes null for such a number, and the standard library what is no JSON: most texts need not be looked through
+    if ("null" in text or "NaN" in text or "Infinity" in text) and (odd := _odd(value, "")):
+        raise NoNumber(f"the store takes no number that is none: {odd}", "this is a bug in hangdog: it was let in")
+    return text
 
 
 def read(text: str | bytes) -> Any:
@@ -24,3 +36,14 @@ def read(text: str | bytes) -> Any:
         return msgspec.json.decode(text)
     except msgspec.MsgspecError:
         return json.loads(text)
+
+
+def _odd(value: object, where: str) -> str:
+    """The first float of a value that is no number, as `patience_s is nan`; empty where all are."""
+    if isinstance(value, float):
+        return "" if math.isfinite(value) else f"{where.removeprefix('.') or 'it'} is {value}"
+    if isinstance(value, dict):
+        return next(filter(None, (_odd(part, f"{where}.{key}") for key, part in value.items())), "")
+    if isinstance(value, list | tuple):
+        return next(filter(None, (_odd(part, f"{where}.{at}") for at, part in enumerate(value))), "")
+    return ""

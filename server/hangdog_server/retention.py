@@ -107,7 +107,7 @@ def _bite(connection: sa.Connection, settings: Settings, now: float) -> Bite | N
     held = connection.execute(sa.select(INCIDENTS.c.state).where(mine).with_for_update()).scalar()
     if held not in ENDED:
         return Bite(due, 0, last=False)
-    size = sa.func.length(CAPTURES.c.packed)
+    size = sa.func.length(CAPTURES.c.packed) + sa.func.coalesce(sa.func.length(CAPTURES.c.before), 0)
     query = sa.select(CAPTURES.c.machine, CAPTURES.c.round, size).where(CAPTURES.c.incident == due.incident)
     rows = connection.execute(query.order_by(CAPTURES.c.machine, CAPTURES.c.round).limit(ROWS + 1)).all()
     taken: list[dict[str, object]] = []

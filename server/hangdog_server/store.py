@@ -1,7 +1,7 @@
 """Remembers incidents and their raw captures, in SQLite or PostgreSQL."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import itemgetter
@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from hangdog_models.errors import WrongUse
 from hangdog_models.verdict import Verdict, to_json
+from hangdog_proto import together
 from hangdog_server import lease, ledger
 from hangdog_server.steps import Given, Result, Steps
 from hangdog_server.tables import CAPTURES, INCIDENTS, storable
@@ -58,11 +59,12 @@ class Incident:
 
 
 class RawCapture(msgspec.Struct, frozen=True, gc=False):
-    """A `Capture` message as it arrived."""
+    """A `Capture` message as it arrived; on its way into the store it may bring looks before it along (`together.kept`)."""
 
     machine: str
     round: int
     packed: bytes
+    before: bytes | None = None
 
 
 class Store(Steps):
@@ -145,7 +147,10 @@ class Store(Steps):
         return await self.ask(_kept, name)
 
     async def page(self, name: str, after: tuple[str, int], most: int) -> tuple[RawCapture, ...]:
-        """Up to so many captures of an incident, by machine and look, those behind `after`; `("", -1)` begins."""
+        """Some captures of an incident, by machine and look, those behind `after`; `("", -1)` begins, and where none come it ends.
+
+        Of `most` messages of agents, of which one may hold several looks.
+        """
         return await self.ask(_page, name, after, most)
 
 
@@ -197,15 +202,21 @@ def _judged(connection: sa.Connection, name: str, verdict: Verdict, at: float) -
 
 def _keep(connection: sa.Connection, name: str, captures: Sequence[RawCapture]) -> None:
     rows = [
-        {"incident": storable(name), "machine": storable(c.machine), "round": c.round, "packed": c.packed}
-        for c in captures
+        {
+            "incident": storable(name),
+            "machine": storable(one.machine),
+            "round": one.round,
+            "packed": one.packed,
+            "before": one.before,
+        }
+        for one in captures
     ]
     if rows:
         # past SQLAlchemy, which goes over each value of tens of thousands of rows: twice the time
         insert = CAPTURES.insert().compile(dialect=connection.dialect)
         given = list(map(itemgetter(*insert.positiontup), rows)) if insert.positiontup else rows
         connection.exec_driver_sql(str(insert), given)
-        count(connection, name, sum(len(capture.packed) for capture in captures))
+        count(connection, name, sum(len(one.packed) + len(one.before or b"") for one in captures))
 
 
 def count(connection: sa.Connection, name: str, added: int) -> None:
@@ -260,25 +271,34 @@ def _find(connection: sa.Connection, prefix: str) -> Incident:
 
 def _recall(connection: sa.Connection, name: str) -> tuple[dict[str, Any], tuple[RawCapture, ...]]:
     asked = connection.execute(sa.select(INCIDENTS.c.asked).where(INCIDENTS.c.id == name)).scalar_one()
-    query = sa.select(CAPTURES.c.machine, CAPTURES.c.round, CAPTURES.c.packed).where(CAPTURES.c.incident == name)
-    rows = connection.execute(query.order_by(CAPTURES.c.machine, CAPTURES.c.round))
-    return dict(asked), tuple(RawCapture(row.machine, row.round, row.packed) for row in rows)
+    rows = connection.execute(_captures(name))
+    return dict(asked), tuple(capture for row in rows for capture in _unfolded(row))
 
 
 def _kept(connection: sa.Connection, name: str) -> tuple[dict[str, Any], int]:
     asked = connection.execute(sa.select(INCIDENTS.c.asked).where(INCIDENTS.c.id == name)).scalar_one()
-    mine = sa.select(sa.func.count()).select_from(CAPTURES).where(CAPTURES.c.incident == name)
-    return dict(asked), connection.execute(mine).scalar_one()
+    mine = sa.select(CAPTURES.c.before).where(CAPTURES.c.incident == name)
+    return dict(asked), sum(1 + together.count(before) for before in connection.scalars(mine))
 
 
 def _page(connection: sa.Connection, name: str, after: tuple[str, int], most: int) -> tuple[RawCapture, ...]:
     machine, number = after
     later = sa.and_(CAPTURES.c.machine == machine, CAPTURES.c.round > number)
-    query = sa.select(CAPTURES.c.machine, CAPTURES.c.round, CAPTURES.c.packed).where(
-        CAPTURES.c.incident == name, sa.or_(CAPTURES.c.machine > machine, later)
-    )
-    rows = connection.execute(query.order_by(CAPTURES.c.machine, CAPTURES.c.round).limit(most))
-    return tuple(RawCapture(row.machine, row.round, row.packed) for row in rows)
+    rows = connection.execute(_captures(name).where(sa.or_(CAPTURES.c.machine > machine, later)).limit(most))
+    return tuple(capture for row in rows for capture in _unfolded(row))
+
+
+def _captures(name: str) -> sa.Select[Any]:
+    columns = (CAPTURES.c.machine, CAPTURES.c.round, CAPTURES.c.packed, CAPTURES.c.before)
+    return sa.select(*columns).where(CAPTURES.c.incident == name).order_by(CAPTURES.c.machine, CAPTURES.c.round)
+
+
+def _unfolded(row: Any) -> Iterator[RawCapture]:
+    if row.before is None:
+        yield RawCapture(row.machine, row.round, row.packed)
+        return
+    for number, packed in together.unfolded(row.round, row.packed, row.before):
+        yield RawCapture(row.machine, number, packed)
 
 
 def _incident(row: Any) -> Incident:

@@ -46,6 +46,8 @@ CAPTURES = sa.Table(
     sa.Column("machine", Words, primary_key=True),
     sa.Column("round", sa.Integer, primary_key=True),
     sa.Column("packed", sa.LargeBinary, nullable=False),
+    # looks before it that show the same (`together.kept`); three rows for a machine of which two tell nothing cost the most
+    sa.Column("before", sa.LargeBinary),
 )
 #: What agents recorded while no server was there, one row for each message that was acknowledged: its capture stands in
 #: `captures`, and none is ever taken twice.

@@ -1,14 +1,42 @@
 """What machines were tested for and convicted of, by their names and by their parts, which move from machine to machine."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import sqlalchemy as sa
 
+from hangdog_models.planning.campaign.launch import Result
+from hangdog_models.reading.diagnosis import Diagnosed
 from hangdog_server.tables import CONVICTIONS, PARTS, TESTS, storable
 
 #: Names in one query: engines take a few thousand.
 _AT_ONCE = 500
+#: Tests forgotten in one transaction.
+FORGOTTEN = 1000
+#: Machines named beside a test that were tested with it.
+OTHERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What was launched by a campaign on machines together, and came out at `at` (Unix seconds)."""
+
+    campaign: str
+    test: str
+    machines: tuple[str, ...]
+    at: float
+
+    def row(
+        self, machine: str, outcome: str, says: str, test: str = "", level: int = 0, repetitions: int = 0
+    ) -> dict[str, Any]:
+        """What is kept of one test of one machine."""
+        return {
+            "machine": machine, "campaign": self.campaign, "at": self.at, "level": level, "test": test or self.test,
+            "outcome": outcome, "repetitions": repetitions, "says": says,
+            "others": [other for other in self.machines if other != machine][:OTHERS],
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +72,52 @@ class Past:
     parts: tuple[str, ...]
     convictions: tuple[Conviction, ...]
 
+    def alike(self) -> list[tuple[Trial, int]]:
+        """Each test once, with how many of the same second say the same: a campaign launches a test that failed once more."""
+        return list(Counter(replace(one, at=float(int(one.at))) for one in self.tests).items())
+
     def probation(self, lasts_s: float) -> float:
         """Unix time until which it is on probation; 0: it never was convicted."""
         return max((one.at + lasts_s for one in self.convictions), default=0.0) if lasts_s else 0.0
+
+
+def told(connection: sa.Connection, launch: Launch, machine: str, report: Diagnosed) -> None:
+    """Keeps what a machine reported of a launch: its tests, and which parts are in it now."""
+    tests = [
+        launch.row(machine, one.outcome, one.says, f"{one.of}: {one.test}", one.level, one.repetitions)
+        for one in report.tests
+    ]
+    _insert(connection, tests)
+    if report.parts:
+        found = sorted({storable(part) for part in report.parts.values()})
+        connection.execute(PARTS.delete().where(sa.or_(PARTS.c.machine == machine, PARTS.c.part.in_(found))))
+        connection.execute(PARTS.insert(), [{"part": part, "machine": machine, "at": launch.at} for part in found])
+
+
+def not_told(connection: sa.Connection, launch: Launch, silent: Mapping[str, str]) -> None:
+    """Keeps of machines that reported nothing of a launch why they did not."""
+    _insert(connection, [launch.row(machine, str(Result.INCONCLUSIVE), why) for machine, why in silent.items()])
+
+
+def convict(connection: sa.Connection, campaign: str, machine: str, parts: Collection[str], at: float) -> None:
+    """Keeps that a campaign convicts these parts of a machine; none: the machine as a whole."""
+    rows = [{"campaign": campaign, "machine": machine, "part": part, "at": at} for part in parts or ("",)]
+    connection.execute(CONVICTIONS.insert(), rows)
+
+
+def forget(connection: sa.Connection, before: float) -> bool:
+    """Removes some of the tests before that moment, and all parts and convictions; whether there may be more tests."""
+    tests = sa.select(TESTS.c.id).where(TESTS.c.at < before).limit(FORGOTTEN)
+    gone = connection.execute(TESTS.delete().where(TESTS.c.id.in_(tests))).rowcount
+    connection.execute(PARTS.delete().where(PARTS.c.at < before))
+    connection.execute(CONVICTIONS.delete().where(CONVICTIONS.c.at < before))
+    return gone == FORGOTTEN
+
+
+def blamed(report: Diagnosed) -> list[str]:
+    """The parts of a machine that its failed tests name and that are known by more than their place in it."""
+    names = [name for test in report.tests for one in test.blamed if one.sort == "device" for name in one.names]
+    return sorted({storable(report.parts[name]) for name in names if name in report.parts})
 
 
 def of(connection: sa.Connection, name: str, limit: int) -> Past:
@@ -111,6 +182,11 @@ def fit(
     return frozenset(
         machine for machine in left if "pass" in (had := outcomes.get(machine, set())) and "fail" not in had
     )
+
+
+def _insert(connection: sa.Connection, tests: list[dict[str, Any]]) -> None:
+    if tests:
+        connection.execute(TESTS.insert(), tests)
 
 
 def _parts(connection: sa.Connection, machines: Collection[str]) -> dict[str, tuple[str, ...]]:

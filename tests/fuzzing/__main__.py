@@ -1,12 +1,13 @@
 """Fuzzes the readers of foreign evidence.
 
-    python tests/fuzzing READER [RUNS] [SEED]      READER: a name of TARGETS, or all
+    python tests/fuzzing READER [RUNS] [SEED]      READER: one of those below, or all
 
 With atheris in the environment (`pip install atheris`) its coverage guides the inputs; otherwise seeds are mutated
 blindly, which is repeatable: the same seed gives the same inputs. Ends with status 1 at the first input that fails,
 which is printed.
 """
 
+import argparse
 import sys
 import time
 from collections.abc import Iterator
@@ -50,17 +51,21 @@ def guided(name: str, runs: int) -> bool:
 
 
 def main() -> None:
-    arguments = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
-    name, runs, seed = (*arguments, *("all", "100000", "0")[len(arguments) :])[:3]
-    if name != "all" and name not in TARGETS:
-        sys.exit(f"no reader {name}; readers: all, {', '.join(TARGETS)}")
-    if name != "all" and "--blind" not in sys.argv and guided(name, int(runs)):
+    parser = argparse.ArgumentParser(
+        prog="tests/fuzzing", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("reader", nargs="?", default="all", choices=["all", *TARGETS])
+    parser.add_argument("runs", nargs="?", type=int, default=100_000, help="inputs for each reader")
+    parser.add_argument("seed", nargs="?", type=int, default=0, help="gives other inputs")
+    parser.add_argument("--blind", action="store_true", help="without atheris, also where it is")
+    given = parser.parse_args()
+    if given.reader != "all" and not given.blind and guided(given.reader, given.runs):
         return
-    for target in TARGETS if name == "all" else (name,):
+    for target in TARGETS if given.reader == "all" else (given.reader,):
         begin = time.perf_counter()
-        slowest = run(target, int(runs), int(seed))
+        slowest = run(target, given.runs, given.seed)
         took = time.perf_counter() - begin
-        print(f"{target}: {runs} inputs in {took:.0f} s, the slowest {1000 * slowest:.0f} ms", flush=True)
+        print(f"{target}: {given.runs} inputs in {took:.0f} s, the slowest {1000 * slowest:.0f} ms", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from hangdog.main import COMMANDS, main
+from hangdog_agent.discover import _JOB_NAMES as JOB_NAMES
 from hangdog_models import errors
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +50,19 @@ def test_every_environment_variable_of_ours_is_a_documented_setting() -> None:
     settings = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     internal = {"HANGDOG_COMPLETE"}  # part of _HANGDOG_COMPLETE, which click's completion scripts set
     assert not {name for name in named - internal if f"`{name}`" not in settings}
+
+
+def test_the_page_of_settings_names_the_commands_that_read_a_variable_and_the_names_of_a_job() -> None:
+    settings = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    rows = {row.split("`")[1]: row for row in settings.splitlines() if row.startswith("| `")}
+    context = main.make_context("hangdog", ["schema"], resilient_parsing=True)
+    for name in COMMANDS:
+        command = main.get_command(context, name)
+        assert command is not None, name
+        read = {param.envvar for param in command.params if isinstance(param.envvar, str)}
+        for variable in read - {"HANGDOG_TLS"}:  # of nearly all of them, and said so
+            assert re.search(rf"`(hangdog )?{name}\b", rows[variable].split("|")[2]), f"{variable} is read by {name}"
+    assert not [name for name in JOB_NAMES if f"`{name}`" not in rows["HANGDOG_JOB"]]
 
 
 def test_every_error_stands_in_the_table_with_its_status() -> None:

@@ -141,6 +141,19 @@ def test_whatever_a_machine_calls_itself_is_shown_harmlessly(hostile: str, width
     assert "\x1b" not in json.dumps(as_json(everything(hostile, hostile, hostile), assess(everything(hostile))))
 
 
+def test_tests_that_say_the_same_in_one_second_are_told_once_and_counted() -> None:
+    later, other = replace(TEST, at=NOON + 0.5), replace(TEST, at=NOON + 1)
+    tests = (other, later, replace(TEST, says="otherwise"), TEST)
+    shown = text(replace(QUIET, past=replace(CONVICTED, tests=tests)))
+    lines = [line.strip() for line in shown.splitlines() if "fail," in line]
+    assert lines == [
+        "- 2027-01-15 08:00:01  fail, one device: gemm: it fails",
+        "- 2027-01-15 08:00:00  2 x fail, one device: gemm: it fails",
+        "- 2027-01-15 08:00:00  fail, one device: gemm: otherwise",
+    ]
+    assert len(as_json(replace(QUIET, past=replace(CONVICTED, tests=tests)), assess(QUIET))["tests"]) == 4  # type: ignore[arg-type]  # a list
+
+
 def test_json_has_all_that_was_asked_for() -> None:
     document = as_json(everything(), assess(everything()))
     assert (document["schema"], document["standing"], document["incident"]) == (

@@ -206,6 +206,8 @@ async def test_a_server_that_has_nothing_to_tell(tmp_path: Path) -> None:
         (["--people", "127.0.0.1:0"], "--people is an address with TLS, and there is no --tls"),
         (["--tls", "/nowhere"], "cannot read /nowhere/ca.pem"),
         (["--acting", "/nowhere"], "cannot read /nowhere"),
+        (["--patience", "nan"], "nan is no number"),
+        (["--keep-size", "inf"], "inf is no number"),
     ],
 )
 def test_a_server_that_cannot_start_says_why(tmp_path: Path, options: list[str], words: str) -> None:

@@ -13,7 +13,7 @@ import fake_kube
 from cast_acting import World, world
 from fake_kube import RIGHT, Kube
 from hangdog_models.acting.caps import Mode
-from hangdog_server import foreseeing, intents
+from hangdog_server import decisions, foreseeing, intents
 from hangdog_server.actors.actor import ActorFailed, Case
 from hangdog_server.actors.exclusion import Exclusion
 from hangdog_server.actors.kube_api import KubeApi
@@ -34,7 +34,7 @@ async def told(on: World, incident: str) -> str:
 
 async def approve(on: World, incident: str) -> None:
     facts, rule = await on.acting.facts(incident), on.acting.rule()
-    await on.store.do(intents.approve, incident, facts, rule, "alice")
+    await on.store.do(decisions.approve, incident, facts, rule, "alice")
 
 
 @dataclass

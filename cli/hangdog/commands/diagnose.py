@@ -21,7 +21,7 @@ from rich.text import Text
 from hangdog import campaigns
 from hangdog.campaigns import Wanted
 from hangdog.durations import seconds
-from hangdog.options import format_option, server_option
+from hangdog.options import Number, format_option, server_option
 from hangdog.terminal import console_for, printable
 from hangdog_agent.diagnose.engine import Engine, Probe
 from hangdog_agent.diagnose.group import Group
@@ -103,7 +103,7 @@ REPORT_BYTES = 16 << 20
     help="A JSON report of a machine that was right, to compare bits with; may be repeated.",
 )
 @click.option("--dcgm", type=click.IntRange(1, 4), default=2, show_default=True, help="The level of dcgmi diag.")
-@click.option("--floor", type=float, default=0.0, metavar="TFLOPS", help="A device below this rate fails.")
+@click.option("--floor", type=Number(0), default=0.0, metavar="TFLOPS", help="A device below this rate fails.")
 @click.option(
     "--python",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from hangdog.lines import add_row, table
 from hangdog.moments import here, utc
-from hangdog.options import format_option, server_option
+from hangdog.options import Number, format_option, server_option
 from hangdog.terminal import console_for, printable
 from hangdog_models.showing.words import percent
 from hangdog_proto.client import Client
@@ -21,7 +21,7 @@ DAY_S = 86400.0
 
 @click.command("ledger")
 @click.argument("machine", default="")
-@click.option("--days", type=click.FloatRange(0, min_open=True), help="Only what was said within so many days.")
+@click.option("--days", type=Number(0, min_open=True), help="Only what was said within so many days.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many lines.")
 @format_option
 @server_option

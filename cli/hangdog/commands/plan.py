@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from hangdog.durations import seconds
-from hangdog.options import format_option
+from hangdog.options import Number, format_option
 from hangdog.planned import heading, pairs, pool_json, pools_table
 from hangdog.terminal import console_for, printable
 from hangdog_models.counts import counted
@@ -33,7 +33,13 @@ def command() -> None:
 
 @command.command("standby")
 @click.option("--machines", type=click.IntRange(1), required=True, help="Machines of the job.")
-@click.option("--p", "daily", type=float, required=True, help="Incidents a machine and day: 0.0038 is Llama 3's.")
+@click.option(
+    "--p",
+    "daily",
+    type=Number(0, min_open=True),
+    required=True,
+    help="Incidents a machine and day: 0.0038 is Llama 3's.",
+)
 @click.option(
     "--over",
     metavar="SHARE:MACHINES",
@@ -50,7 +56,7 @@ def command() -> None:
 )
 @click.option(
     "--quantile",
-    type=click.FloatRange(0.5, 1, max_open=True),
+    type=Number(0.5, 1, max_open=True),
     default=0.99,
     show_default=True,
     help="How surely they suffice.",

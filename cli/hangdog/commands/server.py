@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from hangdog.options import Number
 from hangdog_proto.client import DEFAULT_ADDRESS
 from hangdog_proto.logs import FORMS, configure
 
@@ -89,7 +90,7 @@ def beside_usual(name: str) -> Path:
 )
 @click.option(
     "--patience",
-    type=click.FloatRange(0, 3600, min_open=True),
+    type=Number(0, 3600, min_open=True),
     metavar="SECONDS",
     help="How long a machine's answer is waited for after its last look.  [default: 20]",
 )
@@ -132,19 +133,19 @@ def beside_usual(name: str) -> Path:
 )
 @click.option(
     "--keep",
-    type=click.FloatRange(0),
+    type=Number(0),
     metavar="DAYS",
     help="How long incidents and verdicts are kept; 0: for ever.  [default: 365]",
 )
 @click.option(
     "--keep-captures",
-    type=click.FloatRange(0),
+    type=Number(0),
     metavar="DAYS",
     help="How long their raw captures are kept; 0: for ever.  [default: 30]",
 )
 @click.option(
     "--keep-size",
-    type=click.FloatRange(0),
+    type=Number(0),
     metavar="GIB",
     help="How much all that may take; 0: no bound.  [default: 10]",
 )

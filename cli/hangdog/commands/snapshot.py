@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hangdog.options import format_option, server_option
+from hangdog.options import Number, format_option, server_option
 from hangdog.report import print_verdict
 from hangdog.terminal import console_for, printable
 from hangdog_models.errors import OurFault, UnreadableEvidence, WrongUse
@@ -35,7 +35,7 @@ _MOST = (8 << 20) + 1
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     metavar="SECONDS",
     help="Pause between two looks.  [default: the server's, 2; with --light 10]",
 )

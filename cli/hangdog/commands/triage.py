@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from hangdog.bundle import Progress as Told
 from hangdog.explanation import print_explanation
 from hangdog.offline import opened
+from hangdog.options import Number
 from hangdog.report import print_verdict
 from hangdog.terminal import console_for
 from hangdog_models.diagnosis.case import Case
@@ -33,7 +34,7 @@ _MANY = 500
 )
 @click.option(
     "--coverage",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=Number(0, 1, min_open=True),
     default=_DEFAULTS.coverage_target,
     show_default=True,
     help="How probable it must be that the evicted machines hold the fault.",

@@ -13,6 +13,7 @@ from hangdog.lines import Line, more, print_line, print_sections
 from hangdog.machine_facts import Facts, ask
 from hangdog.moments import ago, here, utc
 from hangdog.options import format_option, server_option
+from hangdog.past import alike, repeated
 from hangdog.standing import Standing, Word, assess
 from hangdog.terminal import console_for
 from hangdog_models.ranks import format_ranks
@@ -121,11 +122,14 @@ def _tests(facts: Facts) -> Iterator[Line]:
         yield Line(f"{here(one.at)}  convicted by campaign {one.campaign}: {_part(one.part)}", "! ")
     if past.probation:
         yield Line(f"on probation until {here(past.probation)}: campaigns suspect it more than others")
-    for test in past.tests[:TESTS]:
+    tests = alike(past.tests)
+    for test, times in tests[:TESTS]:
         others = f" with {printable(', '.join(test.others), NAMED)}" if test.others else ""
         says = f": {printable(test.says, SENTENCE)}" if test.says and test.outcome != "pass" else ""
-        yield Line(f"{here(test.at)}  {test.outcome}, {printable(test.test, NAMED)}{others}{says}", "- ")
-    yield from more(len(past.tests) - TESTS, "test", "hangdog machines MACHINE")
+        yield Line(
+            f"{here(test.at)}  {repeated(times)}{test.outcome}, {printable(test.test, NAMED)}{others}{says}", "- "
+        )
+    yield from more(len(tests) - TESTS, "test", "hangdog machines MACHINE")
 
 
 def _part(part: str) -> str:

@@ -17,6 +17,7 @@ from hangdog_models.planning.campaign.ladder import LADDER, Conclusion, conclude
 from hangdog_models.planning.campaign.launch import Budget, Launch, Result, Round
 from hangdog_models.planning.campaign.plan import plan
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server import trials
 from hangdog_server.campaigns import records, report
 from hangdog_server.campaigns.launching import Launching
 from hangdog_server.campaigns.records import Campaign, Kept, State
@@ -213,7 +214,7 @@ class Course:
         reports = {machine: answer.report for machine, answer in answers.items() if answer.report is not None}
         at = means.clock()
         await self._stored(lambda: means.store.do(records.concluded, campaign, one, came, reports, at))
-        parts = {machine: tuple(found) for machine, told in reports.items() if (found := records.blamed(told))}
+        parts = {machine: tuple(found) for machine, told in reports.items() if (found := trials.blamed(told))}
         self._launches[one.number] = replace(one, came=came, ended=at, parts=parts)
         because = f": {came.because}" if came.because else ""
         self._say(State.RUNNING, f"{named(one.machines)}: {one.test}: {came.result}{because}")

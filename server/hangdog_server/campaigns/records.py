@@ -1,5 +1,6 @@
 """Remembers campaigns: what is asked, every launch before anybody is told of it, how each came out, and the end.
 
+What machines were tested for in them outlives them, and is kept by `trials`.
 A launch is concluded once and a campaign ends once, whoever tries: each is a change of a row that is still open.
 """
 
@@ -15,15 +16,12 @@ from hangdog_models.operations.past import Standing
 from hangdog_models.planning.campaign.ladder import Conclusion
 from hangdog_models.planning.campaign.launch import Result
 from hangdog_models.reading.diagnosis import Diagnosed
+from hangdog_server import trials
 from hangdog_server.store import LAST
-from hangdog_server.tables import CAMPAIGNS, CONVICTIONS, LAUNCHES, LEDGER, PARTS, TESTS, storable
+from hangdog_server.tables import CAMPAIGNS, LAUNCHES, LEDGER, storable
 
 #: The kind under which the ledger, which is about verdicts, keeps what a campaign says.
 KIND = "diagnosis"
-#: Tests forgotten in one transaction.
-FORGOTTEN = 1000
-#: Machines named beside a test that were tested with it.
-OTHERS = 16
 #: Campaigns about one incident that are told of at once: each takes minutes, and people read them.
 ABOUT = 20
 
@@ -132,15 +130,16 @@ def concluded(
         "silent": {machine: storable(why) for machine, why in came.silent.items()},
         "unable": {machine: storable(why) for machine, why in came.unable.items()},
         "out": sorted(came.out),
-        "parts": {machine: parts for machine, report in reports.items() if (parts := blamed(report))},
+        "parts": {machine: parts for machine, report in reports.items() if (parts := trials.blamed(report))},
     }
     change = LAUNCHES.update().where(mine).values(result=str(came.result), came=told, ended=at)
     if not connection.execute(change).rowcount:
         return False
+    of = trials.Launch(name, launch.test, launch.machines, at)
     for machine, report in reports.items():
-        _reported(connection, name, launch, machine, report, at)
-    silent = [(machine, why) for machine, why in {**came.silent, **came.unable}.items() if machine not in reports]
-    _tests(connection, [_row(name, launch, machine, at, str(Result.INCONCLUSIVE), why) for machine, why in silent])
+        trials.told(connection, of, machine, report)
+    silent = {machine: why for machine, why in {**came.silent, **came.unable}.items() if machine not in reports}
+    trials.not_told(connection, of, silent)
     return True
 
 
@@ -155,8 +154,7 @@ def end(
     if not connection.execute(change).rowcount:
         return False
     for one in named:
-        rows = [{"campaign": name, "machine": one.machine, "part": part, "at": at} for part in one.parts or ("",)]
-        connection.execute(CONVICTIONS.insert(), rows)
+        trials.convict(connection, name, one.machine, one.parts, at)
         line = {"machine": one.machine, "incident": name, "job": "", "at": at, "standing": Standing.CONVICTED}
         connection.execute(LEDGER.insert().values(**line, probability=one.probability, among=1, kind=KIND))
     return True
@@ -238,55 +236,17 @@ def launches(connection: sa.Connection, name: str) -> tuple[Kept, ...]:
 
 def forget(connection: sa.Connection, before: float) -> bool:
     """Removes some of what was tested, and campaigns that ended, before that moment; whether there may be more."""
-    tests = sa.select(TESTS.c.id).where(TESTS.c.at < before).limit(FORGOTTEN)
-    gone = connection.execute(TESTS.delete().where(TESTS.c.id.in_(tests))).rowcount
+    more = trials.forget(connection, before)
     ended = sa.and_(CAMPAIGNS.c.state != State.RUNNING, CAMPAIGNS.c.changed < before)
     old = connection.execute(sa.select(CAMPAIGNS.c.id).where(ended).limit(1)).scalar()
     if old is not None:
         connection.execute(LAUNCHES.delete().where(LAUNCHES.c.campaign == old))
         connection.execute(CAMPAIGNS.delete().where(CAMPAIGNS.c.id == old))
-    connection.execute(PARTS.delete().where(PARTS.c.at < before))
-    connection.execute(CONVICTIONS.delete().where(CONVICTIONS.c.at < before))
-    return gone == FORGOTTEN or old is not None
+    return more or old is not None
 
 
 def _lately(since: float) -> sa.ColumnElement[bool]:
     return sa.or_(CAMPAIGNS.c.state == State.RUNNING, CAMPAIGNS.c.changed >= since)
-
-
-def blamed(report: Diagnosed) -> list[str]:
-    """The parts of a machine that its failed tests name and that are known by more than their place in it."""
-    names = [name for test in report.tests for one in test.blamed if one.sort == "device" for name in one.names]
-    return sorted({storable(report.parts[name]) for name in names if name in report.parts})
-
-
-def _reported(connection: sa.Connection, name: str, launch: Kept, machine: str, report: Diagnosed, at: float) -> None:
-    _tests(
-        connection,
-        [
-            _row(name, launch, machine, at, one.outcome, one.says, f"{one.of}: {one.test}", one.level, one.repetitions)
-            for one in report.tests
-        ],
-    )
-    if report.parts:
-        found = sorted({storable(part) for part in report.parts.values()})
-        connection.execute(PARTS.delete().where(sa.or_(PARTS.c.machine == machine, PARTS.c.part.in_(found))))
-        connection.execute(PARTS.insert(), [{"part": part, "machine": machine, "at": at} for part in found])
-
-
-def _row(
-    name: str, launch: Kept, machine: str, at: float, outcome: str, says: str, test: str = "", level: int = 0,
-    repetitions: int = 0,
-) -> dict[str, Any]:  # fmt: skip
-    return {
-        "machine": machine, "campaign": name, "at": at, "level": level, "test": test or launch.test, "outcome": outcome,
-        "repetitions": repetitions, "says": says, "others": [o for o in launch.machines if o != machine][:OTHERS],
-    }  # fmt: skip
-
-
-def _tests(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    if rows:
-        connection.execute(TESTS.insert(), list(rows))
 
 
 def _campaign(row: Any) -> Campaign:

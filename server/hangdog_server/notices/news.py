@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from hangdog_models.counts import counted
 from hangdog_models.showing import words
 from hangdog_models.verdict import from_json
-from hangdog_server import intents, store
+from hangdog_server import decisions, intents, store
 from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign
 from hangdog_server.capturing import named
@@ -65,7 +65,7 @@ def read(connection: sa.Connection, now: float, since: float) -> tuple[tuple[New
     incidents = store.changed(connection, now - BACK_S, MOST)
     chains = chained(incidents)
     acts, campaigns = intents.changed(connection, since), records.convicting(connection, since)
-    found = [*_looked(chains), *_acted(acts), *map(_convicted, campaigns), *_breaker(*intents.breaker(connection))]
+    found = [*_looked(chains), *_acted(acts), *map(_convicted, campaigns), *_breaker(*decisions.breaker(connection))]
     latest = {chain[0].job: chain for chain in chains}
     stood = [replace(chain[-1], id=chain[0].id) for chain in latest.values() if _suspected(chain[-1])]
     return tuple(one for one in found if one.at >= since), tuple(one for one in stood if one.state in ENDED)

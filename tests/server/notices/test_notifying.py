@@ -9,7 +9,7 @@ from hangdog_models.acting.caps import Caps, Mode
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import Doing, Sign
 from hangdog_models.verdict import Kind
-from hangdog_server import foreseeing, intents
+from hangdog_server import decisions, foreseeing, intents
 from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign, Convict, State
 from hangdog_server.capturing import steady
@@ -140,7 +140,7 @@ async def test_who_is_to_approve_is_told_what_the_restart_costs_where_that_is_kn
 
 async def test_what_is_done_to_machines_is_told_once_it_has_come_to_rest(tmp_path: Path) -> None:
     async with watched(tmp_path / "s.db", tmp_path, receiver("chat", "json://x", "approval", "acted", "breaker")) as to:
-        await to.on.store.do(intents.set_breaker, "", "alice", to.on.now)
+        await to.on.store.do(decisions.set_breaker, "", "alice", to.on.now)
         await to.tick(1)
         assert to.postman.given == [], "it opened before anybody was told of anything"
         to.on.mode = Mode.APPROVE
@@ -152,22 +152,22 @@ async def test_what_is_done_to_machines_is_told_once_it_has_come_to_rest(tmp_pat
         assert to.postman.titles() == ["llama: isolate a, b?"]
         assert "hangdog approve 0a" in to.postman.given[0][1].body
         facts, rule = await to.on.acting.facts("0a"), to.on.acting.rule()
-        await to.on.store.do(intents.approve, "0a", facts, rule, "alice")
+        await to.on.store.do(decisions.approve, "0a", facts, rule, "alice")
         await to.tick(1)
         assert len(to.postman.given) == 1, "it is being done"
         await to.on.until("0a", intents.Act.DONE)
         await to.tick(1)
         await to.tick(1)
         assert to.postman.titles()[1:] == ["llama: 2 machines done"]
-        await to.on.store.do(intents.release, "a", "repaired", "alice", to.on.now)
+        await to.on.store.do(decisions.release, "a", "repaired", "alice", to.on.now)
         await to.on.until("0a", intents.Act.DONE, intents.Act.RELEASED)
         await to.tick(1)
         assert to.postman.titles()[2:] == ["llama: 1 machine released, 1 machine done"]
         assert to.postman.given[-1][1].lines[0] == "a is back, repaired"
-        await to.on.store.do(intents.set_breaker, "too much at once", "", to.on.now)
+        await to.on.store.do(decisions.set_breaker, "too much at once", "", to.on.now)
         await to.tick(1)
         await to.tick(1)
-        await to.on.store.do(intents.set_breaker, "", "alice", to.on.now)
+        await to.on.store.do(decisions.set_breaker, "", "alice", to.on.now)
         await to.tick(1)
     assert to.postman.titles()[3:] == ["nothing more is done to machines", "machines are acted upon again"]
 

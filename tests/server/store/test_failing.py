@@ -5,6 +5,7 @@ import os
 import signal
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -54,6 +55,21 @@ async def failing(store: Store, name: str = "0b") -> StoreFailed:
     return caught.value
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
+def test_the_database_of_the_tests_is_started_by_no_child_in_which_fork_handlers_run() -> None:
+    """Those of gRPC crash in it, now and then: the database did not come back because it was never started."""
+    program = (
+        "import ctypes, os, subprocess, postgres\n"
+        "libc = ctypes.CDLL(None)\n"
+        "libc.__register_atfork(None, None, libc.abort, None)\n"  # of glibc: what pthread_atfork calls
+        "print(subprocess.run([*postgres.as_other(os.geteuid(), os.getegid()), 'true']).returncode)\n"
+        "print(subprocess.run(['true'], preexec_fn=lambda: None).returncode)\n"  # the handler is there
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(postgres.__file__).parent)}
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
+    assert ran.stdout.split() == ["0", str(-signal.SIGABRT)]
+
+
 async def test_a_database_killed_and_back_has_all_that_was_acknowledged(
     own: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +102,7 @@ async def test_a_database_that_stays_away_is_said_and_the_server_goes_on_when_it
         error = await failing(on.store)
         assert "the store failed: " in str(error) and "goes on by itself" in error.hint and "s3cret" not in str(error)
         assert [line.name for line in await on.machines()] == ["a"], "the server itself is well"
+        monkeypatch.setattr("hangdog_server.database.BACK_S", 60.0)  # a busy machine answers slowly
         own.start()
         asking = asyncio.create_task(on.snapshot())
         await a.answer(await a.order(), trainer(0))

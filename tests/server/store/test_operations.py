@@ -14,10 +14,11 @@ from hangdog_models.planning.campaign.ladder import Conclusion
 from hangdog_models.planning.campaign.launch import Result
 from hangdog_models.reading.diagnosis import Diagnosed, OneTest
 from hangdog_models.verdict import Eviction, Kind
-from hangdog_server import intents, operations
+from hangdog_server import decisions, intents, operations
 from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign, Convict, Kept
-from hangdog_server.intents import Act, Facts, Rule
+from hangdog_server.decisions import Facts, Rule
+from hangdog_server.intents import Act
 from hangdog_server.store import Incident as Row
 from hangdog_server.store import State, Store
 
@@ -31,7 +32,7 @@ async def judged(store: Store, name: str, *machines: str, began: float = NOON - 
     await store.begin(Row(name, "llama", began), asked)
     await store.judged(name, replace(EVICTING, evict=Eviction(machines, 0.97)), began + 15.0)
     wanted = Wanted(name, "llama", machines, NOON, {machine: Body("b") for machine in machines})
-    await store.do(intents.propose, wanted, "because", FACTS, RULE)
+    await store.do(decisions.propose, wanted, "because", FACTS, RULE)
 
 
 async def moved(store: Store, name: str, state: Act, marked: bool = True) -> None:
@@ -61,9 +62,9 @@ async def test_all_that_the_report_rests_on_is_read(where: Path | str) -> None:
     await judged(store, "0a", "a", "b", stood_s=12.5)
     await moved(store, "0a", Act.DONE)
     await judged(store, "0b", "c", "d", began=NOON - 50.0)
-    await store.do(intents.dismiss, "0b", "it is being debugged", "ada", NOON)
+    await store.do(decisions.dismiss, "0b", "it is being debugged", "ada", NOON)
     await judged(store, "0c", "e")
-    await store.do(intents.dismiss, "0c", "by ada", "ada", NOON)
+    await store.do(decisions.dismiss, "0c", "by ada", "ada", NOON)
     await judged(store, "0d", "f")
     await moved(store, "0d", Act.FAILED, marked=False)
     await store.begin(Row("0e", "llama", NOON - 10.0), {})
@@ -112,6 +113,6 @@ async def test_what_is_too_much_is_cut_and_said(where: Path | str) -> None:
 async def test_an_act_outlives_its_incident(where: Path | str) -> None:
     store = Store(where)
     wanted = Wanted("gone", "llama", ("a",), NOON, {"a": Body("b")})
-    await store.do(intents.propose, wanted, "because", FACTS, RULE)
+    await store.do(decisions.propose, wanted, "because", FACTS, RULE)
     assert (await store.ask(operations.past, 0.0)).namings == (Naming("gone", "a", NOON, Came.LEFT),)
     store.close()

@@ -18,7 +18,7 @@ from deciding import deciding, shown
 from hangdog_models.acting.caps import Mode
 from hangdog_models.errors import WrongUse
 from hangdog_models.verdict import Eviction, Suspect, from_json
-from hangdog_server import intents
+from hangdog_server import decisions
 from hangdog_server.actors.actor import Case
 from hangdog_server.actors.exclusion import Exclusion
 from hangdog_server.campaigns import records
@@ -107,7 +107,7 @@ async def test_what_somebody_else_decided_before_is_said_though_it_is_the_same(t
     async with deciding(tmp_path) as on:
         path = f"/incidents/{on.incident}/dismiss"
         form = {"seen": shown((await on.alice.get(path)).text), "because": "it is being debugged"}
-        await on.site.on.store.do(intents.dismiss, on.incident, "a drill", "bob", NOON)
+        await on.site.on.store.do(decisions.dismiss, on.incident, "a drill", "bob", NOON)
         late = await on.alice.post(path, data=form)
         assert late.status_code == 409 and "decided upon since you were shown it" in late.text
         assert [one["who"] for one in (await on.acts())["actions"]] == ["bob"]
@@ -198,7 +198,7 @@ async def test_what_bounds_forbid_and_operators_stop_is_said_in_words(tmp_path: 
         assert "A bound forbade it: 1 machine within" in (await on.alice.get(f"{path}/approve")).text
         refused = await on.posted("approve")
         assert refused.status_code == 409 and "0 are allowed (per_hour)" in refused.text and on.excluded == []
-        await on.site.on.store.do(intents.set_breaker, "half of all machines were asked for", "", NOON)
+        await on.site.on.store.do(decisions.set_breaker, "half of all machines were asked for", "", NOON)
         page = (await on.alice.get(path)).text
         assert "The breaker is open (half of all machines" in page and "/approve" not in page and "/dismiss" in page
         assert "The breaker is open, nothing more is done: half" in (await on.alice.get("/")).text
@@ -320,6 +320,8 @@ async def test_tests_are_started_once_and_what_they_find_is_shown(tmp_path: Path
         assert "asked for by alice" in page and "<img" not in page
         assert (await on.alice.post(f"{path}/diagnose", data=form)).status_code == 303
         assert len(await on.site.on.store.ask(records.about, "fee1")) == 1
+        tested = (await on.alice.get("/machines/y")).text
+        assert tested.count("one device: gemm") == 1 and "<td>3 x fail</td>" in tested, "launches of one second"
         asked = await on.alice.post(f"/api{path}/diagnose")
         assert asked.status_code == 200 and len(await on.site.on.store.ask(records.about, "fee1")) == 2
         none = await on.alice.post("/api/incidents/zzz/diagnose")

@@ -10,7 +10,7 @@ import jsonschema
 from cast import NOON
 from deciding import Deciding, deciding, shown
 from hangdog_models.verdict import Eviction, Suspect, from_json
-from hangdog_server import intents
+from hangdog_server import decisions, intents
 from hangdog_server.campaigns import records
 from hangdog_server.campaigns.records import Campaign, State
 from hangdog_server.tokens import Role
@@ -21,7 +21,7 @@ CLOSE = "/breaker/close"
 
 
 async def opened(on: Deciding, why: str = WHY, at: float = NOON) -> None:
-    await on.site.on.store.do(intents.set_breaker, why, "", at)
+    await on.site.on.store.do(decisions.set_breaker, why, "", at)
 
 
 async def test_the_breaker_is_closed_once_and_only_the_one_that_was_shown(tmp_path: Path) -> None:
