@@ -36,10 +36,12 @@ from hangdog_models.ranks import format_ranks
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit status."""
+    from accuracy.faults.matrix import BESIDE
     from accuracy.make import HELD_OUT, default_set, incident
 
     asked = _options(arguments)
-    every = list(default_set(HELD_OUT if asked.held_out else 0))
+    beside = asked.fault if asked.fault in BESIDE else ""
+    every = list(default_set(HELD_OUT if asked.held_out else 0, beside))
     console = Console(width=table.WIDTH)  # a narrower terminal wraps lines, which harms less than cells cut short
     if asked.show is not None:
         found = select(every, asked.fault, asked.ranks, range(asked.show, asked.show + 1))
@@ -132,7 +134,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--held-out", action="store_true", help="the same set with other seeds, which nothing is tuned on"
     )
-    parser.add_argument("--fault", metavar="F", help="incidents of this fault only")
+    parser.add_argument(
+        "--fault", metavar="F", help="incidents of this fault only, or of one in no set: longer samples"
+    )
     parser.add_argument("--ranks", metavar="N", type=int, help="jobs of this size only")
     parser.add_argument("--seeds", metavar="A-B", type=_seeds, help="incidents of these seeds only, both ends included")
     parser.add_argument("--show", metavar="SEED", type=int, help="show one incident instead of a table")

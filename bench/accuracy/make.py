@@ -9,7 +9,7 @@ from random import Random
 from accuracy import ras, recorder, run, shapes
 from accuracy.engine import Engine
 from accuracy.faults import living
-from accuracy.faults.matrix import MATRIX
+from accuracy.faults.matrix import BESIDE, MATRIX
 from accuracy.faults.scene import Fault, Scene
 from accuracy.incident import Evidence, Incident, Truth
 from accuracy.job import Job
@@ -35,7 +35,7 @@ def incident(seed: int, ranks: int | None = None, fault: str | None = None) -> I
     """The incident of these arguments: equal ones give equal incidents. `ranks`: a power of two, 16 or more."""
     rng = Random(f"{seed} {ranks} {fault}")
     size = ranks or rng.choice((64, 128, 256, 512))
-    row = MATRIX[fault or rng.choice(list(MATRIX))]
+    row = (MATRIX | BESIDE)[fault or rng.choice(list(MATRIX))]
     with _uncollected():
         return _seen(_shown(rng, size, row), row, rng, seed)
 
@@ -43,7 +43,7 @@ def incident(seed: int, ranks: int | None = None, fault: str | None = None) -> I
 def scene_of(seed: int, ranks: int, fault: str) -> Scene:
     """The run behind the incident of these arguments, at rest: for tests, and to look into a single case."""
     with _uncollected():
-        return _shown(Random(f"{seed} {ranks} {fault}"), ranks, MATRIX[fault])
+        return _shown(Random(f"{seed} {ranks} {fault}"), ranks, (MATRIX | BESIDE)[fault])
 
 
 @contextmanager
@@ -169,14 +169,19 @@ _LARGEST_FAULTS = (
 )  # fmt: skip
 
 
-def default_set(first: int = 0) -> Iterator[tuple[int, int, str]]:
-    """(seed, ranks, fault) of every incident of the default set, or of its like with seeds from `first` on."""
+def default_set(first: int = 0, beside: str = "") -> Iterator[tuple[int, int, str]]:
+    """(seed, ranks, fault) of every incident of the default set, or of its like with seeds from `first` on.
+
+    `beside`: a fault beside the matrix, of which there are then as many as of one in it, and no others.
+    """
     seed = first
     for ranks, count in _SIZES.items():
-        for fault in MATRIX:
+        for fault in (beside,) if beside else MATRIX:
             for _ in range(count):
                 yield seed, ranks, fault
                 seed += 1
+    if beside:
+        return
     for ranks, faults, count in ((4096, _LARGE_FAULTS, 2), (16384, _LARGEST_FAULTS, 1)):
         for fault in faults:
             for _ in range(count):

@@ -188,3 +188,10 @@ def test_the_like_of_a_slow_machine_wait_for_it_and_its_dumps_tell(seed: int, fa
     verdict = diagnose(made.snapshots[Evidence.RECORDER], made.topology)
     assert verdict.kind is Kind.SLOW and verdict.evict.machines == made.truth.machines
     assert diagnose(made.snapshots[Evidence.STACKS], made.topology).kind is not Kind.SLOW  # hosts stand where all stand
+
+
+def test_longer_samples_are_told_from_a_slow_machine_and_stand_in_no_set() -> None:
+    made = incident(62_000_012, RANKS, "longer samples")
+    verdict = diagnose(made.snapshots[Evidence.RECORDER], made.topology)
+    assert not made.truth.machines and (verdict.kind, verdict.evict.machines) == (Kind.SOFTWARE, ())
+    assert {fault for _, _, fault in default_set(beside="longer samples")} == {"longer samples"}

@@ -5,6 +5,7 @@ import pytest
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessTrace
+from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Verdict
 from stories import job, snapshot, trace
 
@@ -76,12 +77,15 @@ def test_an_operator_that_the_kernel_shows_asleep_waits_as_a_launch_does() -> No
 
 
 def test_one_alone_in_a_full_queue_is_no_victim_of_a_rank_that_is_held() -> None:
-    def twice(*queued: int) -> Verdict:
+    def twice(*queued: int, topology: Topology = WIDE) -> Verdict:
         seen = look(trace(5, LOCK, state="S"), *(trace(rank, FORWARD, state="S") for rank in queued))
-        return diagnose(snapshot(seen, seen), WIDE)
+        return diagnose(snapshot(seen, seen), topology)
 
     assert twice(40).evict.machines == ("node-0", "node-5")
     assert twice(24, 40).evict.machines == ("node-0",)
+    staged = job(dp=16, pp=4, per_machine=8)
+    assert twice(40, topology=staged).evict.machines == ("node-0", "node-5")
+    assert twice(37, topology=staged).evict.machines == ("node-0",)  # of its own pipeline, it waits for messages
 
 
 def test_a_whole_group_in_full_queues_but_for_one_that_runs_waits_for_it_and_a_part_of_one_is_at_work() -> None:

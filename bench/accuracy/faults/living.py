@@ -3,6 +3,7 @@
 from random import Random
 
 from accuracy.faults.scene import Scene
+from accuracy.faults.software import replica_of
 from hangdog_models.ranks import Rank
 
 #: Looks at a job that is slow, and seconds between them (field.md section 1.7, fail-slow: five rounds of ten seconds).
@@ -11,6 +12,9 @@ SLOW_LOOKS, SLOW_INTERVAL_S = 6, 10.0
 INTERVAL_S = 1.0
 #: A slow job has run for long when one looks at it: the first half of what is simulated is only in the recorders.
 PAST = 0.5
+
+#: Groups whose members share their samples.
+_CARRYING = ("tp", "cp", "pp")
 
 
 def instants(rng: Random, last: float, *, slow: bool) -> tuple[float, ...]:
@@ -38,6 +42,21 @@ def slow_device(scene: Scene) -> bool:
 def slow_machine(scene: Scene) -> bool:
     """All devices of one machine are slow."""
     return _slow(scene, scene.rng.choice(list(scene.job.topology.machines.values())))
+
+
+def longer_samples(scene: Scene) -> bool:
+    """One replica draws samples 1.5 to 3 times as long in every step: what carries them is larger. All machines are sound."""
+    _jitter(scene)
+    times = scene.rng.uniform(1.5, 3.0)
+    replica = replica_of(scene)
+    for rank in replica:
+        process = scene.processes[rank]
+        process.speed *= times
+        process.ops = tuple(
+            op._replace(size=round(op.size * times)) if op.slot in _CARRYING and op.size > 1 else op
+            for op in process.ops
+        )
+    return bool(replica)
 
 
 def _slow(scene: Scene, ranks: tuple[int, ...] | tuple[Rank, ...]) -> bool:

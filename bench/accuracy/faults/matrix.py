@@ -45,3 +45,10 @@ MATRIX = {
         Fault("two hosts", "two", _MACHINE, hosts.two, faults=2),
     )
 }
+#: What stands beside the matrix: judged where it is asked for by name, and in no set.
+BESIDE = {
+    fault.name: fault
+    for fault in (
+        Fault("longer samples", "healthy", (Kind.SOFTWARE, *_NONE), living.longer_samples, faults=0),
+    )
+}  # fmt: skip

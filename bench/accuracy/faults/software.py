@@ -82,7 +82,7 @@ def crossed(scene: Scene) -> bool:
 
 def uneven(scene: Scene) -> bool:
     """One replica runs out of data and leaves the loop early: a minority ahead, at the next barrier (AURORA-12)."""
-    replica = _replica(scene)
+    replica = replica_of(scene)
     if not replica:
         return False
     early = set(replica)
@@ -136,10 +136,10 @@ def _odd(scene: Scene) -> tuple[int, ...]:
     if scene.rng.random() < 0.6:
         return (rank,)
     stage = scene.job.topology.stage(Rank(rank))
-    return tuple(r for r in _replica(scene) if scene.job.topology.stage(Rank(r)) == stage) or (rank,)
+    return tuple(r for r in replica_of(scene) if scene.job.topology.stage(Rank(r)) == stage) or (rank,)
 
 
-def _replica(scene: Scene) -> tuple[int, ...]:
+def replica_of(scene: Scene) -> tuple[int, ...]:
     """All ranks of one data-parallel replica of the model."""
     topology = scene.job.topology
     groups = topology.groups.get("dp", ())

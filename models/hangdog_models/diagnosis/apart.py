@@ -6,7 +6,8 @@ from itertools import pairwise
 
 from hangdog_models.diagnosis.activity import Standing, sites
 from hangdog_models.diagnosis.cluster import Cluster
-from hangdog_models.diagnosis.guilt import BARRIERS, merely_failed
+from hangdog_models.diagnosis.guilt import merely_failed
+from hangdog_models.diagnosis.hidden import BARRIERS
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.diagnosis.silence import silent_ranks
 from hangdog_models.diagnosis.waits import Waits

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import floor
 
-from hangdog_models.diagnosis import eviction, slow, straggler
+from hangdog_models.diagnosis import eviction, moving
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.hypothesis import Hypothesis
 from hangdog_models.diagnosis.motion import Look
-from hangdog_models.diagnosis.slow import Slowness
 from hangdog_models.diagnosis.stuck import SEVERAL
 from hangdog_models.diagnosis.waits import Hold
 from hangdog_models.diagnosis.wording import ranks_of
@@ -37,18 +36,12 @@ WORTH_NAMING = 0.02
 LEAST = 0.001
 #: A common cause on many machines lists the first of them only: naming everybody is no answer.
 NAMED_AT_MOST = 16
-#: How sure we are that a job is sound whose ranks were seen to leave their waits; not 1, for a slow rank looks the same.
-SOUND = 0.9
 #: So many looks at least before stacks call a rank slow: ByteRobust (SOSP 2025) takes five; in fewer it may be chance.
 SLOW_LOOKS = 5
 #: In fewer looks it must be this probable.
 SLOW_DECIDES = 0.6
-#: A job that moves is called slow only when its degrader is this probable: else it is a job that moves.
-LATE = 0.8
 #: Contradictions between stacks and counters that a verdict tells: the first ones show what is wrong with the evidence.
 CONTRADICTIONS_SAID = 3
-#: So many ranks that moved outweigh any that stands still outside: what is stuck in a job would have stopped them.
-ALIVE = 10
 #: So many machines of a group at most are evicted on one look, where no watchdog waited: a pair is the least that a link
 #: takes, and of more it is cheaper to look again, a few seconds later.
 ONE_LOOK_MOST = 2
@@ -74,7 +67,7 @@ def with_absent(look: Look, topology: Topology, snapshot: Snapshot) -> Look:
 
 def conclude(case: Case) -> Verdict:
     """Weighs the hypotheses against each other and writes the verdict."""
-    sound = _sound(case)
+    sound = moving.judge(case)
     if sound is not None:
         return sound
     weighed = probabilities(case.hypotheses)
@@ -101,44 +94,6 @@ def probabilities(hypotheses: Sequence[Hypothesis]) -> list[tuple[Hypothesis, fl
     powers = [hypothesis.odds**SHARPNESS for hypothesis in hypotheses]
     total = sum(powers)
     return [(hypothesis, power / total) for hypothesis, power in zip(hypotheses, powers, strict=True)]
-
-
-def _sound(case: Case) -> Verdict | None:
-    """The verdict when the job is seen to move: none, or slow when the looks show it waiting for the same few ranks."""
-    motion = case.motion
-    if any(standing.activity in (Activity.STOPPED, Activity.DEAD) for standing in case.look.values()):
-        return None
-    stuck = any(r in motion.still and case.look[r].activity is not Activity.COMPUTE for r in case.waits.roots)
-    moved = motion.freed or (() if stuck and len(motion.stirring) < ALIVE else motion.stirring)
-    alive = bool(moved) or motion.moved_on
-    # Where most hosts wait for their devices few are seen to move; times that repeat themselves then tell a job that lives.
-    if not alive and not motion.travelling:
-        return None
-    late = straggler.find(case.snapshot.counters, case.topology)
-    by_looks = slow.find(case.looks, case.topology, rounds=max(slow.ROUNDS, len(case.looks))) if alive else None
-    if late is None or (by_looks is not None and by_looks.kind is Kind.DEPENDENCY):
-        late = by_looks
-    likely = max((suspect.probability for suspect in late.suspects), default=1.0) if late is not None else 0.0
-    if late is not None and late.kind in (Kind.SLOW, Kind.DEPENDENCY) and likely >= LATE:
-        return _late(case, late)
-    if not moved:
-        return None
-    because = f"{len(moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"
-    return written(case, Kind.NONE, SOUND, (because,), (), Eviction())
-
-
-def _late(case: Case, late: Slowness) -> Verdict:
-    """The verdict on a job that moves and waits for the same ones again and again."""
-    suspects = tuple(Suspect(one.ranks, one.machines, one.probability, late.because[:1]) for one in late.suspects)
-    named = {frozenset(one.machines): one.probability for one in late.suspects if one.machines}
-    evict = eviction.smallest(named, case.options) if late.kind is Kind.SLOW else Eviction()
-    if len(named) > 1 and all(probability >= case.options.coverage_target for probability in named.values()):
-        # Degraders are no rivals: each that is named by itself is one.
-        machines = tuple(sorted(machine for one in named for machine in one))
-        fits = len(machines) <= case.options.budget_machines
-        evict = Eviction(machines, min(named.values())) if fits and late.kind is Kind.SLOW else evict
-    confidence = max((one.probability for one in late.suspects), default=SOUND)
-    return written(case, late.kind, confidence, late.because, suspects, evict)
 
 
 def _suspects(case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kind) -> tuple[Suspect, ...]:

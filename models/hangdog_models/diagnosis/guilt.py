@@ -1,12 +1,13 @@
 """What speaks for the guilt of each root's machine: what the rank is doing there, whether it moved, whom it explains."""
 
 from hangdog_models.counts import counted
+from hangdog_models.diagnosis import hidden
 from hangdog_models.diagnosis.activity import Standing, sites
 from hangdog_models.diagnosis.counters import BY_COUNTERS
 from hangdog_models.diagnosis.hypothesis import Factor
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.odds import LOAD, odds_of
-from hangdog_models.diagnosis.one_look import LASTING, held, restless
+from hangdog_models.diagnosis.one_look import LASTING, restless
 from hangdog_models.diagnosis.ras import BY_RAS
 from hangdog_models.diagnosis.silence import silent_ranks
 from hangdog_models.diagnosis.waits import Waits
@@ -40,15 +41,9 @@ UNREAD = 0.25
 STAGE = 0.1
 #: What is left of a loader that runs in the one look there is: it loads.
 LOADING = 0.05
-#: Barriers, by the name of the call.
-BARRIERS = ("barrier", "monitored_barrier")
 #: What is left of a rank that gets on with its work while the others are at a barrier: a step of training has none, one
 #: rank evaluating for all has. Recorded ones took minutes on an overloaded machine.
 FOR_ALL = 0.1
-#: What is left of a rank that sleeps where no rule knows, while the others are at a barrier: one that goes round the loop
-#: once more waits for its device so, and that for calls the others make no more. Of 450 simulated hosts at fault none slept
-#: so beside a barrier. Recorded ones that were stopped or in a driver did, so the kernel has to show plain sleep.
-ONCE_MORE = 0.005
 #: Up to so many roots, each is asked by itself what it explains.
 ASKED_ALONE = 32
 #: What it adds that no rank of a machine answers.
@@ -78,8 +73,7 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
     silent = silent_ranks(look, topology)
     failed = sum(merely_failed(look[rank]) for rank in waits.roots if rank not in silent)
     at_work = frozenset() if motion.known else restless(look, waits, topology)
-    barred = at_barrier(look, waits)
-    way = to_barrier(look) if barred else frozenset()
+    them = hidden.others(look, waits)
     known: dict[tuple[object, ...], tuple[Factor, ...]] = {}
     found: dict[Rank, tuple[Factor, ...]] = {}
     for rank in waits.roots:
@@ -106,14 +100,9 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
                 factors.append(Factor(f"{counted(failed, 'capture')} failed, on machines that answer", UNREAD / failed))
             if len(at_work) > (rank in at_work) and not mute and standing.activity not in LASTING:
                 factors.append(Factor("other ranks are at work, in the one look there is", STAGE))
-            if barred and works_for_all(standing, rank in motion.still, working):
+            if them.barred and works_for_all(standing, rank in motion.still, working):
                 factors.append(Factor("it is at work, and the others are at a barrier", FOR_ALL))
-            asleep = standing.activity is Activity.UNKNOWN and standing.sleeping and not held(standing)
-            inside = standing.signature.innermost if standing.signature else None
-            if barred and asleep and inside not in way:
-                factors.append(
-                    Factor("the others are at a barrier: it may wait for calls they make no more", ONCE_MORE)
-                )
+            factors += hidden.against(standing, them)
             if others >= ELSEWHERE:
                 factors.append(Factor(f"{others} other machines have a rank at the very same place", PHASE))
             known[key] = tuple(factors)
@@ -124,21 +113,6 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
 def writes(standing: Standing, working: bool) -> bool:
     """Whether it is seen to write or read: it runs, or used the processor between the looks."""
     return standing.activity in (Activity.CHECKPOINT, Activity.STORAGE) and (working or bool(standing.busy))
-
-
-def at_barrier(look: Look, waits: Waits) -> bool:
-    """Whether most of those who wait do so at a barrier."""
-    barred = sum(len(ranks) for standing, ranks in sites(look) if standing.waits and standing.operation in BARRIERS)
-    return 2 * barred > len(waits.waiting)
-
-
-def to_barrier(look: Look) -> frozenset[tuple[str, str]]:
-    """The functions, by name and file, through which ranks came to the barrier at which they are.
-
-    Who stands in one of these is on its way there, and has not gone round the loop again.
-    """
-    barred = [standing for standing, _ in sites(look) if standing.waits and standing.operation in BARRIERS]
-    return frozenset(place for standing in barred if standing.signature for place in standing.signature.places)
 
 
 def works_for_all(standing: Standing, still: bool, working: bool) -> bool:

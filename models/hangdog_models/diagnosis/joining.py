@@ -52,9 +52,9 @@ def excesses(records: Iterable[RankCounters], topology: Topology) -> Iterator[Ex
         for before, entry in _successive(record.entries):
             if entry.apart_ns is None or entry.created_ns <= before.created_ns:
                 continue
-            waited = {_kind(entry.group, record, topology, kinds): entry.took_ns}
+            waited = {kind_of(entry.group, record, topology, kinds): entry.took_ns}
             for name, took in entry.apart_ns:
-                kind = _kind(name, record, topology, kinds)
+                kind = kind_of(name, record, topology, kinds)
                 waited[kind] = waited.get(kind, 0) + took
             key = (entry.group, entry.sequence, like)
             spell = Spell(waited, entry.created_ns - before.created_ns)
@@ -84,7 +84,7 @@ def like_of(rank: Rank, topology: Topology) -> Rank:
     return Rank(0) if topology.dims == (WORLD,) else rank
 
 
-def _kind(name: str, record: RankCounters, topology: Topology, known: dict[str, str]) -> str:
+def kind_of(name: str, record: RankCounters, topology: Topology, known: dict[str, str]) -> str:
     """What a group is called alike by all replicas: its dimension, else its description."""
     kind = known.get(name)
     if kind is None:

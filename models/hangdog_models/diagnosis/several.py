@@ -9,6 +9,7 @@ from hangdog_models.diagnosis.guilt import REMARKABLE, SHARED, SPINNING, WRITING
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.one_look import LASTING, at_rest
+from hangdog_models.diagnosis.samples import replica
 from hangdog_models.diagnosis.waits import Waits
 from hangdog_models.diagnosis.wording import are, ranks_of, reasons
 from hangdog_models.ranks import Rank
@@ -81,8 +82,9 @@ def blame_several(
         for unit in sorted(guilty, key=lambda unit: (-odds[unit], unit))[:NAMED_ALONE]
     ]
     independent = AT_ONCE * AGAIN ** (many - 2) * (1 - share) ** (1 if lasting else 2) * (ALIKE if running else 1)
-    # compiling takes minutes on sound machines: it is no fault of its own
-    if alike or any(compiling(look[rank]) for rank in ranks):
+    mates = all(look[rank].rule == BY_DEVICE for rank in ranks) and replica(ranks[0], topology).issuperset(ranks)
+    # compiling takes minutes on sound machines: it is no fault of its own; nor do devices that share their samples fail at once
+    if alike or mates or any(compiling(look[rank]) for rank in ranks):
         independent *= ALIKE_TOGETHER
     independent *= prod(f.times for unit in rivals if unit != first for f in weighed[unit] if f.times in _UNLIKELY)
     if not (motion.known or lasting) or not wide:
@@ -94,7 +96,7 @@ def blame_several(
         Hypothesis(kind, (*top, factor), ranks, tuple(rivals), why)
         if kind is not Kind.UNDETERMINED
         else Hypothesis(kind, (*top, factor), because=why)
-        for kind, factor in _one_cause([look[rank] for rank in ranks], many, machines, alike, running, lasting)
+        for kind, factor in _one_cause([look[rank] for rank in ranks], many, machines, alike, running, lasting, mates)
     ]
     return found
 
@@ -107,12 +109,12 @@ def _stays(rank: Rank, standing: Standing, motion: Motion) -> bool:
 
 
 def _one_cause(
-    standings: Sequence[Standing], many: int, machines: int, alike: bool, running: bool, lasting: bool
+    standings: Sequence[Standing], many: int, machines: int, alike: bool, running: bool, lasting: bool, mates: bool
 ) -> list[tuple[Kind, Factor]]:
     """What may be behind all of them, by what they are doing: a service, the code, or work that takes its time."""
     activities = {standing.activity for standing in standings}
     share = many / machines
-    if len(standings) > many and all(standing.rule == BY_DEVICE for standing in standings):
+    if mates or (len(standings) > many and all(standing.rule == BY_DEVICE for standing in standings)):
         behind = Factor(f"{len(standings)} devices on {many} machines are behind alike: work that takes its time", many)
         return [(Kind.UNDETERMINED, behind)]
     code = Factor(f"code that {many} of {machines} machines run", many * share / 2)

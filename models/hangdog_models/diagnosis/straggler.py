@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hangdog_models.collectives import RankCounters
-from hangdog_models.diagnosis import joining, launching
+from hangdog_models.diagnosis import joining, launching, samples
 from hangdog_models.diagnosis.joining import Excess
+from hangdog_models.diagnosis.samples import Samples
 from hangdog_models.diagnosis.slow import Degrader, Slowness
 from hangdog_models.diagnosis.wording import ranks_of
 from hangdog_models.ranks import Rank
@@ -38,6 +39,11 @@ ALIKE = 0.5
 #: The first and the last rank write logs and checkpoints and hand out work, which may well take them longer than their
 #: like: where one of them is late alone it is named, with these odds at most, and not evicted.
 DUTY = 9.0
+#: Where nothing tells whether it has more samples than its like, it is named, with these odds at most, and not evicted:
+#: of sequences of uneven length some replica may always draw the longest.
+UNTOLD = 9.0
+#: Work counts as longer by ten times at most: of a rank for which the others only wait no factor is told.
+LONGEST = 0.9
 #: A rank was late when it came after its like by this share of the time since the operation before.
 LATE_BY = 0.05
 
@@ -78,18 +84,24 @@ def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None
         if machine is not None and (machine not in best or tally.share > best[machine].share):
             best[machine] = tally
     first, *others = sorted(best, key=lambda machine: (-best[machine].share, machine)) or [""]
-    if not others or best[first].lost_ns < LOST_AT_LEAST_NS or best[others[0]].share > ALIKE * best[first].share:
+    if not others or best[first].lost_ns < LOST_AT_LEAST_NS or best[first].late_ns < turn_ns * best[first].late:
         return None
     tally = best[first]
-    if tally.late_ns < turn_ns * tally.late:
+    late = frozenset(rank for rank, one in tallies.items() if one.share > ALIKE * tally.share)
+    together = best[others[0]].share > ALIKE * tally.share
+    if together and not samples.one_replica(late, tallies, topology):
         return None
-    ranks = tuple(r for r in topology.machines[first] if r in tallies and tallies[r].share > ALIKE * tally.share)
+    ranks = tuple(sorted(late if together else late.intersection(topology.machines[first])))
     times = min(tally.repeated, REPEATED_AT_MOST) - 1
     odds = PRIOR * min(tally.share / usual, ONCE_AT_MOST) ** times
+    load = samples.load(ranks, 1 / (1 - min(tally.share, LONGEST)), tallies, records, topology)
     if {Rank(0), Rank(topology.world_size - 1)}.issuperset(ranks):
         odds = min(odds, DUTY)
-    degrader = Degrader(ranks, (first,), odds / (1 + odds), tally.late, tally.spells)
-    return Slowness(Kind.SLOW, (degrader,), 0, (_told(tally, first, ranks),))
+    if load.samples is Samples.UNTOLD:
+        odds = min(odds, UNTOLD)
+    kind = Kind.SOFTWARE if load.samples is Samples.MORE else Kind.SLOW
+    degrader = Degrader(ranks, topology.machines_of(ranks), odds / (1 + odds), tally.late, tally.spells)
+    return Slowness(kind, (degrader,), 0, (_told(tally, first, ranks), *load.because))
 
 
 def _by_rank(found: Iterable[Excess]) -> dict[Rank, dict[str, list[Excess]]]:

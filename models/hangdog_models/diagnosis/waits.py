@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hangdog_models.diagnosis.activity import Standing, sites
+from hangdog_models.diagnosis.lateness import SERVICES
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
@@ -116,6 +117,7 @@ def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Hold]
             awaiting.setdefault(rank, []).append(hold)
     blocked = (crowd | exact | _leaving(places)) - stuck
     blocked |= {rank for standing, ranks in places if standing.waits for rank in ranks}
+    blocked -= _served(places, blocked)
     return Waits(
         roots=tuple(sorted(rank for rank in look if rank not in blocked)),
         waiting=tuple(sorted(blocked)),
@@ -156,6 +158,16 @@ def _leaving(sites: Sequence[Site]) -> set[Rank]:
     lost = any(standing.activity in (Activity.DEAD, Activity.STOPPED) for standing, _ in sites)
     leaving = (ranks for standing, ranks in sites if standing.activity is Activity.TEARDOWN and not standing.waits)
     return {rank for ranks in leaving for rank in ranks} if lost else set()
+
+
+def _served(sites: Sequence[Site], blocked: set[Rank]) -> set[Rank]:
+    """Ranks at the very same host work as one that waits for nobody: what holds that one holds them, whatever else awaits them.
+
+    One that launched its collectives before it asked a service waits in these by its counters, and asks all the same.
+    """
+    at_work = [(standing, ranks) for standing, ranks in sites if not standing.waits and standing.activity in SERVICES]
+    free = {standing.place for standing, ranks in at_work if not blocked.issuperset(ranks)}
+    return {rank for standing, ranks in at_work if standing.place in free for rank in ranks}
 
 
 def _waiting_places(sites: Sequence[Site], exact: set[Rank]) -> list[Site]:
