@@ -6,7 +6,8 @@
 
 Two incidents each: the first one meets a server that knows no stack (cold), the second one that knows them (warm). `answer` is
 from the request to the stored verdict, of which the looks themselves last (rounds - 1) x interval; `server` is the CPU the
-server used meanwhile, `load` what the played agents used on the same cores. Agents make their messages before they are asked, of which
+server used meanwhile, `idle` what of that it would have used if nobody had asked (signs of life and pings, measured just
+before), `load` what the played agents used on the same cores. Agents make their messages before they are asked, of which
 the last one holds all looks behind the first.
 """
 
@@ -28,6 +29,8 @@ from scale.stacks import PER_MACHINE
 
 #: Agents of one process: more of them share one core anyway.
 EACH = 8192
+#: Seconds after all are there, or the incident before is over, until the server is at rest, and over which its rest is measured.
+SETTLED_S, REST_S = 3.0, 10.0
 
 
 @dataclass
@@ -38,6 +41,7 @@ class Row:
     kind: str
     answer_s: float
     server_s: float
+    idle_s: float
     load_s: float
     rss_mib: float
     messages: int
@@ -78,6 +82,10 @@ def incident(
     with Client(address) as client:
         while sum(bool(line.jobs) for line in client.machines()) < agents:
             time.sleep(0.5)
+    time.sleep(SETTLED_S)
+    resting = server.cpu_s()
+    time.sleep(REST_S)
+    resting = (server.cpu_s() - resting) / REST_S
     before, cpu_s = [part.ask() for part in parts], server.cpu_s()
     began = time.monotonic()
     with Client(address) as client:
@@ -95,6 +103,7 @@ def incident(
         kind,
         answer_s,
         spent,
+        resting * answer_s,
         grown["cpu_s"],
         server.peak_mib(),
         int(grown["sent"]),
@@ -119,14 +128,14 @@ def main() -> None:
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that whoever ends this ends its processes
     print(
-        f"{'agents':>7} {'ranks':>7} {'':5} {'answer s':>9} {'server s':>9} {'load s':>7} {'us/rank':>8} {'RSS MiB':>8}"
+        f"{'agents':>7} {'ranks':>7} {'':5} {'answer s':>9} {'server s':>9} {'idle s':>7} {'load s':>7} {'us/rank':>8} {'RSS MiB':>8}"
         f" {'said':>6} {'B each':>7} {'pieces':>7} {'KiB told':>9}  verdict"
     )
     for agents in options.agents:
         for row in measure(agents, options):
             ranks = row.agents * PER_MACHINE
             print(
-                f"{row.agents:7} {ranks:7} {row.kind:5} {row.answer_s:9.1f} {row.server_s:9.2f} {row.load_s:7.1f}"
+                f"{row.agents:7} {ranks:7} {row.kind:5} {row.answer_s:9.1f} {row.server_s:9.2f} {row.idle_s:7.2f} {row.load_s:7.1f}"
                 f" {row.server_s / ranks * 1e6:8.1f} {row.rss_mib:8.0f} {row.messages:6} {row.message_bytes:7.0f}"
                 f" {row.pieces:7} {row.piece_bytes / 1024:9.0f}  {row.verdict}",
                 flush=True,
