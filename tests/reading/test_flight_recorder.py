@@ -136,6 +136,13 @@ def test_what_is_no_dump_is_refused(document: object) -> None:
         read(document, Rank(0))
 
 
+@pytest.mark.parametrize(("sizes", "words"), [([[1]] * 4097, "4097 tensors"), ([[1], [1 << 62] * 65], "65 dimensions")])
+def test_an_operation_on_what_no_operation_has_is_refused(sizes: list[list[int]], words: str) -> None:
+    """Thousands of dimensions multiply to a number that Python refuses to write, which ended the diagnosis of all ranks."""
+    with pytest.raises(UnreadableEvidence, match=words):
+        read(dump(entry(0, input_sizes=sizes)), Rank(0))
+
+
 def test_it_is_told_from_other_json() -> None:
     assert recognises(dump()) and not recognises({"entries": []}) and not recognises([])
 

@@ -16,8 +16,11 @@ from hangdog_models.reading.document import int_of, text_of
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.recorded_times import took_ns, with_times_apart
 
-#: No operation has so many tensors, and no tensor so many dimensions; more are a mistake or malice.
+#: No operation has so many tensors; more are a mistake or malice.
 _MOST_SIZES = 4096
+#: Nor a tensor so many dimensions: ATen counts them in 64 bits (`dim_bitset_size`). Thousands multiply to a number that Python
+#: refuses to write.
+_MOST_DIMENSIONS = 64
 #: Finished operations kept for each group: as far as two ranks' last ones may lie apart and still be compared.
 _DONE_KEPT = 64
 #: What stands beside the entries, by version: one of them tells a dump from any other document with entries.
@@ -124,6 +127,9 @@ def _sizes(value: object) -> tuple[tuple[int, ...], ...]:
     tensors = value if isinstance(value, list | tuple) else ()
     if len(tensors) > _MOST_SIZES:
         raise UnreadableEvidence(f"an operation on {len(tensors)} tensors; {_MOST_SIZES} are read")
+    most = max((len(tensor) for tensor in tensors if isinstance(tensor, list | tuple)), default=0)
+    if most > _MOST_DIMENSIONS:
+        raise UnreadableEvidence(f"a tensor of {most} dimensions; {_MOST_DIMENSIONS} are read")
     return tuple(tuple(_ints(tensor)) for tensor in tensors if isinstance(tensor, list | tuple))
 
 
