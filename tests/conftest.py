@@ -1,11 +1,19 @@
 """What holds for all tests."""
 
+import signal
+
 import pytest
 from hypothesis import settings
 
 # Speed is measured in bench/, never by a test: on a busy machine every deadline is met by chance.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+def pytest_configure() -> None:
+    """A shell that starts the tests in its background has them ignore SIGINT, and with them all that they start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
