@@ -1,6 +1,6 @@
 """How long `hangdog triage` takes on a folder of many dumps, from its start to its verdict.
 
-    python bench/triage.py [RANKS ...]        default: 1024 16384; a minute and 500 MiB of disk
+    python bench/triage.py [RANKS ...]        default: 1024 16384; half a minute and 700 MiB of disk
 
 Each rank has one file as `py-spy dump --json` writes it: nine threads of some 28 frames, of the hung job of `bench/scale`.
 Writing them is not counted. `ratio` is to the row before: with sixteen times the files, about 16 means linear.

@@ -2,9 +2,7 @@
 
 import json
 import sys
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -13,7 +11,8 @@ from rich.text import Text
 from hangdog.lines import add_row, table
 from hangdog.moments import here, utc
 from hangdog.terminal import console_for, printable
-from hangdog_proto.campaigns import CampaignClient, MachinePast, PastTest
+from hangdog_models.showing.repeated import alike, times
+from hangdog_proto.campaigns import CampaignClient, MachinePast
 from hangdog_proto.reach import Reach
 
 
@@ -35,10 +34,10 @@ def print_past(server: Reach, machine: str, form: str) -> None:
     if past.probation:
         console.print(printable(f"on probation until {here(past.probation)}: campaigns suspect it more than others"))
     rows = table("when", "test", "outcome", "repetitions", "with", "says", "campaign")
-    for test, times in alike(past.tests):
+    for test, many in alike(past.tests):
         cells = (
             test.test,
-            repeated(times) + test.outcome,
+            times(many) + test.outcome,
             str(test.repetitions),
             ", ".join(test.others),
             test.says,
@@ -51,16 +50,6 @@ def print_past(server: Reach, machine: str, form: str) -> None:
         click.echo(
             f"no campaign tested {printable(machine)}; hangdog why {printable(machine)} says what else is known of it"
         )
-
-
-def alike(tests: Iterable[PastTest]) -> list[tuple[PastTest, int]]:
-    """Each test once, with how many of the same second say the same: a campaign launches a test that failed once more."""
-    return list(Counter(replace(one, at=float(int(one.at))) for one in tests).items())
-
-
-def repeated(times: int) -> str:
-    """What stands before something that is told once; nothing where it came but once."""
-    return f"{times} x " if times > 1 else ""
 
 
 def _as_json(machine: str, past: MachinePast) -> dict[str, Any]:

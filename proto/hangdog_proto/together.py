@@ -1,7 +1,7 @@
 """Looks that travel together: most looks at a job that stands still show what the one before showed, but for the seconds of CPU."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.stack import ProcessState, ProcessTrace
@@ -50,12 +50,13 @@ def count(beside: bytes | None) -> int:
     return len(pb.Captured.FromString(beside).before) if beside else 0
 
 
-def unfolded(number: int, packed: bytes, beside: bytes) -> list[tuple[int, bytes]]:
-    """The looks that are kept as one under a number, oldest first, each as if it had come alone; `beside` is from `kept`."""
+def unfolded(number: int, packed: bytes, beside: bytes) -> Iterator[tuple[int, bytes]]:
+    """The looks that are kept as one under a number, its own last, each as if it had come alone; `beside` is from `kept`."""
     told, after = pb.Captured.FromString(beside), pb.Capture.FromString(packed)
     first = number - told.round  # an incident may number its looks on from others that it left
-    found = [(first + before.round, earlier(after, before.cpu_s).SerializeToString()) for before in told.before]
-    return [*found, (number, packed)]
+    for before in told.before:
+        yield first + before.round, earlier(after, before.cpu_s).SerializeToString()
+    yield number, packed
 
 
 def rewound(traces: Sequence[ProcessTrace], after: pb.Capture, cpu_s: Sequence[float]) -> tuple[ProcessTrace, ...]:

@@ -12,7 +12,7 @@ from hangdog_server.tables import CAPTURES, INCIDENTS, storable
 
 
 class RawCapture(msgspec.Struct, frozen=True, gc=False):
-    """A `Capture` message as it arrived; on its way into the store it may bring looks before it along (`together.kept`)."""
+    """A `Capture` message as it arrived, and as it is kept: there looks before it may stand beside it (`together.kept`)."""
 
     machine: str
     round: int
@@ -50,7 +50,7 @@ def recall(connection: sa.Connection, name: str) -> tuple[dict[str, Any], tuple[
     """What was asked for an incident, and its captures by machine and look."""
     asked = connection.execute(sa.select(INCIDENTS.c.asked).where(INCIDENTS.c.id == name)).scalar_one()
     rows = connection.execute(_of(name))
-    return dict(asked), tuple(capture for row in rows for capture in _unfolded(row))
+    return dict(asked), tuple(look for row in rows for look in unfolded(_capture(row)))
 
 
 def kept(connection: sa.Connection, name: str) -> tuple[dict[str, Any], int]:
@@ -65,7 +65,16 @@ def page(connection: sa.Connection, name: str, after: tuple[str, int], most: int
     machine, number = after
     later = sa.and_(CAPTURES.c.machine == machine, CAPTURES.c.round > number)
     rows = connection.execute(_of(name).where(sa.or_(CAPTURES.c.machine > machine, later)).limit(most))
-    return tuple(capture for row in rows for capture in _unfolded(row))
+    return tuple(map(_capture, rows))
+
+
+def unfolded(capture: RawCapture) -> Iterator[RawCapture]:
+    """The looks that are kept as one, each as if it had come alone."""
+    if capture.before is None:
+        yield capture
+        return
+    for number, packed in together.unfolded(capture.round, capture.packed, capture.before):
+        yield RawCapture(capture.machine, number, packed)
 
 
 def _of(name: str) -> sa.Select[Any]:
@@ -73,9 +82,5 @@ def _of(name: str) -> sa.Select[Any]:
     return sa.select(*columns).where(CAPTURES.c.incident == name).order_by(CAPTURES.c.machine, CAPTURES.c.round)
 
 
-def _unfolded(row: Any) -> Iterator[RawCapture]:
-    if row.before is None:
-        yield RawCapture(row.machine, row.round, row.packed)
-        return
-    for number, packed in together.unfolded(row.round, row.packed, row.before):
-        yield RawCapture(row.machine, number, packed)
+def _capture(row: Any) -> RawCapture:
+    return RawCapture(row.machine, row.round, row.packed, row.before)

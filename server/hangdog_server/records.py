@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from hangdog_models.errors import WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server import ledger
+from hangdog_server.captures import unfolded
 from hangdog_server.settings import Settings
 from hangdog_server.store import Incident, Store
 
@@ -53,8 +54,9 @@ class Records:
         after = "", -1
         while page := await self._store.page(incident.id, after, PAGE):
             for one in page:
-                capture = pb.KeptCapture(machine=one.machine, round=one.round, packed=one.packed)
-                yield pb.BundlePart(capture=capture)
+                for look in unfolded(one):  # one after the other: together they may be many times what is kept
+                    capture = pb.KeptCapture(machine=look.machine, round=look.round, packed=look.packed)
+                    yield pb.BundlePart(capture=capture)
             after = page[-1].machine, page[-1].round
 
 

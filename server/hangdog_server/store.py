@@ -136,10 +136,7 @@ class Store(Steps):
         return await self.ask(captures.kept, name)
 
     async def page(self, name: str, after: tuple[str, int], most: int) -> tuple[RawCapture, ...]:
-        """Some captures of an incident, by machine and look, those behind `after`; `("", -1)` begins, and where none come it ends.
-
-        Of `most` messages of agents, of which one may hold several looks.
-        """
+        """Up to so many captures of an incident as they are kept, by machine and look, those behind `after`; `("", -1)` begins."""
         return await self.ask(captures.page, name, after, most)
 
 

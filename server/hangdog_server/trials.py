@@ -1,8 +1,7 @@
 """What machines were tested for and convicted of, by their names and by their parts, which move from machine to machine."""
 
-from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -71,10 +70,6 @@ class Past:
     tests: tuple[Trial, ...]
     parts: tuple[str, ...]
     convictions: tuple[Conviction, ...]
-
-    def alike(self) -> list[tuple[Trial, int]]:
-        """Each test once, with how many of the same second say the same: a campaign launches a test that failed once more."""
-        return list(Counter(replace(one, at=float(int(one.at))) for one in self.tests).items())
 
     def probation(self, lasts_s: float) -> float:
         """Unix time until which it is on probation; 0: it never was convicted."""

@@ -167,3 +167,11 @@ def test_a_lost_dump_is_assumed_in_one_operation_only() -> None:
     holds = {hold.inside: hold for hold in count(told, seen, FOUR).holds}
     assert holds[tuple(map(Rank, range(4)))].assumed == 1
     assert holds[(Rank(2),)].awaited == (Rank(3),)
+
+
+def test_a_group_that_joined_holds_nobody_up_whose_members_are_all_at_work_of_their_own() -> None:
+    """All captured ranks launched the operation and then stood still at their data loader: nobody at all waits."""
+    seen, group = [trace(rank, "loader", state="S") for rank in (0, 1)], (Rank(0), Rank(1))
+    counters = tuple(RankCounters(rank, {"0": 5}, {"0": 4}, (), {"0": group}, {}) for rank in group)
+    verdict = diagnose(replace(snapshot(seen, seen), counters=counters), job(dp=4, per_machine=2))
+    assert verdict.suspects[0].ranks == group and verdict.evict.machines == ()

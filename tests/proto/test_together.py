@@ -50,7 +50,7 @@ def test_a_look_that_differs_in_its_cpu_seconds_alone_comes_back_from_the_one_be
     alone = before.SerializeToString()
     assert count(beside) == 2 and count(None) == 0
     last = after.SerializeToString()
-    assert unfolded(12, last, beside) == [(10, alone), (11, alone), (12, last)], "numbered on from 10"
+    assert list(unfolded(12, last, beside)) == [(10, alone), (11, alone), (12, last)], "numbered on from 10"
     dictionary = told(packer, after)
     shown = rewound(unpack(after, dictionary), after, cpu_s)
     assert list(map(repr, shown)) == list(map(repr, unpack(before, dictionary)))

@@ -15,7 +15,7 @@ from hangdog_proto import codec
 from hangdog_proto.alike import Packer, unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.together import MOST_BEFORE, same
-from hangdog_server.captures import RawCapture
+from hangdog_server.captures import RawCapture, unfolded
 from hangdog_server.replay import Look, opened
 from hangdog_server.store import Store
 
@@ -36,11 +36,11 @@ def joined(packer: Packer, order: pb.CaptureOrder, middle: ProcessTrace, last: P
 
 
 async def pages(store: Store, incident: str) -> list[RawCapture]:
-    """What is kept of an incident, as it is handed out: a message of one machine at a time."""
+    """What is kept of an incident, as it is handed out: a row at a time."""
     found: list[RawCapture] = []
     after = "", -1
     while page := await store.page(incident, after, 1):
-        found += page
+        found += [look for one in page for look in unfolded(one)]
         after = page[-1].machine, page[-1].round
     return found
 
@@ -120,6 +120,23 @@ async def test_looks_that_cannot_be_are_not_believed_and_the_others_stand(tmp_pa
     unreadable = listener.snapshot.account.unreadable
     assert list(unreadable) == ["a, look 1"] and "of other processes" in unreadable["a, look 1"]
     assert [round_.traces[0].missing is None for round_ in listener.snapshot.rounds] == [True, False, True]
+
+
+async def test_a_look_stands_though_the_one_it_came_with_had_come_before(tmp_path: Path) -> None:
+    listener, looks = Listener(), [aged(0, at) for at in (1.0, 2.0, 3.0)]
+    async with stage(tmp_path / "s.db", listener, THRICE) as on, cluster(on, a=[0]) as (a,):
+        asking = asyncio.create_task(on.snapshot(interval_s=0.01))
+        order = await a.order()
+        captures = [codec.pack([look]) for look in looks]
+        for number in (0, 2):
+            await a.say(captured=pb.Captured(order=order.order, round=number, capture=captures[number]))
+        again = pb.Captured(order=order.order, round=2, capture=captures[2])
+        again.before.add(round=1)
+        await a.say(captured=again)
+        steps = await asking
+        assert [one.round for one in await pages(on.store, steps[0].incident)] == [0, 1, 2]
+    assert listener.snapshot is not None and len(listener.snapshot.rounds) == 3
+    assert stored(tmp_path / "s.db") == [("a", 0, 0), ("a", 1, 0), ("a", 2, 0)]
 
 
 async def test_a_light_look_comes_alone(tmp_path: Path) -> None:

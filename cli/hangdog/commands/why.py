@@ -13,11 +13,11 @@ from hangdog.lines import Line, more, print_line, print_sections
 from hangdog.machine_facts import Facts, ask
 from hangdog.moments import ago, here, utc
 from hangdog.options import format_option, server_option
-from hangdog.past import alike, repeated
 from hangdog.standing import Standing, Word, assess
 from hangdog.terminal import console_for
 from hangdog_models.ranks import format_ranks
 from hangdog_models.reading.printable import printable
+from hangdog_models.showing.repeated import alike, times
 from hangdog_models.showing.words import percent, ranks_said
 from hangdog_proto.reach import Reach
 
@@ -123,12 +123,10 @@ def _tests(facts: Facts) -> Iterator[Line]:
     if past.probation:
         yield Line(f"on probation until {here(past.probation)}: campaigns suspect it more than others")
     tests = alike(past.tests)
-    for test, times in tests[:TESTS]:
+    for test, many in tests[:TESTS]:
         others = f" with {printable(', '.join(test.others), NAMED)}" if test.others else ""
         says = f": {printable(test.says, SENTENCE)}" if test.says and test.outcome != "pass" else ""
-        yield Line(
-            f"{here(test.at)}  {repeated(times)}{test.outcome}, {printable(test.test, NAMED)}{others}{says}", "- "
-        )
+        yield Line(f"{here(test.at)}  {times(many)}{test.outcome}, {printable(test.test, NAMED)}{others}{says}", "- ")
     yield from more(len(tests) - TESTS, "test", "hangdog machines MACHINE")
 
 

@@ -41,7 +41,7 @@ def blame_groups(look: Look, waits: Waits, motion: Motion, topology: Topology) -
     if any(hold.counted for hold in stuck):
         stuck = [hold for hold in stuck if hold.counted]
         stuck = [hold for hold in stuck if not hold.assumed] or stuck  # of what all tell, nobody need be assumed
-    if not stuck:
+    if not stuck or not waits.waiting:  # who joined and is at work of its own since then waits for nobody
         return []
     together = waits.reached_from(waits.loose) | waits.loose
     found = []

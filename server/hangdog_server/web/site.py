@@ -9,6 +9,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from hangdog_models.errors import NotAllowed, ServerUnreachable, WrongUse
+from hangdog_models.showing.repeated import alike, times
 from hangdog_server.intents import Act, said
 from hangdog_server.pages.drawing import page
 from hangdog_server.roles import Person
@@ -122,7 +123,16 @@ class Site:
         machine, life = self._observatory.machine(name), await self._history.life(name)
         if machine is None and not life:
             raise WrongUse(f"nothing is known of a machine {name[:100]!r}", "the machines: /machines")
-        given = {"name": name, "machine": machine, "life": life, "said": said, "utc": utc, "now": self._clock()}
+        given = {
+            "name": name,
+            "machine": machine,
+            "life": life,
+            "said": said,
+            "utc": utc,
+            "now": self._clock(),
+            "alike": alike,
+            "times": times,
+        }
         now = await self._observatory.present(self._clock())
         given["events"] = f"/api/events?seen={_mark(now, (await self._history.lately()).mark)}"
         held = any(row.marked and row.state is not Act.RELEASING for row in life.acts)

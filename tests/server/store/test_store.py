@@ -15,7 +15,7 @@ from hangdog_models.verdict import Eviction, Kind
 from hangdog_proto import together
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.together import earlier
-from hangdog_server.captures import RawCapture
+from hangdog_server.captures import RawCapture, unfolded
 from hangdog_server.failures import StoreFailed
 from hangdog_server.jobs import LocalJob
 from hangdog_server.spooled import Kept, Spooled
@@ -121,7 +121,9 @@ async def test_looks_kept_beside_another_come_back_as_if_they_had_come_alone(whe
     assert [(one.machine, one.round, one.packed) for one in (await store.recall(FIRST.id))[1]] == told
     assert (await store.kept(FIRST.id))[1] == 4
     pages = [await store.page(FIRST.id, after, 1) for after in (("", -1), ("a", 7), ("b", 9))]
-    assert [(one.machine, one.round, one.packed) for page in pages for one in page] == told
+    assert [(one.machine, one.round) for page in pages for one in page] == [("a", 7), ("b", 9)]
+    looks_of = [look for page in pages for one in page for look in unfolded(one)]
+    assert [(one.machine, one.round, one.packed) for one in looks_of] == told
     store.close()
 
 
