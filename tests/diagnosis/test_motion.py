@@ -62,6 +62,19 @@ def test_a_rank_that_gets_on_with_its_work_is_slow_and_one_in_a_loop_is_not() ->
     assert diagnose(snapshot(*looping), CUBE).kind is Kind.MACHINE
 
 
+def test_a_loop_that_now_and_then_calls_something_goes_nowhere() -> None:
+    """A trainer that collects garbage for ever was met once, of three looks, as it asked how much memory is left."""
+    waiting = look({"1-7": "backward"})
+    tidying = ["<module> train.py", "run train.py", "tidy memory.py"]
+    asking = [*tidying, "resident memory.py", "__new__ pathlib.py"]
+    looping = [[trace(0, stack, active=True), *waiting] for stack in (tidying, asking, tidying)]
+    verdict = diagnose(snapshot(*looping), CUBE)
+    assert (verdict.kind, first(verdict)) == (Kind.MACHINE, (0,)), verdict.because
+    elsewhere = [*tidying[:2], "resident memory.py", "__new__ pathlib.py"]
+    travelling = [[trace(0, stack, active=True), *waiting] for stack in (tidying, elsewhere, tidying)]
+    assert diagnose(snapshot(*travelling), CUBE).kind is not Kind.MACHINE
+
+
 def test_a_rank_at_work_while_the_others_are_at_a_barrier_works_for_all() -> None:
     """On an overloaded machine the one forward pass of rank 0's own evaluation took longer than three looks."""
     waiting = look({"1-7": "barrier"})

@@ -1,5 +1,6 @@
 """What moved between the rounds: a rank that leaves a wait proves that the job makes progress."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -107,7 +108,22 @@ def _kind(track: Sequence[Standing]) -> str:
         return ""
     if all(alike(standing, track[0]) for standing in track):
         return "still"
-    return "moving" if len(set(map(_digest, track))) == 1 else "travelling"
+    return "moving" if _at_one_place(track) else "travelling"
+
+
+def _at_one_place(track: Sequence[Standing]) -> bool:
+    """Whether only lines differ, or most looks met it in one function and the others in what is called from there.
+
+    A loop that collects garbage asks now and then how much memory is left: it goes nowhere for that.
+    """
+    digest, times = Counter(map(_digest, track)).most_common(1)[0]
+    if times == len(track):
+        return True
+    if 2 * times <= len(track) or not digest:
+        return False
+    places = [standing.signature.places if standing.signature else () for standing in track]
+    home = places[[_digest(standing) for standing in track].index(digest)]
+    return bool(home) and all(place[: len(home)] == home for place in places)
 
 
 def alike(one: Standing, other: Standing) -> bool:
