@@ -21,6 +21,10 @@ class Bearing(StrEnum):
     TELLS_NOTHING = "tells nothing"  # known noise, named so that nobody wonders
 
 
+#: The code of what no program does and no log tells: data that a trainer sent is sent again and again, and not acknowledged.
+UNACKNOWLEDGED = "TCP unacknowledged"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One event. `code` is the field's name for it (`Xid 79`), `what` one sentence for people.

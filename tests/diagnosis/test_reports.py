@@ -49,6 +49,21 @@ def test_each_bearing_has_its_verdict(bearing: Bearing, kind: Kind) -> None:
     assert (verdict.kind, verdict.evict.machines) == (kind, ())
 
 
+@pytest.mark.parametrize("story", [{"0-7": "backward"}, {"0-3": "backward", "4-7": "metrics"}])
+def test_who_tells_of_a_path_whose_other_end_is_unknown_is_not_evicted(story: dict[str, str]) -> None:
+    """A port whose packets nobody acknowledges: its peer may be at fault as well."""
+    told = Finding(
+        "InfiniBand", "port errors", Bearing.PATH, "errors since the last look: local_ack_timeout_err 3", "node-1"
+    )
+    verdict = diagnose(replace(snapshot(look(story), look(story)), findings=(told,)), EIGHT)
+    assert (verdict.kind, verdict.suspects[0].machines) == (Kind.GROUP, ("node-1",))
+    assert verdict.evict.machines == ()
+    assert any("either end may be at fault" in line for line in verdict.because)
+    both = replace(told, peers=("node-2",))
+    verdict = diagnose(replace(snapshot(look(story), look(story)), findings=(both,)), EIGHT)
+    assert verdict.evict.machines == ("node-1", "node-2")
+
+
 def test_the_program_names_the_odd_ranks_itself() -> None:
     assert said(finding(Bearing.PROGRAM, ranks=(Rank(6),))).suspects[0].ranks == (6,)
 

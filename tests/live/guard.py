@@ -12,6 +12,11 @@ from typing import Any, Self, TypeVar
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.census import Census
+from hangdog_agent.checks.checks import Checks
+from hangdog_agent.checks.keeper import Keeper
+from hangdog_agent.checks.places import Places
+from hangdog_agent.checks.settings import CheckSettings
+from hangdog_agent.checks.tcp import Tcp
 from hangdog_agent.identity import Identity
 from hangdog_agent.link import Link
 from hangdog_agent.procfs import Proc
@@ -83,8 +88,18 @@ class Guard:
                 census = Census(AnnouncingProc(self._job.announced), frozenset([MACHINE]))
                 watch = Watch(census, (MACHINE, machine), (), self._settings.link.forget_s)
                 vigil = Vigil(tools, packaged(), self._settings.vigil)
-                link = Link(Identity(address, machine, "live"), watch, vigil, tools, self._settings.link)
+                keeper = stack.enter_context(_keeper(watch, machine))
+                link = Link(
+                    Identity(address, machine, "live"), watch, vigil, tools, self._settings.link, keeper.findings
+                )
                 keeping.append(asyncio.create_task(link.keep(self._over)))
             self._ready.set()
             await self._over.wait()
             await asyncio.gather(*keeping)
+
+
+def _keeper(watch: Watch, machine: str) -> Keeper:
+    """Of a machine's checks those of its trainers' connections: the others are about the whole host, which all agents share."""
+    settings, places = CheckSettings(), Places()
+    tcp = Tcp(places, settings, lambda: [member.process.pid for member in watch.known()])
+    return Keeper(Checks((tcp,), settings, places.boot()), machine, time.monotonic)

@@ -33,12 +33,13 @@ class Sort(StrEnum):
     MOUNT = "mount"
     DISK = "disk"
     MEMORY = "memory"
+    PEER = "peer"
     MACHINE = "machine"
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A part of the machine: a GPU's `name` is its index, a port's `mlx5_0/1`, a mount's its folder. `pci` is canonical."""
+    """A part of the machine: a GPU's `name` is its index, a port's `mlx5_0/1`, a mount's its folder, a peer's its address. `pci` is canonical."""
 
     sort: Sort
     name: str = ""

@@ -16,6 +16,8 @@ class CheckSettings:
     network_every_s: float = 30.0
     #: The kernel itself gives an NFS server 60 s before it repeats a request.
     nfs_every_s: float = 30.0
+    #: A hang is looked at some ten seconds after it began, and by then this has been looked at.
+    tcp_every_s: float = 5.0
     disk_every_s: float = 10.0
     memory_every_s: float = 10.0
     #: A width changes when a link is trained anew, which shows elsewhere first.
@@ -45,6 +47,9 @@ class CheckSettings:
     nfs_slow_ms: float = 1_000.0
     #: Milliseconds a request waits in the client itself before it is sent, from which the client is the bottleneck.
     nfs_queue_ms: float = 100.0
+    #: So often in a row data was sent again and is not acknowledged: each wait is twice as long as the one before, from 0.2 s
+    #: on a fast network, so this is some three seconds of silence.
+    tcp_resent: int = 4
     #: Share of memory still available below which the kernel is about to kill.
     memory_short: float = 0.02
     #: Bytes that the agent's own folder must offer: some captures wait there while the server is away.

@@ -13,6 +13,7 @@ from hangdog_agent.checks.notes import Notes
 from hangdog_agent.checks.pcie import Pcie
 from hangdog_agent.checks.places import Places
 from hangdog_agent.checks.settings import CheckSettings
+from hangdog_agent.checks.tcp import Tcp
 
 
 def standard(
@@ -20,7 +21,7 @@ def standard(
 ) -> tuple[Checks, Gpus]:
     """All checks of this machine, and that of its GPUs for whoever wants to know their power.
 
-    `trainers` answers the processes whose NFS mounts are looked at beside our own.
+    `trainers` answers the processes whose connections and, beside our own, NFS mounts are looked at.
     """
     boot = places.boot()
     notes = Notes(places.state, boot)
@@ -29,6 +30,7 @@ def standard(
     others = (
         Network(places, settings, notes),
         Nfs(places, settings, trainers),
+        Tcp(places, settings, trainers),
         Disks(places, settings, lambda: tuple(kernel.complaints)),
         Memory(places, settings),
         Pcie(places, settings, notes),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import floor
 
-from hangdog_models.diagnosis import eviction, moving
+from hangdog_models.diagnosis import eviction, moving, reports
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.hypothesis import Hypothesis
@@ -49,6 +49,10 @@ ONE_LOOK_MOST = 2
 TOO_WIDE = "that is too wide to evict: test its machines pairwise (bisection) to narrow it first"
 #: A rank absent from the evidence is considered by name while so few are absent; else it is the collector that failed.
 ABSENT_AT_MOST = 0.25
+#: What is said of a path of which one end is known, and either may be at fault.
+ONE_END = "nobody is evicted: that is one end of a path, and either end may be at fault; test it with its peers"
+#: What is said of a group of which nothing tells the machines.
+NO_MACHINE = "nothing tells which machine it is: test them pairwise (bisection) to find it"
 
 
 def with_absent(look: Look, topology: Topology, snapshot: Snapshot) -> Look:
@@ -126,14 +130,27 @@ def _evict(
 ) -> Eviction:
     if kind is Kind.MACHINE:
         return eviction.smallest(_blamed(case, weighed), case.options)
-    lead = max(((p, h.hold) for h, p in weighed if h.kind is kind and h.hold), key=lambda one: one[0], default=None)
-    if lead is not None and lead[1].dim == SEVERAL:
+    lead = _lead(weighed, kind)
+    if lead is not None and lead.dim == SEVERAL:
         return Eviction()  # they have nothing in common: whatever it is, most of these machines are sound
-    if lead is not None and _too_soon(case, lead[1], suspects):
+    if lead is not None and _one_end(lead, suspects):
+        return Eviction()
+    if lead is not None and _too_soon(case, lead, suspects):
         return Eviction()
     if kind is Kind.GROUP and suspects and 2 * len(suspects[0].machines) <= len(case.topology.machines):
         return eviction.smallest({frozenset(s.machines): s.probability for s in suspects if s.machines}, case.options)
     return Eviction()
+
+
+def _lead(weighed: Sequence[tuple[Hypothesis, float]], kind: Kind) -> Hold | None:
+    """The likeliest group, of those that explanations of a kind name."""
+    holds = [(p, hypothesis.hold) for hypothesis, p in weighed if hypothesis.kind is kind and hypothesis.hold]
+    return max(holds, key=lambda one: one[0])[1] if holds else None
+
+
+def _one_end(hold: Hold, suspects: Sequence[Suspect]) -> bool:
+    """Whether what is known of a path is one of its ends: who tells of it is the one that suffers."""
+    return hold.dim == reports.PATH and bool(suspects) and len(suspects[0].machines) < 2
 
 
 def _too_soon(case: Case, hold: Hold, suspects: Sequence[Suspect]) -> bool:
@@ -197,9 +214,14 @@ def _kept(
             return [f"nobody is evicted: it takes {takes} machines, and the budget of one eviction is {budget}"]
         if not unsure:  # it is broken, but others may be, too
             best = blamed.get(frozenset(first.machines), 0.0)
+    lead = _lead(weighed, kind)
+    if lead is not None and _one_end(lead, suspects) and not unsure:
+        return [ONE_END]
     narrow = first is not None and 2 * len(first.machines) <= len(case.topology.machines)
     if kind is Kind.MACHINE or (narrow and unsure):
         return [_lacking(case, best), *_collect_next(case)]
+    if first is None:
+        return [NO_MACHINE]
     return [TOO_WIDE, *(_collect_next(case) if narrow and case.motion.rounds < 2 else ())]
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from hangdog_models.diagnosis import hardware
+from hangdog_models.diagnosis import hardware, unacknowledged
 from hangdog_models.diagnosis.hardware import MachineEvidence
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.waits import Hold
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import UNACKNOWLEDGED, Bearing, Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
@@ -23,6 +23,8 @@ ALONE: Mapping[Bearing, tuple[Kind, float]] = {
     Bearing.PATH: (Kind.GROUP, 12.0),
     Bearing.SERVICE: (Kind.DEPENDENCY, 12.0),
 }
+#: The dimension of a path between machines: what is held up has its ends in common and no process group.
+PATH = "path"
 _STRONG = (Bearing.CONVICTS, Bearing.RESET)
 
 
@@ -37,7 +39,8 @@ def weighed(found: Sequence[Hypothesis], findings: Sequence[Finding], topology: 
     own = [_machine(one, topology) for name, one in evidence.items() if (name,) not in known]
     slow = [_slow(one, topology) for one in evidence.values() if one.slow_factor > 1]
     convicted = [one for one in evidence.values() if one.bearing in _STRONG]
-    return (*moved, *own, *slow, *_together(convicted, topology), *_logged(findings, topology))
+    all_of_them = (*moved, *own, *slow, *_together(convicted, topology), *_logged(findings, topology))
+    return unacknowledged.weighed(all_of_them, findings)
 
 
 def _canonical(finding: Finding) -> tuple[object, ...]:
@@ -83,7 +86,7 @@ def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
     """One explanation for each kind and place: the first finding tells it, repeats do not multiply."""
     groups: dict[tuple[Kind, tuple[str, ...]], list[Finding]] = {}
     for finding in findings:
-        if finding.bearing in ALONE:
+        if finding.bearing in ALONE and finding.code != UNACKNOWLEDGED:
             kind, _ = ALONE[finding.bearing]
             groups.setdefault((kind, _units(finding, topology)), []).append(finding)
     found = []
@@ -92,7 +95,7 @@ def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
         ranks = lead.ranks or ((lead.rank,) if lead.rank is not None else ())
         ranks = ranks or tuple(rank for unit in units for rank in topology.machines.get(unit, ()))
         because = tuple(dict.fromkeys(_sentence(finding, units) for finding in said[:3]))
-        hold = Hold("path", ranks, (), lead.what) if kind is Kind.GROUP and len(ranks) > 1 else None
+        hold = Hold(PATH, ranks, (), lead.what) if kind is Kind.GROUP and len(ranks) > 1 else None
         factors = odds(f"{lead.source}: {lead.code} {lead.bearing}", ALONE[lead.bearing][1])
         found.append(Hypothesis(kind, factors, ranks, units, because, hold))
     return found

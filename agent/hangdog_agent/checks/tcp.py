@@ -1,0 +1,154 @@
+"""Checks the TCP connections of training processes for data that nobody acknowledges, however often the kernel sends it again.
+
+A process that hangs or is stopped still acknowledges, for its kernel does. So what stays unacknowledged was lost on the way,
+or the machine at the other end is gone: no program does that. RDMA traffic is not seen here.
+"""
+
+import ipaddress
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from hangdog_agent.checks.places import Places, names, text
+from hangdog_agent.checks.result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.settings import CheckSettings
+from hangdog_models.counts import counted
+from hangdog_models.findings import UNACKNOWLEDGED, Bearing
+
+_SOURCE = "TCP"
+#: Network namespaces looked at: a machine's containers have one each.
+_MOST_NAMESPACES = 64
+#: Open files of one process that are looked through for its connections.
+_MOST_FILES = 1 << 16
+#: Other ends that are named: of a network that is gone a few say it all.
+_MOST_ENDS = 8
+#: The state of an open connection in `net/tcp`, and its timers (get_tcp4_sock in the kernel's tcp_ipv4.c): one waits for the
+#: acknowledgement of data, the other probes a window that the other end has closed, because its process does not read.
+_ESTABLISHED, _RETRANSMITS, _PROBES = "01", "01", "04"
+#: The kernel gives a connection up after some 15 of these: more is nonsense.
+_MOST_TIMES = 1 << 16
+_WHOLE = re.compile(r"\d{1,20}", re.ASCII)
+#: What the kernel counts as either of them runs out.
+_COUNTED = ("TCPTimeouts", "TCPWinProbe")
+
+
+@dataclass(frozen=True, slots=True)
+class Unacknowledged:
+    """A connection whose data, or probe for room, was sent again `times` times in a row; `end` is the other end's address."""
+
+    end: str
+    times: int
+    inode: str
+
+
+class Tcp:
+    """The check; `pids` are the training processes. The table is read only where the kernel counts new time-outs."""
+
+    name = "tcp"
+
+    def __init__(self, places: Places, settings: CheckSettings, pids: Callable[[], Iterable[int]] = lambda: ()) -> None:
+        self.every_s = settings.tcp_every_s
+        self._proc = places.proc
+        self._resent = settings.tcp_resent
+        self._pids = pids
+        #: Of each namespace: the time-outs counted so far, and whether something was unacknowledged when it was looked at.
+        self._seen: dict[str, tuple[int | None, bool]] = {}
+
+    def supported(self) -> str:
+        return "" if isinstance(text(self._proc / "self/net/tcp", 64), str) else "the kernel tells no TCP connections"
+
+    def look(self, moment: Moment) -> tuple[Result, ...]:
+        worst: dict[str, tuple[int, int, int]] = {}
+        now: dict[str, tuple[int | None, bool]] = {}
+        for namespace, pids in self._namespaces().items():
+            counted_now = time_outs(text(self._proc / str(pids[0]) / "net/netstat"))
+            before, lost = self._seen.get(namespace, (-1, False))
+            lost = lost or counted_now is None or counted_now != before
+            found = tuple(self._unacknowledged(pids[0])) if lost else ()
+            now[namespace] = counted_now, bool(found)
+            for pid, one in self._owned(pids, found):
+                _, times, connections = worst.get(one.end, (pid, 0, 0))
+                worst[one.end] = pid, max(times, one.times), connections + 1
+        self._seen = now
+        named = sorted(worst.items(), key=lambda item: (-item[1][1], item[0]))[:_MOST_ENDS]
+        return tuple(self._result(end, *what, moment) for end, what in named)
+
+    def close(self) -> None:
+        pass
+
+    def _result(self, end: str, pid: int, times: int, connections: int, moment: Moment) -> Result:
+        words = f"what process {pid} sends to {end} is not acknowledged: sent again {counted(times, 'time')}"
+        words += f", on {connections} connections" if connections > 1 else ""
+        return state(self.name, _SOURCE, Component(Sort.PEER, end), (UNACKNOWLEDGED, Bearing.PATH, words), moment)
+
+    def _namespaces(self) -> dict[str, list[int]]:
+        """The training processes of each network namespace; those that are gone are in none."""
+        found: dict[str, list[int]] = {}
+        for pid in self._pids():
+            try:
+                namespace = os.readlink(self._proc / str(pid) / "ns/net")
+            except OSError:
+                continue
+            if namespace in found or len(found) < _MOST_NAMESPACES:
+                found.setdefault(namespace, []).append(pid)
+        return found
+
+    def _unacknowledged(self, pid: int) -> Iterator[Unacknowledged]:
+        for table in ("tcp", "tcp6"):
+            read = text(self._proc / str(pid) / "net" / table)
+            for one in parse(read) if isinstance(read, str) else ():
+                if one.times >= self._resent:
+                    yield one
+
+    def _owned(self, pids: Iterable[int], found: Iterable[Unacknowledged]) -> Iterator[tuple[int, Unacknowledged]]:
+        """Those connections that one of the processes holds open, each with it: others of the machine are not its job's."""
+        wanted = {f"socket:[{one.inode}]": one for one in found}
+        for pid in pids if wanted else ():
+            folder = self._proc / str(pid) / "fd"
+            for name in names(folder)[:_MOST_FILES]:
+                try:
+                    one = wanted.pop(os.readlink(folder / name), None)
+                except OSError:
+                    continue
+                if one is not None:
+                    yield pid, one
+
+
+def time_outs(read: str | int) -> int | None:
+    """How often data was sent again after a time-out in a namespace, by its `net/netstat`; None where it does not tell."""
+    lines = [line.split() for line in read.splitlines() if line.startswith("TcpExt:")] if isinstance(read, str) else []
+    told = dict(zip(*lines, strict=False)) if len(lines) == 2 else {}
+    counts = [told[name] for name in _COUNTED if name in told]
+    return sum(map(int, counts)) if counts and all(map(_WHOLE.fullmatch, counts)) else None
+
+
+def parse(read: str) -> Iterator[Unacknowledged]:
+    """The open connections of a `net/tcp` or `net/tcp6` that wait for an acknowledgement; rows that make no sense are left out."""
+    for line in read.splitlines()[1:]:
+        words = line.split()
+        if len(words) < 10 or words[3] != _ESTABLISHED:
+            continue
+        timer, inode = words[5].partition(":")[0], words[9]
+        # the column that the heading calls a timeout holds the probes that nobody answered
+        number, base = {_RETRANSMITS: (words[6], 16), _PROBES: (words[8], 10)}.get(timer, ("", 10))
+        try:
+            times = int(number, base)
+        except ValueError:
+            continue
+        end = address(words[2].partition(":")[0])
+        if end and 0 < times < _MOST_TIMES and inode.isdigit():
+            yield Unacknowledged(end, times, inode)
+
+
+def address(written: str) -> str:
+    """An address as the kernel writes it, words of this machine's byte order in hexadecimal; empty where it is none."""
+    try:
+        words = [bytes.fromhex(written[at : at + 8]) for at in range(0, len(written), 8)]
+        packed = b"".join(word[::-1] if sys.byteorder == "little" else word for word in words)
+        found = ipaddress.ip_address(packed)
+    except ValueError:
+        return ""
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return str(mapped or found)

@@ -1,0 +1,214 @@
+"""Connections of trainers whose data nobody acknowledges: by tables of the kernel's form, and by a real network that parts."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hangdog_agent.checks.places import Places
+from hangdog_agent.checks.result import Kind, Moment, Result
+from hangdog_agent.checks.settings import CheckSettings
+from hangdog_agent.checks.tcp import Tcp, Unacknowledged, address, parse, time_outs
+from hangdog_models.findings import UNACKNOWLEDGED, Bearing
+from live.network import ADDRESS, Network
+
+HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+
+
+def hexadecimal(dotted: str) -> str:
+    packed = socket.inet_aton(dotted)
+    return (packed[::-1] if sys.byteorder == "little" else packed).hex().upper()
+
+
+def row(
+    end: str = "10.9.9.2", times: int = 5, inode: int = 77, state: str = "01", timer: str = "01", probes: int = 0
+) -> str:
+    """One connection as the kernel prints it."""
+    ends = f"{hexadecimal('10.9.9.1')}:B9DC {hexadecimal(end)}:1388"
+    return f"   0: {ends} {state} 00000028:00000000 {timer}:00000086 {times:08X}     0        {probes} {inode} 2 00000000 163 0 0 1 -1\n"
+
+
+class Trainers:
+    """A pretended /proc with processes, their network namespaces and open files; looked at every five seconds."""
+
+    def __init__(self, folder: Path) -> None:
+        self._proc = folder
+        self._now = 1_000.0
+        self.pids: list[int] = []
+        self.check = Tcp(Places(proc=folder), CheckSettings(), lambda: self.pids)
+
+    def add(self, pid: int, sockets: tuple[int, ...] = (), namespace: str = "net:[1]") -> None:
+        self.pids.append(pid)
+        folder = self._proc / str(pid)
+        for name in ("ns", "net", "fd"):
+            (folder / name).mkdir(parents=True)
+        (folder / "ns/net").symlink_to(namespace)
+        for number, inode in enumerate(sockets):
+            (folder / "fd" / str(number)).symlink_to(f"socket:[{inode}]")
+        self.tables(pid, 0)
+
+    def tables(self, pid: int, time_outs: int, tcp: str = "", tcp6: str = "") -> None:
+        net = self._proc / str(pid) / "net"
+        (net / "netstat").write_text(f"TcpExt: SyncookiesSent TCPTimeouts\nTcpExt: 0 {time_outs}\nIpExt: A\nIpExt: 1\n")
+        (net / "tcp").write_text(HEAD + tcp)
+        (net / "tcp6").write_text(HEAD + tcp6)
+
+    def look(self) -> tuple[Result, ...]:
+        self._now += 5.0
+        return self.check.look(Moment(self._now, 1.8e9, "boot-1"))
+
+
+@pytest.fixture
+def trainers(tmp_path: Path) -> Trainers:
+    return Trainers(tmp_path)
+
+
+def test_what_a_trainer_sends_again_and_again_is_told_once_a_peer(trainers: Trainers) -> None:
+    trainers.add(41, sockets=(77, 78))
+    assert trainers.look() == ()
+    trainers.tables(41, 9, row(times=5, inode=77) + row(times=7, inode=78))
+    (one,) = trainers.look()
+    assert (one.code, one.finding.bearing, one.kind) == (UNACKNOWLEDGED, Bearing.PATH, Kind.TELEMETRY)
+    assert one.finding.device == "10.9.9.2"
+    assert one.words == "what process 41 sends to 10.9.9.2 is not acknowledged: sent again 7 times, on 2 connections"
+    assert [again.identity for again in trainers.look()] == [one.identity]  # no new time-out: it goes on for all that
+    trainers.tables(41, 9)
+    assert trainers.look() == ()
+
+
+def test_the_table_is_left_alone_while_nothing_times_out(trainers: Trainers) -> None:
+    trainers.add(41, sockets=(77,))
+    assert trainers.look() == ()
+    trainers.tables(41, 0, row())
+    assert trainers.look() == ()
+    trainers.tables(41, 1, row())
+    assert len(trainers.look()) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        row(times=3),  # three seconds have not passed
+        row(timer="04"),  # the other end's process does not read: its kernel answers the probes
+        row(timer="02"),  # nothing to send: a sign of life is due
+        row(state="02"),  # not yet open
+        row(inode=99),  # another program's
+        "nonsense\n",
+        row().replace("0209090A", "XX").replace("0A090902", "XX"),
+    ],
+)
+def test_other_connections_are_none_of_the_jobs(trainers: Trainers, other: str) -> None:
+    trainers.add(41, sockets=(77,))
+    trainers.tables(41, 1, other)
+    assert trainers.look() == ()
+
+
+def test_each_namespace_is_asked_and_processes_that_are_gone_are_not(trainers: Trainers, tmp_path: Path) -> None:
+    trainers.add(41, sockets=(70,))
+    trainers.add(42, sockets=(71,))
+    trainers.add(51, sockets=(77,), namespace="net:[2]")
+    trainers.pids.append(60)
+    trainers.tables(41, 3, row(end="10.9.9.3", inode=71))
+    trainers.tables(51, 3, row(end="10.9.9.4", times=6))
+    assert [one.words.partition(" is not")[0] for one in trainers.look()] == [
+        "what process 51 sends to 10.9.9.4",
+        "what process 42 sends to 10.9.9.3",
+    ]
+    shutil.rmtree(tmp_path / "51/net")
+    assert [one.finding.device for one in trainers.look()] == ["10.9.9.3"]
+
+
+def test_the_kernels_tables_are_read() -> None:
+    assert list(parse(HEAD + row())) == [Unacknowledged("10.9.9.2", 5, "77")]
+    assert list(parse(HEAD + row(timer="04", probes=6))) == [Unacknowledged("10.9.9.2", 6, "77")]
+    assert time_outs("TcpExt: A TCPTimeouts TCPWinProbe\nTcpExt: 1 23 4\n") == 27
+    assert [time_outs(read) for read in ("", "TcpExt: A\nTcpExt: 1\n", "TcpExt: TCPTimeouts\n", 13)] == [None] * 4
+    mapped = "00000000" * 2 + ("FFFF0000" if sys.byteorder == "little" else "0000FFFF") + hexadecimal("10.0.0.7")
+    assert [address(written) for written in (mapped, "zz", "", "0" * 10)] == ["10.0.0.7", "", "", ""]
+
+
+def test_a_machine_without_such_tables_says_so(tmp_path: Path) -> None:
+    assert Tcp(Places(proc=tmp_path), CheckSettings()).supported()
+    assert Tcp(Places(), CheckSettings()).supported() == ""
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    if shutil.which("ip") is None or os.geteuid() != 0:
+        pytest.skip("needs root and `ip`: apt-get install iproute2")
+    with Network() as made:
+        yield made
+
+
+TALK = """
+import socket, sys
+if sys.argv[1] == "listen":
+    server = socket.create_server((sys.argv[2], 5000))
+    print("ready", flush=True)
+    talker = server.accept()[0]
+else:
+    talker = socket.create_connection((sys.argv[2], 5000))
+    talker.settimeout(1.0)
+    try:
+        while True:
+            talker.send(bytes(int(sys.argv[3])))
+            if sys.argv[3] == "1":
+                break
+    except TimeoutError:
+        pass
+    print("ready", flush=True)
+sys.stdin.readline()
+while sys.argv[1] == "send":
+    talker.settimeout(60)
+    talker.send(b"x")
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20], ids=["room", "no room"])
+def test_a_network_that_parts_is_seen_and_a_process_that_does_not_read_is_none(network: Network, size: int) -> None:
+    """Real sockets in two network namespaces: the other end never reads, and after a while the network parts."""
+    with (
+        started(network.side("right"), "listen", size) as listening,
+        started(network.side("left"), "send", size) as sending,
+    ):
+        check = Tcp(Places(), CheckSettings(tcp_resent=2), lambda: [listening.pid, sending.pid])
+        time.sleep(1.5)  # a probe of a closed window or two, each answered
+        assert look(check) == ()
+        network.part()
+        tell(sending)
+        until = time.monotonic() + 20.0
+        while not (found := look(check)) and time.monotonic() < until:
+            time.sleep(0.2)
+        assert [one.finding.device for one in found] == [ADDRESS["right"]]
+        assert f"process {sending.pid}" in found[0].words
+
+
+def look(check: Tcp) -> tuple[Result, ...]:
+    return check.look(Moment(time.monotonic(), 1.8e9, "boot"))
+
+
+def tell(process: "subprocess.Popen[str]") -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+@contextmanager
+def started(namespace: str, role: str, size: int) -> Iterator["subprocess.Popen[str]"]:
+    """A process in a network namespace that is connected, and has sent what there was room for."""
+    command = ("ip", "netns", "exec", namespace, sys.executable, "-c", TALK, role, ADDRESS["right"], str(size))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
