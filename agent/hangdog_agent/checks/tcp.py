@@ -8,7 +8,8 @@ import ipaddress
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hangdog_agent.checks.places import Places, names, text
@@ -22,6 +23,9 @@ _SOURCE = "TCP"
 _MOST_NAMESPACES = 64
 #: Open files of one process that are looked through for its connections.
 _MOST_FILES = 1 << 16
+#: Share of a core that reading tables takes at most: the kernel goes over all it has room for (30 ms on a machine with three
+#: connections), and a machine on a lossy network always has new time-outs.
+_SHARE = 0.01
 #: Other ends that are named: of a network that is gone a few say it all.
 _MOST_ENDS = 8
 #: The state of an open connection in `net/tcp`, and its timers (get_tcp4_sock in the kernel's tcp_ipv4.c): one waits for the
@@ -43,8 +47,17 @@ class Unacknowledged:
     inode: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A namespace's past: the time-outs it had counted as its table was read, when that was, and what was found there."""
+
+    time_outs: int | None = None
+    read_at: float = float("-inf")
+    lost: tuple[tuple[int, Unacknowledged], ...] = ()
+
+
 class Tcp:
-    """The check; `pids` are the training processes. The table is read only where the kernel counts new time-outs."""
+    """The check; `pids` are the training processes. A table is read only where the kernel counts new time-outs."""
 
     name = "tcp"
 
@@ -53,25 +66,27 @@ class Tcp:
         self._proc = places.proc
         self._resent = settings.tcp_resent
         self._pids = pids
-        #: Of each namespace: the time-outs counted so far, and whether something was unacknowledged when it was looked at.
-        self._seen: dict[str, tuple[int | None, bool]] = {}
+        self._seen: dict[str, _Seen] = {}
+        #: Seconds spent on tables and not yet paid for, and when that was reckoned.
+        self._owed, self._at = 0.0, 0.0
 
     def supported(self) -> str:
         return "" if isinstance(text(self._proc / "self/net/tcp", 64), str) else "the kernel tells no TCP connections"
 
     def look(self, moment: Moment) -> tuple[Result, ...]:
+        self._owed = max(0.0, self._owed - _SHARE * (moment.now - self._at))
+        self._at = moment.now
+        here = self._namespaces()
+        past = {namespace: self._seen.get(namespace, _Seen()) for namespace in here}
+        self._seen = {
+            namespace: self._look(here[namespace], seen, moment)
+            for namespace, seen in sorted(past.items(), key=lambda item: item[1].read_at)
+        }
         worst: dict[str, tuple[int, int, int]] = {}
-        now: dict[str, tuple[int | None, bool]] = {}
-        for namespace, pids in self._namespaces().items():
-            counted_now = time_outs(text(self._proc / str(pids[0]) / "net/netstat"))
-            before, lost = self._seen.get(namespace, (-1, False))
-            lost = lost or counted_now is None or counted_now != before
-            found = tuple(self._unacknowledged(pids[0])) if lost else ()
-            now[namespace] = counted_now, bool(found)
-            for pid, one in self._owned(pids, found):
+        for seen in self._seen.values():
+            for pid, one in seen.lost:
                 _, times, connections = worst.get(one.end, (pid, 0, 0))
                 worst[one.end] = pid, max(times, one.times), connections + 1
-        self._seen = now
         named = sorted(worst.items(), key=lambda item: (-item[1][1], item[0]))[:_MOST_ENDS]
         return tuple(self._result(end, *what, moment) for end, what in named)
 
@@ -82,6 +97,17 @@ class Tcp:
         words = f"what process {pid} sends to {end} is not acknowledged: sent again {counted(times, 'time')}"
         words += f", on {connections} connections" if connections > 1 else ""
         return state(self.name, _SOURCE, Component(Sort.PEER, end), (UNACKNOWLEDGED, Bearing.PATH, words), moment)
+
+    def _look(self, pids: Sequence[int], seen: _Seen, moment: Moment) -> _Seen:
+        """What a namespace shows now; what it showed before where its table need not, or may not yet, be read."""
+        count = time_outs(text(self._proc / str(pids[0]) / "net/netstat"))
+        due = seen.lost or count is None or count != seen.time_outs
+        if not due or self._owed >= _SHARE * self.every_s:
+            return seen
+        began = time.monotonic()
+        lost = tuple(self._owned(pids, self._unacknowledged(pids[0])))
+        self._owed += time.monotonic() - began
+        return _Seen(count, moment.now, lost)
 
     def _namespaces(self) -> dict[str, list[int]]:
         """The training processes of each network namespace; those that are gone are in none."""

@@ -1,5 +1,6 @@
 """Connections of trainers whose data nobody acknowledges: by tables of the kernel's form, and by a real network that parts."""
 
+import itertools
 import os
 import shutil
 import socket
@@ -123,6 +124,22 @@ def test_each_namespace_is_asked_and_processes_that_are_gone_are_not(trainers: T
     ]
     shutil.rmtree(tmp_path / "51/net")
     assert [one.finding.device for one in trainers.look()] == ["10.9.9.3"]
+
+
+def test_tables_that_take_long_are_read_in_turns_and_what_was_seen_stands_meanwhile(
+    trainers: Trainers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container each: to go over all tables whenever something times out would take a tenth of a core."""
+    spent = itertools.count(0.0, 0.087)  # each reading takes so long by this clock, of which a hundredth is borne
+    monkeypatch.setattr("hangdog_agent.checks.tcp.time.monotonic", lambda: next(spent))
+    for pid in (41, 42, 43):
+        trainers.add(pid, sockets=(pid,), namespace=f"net:[{pid}]")
+        trainers.tables(pid, 3, row(end=f"10.9.9.{pid}", inode=pid))
+    told = [len(trainers.look()) for _ in range(8)]
+    assert told == [1, 2, 2, 3, 3, 3, 3, 3]
+    for pid in (41, 42, 43):
+        trainers.tables(pid, 3)
+    assert [len(trainers.look()) for _ in range(6)] == [2, 2, 1, 1, 0, 0]
 
 
 def test_the_kernels_tables_are_read() -> None:
