@@ -73,6 +73,9 @@ def test_a_loop_that_now_and_then_calls_something_goes_nowhere() -> None:
     elsewhere = [*tidying[:2], "resident memory.py", "__new__ pathlib.py"]
     travelling = [[trace(0, stack, active=True), *waiting] for stack in (tidying, elsewhere, tidying)]
     assert diagnose(snapshot(*travelling), CUBE).kind is not Kind.MACHINE
+    loading = [*tidying, "_next_data torch/utils/data/dataloader.py"]
+    training = [[trace(0, stack, active=True), *waiting] for stack in (tidying, loading, tidying)]
+    assert diagnose(snapshot(*training), CUBE).kind is not Kind.MACHINE
 
 
 def test_a_rank_at_work_while_the_others_are_at_a_barrier_works_for_all() -> None:

@@ -114,12 +114,14 @@ def _kind(track: Sequence[Standing]) -> str:
 def _at_one_place(track: Sequence[Standing]) -> bool:
     """Whether only lines differ, or most looks met it in one function and the others in what is called from there.
 
-    A loop that collects garbage asks now and then how much memory is left: it goes nowhere for that.
+    A loop that collects garbage asks now and then how much memory is left: it goes nowhere for that. Who is met at
+    something of another kind does: a function that trains calls the loader, the model and the collectives.
     """
     digest, times = Counter(map(_digest, track)).most_common(1)[0]
     if times == len(track):
         return True
-    if 2 * times <= len(track) or not digest:
+    kinds = {(standing.activity, standing.rule) for standing in track}
+    if 2 * times <= len(track) or not digest or len(kinds) > 1:
         return False
     places = [standing.signature.places if standing.signature else () for standing in track]
     home = places[[_digest(standing) for standing in track].index(digest)]
