@@ -45,12 +45,34 @@ def test_all_in_one_collective_are_held_up_by_the_network_rather_than_by_code() 
     assert after.confidence > 0.9
 
 
-def test_a_service_outside_of_the_job_that_is_away_changes_nothing() -> None:
+def test_of_a_collective_in_lockstep_one_side_tells() -> None:
+    """A recorded gloo job: what one half had sent was lost, and the other half had nothing to send before it came."""
     ahead = {"0-6": "backward", "7": "barrier"}
-    tracker = "192.0.2.7"
+    half = (lost("node-0", "10.0.0.2"), lost("node-1", "10.0.0.2"))
+    verdict = judged(ahead, *half)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.GROUP, ())
+    by_one = judged(ahead, half[0])
+    assert by_one.kind is Kind.GROUP
+    assert by_one.confidence < verdict.confidence
+
+
+def test_a_service_of_the_internet_that_is_away_changes_nothing() -> None:
+    ahead = {"0-6": "backward", "7": "barrier"}
+    tracker = "140.82.112.3"
     for findings in ((lost("node-0", tracker),), (lost("node-0", tracker), lost("node-2", tracker))):
-        assert judged(ahead, *findings).kind is Kind.SOFTWARE
-    assert judged(ahead, lost("node-0", tracker), lost("node-0", "192.0.2.8")).kind is Kind.SOFTWARE
+        assert judged(ahead, *findings) == judged(ahead)
+    assert judged(ahead, lost("node-0", tracker), lost("node-0", "140.82.112.4")) == judged(ahead)
+    assert judged(ahead, lost("node-0", tracker), lost("node-1", "140.82.112.4")).kind is Kind.GROUP
+    assert judged(ahead, lost("node-0", "no address")) == judged(ahead)
+
+
+def test_one_machine_that_tells_of_it_evicts_nobody_whom_stacks_alone_would_not() -> None:
+    """A tracker of experiments inside of the cluster may be away while code hangs a tensor parallel group."""
+    four = job(tp=2, dp=4, per_machine=1)
+    story = snapshot(*[look({"0-1": "tensor", "2-7": "backward"})] * 2)
+    alone, told = diagnose(story, four), diagnose(replace(story, findings=(lost("node-0", "10.0.0.9"),)), four)
+    assert (alone.evict.machines, told.evict.machines) == ((), ())
+    assert told.kind is Kind.GROUP
 
 
 def test_a_rank_that_stands_outside_is_the_fault_whatever_else_is_lost() -> None:
