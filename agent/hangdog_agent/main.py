@@ -190,7 +190,7 @@ def _assemble(options: argparse.Namespace) -> _Agent:
     checks: Checks | None = None
     power: Readings = dict
     if match is None:  # of several agents on one host none knows whose machine it is
-        checks, gpus = standard(settings.checks, places, lambda: [member.process.pid for member in watch.known()])
+        checks, gpus = standard(settings.checks, places, watch.ranks)
         power = gpus.power
     metrics = Path(options.metrics_file) if options.metrics_file else None
     tools, tls = Tools(proc, tool, settings.capture, stop), None if options.insecure else options.tls

@@ -42,6 +42,10 @@ class Watch:
         with self._lock:
             return tuple(member for member, _ in self._trainers.values())
 
+    def ranks(self) -> dict[int, Rank]:
+        """The ranks of those trainers by their pid."""
+        return {member.process.pid: member.rank for member in self.known()}
+
     def _keep(self, trainers: Sequence[Member], now: float) -> None:
         with self._lock:
             alive = {(member.job, member.process.key) for member in trainers}

@@ -12,7 +12,7 @@ EIGHT = job(dp=8, per_machine=2)
 
 
 def lost(machine: str, end: str) -> Finding:
-    words = f"what process 7 sends to {end} is not acknowledged: sent again 5 times"
+    words = f"what rank 7 sends to {end} is not acknowledged: sent again 5 times"
     return Finding("TCP", UNACKNOWLEDGED, Bearing.PATH, words, machine, device=end)
 
 
@@ -34,7 +34,7 @@ def test_one_rank_ahead_of_a_collective_is_told_from_one_that_skipped_a_call() -
     assert judged(ahead).kind is Kind.SOFTWARE  # stacks alone cannot tell
     verdict = judged(ahead, *PARTED)
     assert (verdict.kind, verdict.evict.machines) == (Kind.GROUP, ()), verdict.because
-    assert any("TCP of node-1: what process 7 sends to 10.0.0.2" in line for line in verdict.because)
+    assert any("TCP of node-1: what rank 7 sends to 10.0.0.2" in line for line in verdict.because)
     assert any("test them pairwise" in line for line in verdict.because)
 
 

@@ -101,5 +101,5 @@ class Guard:
 def _keeper(watch: Watch, machine: str) -> Keeper:
     """Of a machine's checks those of its trainers' connections: the others are about the whole host, which all agents share."""
     settings, places = CheckSettings(), Places()
-    tcp = Tcp(places, settings, lambda: [member.process.pid for member in watch.known()])
+    tcp = Tcp(places, settings, watch.ranks)
     return Keeper(Checks((tcp,), settings, places.boot()), machine, time.monotonic)

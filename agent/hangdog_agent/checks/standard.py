@@ -1,6 +1,6 @@
 """The checks that an agent runs, put together."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 from hangdog_agent.checks.checks import Checks
 from hangdog_agent.checks.disk import Disks
@@ -14,14 +14,15 @@ from hangdog_agent.checks.pcie import Pcie
 from hangdog_agent.checks.places import Places
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.tcp import Tcp
+from hangdog_models.ranks import Rank
 
 
 def standard(
-    settings: CheckSettings, places: Places, trainers: Callable[[], Iterable[int]] = lambda: ()
+    settings: CheckSettings, places: Places, trainers: Callable[[], Mapping[int, Rank]] = dict
 ) -> tuple[Checks, Gpus]:
     """All checks of this machine, and that of its GPUs for whoever wants to know their power.
 
-    `trainers` answers the processes whose connections and, beside our own, NFS mounts are looked at.
+    `trainers` answers the ranks by their pid, whose connections and, beside our own, NFS mounts are looked at.
     """
     boot = places.boot()
     notes = Notes(places.state, boot)

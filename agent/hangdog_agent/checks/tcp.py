@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hangdog_agent.checks.places import Places, names, text
@@ -17,6 +17,7 @@ from hangdog_agent.checks.result import Component, Moment, Result, Sort, state
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_models.counts import counted
 from hangdog_models.findings import UNACKNOWLEDGED, Bearing
+from hangdog_models.ranks import Rank, format_ranks
 
 _SOURCE = "TCP"
 #: Network namespaces looked at: a machine's containers have one each.
@@ -53,19 +54,21 @@ class _Seen:
 
     time_outs: int | None = None
     read_at: float = float("-inf")
-    lost: tuple[tuple[int, Unacknowledged], ...] = ()
+    lost: tuple[tuple[Rank, Unacknowledged], ...] = ()
 
 
 class Tcp:
-    """The check; `pids` are the training processes. A table is read only where the kernel counts new time-outs."""
+    """The check; `trainers` are the ranks of the training processes by their pid. A table is read only where the kernel counts new time-outs."""
 
     name = "tcp"
 
-    def __init__(self, places: Places, settings: CheckSettings, pids: Callable[[], Iterable[int]] = lambda: ()) -> None:
+    def __init__(
+        self, places: Places, settings: CheckSettings, trainers: Callable[[], Mapping[int, Rank]] = dict
+    ) -> None:
         self.every_s = settings.tcp_every_s
         self._proc = places.proc
         self._resent = settings.tcp_resent
-        self._pids = pids
+        self._trainers = trainers
         self._seen: dict[str, _Seen] = {}
         #: Seconds spent on tables and not yet paid for, and when that was reckoned.
         self._owed, self._at = 0.0, 0.0
@@ -82,43 +85,47 @@ class Tcp:
             namespace: self._look(here[namespace], seen, moment)
             for namespace, seen in sorted(past.items(), key=lambda item: item[1].read_at)
         }
-        worst: dict[str, tuple[int, int, int]] = {}
+        told: dict[str, list[tuple[Rank, Unacknowledged]]] = {}
         for seen in self._seen.values():
-            for pid, one in seen.lost:
-                _, times, connections = worst.get(one.end, (pid, 0, 0))
-                worst[one.end] = pid, max(times, one.times), connections + 1
-        named = sorted(worst.items(), key=lambda item: (-item[1][1], item[0]))[:_MOST_ENDS]
-        return tuple(self._result(end, *what, moment) for end, what in named)
+            for rank, one in seen.lost:
+                told.setdefault(one.end, []).append((rank, one))
+        worst = sorted(told.items(), key=lambda item: (-max(one.times for _, one in item[1]), item[0]))
+        return tuple(self._result(end, lost, moment) for end, lost in worst[:_MOST_ENDS])
 
     def close(self) -> None:
         pass
 
-    def _result(self, end: str, pid: int, times: int, connections: int, moment: Moment) -> Result:
-        words = f"what process {pid} sends to {end} is not acknowledged: sent again {counted(times, 'time')}"
-        words += f", on {connections} connections" if connections > 1 else ""
+    def _result(self, end: str, lost: Sequence[tuple[Rank, Unacknowledged]], moment: Moment) -> Result:
+        ranks = sorted({rank for rank, _ in lost})
+        who = f"ranks {format_ranks(ranks)} send" if len(ranks) > 1 else f"rank {ranks[0]} sends"
+        words = (
+            f"what {who} to {end} is not acknowledged: sent again {counted(max(one.times for _, one in lost), 'time')}"
+        )
+        words += f", on {len(lost)} connections" if len(lost) > 1 else ""
         return state(self.name, _SOURCE, Component(Sort.PEER, end), (UNACKNOWLEDGED, Bearing.PATH, words), moment)
 
-    def _look(self, pids: Sequence[int], seen: _Seen, moment: Moment) -> _Seen:
+    def _look(self, trainers: Mapping[int, Rank], seen: _Seen, moment: Moment) -> _Seen:
         """What a namespace shows now; what it showed before where its table need not, or may not yet, be read."""
-        count = time_outs(text(self._proc / str(pids[0]) / "net/netstat"))
+        pid = next(iter(trainers))
+        count = time_outs(text(self._proc / str(pid) / "net/netstat"))
         due = seen.lost or count is None or count != seen.time_outs
         if not due or self._owed >= _SHARE * self.every_s:
             return seen
         began = time.monotonic()
-        lost = tuple(self._owned(pids, self._unacknowledged(pids[0])))
+        lost = tuple(self._owned(trainers, self._unacknowledged(pid)))
         self._owed += time.monotonic() - began
         return _Seen(count, moment.now, lost)
 
-    def _namespaces(self) -> dict[str, list[int]]:
+    def _namespaces(self) -> dict[str, dict[int, Rank]]:
         """The training processes of each network namespace; those that are gone are in none."""
-        found: dict[str, list[int]] = {}
-        for pid in self._pids():
+        found: dict[str, dict[int, Rank]] = {}
+        for pid, rank in self._trainers().items():
             try:
                 namespace = os.readlink(self._proc / str(pid) / "ns/net")
             except OSError:
                 continue
             if namespace in found or len(found) < _MOST_NAMESPACES:
-                found.setdefault(namespace, []).append(pid)
+                found.setdefault(namespace, {})[pid] = rank
         return found
 
     def _unacknowledged(self, pid: int) -> Iterator[Unacknowledged]:
@@ -128,10 +135,12 @@ class Tcp:
                 if one.times >= self._resent:
                     yield one
 
-    def _owned(self, pids: Iterable[int], found: Iterable[Unacknowledged]) -> Iterator[tuple[int, Unacknowledged]]:
-        """Those connections that one of the processes holds open, each with it: others of the machine are not its job's."""
+    def _owned(
+        self, trainers: Mapping[int, Rank], found: Iterable[Unacknowledged]
+    ) -> Iterator[tuple[Rank, Unacknowledged]]:
+        """Those connections that one of the processes holds open, each with its rank: others of the machine are not the job's."""
         wanted = {f"socket:[{one.inode}]": one for one in found}
-        for pid in pids if wanted else ():
+        for pid, rank in trainers.items() if wanted else ():
             folder = self._proc / str(pid) / "fd"
             for name in names(folder)[:_MOST_FILES]:
                 try:
@@ -139,7 +148,7 @@ class Tcp:
                 except OSError:
                     continue
                 if one is not None:
-                    yield pid, one
+                    yield rank, one
 
 
 def time_outs(read: str | int) -> int | None:

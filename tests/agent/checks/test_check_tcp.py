@@ -18,6 +18,7 @@ from hangdog_agent.checks.result import Kind, Moment, Result
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.tcp import Tcp, Unacknowledged, address, parse, time_outs
 from hangdog_models.findings import UNACKNOWLEDGED, Bearing
+from hangdog_models.ranks import Rank
 from live.network import ADDRESS, Network
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -42,11 +43,11 @@ class Trainers:
     def __init__(self, folder: Path) -> None:
         self._proc = folder
         self._now = 1_000.0
-        self.pids: list[int] = []
-        self.check = Tcp(Places(proc=folder), CheckSettings(), lambda: self.pids)
+        self.ranks: dict[int, Rank] = {}
+        self.check = Tcp(Places(proc=folder), CheckSettings(), lambda: self.ranks)
 
     def add(self, pid: int, sockets: tuple[int, ...] = (), namespace: str = "net:[1]") -> None:
-        self.pids.append(pid)
+        self.ranks[pid] = Rank(pid - 40)
         folder = self._proc / str(pid)
         for name in ("ns", "net", "fd"):
             (folder / name).mkdir(parents=True)
@@ -78,10 +79,18 @@ def test_what_a_trainer_sends_again_and_again_is_told_once_a_peer(trainers: Trai
     (one,) = trainers.look()
     assert (one.code, one.finding.bearing, one.kind) == (UNACKNOWLEDGED, Bearing.PATH, Kind.TELEMETRY)
     assert one.finding.device == "10.9.9.2"
-    assert one.words == "what process 41 sends to 10.9.9.2 is not acknowledged: sent again 7 times, on 2 connections"
+    assert one.words == "what rank 1 sends to 10.9.9.2 is not acknowledged: sent again 7 times, on 2 connections"
     assert [again.identity for again in trainers.look()] == [one.identity]  # no new time-out: it goes on for all that
     trainers.tables(41, 9)
     assert trainers.look() == ()
+
+
+def test_ranks_that_send_to_one_machine_are_told_together(trainers: Trainers) -> None:
+    for pid in (41, 42, 43):
+        trainers.add(pid, sockets=(pid,))
+    trainers.tables(41, 1, "".join(row(inode=pid, times=pid - 36) for pid in (41, 42, 43)))
+    (one,) = trainers.look()
+    assert one.words == "what ranks 1-3 send to 10.9.9.2 is not acknowledged: sent again 7 times, on 3 connections"
 
 
 def test_the_table_is_left_alone_while_nothing_times_out(trainers: Trainers) -> None:
@@ -115,12 +124,12 @@ def test_each_namespace_is_asked_and_processes_that_are_gone_are_not(trainers: T
     trainers.add(41, sockets=(70,))
     trainers.add(42, sockets=(71,))
     trainers.add(51, sockets=(77,), namespace="net:[2]")
-    trainers.pids.append(60)
+    trainers.ranks[60] = Rank(20)
     trainers.tables(41, 3, row(end="10.9.9.3", inode=71))
     trainers.tables(51, 3, row(end="10.9.9.4", times=6))
     assert [one.words.partition(" is not")[0] for one in trainers.look()] == [
-        "what process 51 sends to 10.9.9.4",
-        "what process 42 sends to 10.9.9.3",
+        "what rank 11 sends to 10.9.9.4",
+        "what rank 2 sends to 10.9.9.3",
     ]
     shutil.rmtree(tmp_path / "51/net")
     assert [one.finding.device for one in trainers.look()] == ["10.9.9.3"]
@@ -196,7 +205,7 @@ def test_a_network_that_parts_is_seen_and_a_process_that_does_not_read_is_none(n
         started(network.side("right"), "listen", size) as listening,
         started(network.side("left"), "send", size) as sending,
     ):
-        check = Tcp(Places(), CheckSettings(tcp_resent=2), lambda: [listening.pid, sending.pid])
+        check = Tcp(Places(), CheckSettings(tcp_resent=2), lambda: {listening.pid: Rank(0), sending.pid: Rank(1)})
         time.sleep(1.5)  # a probe of a closed window or two, each answered
         assert look(check) == ()
         network.part()
@@ -205,7 +214,7 @@ def test_a_network_that_parts_is_seen_and_a_process_that_does_not_read_is_none(n
         while not (found := look(check)) and time.monotonic() < until:
             time.sleep(0.2)
         assert [one.finding.device for one in found] == [ADDRESS["right"]]
-        assert f"process {sending.pid}" in found[0].words
+        assert "what rank 1 sends" in found[0].words
 
 
 def look(check: Tcp) -> tuple[Result, ...]:
