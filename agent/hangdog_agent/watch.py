@@ -43,8 +43,13 @@ class Watch:
             return tuple(member for member, _ in self._trainers.values())
 
     def ranks(self) -> dict[int, Rank]:
-        """The ranks of those trainers by their pid."""
-        return {member.process.pid: member.rank for member in self.known()}
+        """The ranks of those trainers that still run, by their pid, which may be another process's by now."""
+        found = {}
+        for member in self.known():
+            now = self._census.proc.stat(member.process.pid)
+            if now is not None and now.started == member.process.started:
+                found[member.process.pid] = member.rank
+        return found
 
     def _keep(self, trainers: Sequence[Member], now: float) -> None:
         with self._lock:

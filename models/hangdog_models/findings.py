@@ -15,14 +15,11 @@ class Bearing(StrEnum):
     SUSPECTS = "makes suspect"  # moves the odds
     SLOWS = "slows"  # power brake, heat, a narrowed link: it works, but late
     PATH = "blames a path"  # the connection between two ends, either of which may be sound
+    UNACKNOWLEDGED = "stays unacknowledged"  # what trainers sent, however often it is sent again: no program does that
     PROGRAM = "blames the program"  # the application's own error, a mismatched collective
     SERVICE = "blames a service"  # storage or a name service that many share
     VICTIM = "suffers"  # the loud one: it waited for somebody else
     TELLS_NOTHING = "tells nothing"  # known noise, named so that nobody wonders
-
-
-#: The code of what no program does and no log tells: data that a trainer sent is sent again and again, and not acknowledged.
-UNACKNOWLEDGED = "TCP unacknowledged"
 
 
 @dataclass(frozen=True, slots=True)

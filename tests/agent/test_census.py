@@ -104,6 +104,7 @@ def test_jobs_are_announced_with_their_living_ranks(census: Census) -> None:
         (job,) = jobs(watch.see())
         assert job.ranks == (3,)
         assert {member.rank for member in watch.known()} == {3, 4}, "a rank that ended while its job went on is missed"
+        assert list(watch.ranks().values()) == [3], "whose pid may be another process's by now"
 
 
 def test_a_job_started_anew_does_not_miss_the_ranks_of_its_last_life(census: Census) -> None:

@@ -39,7 +39,10 @@ class Sort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A part of the machine: a GPU's `name` is its index, a port's `mlx5_0/1`, a mount's its folder, a peer's its address. `pci` is canonical."""
+    """A part of the machine, or a peer of it; `pci` is canonical.
+
+    A GPU's `name` is its index, a port's `mlx5_0/1`, a mount's its folder, a peer's its address.
+    """
 
     sort: Sort
     name: str = ""

@@ -16,7 +16,7 @@ from hangdog_agent.checks.places import Places, names, text
 from hangdog_agent.checks.result import Component, Moment, Result, Sort, state
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_models.counts import counted
-from hangdog_models.findings import UNACKNOWLEDGED, Bearing
+from hangdog_models.findings import Bearing
 from hangdog_models.ranks import Rank, format_ranks
 
 _SOURCE = "TCP"
@@ -58,7 +58,10 @@ class _Seen:
 
 
 class Tcp:
-    """The check; `trainers` are the ranks of the training processes by their pid. A table is read only where the kernel counts new time-outs."""
+    """The check; `trainers` are the ranks of the training processes by their pid.
+
+    A table is read only where the kernel counts new time-outs.
+    """
 
     name = "tcp"
 
@@ -102,7 +105,8 @@ class Tcp:
             f"what {who} to {end} is not acknowledged: sent again {counted(max(one.times for _, one in lost), 'time')}"
         )
         words += f", on {len(lost)} connections" if len(lost) > 1 else ""
-        return state(self.name, _SOURCE, Component(Sort.PEER, end), (UNACKNOWLEDGED, Bearing.PATH, words), moment)
+        said = "TCP unacknowledged", Bearing.UNACKNOWLEDGED, words
+        return state(self.name, _SOURCE, Component(Sort.PEER, end), said, moment)
 
     def _look(self, trainers: Mapping[int, Rank], seen: _Seen, moment: Moment) -> _Seen:
         """What a namespace shows now; what it showed before where its table need not, or may not yet, be read."""

@@ -6,7 +6,7 @@ from hangdog_models.diagnosis import hardware, unacknowledged
 from hangdog_models.diagnosis.hardware import MachineEvidence
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.waits import Hold
-from hangdog_models.findings import UNACKNOWLEDGED, Bearing, Finding
+from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
@@ -86,7 +86,7 @@ def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
     """One explanation for each kind and place: the first finding tells it, repeats do not multiply."""
     groups: dict[tuple[Kind, tuple[str, ...]], list[Finding]] = {}
     for finding in findings:
-        if finding.bearing in ALONE and finding.code != UNACKNOWLEDGED:
+        if finding.bearing in ALONE:
             kind, _ = ALONE[finding.bearing]
             groups.setdefault((kind, _units(finding, topology)), []).append(finding)
     found = []

@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Sequence
 
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis, odds
-from hangdog_models.findings import UNACKNOWLEDGED, Finding
+from hangdog_models.findings import Bearing, Finding
 from hangdog_models.verdict import Kind
 
 #: What is left of the code where several machines tell of it, and where one does: a process that hangs still acknowledges,
@@ -22,7 +22,7 @@ _SAID = 3
 
 def weighed(found: Sequence[Hypothesis], findings: Sequence[Finding]) -> tuple[Hypothesis, ...]:
     """The explanations as they are beside what was sent and not acknowledged; which end is at fault it does not tell."""
-    told = _of_the_job([finding for finding in findings if finding.code == UNACKNOWLEDGED])
+    told = _of_the_job([finding for finding in findings if finding.bearing is Bearing.UNACKNOWLEDGED])
     if not told:
         return tuple(found)
     several = len({finding.machine for finding in told}) > 1

@@ -191,6 +191,7 @@ def test_the_class_follows_from_the_bearing() -> None:
         Bearing.RESET: Kind.RESET,
         Bearing.SUSPECTS: Kind.SUSPECT,
         Bearing.SLOWS: Kind.SUSPECT,
+        Bearing.UNACKNOWLEDGED: Kind.TELEMETRY,
         Bearing.PATH: Kind.TELEMETRY,
         Bearing.PROGRAM: Kind.TELEMETRY,
         Bearing.SERVICE: Kind.TELEMETRY,

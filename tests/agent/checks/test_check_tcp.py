@@ -17,7 +17,7 @@ from hangdog_agent.checks.places import Places
 from hangdog_agent.checks.result import Kind, Moment, Result
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.tcp import Tcp, Unacknowledged, address, parse, time_outs
-from hangdog_models.findings import UNACKNOWLEDGED, Bearing
+from hangdog_models.findings import Bearing
 from hangdog_models.ranks import Rank
 from live.network import ADDRESS, Network
 
@@ -77,12 +77,21 @@ def test_what_a_trainer_sends_again_and_again_is_told_once_a_peer(trainers: Trai
     assert trainers.look() == ()
     trainers.tables(41, 9, row(times=5, inode=77) + row(times=7, inode=78))
     (one,) = trainers.look()
-    assert (one.code, one.finding.bearing, one.kind) == (UNACKNOWLEDGED, Bearing.PATH, Kind.TELEMETRY)
+    assert (one.code, one.finding.bearing, one.kind) == ("TCP unacknowledged", Bearing.UNACKNOWLEDGED, Kind.TELEMETRY)
     assert one.finding.device == "10.9.9.2"
     assert one.words == "what rank 1 sends to 10.9.9.2 is not acknowledged: sent again 7 times, on 2 connections"
     assert [again.identity for again in trainers.look()] == [one.identity]  # no new time-out: it goes on for all that
     trainers.tables(41, 9)
     assert trainers.look() == ()
+
+
+def test_connections_over_ipv6_are_read_and_the_worst_ends_named(trainers: Trainers) -> None:
+    trainers.add(41, sockets=tuple(range(20)))
+    six = "00000000000000000000000001000000" if sys.byteorder == "little" else "00000000000000000000000000000001"
+    v6 = row(times=9, inode=0).replace(hexadecimal("10.9.9.2"), six)
+    trainers.tables(41, 1, "".join(row(end=f"10.9.9.{at}", inode=at, times=5) for at in range(1, 20)), v6)
+    found = trainers.look()
+    assert (len(found), found[0].finding.device) == (8, "::1")
 
 
 def test_ranks_that_send_to_one_machine_are_told_together(trainers: Trainers) -> None:
