@@ -14,7 +14,7 @@ BOOTSTRAP = @python="$(PYTHON)"; [ -n "$$python" ] || { \
 IN := .venv/bin
 OUR_CODE := agent server models proto cli tests tools bench
 
-.PHONY: help setup torch demo test test-slow soak check lint docs protos protos-check bench accuracy fuzz clean
+.PHONY: help setup torch demo test test-slow soak check lint docs protos protos-check bench accuracy fuzz locks base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -48,8 +48,9 @@ lint: .venv/dev.stamp ## check format, style, types and who imports whom
 	$(IN)/mypy
 	$(IN)/lint-imports
 
-docs: .venv/dev.stamp ## check that the help texts in the docs are what the commands print (FIX=1 rewrites them)
+docs: .venv/dev.stamp ## check what is made of the docs: help texts, what the agent opens (FIX=1 rewrites them)
 	$(IN)/python tools/helps.py $(if $(FIX),--fix)
+	$(IN)/python tools/footprint.py $(if $(FIX),--fix)
 
 protos: ## generate the protobuf code anew
 	$(BOOTSTRAP) protos
@@ -68,8 +69,15 @@ accuracy: .venv/dev.stamp ## how often the diagnosis is right on simulated incid
 fuzz: .venv/dev.stamp ## feed a reader of evidence garbage (READER=log RUNS=1000000; all readers without READER)
 	$(IN)/python tests/fuzzing $(or $(READER),all) $(or $(RUNS),100000) $(SEED)
 
+locks: ## pin all that is installed, with hashes, and list it per image (UPGRADE=1: the newest versions; else the pinned ones stay)
+	$(BOOTSTRAP) locks
+	@.venv-locks/bin/python tools/locks.py $(if $(UPGRADE),--upgrade)
+
+base-image: ## pin the images' base by its digest, which takes a network with a registry (BASE=python:3.11-slim)
+	@python="$(PYTHON)"; "$$python" tools/base_image.py $(BASE)
+
 clean: ## remove what make made
-	rm -rf .venv .venv-protos .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
+	rm -rf .venv .venv-protos .venv-locks .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
 
 .venv/run.stamp: pyproject.toml tools/bootstrap.py
 	$(BOOTSTRAP) run

@@ -204,13 +204,14 @@ async def stage(
     observers: Observers | None = None,
     does: Chosen | None = None,
     tells: Told | None = None,
+    opened: Opened | None = None,
 ) -> AsyncIterator[Stage]:
     """A server on a free port, upon the store at `path`, or of that URL, which `observers` watch."""
     seen = observers or Observers(Fleet(settings))
     store = Store(path, telemetry=seen.telemetry)
     try:
         means = Means(seen.fleet, store, judge, clock, telemetry=seen.telemetry)
-        opened = Opened("127.0.0.1:0", door, settings, clock)
+        opened = opened or Opened("127.0.0.1:0", door, settings, clock)
         async with running(opened, means, settings, seen.interceptors, does, tells) as address:
             yield Stage(address, store, settings, means.dictionary)
     finally:

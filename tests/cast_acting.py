@@ -62,7 +62,8 @@ class World:
         """Its agent is there, and says what runs on it."""
         connection = self.fleet.connect(machine, "1", "here", 0.0, body=told or body(machine))
         if job:
-            self.fleet.announce(connection, {job: LocalJob(job, (Rank(0),), 1)}, 0.0)
+            rank = Rank(ord(machine[-1]) % 64)  # its own: machines that claim one rank are in conflict
+            self.fleet.announce(connection, {job: LocalJob(job, (rank,), 64)}, 0.0)
 
     async def judged(
         self, name: str, *machines: str, job: str = "llama", ago: float = 30.0, job_toml: str = "",

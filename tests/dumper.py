@@ -4,6 +4,7 @@ As that does it makes its FIFO itself, looks at it again and again (every 20 ms 
 writes all of its record over the dump of the time before. What can go wrong on the way is played on demand.
 """
 
+import base64
 import itertools
 import json
 import os
@@ -42,6 +43,37 @@ while not select.select([0], [], [], 0.02)[0]:
     half = len(record) // 2
     write(*{"in halves": (record[:half], record[half:]), "half": (record[:half],)}.get(how, (record,)))
 """
+
+
+#: What goes before a played rank's program: it plays PyTorch's worker server at the socket its environment names, in a
+#: thread of its own, as `PLAYED_WORKER_SERVER` says: what each handler answers. A handler it does not know is a 404; without
+#: any it is silent, as one whose process is stopped: the kernel takes the connection, nobody answers.
+SERVING = """
+import base64, json, os, socket, threading
+def serve(listening, handlers):
+    while True:
+        line, _ = listening.accept()
+        path = line.makefile("rb").readline().split()[1].decode().removeprefix("/handler/")
+        content = handlers.get(path)
+        status = b"404 Not Found" if content is None else b"200 OK"
+        content = content or b""
+        line.sendall(b"HTTP/1.0 %s\\r\\nContent-Length: %d\\r\\n\\r\\n" % (status, len(content)) + content)
+        line.close()
+played = json.loads(os.environ["PLAYED_WORKER_SERVER"])
+listening = socket.socket(socket.AF_UNIX)
+os.chdir(os.path.dirname(os.environ["TORCH_WORKER_SERVER_SOCKET"]))
+listening.bind(os.path.basename(os.environ["TORCH_WORKER_SERVER_SOCKET"]))
+listening.listen(8)
+if played:
+    handlers = {name: base64.b64decode(content) for name, content in played.items()}
+    threading.Thread(target=serve, args=(listening, handlers), daemon=True).start()
+"""
+
+
+def serving(path: Path, **handlers: bytes) -> dict[str, str]:
+    """The environment of a rank that begins with `SERVING`."""
+    played = {name: base64.b64encode(content).decode() for name, content in handlers.items()}
+    return {"TORCH_WORKER_SERVER_SOCKET": str(path), "PLAYED_WORKER_SERVER": json.dumps(played)}
 
 
 def pickled(enqueued: int, completed: int) -> bytes:
@@ -88,7 +120,8 @@ def played(
     given = folder / f"record-{rank}"
     given.write_bytes(record)
     places = (f"{folder}/pipe-{rank}.pipe", f"{folder}/dump-{rank}", str(given))
-    with running(DUMPER, *places, how, environ=said | environ) as process:
+    program = SERVING + DUMPER if "PLAYED_WORKER_SERVER" in environ else DUMPER
+    with running(program, *places, how, environ=said | environ) as process:
         yield process
 
 

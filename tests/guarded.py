@@ -2,13 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cast import PATIENT, Agent, Stage, stage, trainer
 from hangdog_proto.reach import Reach
@@ -19,6 +24,8 @@ from hangdog_server.tokens import Role
 
 #: Whoever says nothing is cut off soon; nobody who speaks is, however slow this machine is.
 STRICT = replace(PATIENT, hello_s=1.0)
+#: What a client's certificate may be used for.
+CLIENT = (ExtendedKeyUsageOID.CLIENT_AUTH,)
 #: What a well-behaved agent is waited for while others misbehave. It takes some 50 ms alone. Seconds.
 SERVED_S = 5.0
 
@@ -41,9 +48,39 @@ class Cluster:
     def client(self, name: str) -> Path:
         return certs.client(self.home, name, now(), self.home / f"clients-{len(list(self.home.iterdir()))}")
 
+    def odd(
+        self, name: str, *names: x509.GeneralName, uses: Sequence[x509.ObjectIdentifier] | None = None, common: str = ""
+    ) -> Path:
+        """A folder with a certificate of the authority that says just this, made by hand; None: no extended key usage."""
+        folder = self.home / f"odd-{len(list(self.home.iterdir()))}" / name
+        folder.mkdir(parents=True)
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)] if common else [])
+        above = x509.load_pem_x509_certificate((self.home / "ca.pem").read_bytes())
+        making = certs.builder(subject, above.subject, key, now(), 5)
+        if names:
+            making = making.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        if uses is not None:
+            making = making.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+        found = making.sign(certs.signer(self.home / "ca.key"), hashes.SHA256())
+        (folder / "cert.pem").write_bytes(found.public_bytes(Encoding.PEM))
+        (folder / "key.pem").write_bytes(certs._key(key))
+        (folder / "ca.pem").write_bytes((self.home / "ca.pem").read_bytes())
+        return folder
+
+    @property
+    def denied(self) -> Path:
+        """The server's deny list."""
+        return self.home / "denied.json"
+
     def door(self, **more: object) -> Door:
         return replace(
-            Door(self.home / "server", tokens=self.home / "tokens.json", audit=self.home / "audit.jsonl"),
+            Door(
+                self.home / "server",
+                tokens=self.home / "tokens.json",
+                audit=self.home / "audit.jsonl",
+                denied=self.denied,
+            ),
             **more,  # type: ignore[arg-type]  # the test names what it changes
         )
 

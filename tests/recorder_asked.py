@@ -21,7 +21,11 @@ SHORT = Patience(socket_s=0.3, dump_s=0.5, start_s=8.0)
 
 def trainer(process: "subprocess.Popen[bytes]") -> Member:
     """The trainer as discovery finds it, environment included."""
-    (found,) = [m for m in find(Census(targets.proc).take()) if m.process.pid == process.pid]
+    return by_pid(process.pid)
+
+
+def by_pid(pid: int) -> Member:
+    (found,) = [m for m in find(Census(targets.proc).take()) if m.process.pid == pid]
     assert found.kind is Kind.TRAINER
     return found
 

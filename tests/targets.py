@@ -11,6 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+import pytest
+
+from hangdog_agent.confinement import children as started
+from hangdog_agent.confinement import credentials
 from hangdog_agent.discover import Process
 from hangdog_agent.procfs import Proc
 
@@ -155,6 +159,17 @@ def compiled(folder: Path, name: str, program: str) -> Path | None:
     return library
 
 
+def program(folder: Path, name: str, source: str) -> Path | None:
+    """A program in C; None where no C compiler is."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        return None
+    written, made = folder / f"{name}.c", folder / name
+    written.write_text(source)
+    subprocess.run([compiler, "-w", "-o", made, written], check=True)
+    return made
+
+
 def children() -> dict[int, str]:
     """Our own children and their state letters."""
     found: dict[int, str] = {}
@@ -197,3 +212,26 @@ class Sampler:
         while not self._over.is_set():
             self.seen.update(map(letter, self._pids))
             self.times += 1
+
+
+def note(calls: Path, words: str = "$*") -> str:
+    """A line of a shell script that notes its call as a link in `calls`: a tool may write to no file."""
+    return f'ln -s "{words}" "$(mktemp -u {calls}/$(date +%s%N).XXXXXX)"'
+
+
+def recording_calls(fake: Path, calls: Path, words: str) -> None:
+    """Writes a program that fails with these words, and notes each call."""
+    calls.mkdir()
+    fake.write_text(f'#!/bin/sh\n{note(calls)}\necho "{words}" >&2\nexit 1\n')
+    fake.chmod(0o755)
+
+
+def recorded_calls(calls: Path) -> list[str]:
+    """The arguments of each call, in their order."""
+    return [os.readlink(link) for link in sorted(calls.iterdir())]
+
+
+def run_tools_as_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tools run as a stranger to every trainer, without CAP_SYS_PTRACE, as those of an agent that lacks the rights."""
+    monkeypatch.setattr(started, "SYS_PTRACE", 63)
+    monkeypatch.setattr(credentials, "of_its_own", lambda *_: credentials.Credentials(65534, 65534))

@@ -1,6 +1,6 @@
 """Makes the environments that `make` needs, from nothing but Python 3.11 or newer; run by make, by hand never needed.
 
-`bootstrap.py run|dev|torch|protos` brings `.venv` (or `.venv-protos`) up to one stage and leaves a stamp in it that holds
+`bootstrap.py run|dev|torch|protos|locks` brings `.venv` (or `.venv-protos`, `.venv-locks`) up to one stage and leaves a stamp in it that holds
 what the stage was made from: when that has not changed, nothing is installed and no network is touched.
 Only the standard library is used here: this runs before anything is installed.
 """
@@ -27,12 +27,15 @@ TORCH_INDEX_PATIENCE_S = 3
 #: and needs the pkg_resources that setuptools dropped in 81.
 PROTO_TOOLS = ("grpcio-tools==1.62.3", "mypy-protobuf==3.6.0", "setuptools<81")
 PROTO_PYTHONS = ((3, 12), (3, 11))
+#: What resolves versions and writes their hashes down, and what writes the lists of components; pinned, so that the same
+#: tree gives the same files.
+LOCK_TOOLS = ("uv==0.13.9", "cyclonedx-python-lib[json-validation]==11.12.0", "packaging==26.3")
 #: Status that tells make `not on this machine`, apart from `it failed`.
 UNAVAILABLE = 77
 
 
 def main() -> None:
-    stages = {"run": run, "dev": dev, "torch": torch, "protos": protos}
+    stages = {"run": run, "dev": dev, "torch": torch, "protos": protos, "locks": locks}
     if len(sys.argv) != 2 or sys.argv[1] not in stages:
         stop(f"usage: bootstrap.py {'|'.join(stages)}")
     stages[sys.argv[1]]()
@@ -59,6 +62,11 @@ def torch() -> None:
 def protos() -> None:
     """The generator of protobuf code, in an environment of its own."""
     stage(".venv-protos", "protos", PROTO_TOOLS, python=proto_python())
+
+
+def locks() -> None:
+    """What pins the dependencies, in an environment of its own."""
+    stage(".venv-locks", "locks", LOCK_TOOLS)
 
 
 def torch_index() -> list[str]:

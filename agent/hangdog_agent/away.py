@@ -61,27 +61,27 @@ class Away:
         self._since = None if welcomed else now if self._since is None else self._since
         suspicions = {
             job: suspect(
-                signs.get(job.name, {}), (r for r in job.ranks if r not in signs.get(job.name, {})), self.patience
+                signs.get(job.key, {}), (r for r in job.ranks if r not in signs.get(job.key, {})), self.patience
             )
             for job in here
         }
         record: list[Standstill] = []
         for job, suspicion in suspicions.items():
-            matter = self._matters.get(job.name)
+            matter = self._matters.get(job.key)
             if suspicion is None:
                 if matter is not None and now - matter.seen >= OVER_S:
-                    del self._matters[job.name]
+                    del self._matters[job.key]
                 continue
             if matter is None:
                 again = (
-                    self.before.get(job.name) == whose.get(job.name) and now - suspicion.seconds < self.born + _START_S
+                    self.before.get(job.key) == whose.get(job.key) and now - suspicion.seconds < self.born + _START_S
                 )
-                matter = self._matters[job.name] = _Matter(now, job.name in self.before and again)
+                matter = self._matters[job.key] = _Matter(now, job.key in self.before and again)
             matter.seen = now
             if self._since is not None and now - self._since >= self.away_s and not matter.recorded:
                 matter.recorded = True
                 record.append(Standstill(job, suspicion.seconds, suspicion.why))
-        names = {job.name for job in suspicions}
+        names = {job.key for job in suspicions}
         self._matters = {name: matter for name, matter in self._matters.items() if name in names}
         return Thought(self._closer(now, names, signs), tuple(record))
 

@@ -16,14 +16,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hangdog_agent import discover, ray_train
+from hangdog_agent.confinement import children, credentials
+from hangdog_agent.confinement.children import Child, Limits
+from hangdog_agent.confinement.credentials import Refused
 from hangdog_agent.killable import run
+from hangdog_agent.owners import owner
 from hangdog_agent.procfs import Proc, Stat, parse_arguments, parse_environ
+from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.stack import Reason
 
 #: Reading a file of /proc takes microseconds; a child that needs this long hangs.
 _RISKY_READ_S = 0.5
 #: All risky reads of one pass; whoever is not reached is read by a later pass.
 _RISKY_PASS_S = 2.0
+#: What reads a file of /proc needs for it.
+_RISKY = Child(Limits(), capabilities=(children.SYS_PTRACE, children.DAC_READ_SEARCH))
 #: A process that could not be read is left alone for so long.
 _RETRY_S = 30.0
 #: As much of an environment or a command line as procfs.py reads itself.
@@ -45,7 +52,8 @@ _RANKS = frozenset(name for name in discover.ALLOWED if name.endswith(("RANK", "
 class _Told:
     """What a process tells of itself; it changes only with an exec, which changes `image` or `comm`.
 
-    `announced` is what Ray says of it in a log, which was read `log_reads` times.
+    `announced` is what Ray says of it in a log, which was read `log_reads` times. `owner` and `container` are the kernel's
+    words of a process that may be a trainer.
     """
 
     comm: str
@@ -56,6 +64,8 @@ class _Told:
     permitted: bool
     announced: ray_train.Announced | None = None
     log_reads: int = 0
+    owner: Owner = UNKNOWN
+    container: str = ""
 
     @property
     def ranked(self) -> bool:
@@ -91,10 +101,20 @@ class _Known:
 
 
 class Census:
-    """The process table of this machine, taken again and again; `names` are environment variables to keep beside the allowed."""
+    """The process table of this machine, taken again and again; `names` are environment variables to keep beside the allowed.
 
-    def __init__(self, proc: Proc, names: frozenset[str] = frozenset(), stop: threading.Event | None = None) -> None:
+    `ray_logs`: whether the logs of Ray's workers are read, which tell their ranks.
+    """
+
+    def __init__(
+        self,
+        proc: Proc,
+        names: frozenset[str] = frozenset(),
+        stop: threading.Event | None = None,
+        ray_logs: bool = True,
+    ) -> None:
         self.proc = proc
+        self._ray_logs = ray_logs
         self._names = discover.ALLOWED | names
         self._stop = stop
         self._known: dict[int, _Known] = {}
@@ -161,9 +181,20 @@ class Census:
         told = known.told if known is not None and known.row.started == stat.started else None
         if told is None or (told.comm, told.image) != (stat.comm, stat.image):
             told = self._ask(stat, told, now, risky_until) or told
-        if told is not None and told.comm == ray_train.WORKER and told.waits and time.monotonic() < risky_until:
-            announced, there = ray_train.find(self.proc, pid, self._beginning)
+        if (
+            self._ray_logs
+            and told is not None
+            and told.comm == ray_train.WORKER
+            and told.waits
+            and time.monotonic() < risky_until
+        ):
+            announced, there = ray_train.find(self.proc, pid, lambda path: self._beginning(pid, path))
             told = replace(told, announced=announced or told.announced, log_reads=told.log_reads + there)
+        if (
+            told is not None and told.ranked and stat.state not in "ZX"
+        ):  # it may have changed its user since, without an exec
+            whose, inside = owner(self.proc, pid)
+            told = replace(told, owner=whose, container=inside) if whose.known else told
         self._known[pid] = _Known(_row(stat, told), told, stat.kernel)
 
     def _ask(self, stat: Stat, before: _Told | None, now: float, risky_until: float) -> _Told | None:
@@ -194,14 +225,19 @@ class Census:
             permitted=environ is not Reason.NOT_PERMITTED,
         )
 
-    def _beginning(self, path: str) -> bytes | None:
-        """The beginning of a file, which may lie on a server that is dead."""
-        outcome = run(("head", "-c", str(ray_train.BYTES), path), _RISKY_READ_S, ray_train.BYTES, stop=self._stop)
+    def _beginning(self, pid: int, path: str) -> bytes | None:
+        """The beginning of a file that a process has open, read as its user; it may lie on a server that is dead."""
+        try:
+            who = credentials.of_its_own(pid, os.fspath(self.proc.root))
+        except (Refused, ProcessLookupError):
+            return None
+        command = ("head", "-c", str(ray_train.BYTES), path)
+        outcome = run(command, _RISKY_READ_S, ray_train.BYTES, stop=self._stop, child=children.tool(who, Limits()))
         return outcome.stdout if outcome.status == 0 else None
 
     def _risky(self, pid: int, name: str) -> bytes | Reason:
         path = os.fspath(self.proc.root / str(pid) / name)
-        outcome = run(("cat", path), _RISKY_READ_S, _MOST_BYTES, stop=self._stop)
+        outcome = run(("cat", path), _RISKY_READ_S, _MOST_BYTES, stop=self._stop, child=_RISKY)
         if outcome.status == 0:
             return outcome.stdout
         if outcome.status is None:
@@ -228,4 +264,6 @@ def _row(stat: Stat, told: _Told | None) -> discover.Process:
         environ=told.environ if told else None,
         cpu_ticks=stat.cpu_ticks,
         announced=told.announced if told else None,
+        owner=told.owner if told else UNKNOWN,
+        container=told.container if told else "",
     )

@@ -5,8 +5,8 @@ import re
 from hangdog_agent.procfs import Proc
 
 #: cgroup v1 writes `/kubepods/besteffort/podUID/ID`, the systemd driver `kubepods-pod1f_2e.slice/cri-containerd-ID.scope`.
-_POD = re.compile(r"\bkubepods\S*?[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})")
-_CONTAINER = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)", re.MULTILINE)
+POD = re.compile(r"\bkubepods\S*?[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})")
+CONTAINER = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)", re.MULTILINE)
 _SLURM = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 #: As much of a container's id as `docker ps` and `crictl ps` show and take.
 _SHOWN = 12
@@ -15,7 +15,7 @@ _SHOWN = 12
 def container(proc: Proc, pid: int) -> str:
     """`pod UID, container ID`, `container ID` or `Slurm job N`; empty on the bare machine, or when the process is gone."""
     text = proc.setting(f"{pid}/cgroup") or ""
-    pod, inner, job = _POD.search(text), _CONTAINER.search(text), _SLURM.search(text)
+    pod, inner, job = POD.search(text), CONTAINER.search(text), _SLURM.search(text)
     words = []
     if pod:
         words.append(f"pod {pod[1].replace('_', '-')}")

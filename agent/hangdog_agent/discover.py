@@ -8,12 +8,14 @@ Ray Train has a rank of its own, which Ray announces.
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import PurePath
 
 from hangdog_agent.launchers import RAYLET, launches
+from hangdog_agent.owners import job_key
 from hangdog_agent.ray_train import Announced
+from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import MAX_RANK, Rank
 
 #: Where a rank and the number of ranks stand, the most trustworthy first: torch's own, then the MPIs', then Slurm's.
@@ -28,6 +30,10 @@ _PLACES = (
 _STEP = "SLURM_STEP_ID"
 #: Where a job's name stands. `none` is what torchrun says when nobody named the run.
 _JOB_NAMES = ("HANGDOG_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+#: What a job is called that nobody named.
+UNNAMED = "default"
+#: Where the ranks of a job meet; it keeps two jobs apart that nobody named.
+MEETING = "MASTER_ADDR"
 TOPOLOGY = "HANGDOG_TOPOLOGY"
 #: Where a trainer shows that it gets on: its log, which of its lines tell a step, and a file touched at each step. Read here
 #: only, and never sent.
@@ -43,7 +49,7 @@ _DOORS = (
 DIAGNOSIS = "HANGDOG_DIAGNOSIS"
 #: All that is ever kept of an environment.
 ALLOWED = frozenset(name for pair in _PLACES for name in pair if name) | {
-    *(*_JOB_NAMES, *_DOORS, TOPOLOGY, LOG, STEP_PATTERN, HEARTBEAT, "LOCAL_RANK", _STEP, DIAGNOSIS),
+    *(*_JOB_NAMES, *_DOORS, MEETING, TOPOLOGY, LOG, STEP_PATTERN, HEARTBEAT, "LOCAL_RANK", _STEP, DIAGNOSIS),
 }
 #: A job's name and topology are printed and sent; longer ones are cut.
 _MOST_CHARACTERS = 200
@@ -68,7 +74,8 @@ class Kind(StrEnum):
 class Process:
     """One row of the process table: `environ` holds allowed names only, `started` counts clock ticks after boot.
 
-    `announced` is what its framework says of it elsewhere than in its environment.
+    `announced` is what its framework says of it elsewhere than in its environment. `owner` and `container` (the pod or
+    container it runs in, empty for none) are the kernel's words.
     """
 
     pid: int
@@ -81,6 +88,8 @@ class Process:
     environ: Mapping[str, str] | None = None
     cpu_ticks: int = 0
     announced: Announced | None = None
+    owner: Owner = UNKNOWN
+    container: str = ""
 
     @property
     def key(self) -> Key:
@@ -90,7 +99,11 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A process that belongs to a rank of a job; `world_size` is 0 and `topology` empty when nobody announced them."""
+    """A process that belongs to a rank of a job; `world_size` is 0 and `topology` empty when nobody announced them.
+
+    `owner` is that of the rank's trainer. `rendezvous` is where the ranks of a job without a name meet. `contested`: another
+    container has a trainer of the same rank and job, which began later.
+    """
 
     job: str
     rank: Rank
@@ -98,6 +111,14 @@ class Member:
     process: Process
     world_size: int = 0
     topology: str = ""
+    owner: Owner = UNKNOWN
+    rendezvous: str = ""
+    contested: bool = False
+
+    @property
+    def key(self) -> str:
+        """What tells its job from all others on this machine: jobs of one name and two owners are two."""
+        return job_key(self.job, self.owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +159,26 @@ def find(
     if match is not None:
         places = {pid: place for pid, place in places.items() if (table[pid].environ or {}).get(match[0]) == match[1]}
     tops = _tops(table, places)
-    found: dict[tuple[str, Rank], list[Member]] = {}
+    found: dict[tuple[str, Rank], list[list[Member]]] = {}
     for pid in sorted(tops, key=lambda pid: _preference(table[pid], places[pid])):
         family = _family(table[pid], places[pid], children)
-        # two processes that both claim a rank: the better claim is the trainer's, the other stays visible as a child
-        claimed = found.setdefault((family[0].job, family[0].rank), [])
-        claimed += family if not claimed else [_as_child(member) for member in family]
-    return tuple(member for _, members in sorted(found.items()) for member in members)
+        found.setdefault((family[0].key, family[0].rank), []).append(family)
+    return tuple(member for _, families in sorted(found.items()) for member in _of_rank(families))
+
+
+def _of_rank(families: list[list[Member]]) -> list[Member]:
+    """The processes of one rank, of all that claim it, the best claim first.
+
+    Where processes of several containers do, the one that began first keeps it and the others have no part in it. Else the
+    better claim is the trainer's, and the others stay visible as children.
+    """
+    living = [family for family in families if family[0].process.state not in "ZX"]
+    if contested := len({family[0].process.container for family in living}) > 1:
+        first = min(living, key=lambda family: family[0].process.started)[0].process.container
+        families = [family for family in families if family[0].process.container == first]
+    best, *others = families
+    members = [*best, *(_as_child(member) for family in others for member in family)]
+    return [replace(member, contested=True) for member in members] if contested else members
 
 
 def _tops(table: Mapping[int, Process], places: dict[int, _Place]) -> set[int]:
@@ -186,24 +220,26 @@ def _family(top: Process, place: _Place, children: Mapping[int, list[Process]]) 
     names = [environ.get(name, "") for name in _JOB_NAMES]
     if top.announced is not None:  # the run's own name is better than that of what started Ray
         names.insert(1, top.announced.run)
-    job = next((name for name in names if name not in ("", "none")), "default")[:_MOST_CHARACTERS]
+    job = next((name for name in names if name not in ("", "none")), UNNAMED)[:_MOST_CHARACTERS]
     topology = environ.get(TOPOLOGY, "")[:_MOST_CHARACTERS]
     # a loader or compile worker at the top has lost its trainer: it belongs to the rank, but does not stand for it
     kind = Kind.TRAINER if _kind(top) is Kind.CHILD else _kind(top)
-    members = [Member(job, place.rank, kind, top, place.world, topology)]
+    meeting = environ.get(MEETING, "")[:_MOST_CHARACTERS] if job == UNNAMED else ""
+    own = Member(job, place.rank, kind, top, place.world, topology, top.owner, meeting)
+    members = [own]
     below, seen = list(children.get(top.pid, ())), {top.pid}
     while below:
         process = below.pop(0)
         if process.pid not in seen:
             seen.add(process.pid)
-            members.append(Member(job, place.rank, _kind(process), process, place.world, topology))
+            members.append(replace(own, kind=_kind(process), process=process))
             below += children.get(process.pid, ())
     return members
 
 
 def _as_child(member: Member) -> Member:
     kind = Kind.CHILD if member.kind is Kind.TRAINER else member.kind
-    return Member(member.job, member.rank, kind, member.process, member.world_size, member.topology)
+    return replace(member, kind=kind)
 
 
 def _preference(process: Process, place: _Place) -> tuple[bool, bool, int, int, int]:

@@ -8,8 +8,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 
-from hangdog_agent import probe, surroundings
+from hangdog_agent import own_certificate, probe, surroundings
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.look import Tools, look
 from hangdog_agent.capture.series import Series
@@ -18,7 +19,8 @@ from hangdog_agent.container import container
 from hangdog_agent.discover import Process
 from hangdog_agent.finding import Finding, Health
 from hangdog_agent.procfs import Proc, Status
-from hangdog_agent.rights import CAPABILITIES, OVERRIDE, PTRACE, READ_SEARCH, grant, lacking, place
+from hangdog_agent.renewal import NAME
+from hangdog_agent.rights import PTRACE, READ_SEARCH, READS, grant, lacking, place
 from hangdog_agent.settings import CaptureSettings, LinkSettings
 from hangdog_agent.watch import Watch, jobs
 from hangdog_models.counts import counted
@@ -62,6 +64,7 @@ def examine(proc: Proc | None = None, tool: pyspy.PySpy | Missing | None = None)
         surroundings.pulse(proc),
         surroundings.kernel_log(proc, status, where),
         surroundings.nvml(proc, where),
+        *_certificate(os.environ.get("HANGDOG_TLS", "")),
     )
 
 
@@ -79,6 +82,14 @@ def main() -> None:
             print(f"{'':26} -> {finding.fix}")
     print("capture works here" if works(findings) else "capture does not work here: change what -> says")
     sys.exit(0 if works(findings) else 1)
+
+
+def _certificate(folder: str) -> list[Finding]:
+    """How long the certificate lasts that an agent with this environment shows."""
+    if not folder:
+        return []
+    state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0] or folder
+    return [own_certificate.examined(Path(folder), Path(state) / NAME, time.time())]  # noqa: TID251  # TLS goes by it
 
 
 def _tool(tool: pyspy.PySpy | Missing, proc: Proc) -> Finding:
@@ -117,19 +128,22 @@ def _user() -> Finding:
 def _capabilities(status: Status) -> list[Finding]:
     """What is held of all that the agent uses; the kernel log has a finding of its own."""
     found = []
-    for capability in CAPABILITIES[:2]:
+    root = os.geteuid() == 0
+    short = [capability for capability in lacking(status) if capability is not PTRACE]
+    for capability in READS:
         name = f"CAP_{capability.name}"
-        if capability.held(status):
-            found.append(Finding(name, Health.OK, "held"))
+        if capability not in lacking(status):
+            if capability in (PTRACE, READ_SEARCH):
+                found.append(Finding(name, Health.OK, "held"))
         elif capability is PTRACE:
             what = "not held: only processes of the same user that hold no more rights than this one can be read"
-            found.append(Finding(name, Health.WARN, what, grant(lacking(status), place(), os.geteuid() == 0)))
-        elif READ_SEARCH.held(status):
-            what = f"not held, CAP_{READ_SEARCH.name} is: other users' flight recorders cannot be asked for a dump"
-            found.append(Finding(name, Health.OK, what))
-        elif os.geteuid() == 0:
+            found.append(Finding(name, Health.WARN, what, grant(lacking(status), place(), root)))
+        elif capability is READ_SEARCH and root:
             what = "not held: trainers of other users cannot be found, for their environment cannot be opened"
-            found.append(Finding(name, Health.WARN, what, grant([OVERRIDE], place(), root=True)))
+            found.append(Finding(name, Health.WARN, what, grant([READ_SEARCH], place(), root=True)))
+        elif root:
+            what = "not held: trainers are not read, for that must not be done with more than their user's rights"
+            found.append(Finding(name, Health.FAIL, what, grant(short, place(), root=True)))
     return found
 
 
@@ -137,7 +151,9 @@ def _trainers(tools: Tools, status: Status) -> list[Finding]:
     census = Census(tools.proc)
     watch = Watch(census, None, (os.getpid(),), LinkSettings().forget_s)
     here = jobs(watch.see())
-    findings = [_job(job.name, Series(job.name, watch.see, tools).look(), tools.proc, status) for job in here]
+    findings = [
+        _job(job.name, Series(job.name, watch.see, tools, owner=job.owner).look(), tools.proc, status) for job in here
+    ]
     hidden = census.unreadable()
     if hidden:
         what = f"{hidden} Python processes hide their environment from this user: a trainer may be among them"

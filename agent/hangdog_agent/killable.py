@@ -11,6 +11,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hangdog_agent.confinement import children, kernel
+from hangdog_agent.confinement.children import Child
+from hangdog_agent.confinement.credentials import Refused
+
 _DEADLINE = "deadline"
 _STOPPED = "the agent is being stopped, killed"
 #: How often a wait looks whether the agent is being stopped.
@@ -26,13 +30,17 @@ _unreaped_lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended: `status` is None when we killed it or could not start it, and `why` says which."""
+    """How a run ended: `status` is None when we killed it or could not start it, and `why` says which.
+
+    `refused`: it was not started, for it would have had more rights than it may.
+    """
 
     status: int | None
     stdout: bytes = b""
     stderr: str = ""
     why: str = ""
     timed_out: bool = False
+    refused: bool = False
 
 
 def run(
@@ -43,27 +51,39 @@ def run(
     environ: Mapping[str, str] | None = None,
     stop: threading.Event | None = None,
     executable: str | None = None,
+    child: Child = children.PLAIN,
 ) -> Outcome:
     """Runs `command` in a session of its own for at most `deadline_s` seconds, then kills and reaps its whole group.
 
     If the agent itself is killed meanwhile, the group is killed too. `stdout_bytes` bounds what is read; `stop`, once set,
     ends the run early; `executable` is the program where it is not `command[0]`. Raises nothing: see Outcome.
+
+    `child` says with which user, limits and capabilities; where it may not be so, it is not started.
     """
     _reap_late()
     until = time.monotonic() + deadline_s
-    leash: _Leash | None = None
+    leash: Leash | None = None
     try:
-        leash = _Leash()
-        process = subprocess.Popen(
-            command,
-            executable=executable,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=(*fds, leash.far),
-            env=dict(environ or {}),
-            start_new_session=True,
-        )
+        # a program that runs from memory is called by its descriptor: prlimit cannot give it another name
+        if child.limits is not None:
+            command, executable = child.command((executable or command[0], *command[1:]), deadline_s), None
+        user = child.user()
+    except Refused as error:
+        return Outcome(None, why=str(error), refused=True)
+    try:
+        leash = Leash()
+        with kernel.handing_on(child.capabilities):
+            process = subprocess.Popen(
+                command,
+                executable=executable,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=(*fds, leash.far),
+                env=dict(environ or {}),
+                start_new_session=True,
+                **user,
+            )
     except OSError as error:
         if leash is not None:
             leash.pull()
@@ -128,7 +148,7 @@ def _await_end(process: subprocess.Popen[bytes], until: float, stop: threading.E
     return _DEADLINE
 
 
-def _end(process: subprocess.Popen[bytes], leash: "_Leash", killed: bool) -> None:
+def _end(process: subprocess.Popen[bytes], leash: "Leash", killed: bool) -> None:
     """Leaves nothing behind: kills the process's group, of which it may be long gone itself, reaps it, closes its pipes."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if killed or process.poll() is None:
@@ -149,7 +169,7 @@ def _reap_late() -> None:
         _unreaped[:] = [process for process in _unreaped if process.poll() is None]
 
 
-class _Leash:
+class Leash:
     """A pipe that only this agent can write to: once nobody can, the kernel kills the group of processes tied to it.
 
     A tool that has attached and hangs would else outlive an agent that is killed, and keep a trainer stopped for ever.

@@ -12,9 +12,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
+from hangdog_agent import addressing
 from hangdog_agent.answering import Answering, Found
 from hangdog_agent.capture.look import Tools
-from hangdog_agent.capture.series import Series
 from hangdog_agent.diagnosing import Diagnosing, Jobs
 from hangdog_agent.discover import Member
 from hangdog_agent.fit import Pack
@@ -22,27 +22,25 @@ from hangdog_agent.identity import Identity
 from hangdog_agent.news import findings_named, signs_said
 from hangdog_agent.recording import Recording, Spooling, local
 from hangdog_agent.servers import Servers, listed
-from hangdog_agent.session import Call, Session, backoff, cancelled, why, within
+from hangdog_agent.session import Call, Session, backoff, cancelled, connected, why, within
 from hangdog_agent.settings import LinkSettings
 from hangdog_agent.tally import Event, Standing, Tally
 from hangdog_agent.together import together
 from hangdog_agent.vigil.vigil import Vigil
 from hangdog_agent.watch import LocalJob, Watch, jobs
-from hangdog_models.errors import WrongUse
+from hangdog_models.errors import HangdogError
 from hangdog_models.suspicion import DOUBT_S
 from hangdog_proto import codec, found, pulses
 from hangdog_proto.alike import Packer
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated import hangdog_pb2_grpc as rpc
 from hangdog_proto.pulses import Signs
-from hangdog_proto.reach import CHANNEL_OPTIONS, open_aio_channel
+from hangdog_proto.reach import CHANNEL_OPTIONS
 
 log = logging.getLogger(__name__)
 
 #: What stands around a capture in its message: the order's name and a few numbers. Bytes.
 _ENVELOPE = 256
-#: The longest a server may have us look closer without asking again. Seconds.
-_DOUBT_S = 60.0
 #: Reconnection is ours alone, with its jitter: the library must not keep a second clock behind our back.
 _OPTIONS = (*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
 
@@ -86,17 +84,15 @@ class Link:
         self._heartbeat_s = settings.heartbeat_s
         self._most_bytes = 0
         self._light_at = -math.inf
-        self._welcomed = False
+        self._welcomed, self._together, self._failures = False, False, 0
         self._packer = Packer()
         self._pack: Pack = codec.pack
-        self._together = False
         self._lookers = ThreadPoolExecutor(1, "hangdog-order")
         self._scanners = ThreadPoolExecutor(1, "hangdog-scan")
         self._feelers = ThreadPoolExecutor(1, "hangdog-pulse")
 
     async def keep(self, stop: asyncio.Event) -> None:
         """Connects, and connects again after every loss, until `stop` is set; then leaves no thread and no child behind."""
-        failures = 0
         watching = [asyncio.create_task(self._scan()), asyncio.create_task(self._feel())]
         if self._recording is not None:
             watching.append(asyncio.create_task(self._recording.open()))
@@ -105,10 +101,10 @@ class Link:
                 server = self._servers.current
                 because = await self._session(stop)
                 self._servers.lost()
-                failures, self._welcomed = 0 if self._welcomed else failures + 1, False
-                if failures:
+                self._failures, self._welcomed = 0 if self._welcomed else self._failures + 1, False
+                if self._failures:
                     self._tally.count(Event.FAILURES)
-                pause = backoff(failures, self._settings, random.uniform)
+                pause = backoff(self._failures, self._settings, random.uniform)
                 if not stop.is_set():
                     log.warning("no line to %s (%s), next try in %.1f s", server, because, pause)
                 with contextlib.suppress(TimeoutError):
@@ -123,13 +119,14 @@ class Link:
                 await self._recording.close()
             for pool in (self._lookers, self._scanners, self._feelers):
                 pool.shutdown(wait=True, cancel_futures=True)
+            self._vigil.close()
 
     def standing(self) -> Standing:
         """How things stand with this agent; any thread may ask."""
         here = self._here or ()
         waiting = self._recording.waiting if self._recording is not None else 0
-        trainers = sum(len(job.ranks) for job in here)
-        return Standing(self._welcomed, len(here), trainers, tuple(self._findings()), waiting)
+        running, ends = (len(here), sum(len(job.ranks) for job in here)), self._identity.certificate_ends()
+        return Standing(self._welcomed, *running, tuple(self._findings()), waiting, ends)
 
     async def _scan(self) -> None:
         """Sees again and again who runs here, whether the server is there or not."""
@@ -177,16 +174,16 @@ class Link:
     async def _session(self, stop: asyncio.Event) -> str:
         """One connection, from Hello until it breaks or `stop` is set; says why it ended."""
         try:  # the certificate is read for each connection: a renewed one counts without a restart
-            opened = open_aio_channel(self._identity.reach(self._servers.current), _OPTIONS)
-        except WrongUse as wrong:  # while it is being renewed, say
-            return str(wrong)
+            reach = self._identity.reach(self._servers.current, self._failures % 2 == 1)
+            opened, server = await connected(reach, _OPTIONS, stop)
+        except HangdogError as wrong:  # while it is being renewed, say
+            return why(wrong)
         async with opened as channel:
-            call = cast(
-                "Callable[[], Call]", rpc.AgentsStub(channel).Connect
-            )()  # the stubs know only the synchronous call
+            call = cast("Callable[[], Call]", rpc.AgentsStub(channel).Connect)()  # the stubs know another one alone
             session = Session(call)
             session.outbox.put_nowait(pb.FromAgent(hello=self._identity.hello(self._diagnosing is not None)))
-            parts = (session.write(), self._report(session), self._read(session), stop.wait())
+            keep, counts = (session.write(), self._report(session)), self._identity.counts(server)
+            parts = *keep, self._read(session), stop.wait(), counts
             tasks = [asyncio.ensure_future(cast("Coroutine[Any, Any, object]", part)) for part in parts]
             try:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -207,19 +204,17 @@ class Link:
                 self._welcomed = True
                 self._tally.count(Event.CONNECTIONS)
                 self._heartbeat_s = within(message.welcome.heartbeat_s, 0.1, 300.0)
-                self._most_bytes = (
-                    message.welcome.max_message_bytes - _ENVELOPE if message.welcome.max_message_bytes else 0
-                )
+                most = message.welcome.max_message_bytes
+                self._most_bytes = most - _ENVELOPE if most else 0
                 self._together = message.welcome.together
                 self._pack = self._packer.pack if message.welcome.digests else codec.pack
                 self._found = None  # it may not know yet what the checks found
                 self._tell()  # the next heartbeat may be due sooner than was thought
                 if self._diagnosing is not None:
                     self._diagnosing.connected(session.outbox.put)
+                self._identity.welcomed(message.welcome, session, self._servers.current)
                 if self._recording is not None:
-                    session.begin(
-                        self._recording.deliver(session.outbox.put, message.welcome.max_message_bytes, session.busy)
-                    )
+                    session.begin(self._recording.deliver(session.outbox.put, most, session.busy))
                 log.info("connected to %s as %s", self._servers.current, self._identity.machine)
             elif body == "pace":
                 self._heartbeat_s = within(message.pace.heartbeat_s, 0.1, 300.0)
@@ -228,7 +223,7 @@ class Link:
                 taken = session.start(self._answer(session, message.capture), self._settings.orders)
                 self._tally.count(Event.ORDERS if taken else Event.DROPPED)
             elif body == "doubt":
-                self._vigil.ask(message.doubt.job, within(message.doubt.seconds, 0.0, _DOUBT_S))
+                self._vigil.ask(*addressing.doubted(message.doubt, self._here))
             elif body == "diagnose" and self._diagnosing is not None:
                 await self._diagnosing.take(message.diagnose, self._servers.current)
             elif body == "abort" and self._diagnosing is not None:
@@ -239,6 +234,8 @@ class Link:
                 if self._servers.send(message.elsewhere.address):
                     log.info("job %s is led by %s: going there", message.elsewhere.job, self._servers.current)
                     return
+            elif body == "renewed":
+                self._identity.answered(message.renewed)
             elif body == "need":
                 for pieces in self._packer.find(message.need.digests, self._most_bytes):
                     await session.outbox.put(pb.FromAgent(pieces=pieces))
@@ -256,7 +253,7 @@ class Link:
                 await session.outbox.put(pb.FromAgent(presence=pb.Presence(jobs=map(local, here))))
                 sent, sent_at, due = here, loop.time(), False
             if signs_said(signs) != told or (signs and due):  # the server counts the seconds on by itself
-                await session.outbox.put(pb.FromAgent(pulse=pulses.pack(signs)))
+                await session.outbox.put(pb.FromAgent(pulse=pulses.pack(signs, addressing.names(self._members))))
                 told, sent_at = signs_said(signs), loop.time()
             elif due:
                 await session.outbox.put(pb.FromAgent())  # to be heard is all a heartbeat is
@@ -289,7 +286,7 @@ class Link:
                     await session.outbox.put(pb.FromAgent(captured=captured))
 
     def _answering(self, order: pb.CaptureOrder, most: int, pack: Pack = codec.pack) -> Answering:
-        series = Series(order.job, self._watch.see, self._tools, self._watch.known())
+        series = addressing.series(order, self._watch, self._tools, self._here)
         return Answering(series, order, self._lookers, most, self._findings, pack, self._tally)
 
     async def _running(self) -> tuple[LocalJob, ...]:

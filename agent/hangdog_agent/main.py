@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -27,6 +27,7 @@ from hangdog_agent.checks.checks import Checks
 from hangdog_agent.checks.keeper import Keeper
 from hangdog_agent.checks.places import Places
 from hangdog_agent.checks.standard import standard
+from hangdog_agent.confinement import itself
 from hangdog_agent.procfs import Proc
 from hangdog_agent.settings import Settings, chosen
 from hangdog_agent.tally import Tally
@@ -38,6 +39,7 @@ from hangdog_models.stack import Missing
 from hangdog_proto.logs import FORMS, configure
 
 if TYPE_CHECKING:
+    from hangdog_agent.identity import Identity
     from hangdog_agent.testing import Kit
 
 #: Where a server listens unless told otherwise; the agent's default must be the server's.
@@ -82,12 +84,23 @@ class _Agent:
     interpreter: str
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the agent until SIGTERM or SIGINT, or one look with `--once`; ends the process with its exit status."""
+def command() -> None:
+    """What `hangdog-agent` runs: `main`, in a process that gives up what the agent never needs."""
+    main(confine=True)
+
+
+def main(arguments: Sequence[str] | None = None, confine: bool = False) -> None:
+    """Runs the agent until SIGTERM or SIGINT, or one look with `--once`; ends the process with its exit status.
+
+    With `confine` this process gives up all rights that the agent does not use, for good (docs/footprint.md).
+    """
     try:
         options = _parser().parse_args(arguments)
         configure(options.log_format, "%(asctime)s hangdog-agent: %(message)s", machine=options.machine)
-        agent = _assemble(options)
+        settings = chosen(options.set)
+        if confine:
+            itself.confine(bool(settings.capture.ras_networks))
+        agent = _assemble(options, settings)
         if options.once:
             _once(agent)
         else:
@@ -171,19 +184,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _assemble(options: argparse.Namespace) -> _Agent:
+def _assemble(options: argparse.Namespace, settings: Settings) -> _Agent:
     match: tuple[str, str] | None = None
     if options.match_env is not None:
         name, equals, value = options.match_env.partition("=")
         if not name or not equals:
             raise WrongUse(f"--match-env {options.match_env} names no variable and value", "write it as NAME=VALUE")
         match = (name, value)
-    settings = chosen(options.set)
     proc, stop = Proc(), threading.Event()
     tool = pyspy.load()
     if isinstance(tool, Missing):
         logging.getLogger(__name__).warning("no stacks can be captured: %s", tool)
-    census = Census(proc, frozenset([match[0]] if match else []), stop)
+    census = Census(proc, frozenset([match[0]] if match else []), stop, bool(settings.capture.ray_logs))
     watch = Watch(census, match, (os.getpid(),), settings.link.forget_s)
     folder = options.state or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     places = Places(state=Path(folder) if folder else None)
@@ -194,19 +206,8 @@ def _assemble(options: argparse.Namespace) -> _Agent:
         power = gpus.power
     metrics = Path(options.metrics_file) if options.metrics_file else None
     tools, tls = Tools(proc, tool, settings.capture, stop), None if options.insecure else options.tls
-    return _Agent(
-        options.machine,
-        watch,
-        tools,
-        settings,
-        checks,
-        power,
-        places,
-        metrics,
-        Path(tls) if tls else None,
-        options.insecure,
-        options.python,
-    )
+    parts = (options.machine, watch, tools, settings, checks, power, places, metrics)
+    return _Agent(*parts, Path(tls) if tls else None, options.insecure, options.python)
 
 
 def _once(agent: _Agent) -> None:
@@ -215,7 +216,7 @@ def _once(agent: _Agent) -> None:
         print("hangdog-agent: no training process found here; `hangdog doctor` says why that may be", file=sys.stderr)
     looks = []
     for job in here:
-        traces = Series(job.name, agent.watch.see, agent.tools).look()
+        traces = Series(job.name, agent.watch.see, agent.tools, owner=job.owner).look()
         looks.append(msgspec.to_builtins(job) | {"traces": [msgspec.to_builtins(trace) for trace in traces]})
     print(json.dumps({"machine": agent.machine, "jobs": looks}, indent=1))
 
@@ -226,20 +227,27 @@ async def _serve(agent: _Agent, server: str) -> None:
     from hangdog_agent.identity import Identity
     from hangdog_agent.link import Link
     from hangdog_agent.recording import Spooling
+    from hangdog_agent.renewal import NAME, Renewal
     from hangdog_agent.servers import listed
     from hangdog_agent.spool import Clocks
     from hangdog_agent.vigil.vigil import Vigil
     from hangdog_models.rules.ruleset import packaged
-    from hangdog_proto import pems
+    from hangdog_proto import denylist, pems
+    from hangdog_proto.denylist import DenyList
     from hangdog_proto.reach import require_privacy
 
     version, boot = importlib.metadata.version("hangdog"), agent.places.boot()
     told = ("" if boot == "unknown" else boot), agent.places.serial()
-    identity = Identity(server, agent.machine, version, agent.tls, agent.insecure, *told)
+    renewed = renewal = None
+    if agent.tls is not None:
+        renewed = (agent.places.state or agent.tls) / NAME
+        renewal = Renewal(agent.tls, renewed, agent.machine)
+    identity = Identity(server, agent.machine, version, agent.tls, agent.insecure, *told, renewed, renewal)
     for address in listed(server):
         require_privacy(identity.reach(address))
     if agent.tls is not None:
         pems.read(agent.tls)  # what is wrong from the start is said at once
+        DenyList(agent.tls / denylist.NAME).require_readable()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -257,10 +265,24 @@ async def _serve(agent: _Agent, server: str) -> None:
     with contextlib.ExitStack() as stack:
         keeper = stack.enter_context(Keeper(agent.checks, agent.machine, clock)) if agent.checks is not None else None
         link = Link(*parts, keeper.findings if keeper else tuple, spooling, tally, diagnosing)
+        expiring = asyncio.create_task(_warn(identity, clock), name="certificate that ends")
+        stack.callback(expiring.cancel)
         if agent.metrics is not None:
             every_s = agent.settings.link.metrics_s
             stack.enter_context(Textfile(agent.metrics, every_s, lambda: tally.text(link.standing())))
         await link.keep(stop)
+
+
+async def _warn(identity: "Identity", clock: Callable[[], float]) -> None:
+    """Says in the log once a day that this machine's certificate ends soon."""
+    from hangdog_agent import own_certificate
+
+    while True:
+        own = await asyncio.to_thread(identity.certificate)
+        said = own_certificate.warning(own, clock()) if own is not None else ""
+        if said:
+            logging.getLogger(__name__).warning("%s: renew it (docs/security.md)", said)
+        await asyncio.sleep(86400.0 if said else 3600.0)
 
 
 def _kit(agent: _Agent) -> "Kit":
@@ -272,4 +294,4 @@ def _kit(agent: _Agent) -> "Kit":
 
 
 if __name__ == "__main__":
-    main()
+    command()

@@ -20,7 +20,9 @@ from hangdog_agent.discover import Kind, Member
 from hangdog_agent.settings import SpoolSettings
 from hangdog_agent.spool import Clocks, Spool
 from hangdog_agent.watch import LocalJob
+from hangdog_proto import owned
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.private import narrow
 from hangdog_proto.pulses import Signs
 
 #: Largest message while no server has said what it takes; a server takes 16 MiB unless told otherwise.
@@ -33,6 +35,8 @@ _TAG = 16
 _NOTED = 64
 #: Under which name it is noted whose standstills are recorded.
 _NOTE = "recorded"
+#: What is the agent's in its folder: notes, those that were half written when it was killed, and the spool.
+_OURS = ("*.json", "*.new", "spool", "lost+found")
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -73,6 +77,8 @@ class Recording:
         """Takes up what was kept before; until then nothing is recorded, for a disk may let one wait."""
         born = asyncio.get_running_loop().time()
         folder, clocks = self._spooling.folder, self._spooling.clocks
+        if folder is not None:
+            await self._on_disk(lambda: narrow(folder, _OURS))
         spool = await self._on_disk(lambda: Spool(folder / "spool" if folder else None, self._settings, clocks))
         recalled = await self._on_disk(lambda: self._notes.recall(_NOTE))
         self._noted = {job: str(whose) for job, whose in recalled.items()}
@@ -86,7 +92,7 @@ class Recording:
         whose = _whose(members)
         thought = self._away.think(asyncio.get_running_loop().time(), welcomed, here, signs, whose)
         for standstill in thought.record:
-            job = standstill.job.name
+            job = standstill.job.key
             log.warning("job %s stands still and no server is there: recorded here; %s", job, standstill.why)
             task = asyncio.create_task(self._record(self._spool, standstill, whose.get(job, "")))
             self._series.add(task)
@@ -162,8 +168,9 @@ class Recording:
         stood_since = loop.time() - standstill.seconds
         rounds = max(1, settings.away_rounds)
         order = pb.CaptureOrder(
-            order=secrets.token_hex(8), job=job.name, rounds=rounds, interval_s=settings.away_interval_s
-        )
+            order=secrets.token_hex(8), job=job.name, rounds=rounds, interval_s=settings.away_interval_s,
+            owner=owned.pack(job.owner),
+        )  # fmt: skip
         answering = self._prepare(order, max(self._most - _ENVELOPE, _ENVELOPE))
         async with contextlib.aclosing(answering.messages(rounds, settings.away_interval_s)) as messages:
             async for captured in messages:
@@ -178,8 +185,8 @@ class Recording:
                     serial=self._spooling.serial,
                 )
                 await self._on_disk(partial(spool.put, message, loop.time() - stood_since))
-                if self._noted.get(job.name) != whose:
-                    self._noted = dict([*self._noted.items(), (job.name, whose)][-_NOTED:])
+                if self._noted.get(job.key) != whose:
+                    self._noted = dict([*self._noted.items(), (job.key, whose)][-_NOTED:])
                     await self._on_disk(lambda: self._notes.note(_NOTE, dict(self._noted)))
                 self._tell()
 
@@ -198,7 +205,10 @@ class Recording:
 
 def local(job: LocalJob) -> pb.LocalJob:
     """A job as it is announced."""
-    return pb.LocalJob(job=job.name, ranks=job.ranks, world_size=job.world_size, topology=job.topology)
+    return pb.LocalJob(
+        job=job.name, ranks=job.ranks, world_size=job.world_size, topology=job.topology, owner=owned.pack(job.owner),
+        rendezvous=job.rendezvous, contested=job.contested,
+    )  # fmt: skip
 
 
 def _whose(members: Iterable[Member]) -> dict[str, str]:
@@ -206,5 +216,5 @@ def _whose(members: Iterable[Member]) -> dict[str, str]:
     keys: dict[str, list[tuple[int, int]]] = {}
     for member in members:
         if member.kind is Kind.TRAINER:
-            keys.setdefault(member.job, []).append(member.process.key)
+            keys.setdefault(member.key, []).append(member.process.key)
     return {job: hashlib.blake2b(repr(sorted(of)).encode(), digest_size=16).hexdigest() for job, of in keys.items()}

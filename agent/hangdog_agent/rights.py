@@ -24,14 +24,19 @@ class Capability:
 
 
 PTRACE = Capability("SYS_PTRACE", 19, "reads memory and state of other users' processes")
-OVERRIDE = Capability(
-    "DAC_OVERRIDE", 1, "opens their environment (mode 0400) and writes to their flight recorder's FIFO"
+READ_SEARCH = Capability(
+    "DAC_READ_SEARCH", 2, "reads their environment and what they have open, which /proc shows to them only"
 )
+SETUID = Capability("SETUID", 7, "takes the user of a trainer before anything that the trainer names is opened")
+SETGID = Capability("SETGID", 6, "takes the groups of a trainer before anything that the trainer names is opened")
+SETPCAP = Capability("SETPCAP", 8, "takes these capabilities away from what it starts")
 SYSLOG = Capability("SYSLOG", 34, "reads the kernel log where kernel.dmesg_restrict is 1")
+#: What it needs to read trainers, and no more of their files than they could themselves.
+READS = (PTRACE, READ_SEARCH, SETUID, SETGID, SETPCAP)
 #: All the agent ever uses as root; whoever starts it may drop the others.
-CAPABILITIES = (PTRACE, OVERRIDE, SYSLOG)
-#: Enough to read what belongs to others, not to write to it.
-READ_SEARCH = Capability("DAC_READ_SEARCH", 2, "opens their environment (mode 0400)")
+CAPABILITIES = (*READS, SYSLOG)
+#: Kept where it is held and `ras_networks=1`.
+SYS_ADMIN = Capability("SYS_ADMIN", 21, "enters the network of a container to ask NCCL's RAS there")
 
 
 class Place(StrEnum):
@@ -57,12 +62,7 @@ def place() -> Place:
 
 def lacking(status: Status) -> tuple[Capability, ...]:
     """The capabilities without which other users' processes cannot be read, where they are not held."""
-    reads = OVERRIDE.held(status) or READ_SEARCH.held(status)
-    return tuple(
-        capability
-        for capability in (PTRACE, OVERRIDE)
-        if not capability.held(status) and not (capability is OVERRIDE and reads)
-    )
+    return tuple(capability for capability in READS if not capability.held(status))
 
 
 def grant(capabilities: Sequence[Capability], where: Place, root: bool) -> str:

@@ -4,14 +4,16 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
 from hangdog_agent.settings import LinkSettings
+from hangdog_models.errors import HangdogError, ServerUnreachable
 from hangdog_models.pauses import pause
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.reach import misdated
+from hangdog_proto.reach import Options, Reach, open_aio_channel, verified
+from hangdog_proto.serverauth import Verified, misdated
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +22,7 @@ _OUTBOX = 64
 #: The server has so long to hear that we leave; the agent is to end at once. Seconds.
 _GOODBYE_S = 2.0
 
+T = TypeVar("T")
 Call = grpc.aio.StreamStreamCall[pb.FromAgent, pb.ToAgent]
 
 
@@ -97,8 +100,30 @@ async def cancelled(tasks: list[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def connected(reach: Reach, options: Options, stop: asyncio.Event) -> tuple[grpc.aio.Channel, Verified | None]:
+    """A channel to a server whose certificate was checked, and what it says; raises HangdogError."""
+    server = await unless(stop, asyncio.to_thread(verified, reach)) if reach.tls is not None else None
+    return open_aio_channel(reach, options, server), server
+
+
+async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
+    """What comes of some work, unless we are told to stop before; raises ServerUnreachable then, and leaves it behind."""
+    tasks = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            return tasks[0].result()
+        raise ServerUnreachable("the agent is to end")
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
 def why(error: BaseException) -> str:
     """What an error says of why a connection ended."""
+    if isinstance(error, HangdogError):
+        hint = misdated(str(error))
+        return f"{error}{'; ' * bool(hint)}{hint}"
     if isinstance(error, grpc.aio.AioRpcError):
         hint = misdated(error.details() or "")
         return f"{error.code().name}: {error.details()}{'; ' * bool(hint)}{hint}"

@@ -22,6 +22,7 @@ from google.protobuf.message import DecodeError
 
 from hangdog_agent.settings import SpoolSettings
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.private import make_folder, narrow
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class Spool:
         self._number = 0
         self.refused = 0
         if folder is not None:
+            narrow(folder, ("*",))
             self._open(folder)
 
     def waiting(self) -> tuple[str, ...]:
@@ -136,7 +138,7 @@ class Spool:
     def _write(self, folder: Path, name: str, content: bytes) -> bool:
         new = folder / f"{name}.new"
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(folder)
             try:
                 _flushed(new, content)
                 new.rename(folder / name)

@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 
+from hangdog_agent.confinement.children import Child, Limits
 from hangdog_agent.finding import Finding, Health
 from hangdog_agent.killable import run
 from hangdog_agent.procfs import Proc, Status
@@ -135,7 +136,9 @@ def pulse(proc: Proc) -> Finding:
 
 def nvml(proc: Proc, where: Place, program: str = _NVML) -> Finding:
     """GPUs are no condition of capture; asked in a process of its own, because a sick driver may never answer."""
-    outcome = run((sys.executable, "-I", "-c", program), _NVML_S, 1 << 16, environ=os.environ)
+    # NVML maps the card's registers: its address space has no bound
+    command = (sys.executable, "-I", "-c", program)
+    outcome = run(command, _NVML_S, 1 << 16, environ=os.environ, child=Child(Limits(address_bytes=0)))
     if outcome.status == 0:
         count, _, driver = outcome.stdout.decode("utf-8", "replace").strip().partition(" ")
         return Finding("NVML", Health.OK, f"{count} GPU(s), driver {driver}")

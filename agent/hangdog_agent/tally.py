@@ -40,13 +40,17 @@ _HELP = {
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How the agent stands: whether a server has it, what runs here, what its checks found, and what waits for a server."""
+    """How the agent stands: whether a server has it, what runs here, what its checks found, and what waits for a server.
+
+    `certificate_ends` is Unix time when this machine's certificate ends, None without one.
+    """
 
     connected: bool = False
     jobs: int = 0
     trainers: int = 0
     findings: tuple[Finding, ...] = ()
     waiting: int = 0
+    certificate_ends: float | None = None
 
 
 class Tally:
@@ -78,6 +82,7 @@ class Tally:
         for finding in standing.findings:
             bearings[finding.bearing] += 1
         mine, tools = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+        ends = {"": standing.certificate_ends} if standing.certificate_ends is not None else {}
         made = [_family("info", "gauge", "The agent's version.", {self._version: 1}, "version")]
         made += [_family(f"{event}_total", "counter", _HELP[event], number) for event, number in counts.items()]
         made += [
@@ -90,6 +95,7 @@ class Tally:
             _family("cpu_seconds_total", "counter", "CPU time of the agent itself.", _cpu(mine)),
             _family("tools_cpu_seconds_total", "counter", "CPU time of the tools it ran.", _cpu(tools)),
             _family("resident_memory_bytes", "gauge", "Memory of the agent itself.", _resident()),
+            _family("certificate_end_time_seconds", "gauge", "When this machine's certificate ends, Unix time.", ends),
             _family("open_fds", "gauge", "Open file descriptors.", _open_files()),
         ]
         return "".join(made)
@@ -99,7 +105,7 @@ def _family(name: str, kind: str, what: str, values: float | Mapping[str, float]
     """One metric as text: its help, its type, and a line for each of its values."""
     full = f"hangdog_agent_{name}"
     rows = (
-        {f'{{{label}="{value}"}}': number for value, number in values.items()}
+        {f'{{{label}="{value}"}}' if label else "": number for value, number in values.items()}
         if isinstance(values, Mapping)
         else {"": values}
     )

@@ -7,17 +7,35 @@ from dataclasses import dataclass
 
 from hangdog_agent.census import Census
 from hangdog_agent.discover import Kind, Member, find
+from hangdog_agent.owners import job_key
+from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank
+
+#: Names of this very machine: who meets there spans no other one.
+HERE = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0", "localhost.localdomain"})
+#: How a meeting point of this machine alone is announced: no other machine's ranks can meet there.
+_HERE = "localhost"
 
 
 @dataclass(frozen=True, slots=True)
 class LocalJob:
-    """A job on this machine: its living ranks, ascending; `world_size` 0 and `topology` empty when not announced."""
+    """A job on this machine: its living ranks, ascending; `world_size` 0 and `topology` empty when not announced.
+
+    `owner`, `rendezvous` are as in `Member`; `contested` are the ranks that several containers claim.
+    """
 
     name: str
     ranks: tuple[Rank, ...]
     world_size: int
     topology: str
+    owner: Owner = UNKNOWN
+    rendezvous: str = ""
+    contested: tuple[Rank, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """As `Member.key`."""
+        return job_key(self.name, self.owner)
 
 
 class Watch:
@@ -53,27 +71,35 @@ class Watch:
 
     def _keep(self, trainers: Sequence[Member], now: float) -> None:
         with self._lock:
-            alive = {(member.job, member.process.key) for member in trainers}
-            went_on = {member.job for member, _ in self._trainers.values() if (member.job, member.process.key) in alive}
-            living = {member.job for member in trainers}
+            alive = {(member.key, member.process.key) for member in trainers}
+            went_on = {member.key for member, _ in self._trainers.values() if (member.key, member.process.key) in alive}
+            living = {member.key for member in trainers}
             # a job none of whose trainers went on has been started anew: the ranks of its last life are no longer missed
             self._trainers = {
                 key: (member, seen)
                 for key, (member, seen) in self._trainers.items()
-                if member.job in went_on or (member.job not in living and now - seen < self._forget_s)
+                if member.key in went_on or (member.key not in living and now - seen < self._forget_s)
             }
-            self._trainers |= {(member.job, member.rank): (member, now) for member in trainers}
+            self._trainers |= {(member.key, member.rank): (member, now) for member in trainers}
 
 
 def jobs(members: Sequence[Member]) -> tuple[LocalJob, ...]:
-    """The jobs these members belong to, by name."""
-    trainers = [member for member in members if member.kind is Kind.TRAINER]
-    return tuple(
-        LocalJob(
-            name=job,
-            ranks=tuple(sorted(member.rank for member in trainers if member.job == job)),
-            world_size=max(member.world_size for member in trainers if member.job == job),
-            topology=next((member.topology for member in trainers if member.job == job and member.topology), ""),
-        )
-        for job in sorted({member.job for member in trainers})
+    """The jobs these members belong to, by name and owner."""
+    trainers: dict[str, list[Member]] = {}
+    for member in members:
+        if member.kind is Kind.TRAINER:
+            trainers.setdefault(member.key, []).append(member)
+    return tuple(_local(trainers[key]) for key in sorted(trainers))
+
+
+def _local(trainers: Sequence[Member]) -> LocalJob:
+    meetings = {member.rendezvous for member in trainers} - {""}
+    return LocalJob(
+        name=trainers[0].job,
+        ranks=tuple(sorted(member.rank for member in trainers)),
+        world_size=max(member.world_size for member in trainers),
+        topology=next((member.topology for member in trainers if member.topology), ""),
+        owner=trainers[0].owner,
+        rendezvous=_HERE if meetings & HERE else min(meetings, default=""),
+        contested=tuple(sorted(member.rank for member in trainers if member.contested)),
     )

@@ -155,7 +155,7 @@ class Agents:
 
         async def some(machines: range) -> None:
             async with gate:
-                line = await connected(self._address)
+                line = await connected(self._address, machines.start)
                 self._lines.append(line)
                 for at in machines:
                     self._agents.append(Agent(at, self))

@@ -184,9 +184,13 @@ class Line(asyncio.Protocol):
             self.write(call.ready())
 
 
-async def connected(address: str) -> Line:
-    """A connection to `HOST:PORT`."""
+async def connected(address: str, number: int) -> Line:
+    """The connection of that number to `HOST:PORT`, from an address that a thousand share.
+
+    Over plain text a server takes some thousands of one address.
+    """
     host, _, port = address.rpartition(":")
     loop = asyncio.get_running_loop()
-    _, line = await loop.create_connection(lambda: Line(address, loop.time), host, int(port))
+    own = (f"127.0.1.{1 + number // 1000 % 250}", 0) if host.startswith("127.") else None
+    _, line = await loop.create_connection(lambda: Line(address, loop.time), host, int(port), local_addr=own)
     return line

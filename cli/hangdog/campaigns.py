@@ -13,9 +13,10 @@ from rich.text import Text
 
 from hangdog.lines import Line, add_row, print_line, table
 from hangdog.moments import here, utc
+from hangdog.reconnecting import Patience
 from hangdog.terminal import console_for, printable
 from hangdog_models.counts import counted
-from hangdog_models.errors import HangdogError, OurFault
+from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_proto.campaigns import CampaignClient, CampaignLine, CampaignStep
 from hangdog_proto.reach import Reach
 
@@ -130,12 +131,24 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
 def _followed(client: CampaignClient, steps: Generator[CampaignStep, None, None], form: str, ours: bool = True) -> int:
     """The exit status, once the report is printed; what happens meanwhile goes to stderr."""
     name = ""
+    patience: Patience | None = None
     try:
-        for step in steps:
-            name = step.campaign
-            click.echo(printable(step.text), err=True)
-            if step.report is not None:
-                return _told(step.report, form)
+        while True:
+            try:
+                for step in steps:
+                    if patience is not None:
+                        patience.answered()
+                    name = step.campaign
+                    click.echo(printable(step.text), err=True)
+                    if step.report is not None:
+                        return _told(step.report, form)
+                break
+            except ServerUnreachable as error:
+                if not name:
+                    raise
+                patience = patience or Patience(f"campaign {name}", f"hangdog diagnose --follow {name}")
+                patience.lost(error)
+                steps = client.follow(name)  # the server that is started next goes on with it
     except KeyboardInterrupt:
         if name and ours:
             _interrupted(client, name, form)

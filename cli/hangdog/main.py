@@ -59,7 +59,6 @@ EXTRAS = {
     "sqlalchemy": "server",
     "alembic": "server",
     "psycopg": "server",
-    "cryptography": "server",
     "grpc_health": "server",
     "httpx": "server",
     "prometheus_client": "server",
@@ -68,6 +67,15 @@ EXTRAS = {
     "opentelemetry": "otel",
     "apprise": "notify",
     "torch": "demo",
+}
+
+#: How what an extra brings is installed. Never by the name of hangdog alone: an index may hold a stranger's of that name.
+INSTALLED = {
+    "": "in hangdog's source tree: pip install --require-hashes -r requirements/cli.txt",
+    "server": "in hangdog's source tree: pip install --require-hashes -r requirements/server.txt",
+    "notify": "in hangdog's source tree: pip install --require-hashes -r requirements/server.txt",
+    "otel": "in hangdog's source tree: pip install --require-hashes -r requirements/otel.txt",
+    "demo": "in hangdog's source tree: make torch",
 }
 
 #: What the operating system says when the machine, not hangdog, is at fault.
@@ -159,8 +167,7 @@ def _told(error: Exception) -> HangdogError:
         return error
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("hangdog"):
         package = error.name.partition(".")[0]
-        what = f"hangdog[{EXTRAS[package]}]" if package in EXTRAS else "hangdog"
-        return WrongUse(f"the Python package {package} is not installed", f"pip install '{what}'")
+        return WrongUse(f"the Python package {package} is not installed", INSTALLED[EXTRAS.get(package, "")])
     if isinstance(error, OSError) and error.errno in EXHAUSTED:
         return OurFault(f"this machine is out of something: {error}", "free it and run the command again")
     return OurFault(

@@ -10,10 +10,10 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from hangdog.local import server_here
 from hangdog.moments import ago
 from hangdog_models.errors import NotAllowed, ServerUnreachable, WrongUse
 from hangdog_models.ranks import MAX_RANK
-from hangdog_proto.client import DEFAULT_ADDRESS
 from hangdog_proto.reach import Reach
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -28,7 +28,8 @@ def server_option(command: Command) -> Command:
     def reaching(
         *args: Any, server: str, tls: Path | None, token_file: Path | None, insecure: bool, **others: Any
     ) -> Any:
-        way = Reach(server, None if insecure else tls, _token(token_file), insecure)
+        own = insecure or server.startswith("unix:")
+        way = Reach(server, None if own else tls, _token(token_file), insecure)
         try:
             return command(*args, server=way, **others)
         except ServerUnreachable as error:
@@ -55,11 +56,11 @@ def server_option(command: Command) -> Command:
         click.option(
             "--server",
             envvar="HANGDOG_SERVER",
-            default=DEFAULT_ADDRESS,
-            show_default=True,
+            default=server_here,
+            show_default="this machine's: its socket, else 127.0.0.1:7411",
             show_envvar=True,
             metavar="HOST:PORT",
-            help="Where the server listens.",
+            help="Where the server listens; also unix:PATH.",
         ),
     ):
         reaching = option(reaching)

@@ -79,7 +79,10 @@ class CampaignClient(Client):
 
     def __init__(self, reach: Reach | str) -> None:
         super().__init__(reach)
-        self._campaigns = CampaignsStub(self._channel)
+
+    @property
+    def _campaigns(self) -> CampaignsStub:
+        return CampaignsStub(self._channel)
 
     def campaign(
         self,

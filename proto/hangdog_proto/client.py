@@ -1,28 +1,23 @@
 """How the command line reaches a server: each request a method, each answer a noun, each failure one of our errors."""
 
 import json
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
-
-import grpc
+from typing import Any
 
 from hangdog_models.errors import OurFault
 from hangdog_models.findings import Finding
 from hangdog_models.operations import document
 from hangdog_models.operations.report import OperationsReport
+from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Verdict, from_json
-from hangdog_proto import found, status
+from hangdog_proto import found, owned
+from hangdog_proto.asking import Asking
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsStub
 from hangdog_proto.past import ActionLine, Actions, LedgerLine, RecordLine
-from hangdog_proto.reach import CHANNEL_OPTIONS, Reach, open_channel
 
-#: Where a server listens, and where it is looked for, unless told otherwise: this machine only.
-DEFAULT_ADDRESS = "127.0.0.1:7411"
 #: Seconds an answer may take that no capture stands behind.
 ANSWER_S = 10.0
 #: Seconds that a report may take: the store answers within 20 s, or says that it failed.
@@ -56,19 +51,25 @@ class IncidentLine:
 
 @dataclass(frozen=True, slots=True)
 class JobLine:
-    """A job as the agent of one machine announces it; `world_size` 0 when unknown."""
+    """A job as the agent of one machine announces it; `world_size` 0 when unknown.
+
+    `owner` is whose it is by the kernel's word; `conflict` what machines contradict each other about, empty when nothing.
+    """
 
     job: str
     ranks: tuple[Rank, ...]
     world_size: int
     topology: str
+    owner: Owner = UNKNOWN
+    conflict: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineLine:
     """A machine whose agent is, or lately was, connected; silent for `silent_s` seconds; `stopped` when that was in order.
 
-    `findings` are what its checks found, by their agent's last word.
+    `findings` are what its checks found, by their agent's last word. `serial` is the serial number of the certificate that
+    its agent shows, empty without one, which ends in `certificate_left_s` seconds.
     """
 
     name: str
@@ -78,6 +79,9 @@ class MachineLine:
     jobs: tuple[JobLine, ...]
     findings: tuple[Finding, ...] = ()
     stopped: bool = False
+    serial: str = ""
+    certificate_left_s: float = 0.0
+    certificate_ends_soon: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +97,15 @@ class Kept:
     captures: tuple[tuple[str, int, bytes], ...]
 
 
-class Client:
+class Client(Asking):
     """A channel to a server, given by its `HOST:PORT` alone or with all it takes to reach it.
 
     Every method raises HangdogError when it fails; making it raises WrongUse where the way would not be safe.
     """
 
-    def __init__(self, reach: Reach | str = DEFAULT_ADDRESS) -> None:
-        self._reach = Reach(reach) if isinstance(reach, str) else reach
-        self._channel = open_channel(self._reach, CHANNEL_OPTIONS)
-        self._incidents = IncidentsStub(self._channel)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._channel.close()
+    @property
+    def _incidents(self) -> IncidentsStub:
+        return IncidentsStub(self._channel)
 
     def snapshot(
         self,
@@ -159,12 +154,12 @@ class Client:
                 machine.version,
                 machine.connected,
                 machine.silent_s,
-                tuple(
-                    JobLine(local.job, tuple(Rank(rank) for rank in local.ranks), local.world_size, local.topology)
-                    for local in machine.jobs
-                ),
+                tuple(map(_job, machine.jobs)),
                 found.unpack(machine.findings, machine.name),
                 machine.stopped,
+                machine.certificate_serial,
+                machine.certificate_left_s,
+                machine.certificate_ends_soon,
             )
             for machine in answer.machines
         )
@@ -172,9 +167,9 @@ class Client:
     def serving(self, service: str = "") -> bool:
         """Whether the server says that it serves: all of it, or one service by its full name."""
         # grpc.health.v1 by hand: one field each way, and agents' images need no package for it
-        ask = self._channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)
         name = service.encode()
         with self._errors():
+            ask = self._channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)
             said = ask(bytes((10, len(name))) + name if name else b"", timeout=ANSWER_S)
         return bool(said == b"\x08\x01")
 
@@ -242,13 +237,6 @@ class Client:
             raise OurFault(f"what the server keeps cannot be read: {error}", "is it of another version?") from error
         return Kept(_line(head.summary), _verdict(head.verdict_json), asked, tuple(captures))
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except grpc.RpcError as error:
-            raise status.read(error, self._reach.address, tls=self._reach.tls is not None) from error
-
 
 def _actions(answer: pb.ActionList) -> Actions:
     lines = tuple(
@@ -290,3 +278,8 @@ def _verdict(document: str) -> Verdict | None:
         return from_json(json.loads(document))
     except (KeyError, TypeError, ValueError) as error:
         raise OurFault(f"the server's verdict cannot be read: {error}", "is it of another version?") from error
+
+
+def _job(local: pb.LocalJob) -> JobLine:
+    ranks, owner = tuple(Rank(rank) for rank in local.ranks), owned.unpack(local)
+    return JobLine(local.job, ranks, local.world_size, local.topology, owner, local.conflict)

@@ -1,11 +1,15 @@
 """Reads the folder that holds a certificate: what its owner shows to others, and whom it believes."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 
 from hangdog_models.errors import WrongUse
+from hangdog_proto import leaf
+
+log = logging.getLogger(__name__)
 
 #: Names of the authority's certificate, of one's own and of its key: ours, and those of cert-manager and Kubernetes.
 NAMES = (("ca.pem", "cert.pem", "key.pem"), ("ca.crt", "tls.crt", "tls.key"))
@@ -28,18 +32,50 @@ def paths(folder: Path) -> tuple[Path, Path, Path]:
     return (folder / chosen[0], folder / chosen[1], folder / chosen[2])
 
 
-def read(folder: Path) -> Pems:
-    """The files of a folder as they are now; raises WrongUse. A folder with the authority's certificate alone shows nothing."""
+def read(folder: Path, own: Path | None = None) -> Pems:
+    """The files of a folder as they are now; raises WrongUse. A folder with the authority's certificate alone shows nothing.
+
+    `own`: a file with one's own key and certificate, one after the other, which counts instead of the folder's two.
+    """
     authority, certificate, key = paths(folder)
+    if own is not None:
+        both, begins = _content(own), b"-----BEGIN CERTIFICATE-----"
+        private, found, public = both.partition(begins)
+        if not found or b"PRIVATE KEY-----" not in private:
+            raise WrongUse(
+                f"{own} holds no key with its certificate", "remove it: the agent has its certificate renewed"
+            )
+        return Pems(_content(authority), begins + public, private)
     if not certificate.exists() and not key.exists():
         return Pems(_content(authority))
     return Pems(_content(authority), _content(certificate), _content(key))
 
 
-def channel_credentials(folder: Path) -> grpc.ChannelCredentials:
-    """What a client opens its channel with, read anew each time, so that a renewed certificate counts; raises WrongUse."""
-    found = read(folder)
-    return grpc.ssl_channel_credentials(found.authority, found.key or None, found.certificate or None)
+def newest(folder: Path, renewed: Path | None, other: bool = False) -> Path | None:
+    """The file `renewed`, where there is one whose certificate begins later than the folder's own; else None.
+
+    A certificate that people put in place later than the renewal counts, and the other way round. `other`: the one of
+    the two that would not be chosen, for whoever was refused with the first.
+    """
+    if renewed is None or not renewed.exists():
+        return None
+    try:
+        later = leaf.read(read(folder, renewed).certificate)
+        own = read(folder).certificate
+        newer = not own or later.begins > leaf.read(own).begins
+        return renewed if newer is not (other and bool(own)) else None
+    except (WrongUse, ValueError) as error:
+        log.warning("the renewed certificate in %s is not used: %s", renewed, error)
+        return None
+
+
+def channel_credentials(folder: Path, server: bytes = b"", own: Path | None = None) -> grpc.ChannelCredentials:
+    """What a client opens its channel with, read anew each time, so that a renewed certificate counts; raises WrongUse.
+
+    `own` as in `read`. `server`: the server's own certificate as PEM, where that alone is believed, instead of all of the authority.
+    """
+    found = read(folder, own)
+    return grpc.ssl_channel_credentials(server or found.authority, found.key or None, found.certificate or None)
 
 
 def _content(path: Path) -> bytes:

@@ -2,13 +2,17 @@
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.suspicion import Doing, Sign
+from hangdog_proto import owned
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 Signs = Mapping[str, Mapping[Rank, Sign]]
+Whose = Mapping[str, tuple[str, Owner]]
 
 #: Ranks one machine may speak of; those of its jobs together.
 RANKS = 4096
@@ -20,21 +24,22 @@ CROWDING = 4.0
 LONGEST_S = 366 * 86400.0
 
 
-def pack(signs: Signs) -> pb.Pulse:
-    """Writes what the ranks of each job show."""
+def pack(signs: Signs, whose: Whose = MappingProxyType({})) -> pb.Pulse:
+    """Writes what the ranks of each job show; `whose` tells its name and owner where a job is known by another key."""
+    told = [(*whose.get(key, (key, UNKNOWN)), shown) for key, shown in signs.items()]
     return pb.Pulse(
         jobs=[
-            pb.JobSigns(job=job, signs=[_packed(rank, sign) for rank, sign in shown.items()])
-            for job, shown in signs.items()
+            pb.JobSigns(job=job, owner=owned.pack(owner), signs=[_packed(rank, sign) for rank, sign in shown.items()])
+            for job, owner, shown in told
         ]
     )
 
 
-def unpack(pulse: pb.Pulse) -> dict[str, dict[Rank, Sign]]:
-    """Reads what `pack` wrote; raises UnreadableEvidence on what cannot be, or is too much."""
+def unpack(pulse: pb.Pulse) -> dict[tuple[str, Owner], dict[Rank, Sign]]:
+    """Reads what `pack` wrote, by name and owner; raises UnreadableEvidence on what cannot be, or is too much."""
     if sum(len(job.signs) for job in pulse.jobs) > RANKS:
         raise UnreadableEvidence(f"a pulse speaks of more than {RANKS} ranks")
-    return {job.job: {Rank(sign.rank): _sign(sign) for sign in job.signs} for job in pulse.jobs}
+    return {(job.job, owned.unpack(job)): {Rank(sign.rank): _sign(sign) for sign in job.signs} for job in pulse.jobs}
 
 
 def _packed(rank: Rank, sign: Sign) -> pb.Sign:

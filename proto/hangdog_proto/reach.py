@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 import grpc
 
 from hangdog_models.errors import WrongUse
-from hangdog_proto import pems
-
-#: What OpenSSL and BoringSSL say of a certificate whose dates do not fit the clock of whoever looks at it.
-_DATES = ("certificate is not yet valid", "certificate has expired")
+from hangdog_proto import pems, serverauth
+from hangdog_proto.serverauth import Verified
 
 Options = tuple[tuple[str, int], ...]
 Metadata = tuple[tuple[str, str], ...]
@@ -33,12 +31,16 @@ CHANNEL_OPTIONS: Options = (
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """`address` is HOST:PORT; `tls` a folder with certificates, None for plain text; `insecure` takes plain text anywhere."""
+    """`address` is HOST:PORT or unix:PATH; `tls` a folder with certificates, None for plain text; `insecure` takes plain text anywhere.
+
+    `own` is a file with a certificate and its key that counts instead of those in the folder.
+    """
 
     address: str
     tls: Path | None = None
     token: str = field(default="", repr=False)
     insecure: bool = False
+    own: Path | None = None
 
     def metadata(self) -> Metadata:
         """What is sent along with each request."""
@@ -46,7 +48,9 @@ class Reach:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches `HOST:PORT`; of names, only `localhost` is believed."""
+    """Whether only this machine reaches `HOST:PORT` or `unix:PATH`; of names, only `localhost` is believed."""
+    if address.startswith("unix:"):
+        return True
     host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
     if host == "localhost":
         return True
@@ -65,29 +69,38 @@ def require_privacy(reach: Reach) -> None:
         )
 
 
-def misdated(words: str) -> str:
-    """What to do where TLS refuses the server's certificate for its dates, by gRPC's words; empty where it does not."""
-    if not any(text in words for text in _DATES):
-        return ""
-    return "by this machine's clock the server's certificate is not valid now: is the date here right? else renew it"
+def verified(reach: Reach) -> Verified | None:
+    """Checks the server's certificate; None where there is no TLS. Raises ServerUnreachable, NotAllowed, WrongUse.
+
+    It waits for the network, some seconds at most: on an event loop, call it in a thread.
+    """
+    require_privacy(reach)
+    return None if reach.tls is None else serverauth.verified(reach.address, reach.tls, reach.own)
 
 
 def open_channel(reach: Reach, options: Options) -> grpc.Channel:
-    """A channel for a program without an event loop, on which every request carries the token; raises WrongUse."""
-    require_privacy(reach)
-    if reach.tls is None:
+    """A channel for a program without an event loop, on which every request carries the token.
+
+    The server's certificate is checked first, and the channel speaks to whoever has that one alone. Raises WrongUse,
+    ServerUnreachable, NotAllowed.
+    """
+    server = verified(reach)
+    if reach.tls is None or server is None:
         channel = grpc.insecure_channel(reach.address, options=options)
     else:
-        channel = grpc.secure_channel(reach.address, pems.channel_credentials(reach.tls), options=options)
+        channel = grpc.secure_channel(
+            reach.address, pems.channel_credentials(reach.tls, server.pem, reach.own), options=options
+        )
     return grpc.intercept_channel(channel, _Saying(reach.metadata())) if reach.token else channel
 
 
-def open_aio_channel(reach: Reach, options: Options) -> grpc.aio.Channel:
-    """A channel on the running event loop; raises WrongUse."""
+def open_aio_channel(reach: Reach, options: Options, server: Verified | None = None) -> grpc.aio.Channel:
+    """A channel on the running event loop; raises WrongUse. `server`: what `verified` gave, and nobody else is believed."""
     require_privacy(reach)
     if reach.tls is None:
         return grpc.aio.insecure_channel(reach.address, options=options)
-    return grpc.aio.secure_channel(reach.address, pems.channel_credentials(reach.tls), options=options)
+    credentials = pems.channel_credentials(reach.tls, server.pem if server is not None else b"", reach.own)
+    return grpc.aio.secure_channel(reach.address, credentials, options=options)
 
 
 class _Details(NamedTuple):

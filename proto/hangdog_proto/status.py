@@ -11,7 +11,7 @@ from hangdog_models.errors import (
     UnreadableEvidence,
     WrongUse,
 )
-from hangdog_proto.reach import misdated
+from hangdog_proto.serverauth import misdated
 
 #: Trailing metadata that name the class of an error and carry its hint (`-bin`: any UTF-8).
 CLASS, HINT = "hangdog-error", "hangdog-hint-bin"

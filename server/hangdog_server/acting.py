@@ -16,9 +16,11 @@ import sqlalchemy as sa
 from hangdog_models.acting.caps import Mode
 from hangdog_models.acting.history import Body, Wanted
 from hangdog_models.errors import HangdogError
+from hangdog_models.owner import UNKNOWN, Owner, read
 from hangdog_models.reading.job import read_job
 from hangdog_models.showing.words import percent
 from hangdog_server import decisions, intents, trials
+from hangdog_server.actors.actor import Scheduler
 from hangdog_server.actors.chosen import Chosen
 from hangdog_server.audit import Audit
 from hangdog_server.capturing import steady
@@ -102,9 +104,9 @@ class Acting:
         """What is known of all machines, what the job's description says of those of an incident, and who holds its checkpoint."""
         store = self._means.store
         asked, _ = await store.kept(incident)
-        return await self._facts((await store.find(incident)).job, asked)
+        return await self._facts(await store.find(incident), asked)
 
-    async def _facts(self, job: str, asked: Mapping[str, Any]) -> Facts:
+    async def _facts(self, incident: Incident, asked: Mapping[str, Any]) -> Facts:
         """`asked` is what is remembered of an incident: megabytes in a large job, so it is read once."""
         fleet = self._means.fleet
         domains: dict[str, str] = {}
@@ -113,8 +115,18 @@ class Acting:
             domains = {machine: switch for switch, machines in sorted(switches.items()) for machine in machines}
         there = {seen.machine for seen in fleet.machines(steady())} | fleet.bodies().keys()
         there |= {*asked.get("asked", {}), *asked.get("absent", {})}
-        copies, unread = await self._carrying.copies(job)
-        return Facts(len(there), await self._spares(), fleet.bodies(), domains, copies, unread)
+        copies, unread = await self._carrying.copies(incident.job)
+        owner = _owner(asked)
+        conflicts = await self._contradicted(incident, owner, asked)
+        return Facts(len(there), await self._spares(), fleet.bodies(), domains, copies, unread, owner, conflicts)
+
+    async def _contradicted(self, incident: Incident, owner: Owner, asked: Mapping[str, Any]) -> tuple[str, ...]:
+        """What machines contradicted each other about while it was looked at, or do now, and what the scheduler contradicts."""
+        said = (*asked.get("conflicts", ()), *self._means.fleet.conflicts(incident.job))
+        schedulers = [actor for actor in self.chosen.actors if isinstance(actor, Scheduler)]
+        machines = sorted(asked.get("asked", {}))
+        known = [await one.contradicts(owner, machines, incident.evict) for one in schedulers]
+        return tuple(dict.fromkeys((*said, *(words for found in known for words in found))))
 
     async def _spares(self) -> frozenset[str]:
         """The machines without a job that can stand in: none that campaigns lately convicted, nor, where it is asked, an untested one."""
@@ -138,7 +150,7 @@ class Acting:
                 continue
             wanted = Wanted(incident.id, incident.job, incident.evict, incident.began, bodies)
             try:
-                facts = await self._facts(incident.job, asked)
+                facts = await self._facts(incident, asked)
             except HangdogError as error:
                 log.error("incident %s: nothing follows from it: %s", incident.id, error)
                 continue
@@ -167,6 +179,12 @@ class Acting:
 
 def _because(incident: Incident) -> str:
     return f"{incident.kind} ({percent(incident.confidence)}), hangdog show {incident.id}"
+
+
+def _owner(asked: Mapping[str, Any]) -> Owner:
+    """Whose job it was, by the machines that were asked; unknown where none tells."""
+    told = {one["owner"] for one in asked.get("asked", {}).values() if one and one.get("owner")}
+    return read(min(told)) if told else UNKNOWN
 
 
 def _bodies(machines: Iterable[str], told: object) -> dict[str, Body]:

@@ -11,7 +11,7 @@ from hangdog_models.acting.history import Body
 from hangdog_models.errors import HangdogError, NotAllowed, ServerUnreachable, WrongUse
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import Sign
-from hangdog_proto import found, pulses
+from hangdog_proto import found, owned, pulses
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsServicer
@@ -20,19 +20,23 @@ from hangdog_server import heard, refusals
 from hangdog_server.asking import Asking
 from hangdog_server.campaigns.desk import CampaignDesk
 from hangdog_server.capturing import steady
+from hangdog_server.connection import Connection
 from hangdog_server.desk import Desk
-from hangdog_server.fleet import Connection, Fleet
+from hangdog_server.fleet import Fleet
 from hangdog_server.leading import Leading
 from hangdog_server.limits import Limits, Seldom
 from hangdog_server.lives.seeing import Seen
-from hangdog_server.orders import Abort, Diagnose, Doubt, Elsewhere, Need, Order, Pace, Receipt, Told
+from hangdog_server.orders import Abort, Diagnose, Doubt, Elsewhere, Need, Order, Pace, Receipt, Renewed, Told
+from hangdog_server.ports import peers
 from hangdog_server.refusals import Denial, TurnedAway
 from hangdog_server.refusing import Context, refuse
+from hangdog_server.renewals import NO_RENEWALS, Renewals
 from hangdog_server.returns import Returns
-from hangdog_server.roles import Gate, Said, address
+from hangdog_server.roles import Gate, Said
 from hangdog_server.settings import Settings
 from hangdog_server.telemetry import SILENT, Agent, Telemetry
 from hangdog_server.tls import Peer
+from hangdog_server.tries import address
 from hangdog_server.vigil import Vigil
 
 log = logging.getLogger(__name__)
@@ -57,7 +61,9 @@ class Agents(AgentsServicer):
         campaigns: CampaignDesk,
         seen: Seen,
         telemetry: Telemetry = SILENT,
+        renewals: Renewals = NO_RENEWALS,
     ) -> None:
+        self._renewals = renewals
         self._seen = seen
         self._telemetry = telemetry
         self._campaigns = campaigns
@@ -69,9 +75,7 @@ class Agents(AgentsServicer):
         self._settings = settings
         self._dictionary = dictionary
         self.asking = Asking(dictionary, fleet.send, self._captured, settings)
-        self._gate = gate
-        self._limits = limits
-        self._seldom = Seldom()
+        self._gate, self._limits, self._seldom = gate, limits, Seldom()
 
     async def Connect(  # type: ignore[override]  # grpc.aio also takes a coroutine that reads and writes its context
         self, request_iterator: AsyncIterator[pb.FromAgent], context: Context
@@ -83,8 +87,9 @@ class Agents(AgentsServicer):
             ours = isinstance(error, ServerUnreachable)  # we stop: not the agent's doing, and it happens to all of them
             if isinstance(error, WrongUse | NotAllowed):
                 self._telemetry.count(refusals.denial(error))
-            told = not ours and self._seldom.tell(address(context.peer()), str(error), steady())
-            log.log(logging.WARNING if told else logging.DEBUG, "agent at %s: %s", context.peer(), error)
+            peer = peers.read(context.peer()).address
+            told = not ours and self._seldom.tell(address(peer), str(error), steady())
+            log.log(logging.WARNING if told else logging.DEBUG, "agent at %s: %s", peer, error)
             await refuse(context, error)
 
     async def _converse(self, context: Context) -> None:
@@ -97,10 +102,11 @@ class Agents(AgentsServicer):
                 "give it the --machine of its certificate, or the certificate of its machine",
             )
         self._limits.heard(machine, size, steady())
-        version, peer = hello.version[: heard.NAME], context.peer()
+        version, peer = hello.version[: heard.NAME], peers.read(context.peer()).address
         body = Body(hello.boot[: heard.NAME], hello.serial[: heard.NAME])
         connection = self._fleet.connect(machine, version, peer, steady(), hello.paced, body)
         connection.diagnoses = hello.diagnoses
+        self._fleet.certificates.note(machine, shown, steady() - self._desk.now())
         ending = self._certificate_ends(connection, shown)
         try:
             with about(machine=machine):
@@ -119,12 +125,14 @@ class Agents(AgentsServicer):
         try:
             self._desk.joined(machine)  # in the same breath as it was connected: what begins later tells it by itself
             self._campaigns.joined(machine)
-            await context.write(_welcome(connection.pace_s, self._settings))
+            due_s = self._renewals.due_in_s(self._fleet.certificates.of(machine))
+            await context.write(_welcome(connection.pace_s, self._settings, due_s))
             while (order := await connection.line.get()) is not None:
                 await context.write(_told(order))
         finally:
             listening.cancel()
             if self._fleet.disconnect(connection, steady()):
+                self._fleet.certificates.forget(machine)
                 self._desk.lost(machine)
                 self._campaigns.lost(machine)
                 self._vigil.forget(machine)
@@ -187,6 +195,10 @@ class Agents(AgentsServicer):
                 elif message.HasField("diagnosed"):
                     if refused := await self._campaigns.told(connection.machine, message.diagnosed):
                         self._refused(connection.machine, refused)
+                elif message.HasField("renew"):
+                    held = self._fleet.certificates.of(connection.machine)
+                    answer = await self._renewals.answer(held, connection, message.renew.request, steady())
+                    self._fleet.send(connection.machine, answer)
                 elif message.HasField("spooled"):
                     await self._recorded(connection.machine, message.spooled, size)
         except HangdogError as error:
@@ -195,14 +207,18 @@ class Agents(AgentsServicer):
             connection.end(because)
 
     def _own(self, connection: Connection, pulse: pb.Pulse) -> dict[str, dict[Rank, Sign]]:
-        """What a pulse says of ranks that its machine announced: nobody has other machines' ranks suspected."""
-        said, own = pulses.unpack(pulse), {}
-        for job, signs in said.items():
-            local = connection.jobs.get(job)
-            ranks = frozenset(local.ranks) if local is not None else frozenset[Rank]()
-            own[job] = {rank: sign for rank, sign in signs.items() if rank in ranks}
-        if own != said and self._seldom.tell(connection.machine, "foreign ranks", steady()):
-            log.warning("machine %s speaks of ranks that it did not announce: not heard", connection.machine)
+        """What a pulse says of ranks that belong to its machine: nobody has other machines' ranks suspected."""
+        own: dict[str, dict[Rank, Sign]] = {}
+        foreign = False
+        for (name, owner), signs in pulses.unpack(pulse).items():
+            job = self._fleet.meant(connection.machine, name, owner)
+            ranks = frozenset(self._fleet.owned(connection.machine, job)) if job is not None else frozenset[Rank]()
+            mine = {rank: sign for rank, sign in signs.items() if rank in ranks}
+            foreign |= len(mine) < len(signs)
+            if job is not None:
+                own[job] = mine
+        if foreign and self._seldom.tell(connection.machine, "foreign ranks", steady()):
+            log.warning("machine %s speaks of ranks that are not its own: not heard", connection.machine)
         return {job: signs for job, signs in own.items() if signs}
 
     async def _recorded(self, machine: str, spooled: pb.Spooled, size: int) -> None:
@@ -252,9 +268,12 @@ async def _read(context: Context) -> tuple[object, int]:
     return (said.message, said.size) if isinstance(said, Said) else (None, 0)
 
 
-def _welcome(pace_s: float, settings: Settings) -> pb.ToAgent:
+def _welcome(pace_s: float, settings: Settings, due_s: float | None) -> pb.ToAgent:
     most = settings.max_message_bytes
-    return pb.ToAgent(welcome=pb.Welcome(heartbeat_s=pace_s, max_message_bytes=most, digests=True, together=True))
+    welcome = pb.Welcome(heartbeat_s=pace_s, max_message_bytes=most, digests=True, together=True)
+    if due_s is not None:
+        welcome.renews, welcome.renew_in_s = True, due_s
+    return pb.ToAgent(welcome=welcome)
 
 
 @lru_cache(maxsize=16)
@@ -264,18 +283,18 @@ def _told(what: Told) -> pb.ToAgent:
         case Order():
             order = pb.CaptureOrder(
                 order=what.name, job=what.job, rounds=what.rounds, interval_s=what.interval_s,
-                native=what.native, light=what.light, together=what.together,
+                native=what.native, light=what.light, together=what.together, owner=owned.pack(what.owner),
             )  # fmt: skip
             return pb.ToAgent(capture=order)
         case Doubt():
-            return pb.ToAgent(doubt=pb.Doubt(job=what.job, seconds=what.seconds))
+            return pb.ToAgent(doubt=pb.Doubt(job=what.job, seconds=what.seconds, owner=owned.pack(what.owner)))
         case Receipt():
             return pb.ToAgent(receipt=pb.Receipt(id=what.id, refused=what.refused))
         case Elsewhere():
             return pb.ToAgent(elsewhere=pb.Elsewhere(job=what.job, address=what.address))
         case Need():
             return pb.ToAgent(need=pb.Need(digests=what.digests))
-        case Diagnose() | Abort():
+        case Diagnose() | Abort() | Renewed():
             return what.packed()
         case Pace():
             return pb.ToAgent(pace=pb.Pace(heartbeat_s=what.heartbeat_s))

@@ -1,10 +1,22 @@
-"""What is kept of one incident's captures: each as it came, and beside them, once, the pieces that they name."""
+"""What is kept of one incident's captures: each as it came, and beside them, once, the pieces that they name.
+
+While the store fails they wait in memory: a full disk must not keep a standstill from being judged.
+"""
+
+import logging
 
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.pieces import PIECES
 from hangdog_server.captures import RawCapture
+from hangdog_server.failures import StoreFailed
+from hangdog_server.lease import NotOurs
 from hangdog_server.store import Store
+
+#: Bytes of captures of all incidents that may wait in memory: some looks of 16,384 ranks. Later ones are not kept.
+MOST_WAITING = 256 << 20
+
+log = logging.getLogger(__name__)
 
 
 class Archive:
@@ -19,6 +31,8 @@ class Archive:
         self._pieces: list[pb.Piece] = []
         self._told: set[bytes] = set()
         self._batches = first
+        self._unwritten: list[RawCapture] = []
+        self._waiting_bytes = 0
 
     def add(self, machine: str, number: int, capture: pb.Capture, before: bytes | None = None) -> None:
         """Takes a capture in, and beside it what `together.kept` says of looks before it; it is in the store after the next
@@ -28,11 +42,38 @@ class Archive:
         self._pieces += self._dictionary.pieces(capture, self._told)
 
     async def keep(self) -> None:
-        """Keeps all that came since, all or none; raises StoreFailed."""
+        """Keeps all that came since, all or none; where the store fails they wait in memory. Raises NotOurs."""
+        try:
+            await self.write()
+        except NotOurs:
+            raise
+        except StoreFailed as error:
+            log.error("incident %s: its captures wait in memory: %s", self._incident, error)
+
+    async def write(self) -> None:
+        """Writes all that came since, and what waits in memory; raises StoreFailed, and then it waits."""
         captures, self._waiting = self._waiting, []
         pieces, self._pieces = self._pieces, []
         if pieces:
             captures.append(RawCapture(PIECES, self._batches, pb.Pieces(pieces=pieces).SerializeToString()))
             self._batches += 1
-        if captures:
-            await self._store.keep(self._incident, captures)
+        store = self._store
+        captures, self._unwritten = [*self._unwritten, *captures], []
+        waited = sum(map(_size, captures)) if captures else 0
+        if not captures:
+            return
+        store.waiting_bytes -= self._waiting_bytes
+        self._waiting_bytes = 0
+        try:
+            await store.keep(self._incident, captures)
+        except StoreFailed:
+            if store.waiting_bytes + waited > MOST_WAITING:
+                log.error("incident %s: %d captures are not kept: too many wait", self._incident, len(captures))
+            else:
+                self._unwritten, self._waiting_bytes = captures, waited
+                store.waiting_bytes += waited
+            raise
+
+
+def _size(one: RawCapture) -> int:
+    return len(one.packed) + len(one.before or b"")

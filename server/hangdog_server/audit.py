@@ -1,14 +1,18 @@
 """The record of who had the server do what: one JSON object a line, appended and flushed to the disk, never changed.
 
-`note` is the only way in; a file that has grown too large is set aside, and the one set aside before it is dropped.
+`note` is the only way in; a file that has grown too large is set aside, and the one set aside before it is dropped. Each line
+holds the hash of the one before it: `chain` tells where lines were changed or taken out.
 """
 
 import asyncio
 import errno
+import fcntl
 import json
 import logging
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,11 +20,19 @@ from typing import Any, Protocol, TypeVar
 
 from hangdog_models.errors import HangdogError
 from hangdog_models.reading.printable import printable
+from hangdog_proto.private import make_folder
+from hangdog_server import chain
 
 #: Bytes of a file until it is set aside: some 100,000 lines, years of incidents; one more is kept beside it.
 MOST_BYTES = 32 << 20
 #: Characters of anything that somebody else chose: a name, a reason.
 _WORDS = 1000
+#: Bytes read at once from the end of the file: most lines are shorter.
+_BLOCK = 4096
+#: Lines looked at there: behind the last whole one there may be some that a full disk cut off.
+_LINES = 8
+#: How often, and how far apart, the lock is tried: a line takes some milliseconds, and who holds it for 5 s is stuck. Seconds.
+_TRIES, _PAUSE_S = 500, 0.01
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +76,12 @@ class Audit:
         self._clock = clock
         self._most_bytes = most_bytes
         self._turn = asyncio.Lock()
+        self._seen: tuple[int, int] | None = None
+
+    def head(self) -> str:
+        """The hash of the last line, to be kept elsewhere: by it shows later that nothing was cut off. Raises OSError."""
+        tail = _tail(self._path) if self._path is not None else []
+        return chain.digest(tail[-1]) if tail else chain.NOTHING
 
     async def note(self, deed: Deed) -> bool:
         """Records a deed; True once it is on the disk. A disk that fails is told in the log, with the deed."""
@@ -72,11 +90,34 @@ class Audit:
             return True
         async with self._turn:
             try:
-                await asyncio.to_thread(append, self._path, written, self._most_bytes)
+                await asyncio.to_thread(self._append, self._path, written)
             except OSError as error:
                 log.error("cannot be recorded in %s (%s): %s", self._path, error, written)
                 return False
         return True
+
+    def _append(self, path: Path, written: str) -> None:
+        """Appends a line, after one that says so where what was written before is gone."""
+        if self._seen is not None and not _holds(path, self._seen):
+            told = f"{path} was cut off or replaced while this server ran"
+            log.error("the record was tampered with: %s", told)
+            deed = Deed("record damaged", "hangdog", "", "", "", "", told, outcome="noticed")
+            append(path, line(deed, self._clock()), self._most_bytes)
+        append(path, written, self._most_bytes)
+        found = path.stat()
+        self._seen = found.st_ino, found.st_size
+
+
+def _holds(path: Path, seen: tuple[int, int]) -> bool:
+    """Whether a file, or the one set aside, is the one of that inode and has that many bytes still."""
+    for each in (path, before(path)):
+        try:
+            found = each.stat()
+        except FileNotFoundError:
+            continue
+        if found.st_ino == seen[0]:
+            return found.st_size >= seen[1]
+    return False
 
 
 async def followed(steps: AsyncIterator[Step], audit: Audit, deed: Deed) -> AsyncIterator[Step]:
@@ -102,21 +143,63 @@ def line(deed: Deed, now: float) -> str:
     return json.dumps({"at": at} | {name: printable(getattr(deed, name), _WORDS) for name in Deed.__slots__})
 
 
-def append(path: Path, written: str, most_bytes: int = MOST_BYTES) -> None:
-    """Appends one line and waits until it is on the disk; raises OSError."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.exists() and path.stat().st_size + len(written) >= most_bytes:
-        path.replace(before(path))
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+def append(path: Path, written: str, most_bytes: int = MOST_BYTES) -> str:
+    """Appends one line and waits until it is on the disk; gives its hash. Raises OSError.
+
+    The line is chained to the one before it (`chain`), also where that is the last of the file that was set aside.
+    """
+    make_folder(path.parent)
+    with _turn(path):
+        tail = _tail(path)
+        if path.exists() and path.stat().st_size + len(written) + chain.ROOM >= most_bytes:
+            path.replace(before(path))
+        opens = not path.exists() or path.stat().st_size == 0
+        tail = tail or _tail(before(path))
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(fd).st_size
+            torn = size and os.pread(fd, 1, size - 1) != b"\n"  # by a crash, or a disk that was full
+            linked = chain.linked(written, tail, opens)
+            content = b"\n" * bool(torn) + linked + b"\n"
+            if os.write(fd, content) < len(content):  # at once, so that a kill leaves all of it or nothing
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    return chain.digest(linked)
+
+
+@contextmanager
+def _turn(path: Path) -> Iterator[None]:
+    """One writer at a time, of all processes: each line names the one before. Raises OSError when others take too long."""
+    fd = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as lock:  # noqa: PTH123 - opened by descriptor; nobody else can lock what they cannot open
+        for _ in range(_TRIES):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(_PAUSE_S)
+        else:
+            raise OSError(errno.EBUSY, "another process holds the record's lock")
+        yield
+
+
+def _tail(path: Path) -> list[bytes]:
+    """The last lines of a file, of which the last may lack its end: enough to hold one that was written whole."""
     try:
-        size = os.fstat(fd).st_size
-        torn = size and os.pread(fd, 1, size - 1) != b"\n"  # by a disk that was full
-        content = b"\n" * bool(torn) + written.encode() + b"\n"
-        if os.write(fd, content) < len(content):  # at once: two writers never mix their lines
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        with path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            found = b""
+            while end and found.count(b"\n") < _LINES:
+                begin = max(0, end - _BLOCK)
+                file.seek(begin)
+                found = file.read(end - begin) + found
+                end = begin
+    except FileNotFoundError:
+        return []
+    lines = found.removesuffix(b"\n").split(b"\n")
+    return lines[1:] if end else lines if found else []
 
 
 def before(path: Path) -> Path:

@@ -21,12 +21,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from hangdog_models.errors import WrongUse
-from hangdog_server.tls import MACHINE, SCHEME
+from hangdog_proto.leaf import SCHEME, serial_digits
+from hangdog_server.tls import MACHINE
 
 #: Days the authority lasts: longer than the machines it names, for changing it means going to every one of them.
 AUTHORITY_DAYS = 5 * 365
-#: Days any other certificate lasts. Nothing is ever revoked, so this bounds what a stolen key is worth; three months leave
-#: a forgotten renewal weeks to be noticed in.
+#: Days any other certificate lasts. It bounds what a stolen key is worth that nobody has noticed to be stolen; three months
+#: leave a forgotten renewal weeks to be noticed in.
 DAYS = 90
 #: A certificate counts from a day before it is made: clocks of machines that were just installed are hours wrong.
 BEFORE = timedelta(days=1)
@@ -34,7 +35,7 @@ CLIENT, SERVER = "client", "server"
 #: What a server may be called in any case: it is asked from its own machine, too.
 LOCAL = ("localhost", "127.0.0.1", "::1")
 #: Characters of a common name, by X.509.
-_COMMON_NAME = 64
+COMMON_NAME = 64
 
 _USES = {
     MACHINE: (ExtendedKeyUsageOID.CLIENT_AUTH,),
@@ -45,7 +46,10 @@ _USES = {
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a certificate says: `owner` is `machine gpu-a17`, `client alice`, `server head`, or `authority`; times are Unix."""
+    """What a certificate says: `owner` is `machine gpu-a17`, `client alice`, `server head`, or `authority`; times are Unix.
+
+    `serial` is its serial number in hexadecimal digits, by which it can be denied.
+    """
 
     path: Path
     owner: str
@@ -54,6 +58,7 @@ class Shown:
     begins: float
     ends: float
     fingerprint: str
+    serial: str
 
 
 def init(folder: Path, names: Sequence[str], now: float, days: int = DAYS) -> tuple[Path, ...]:
@@ -67,14 +72,14 @@ def init(folder: Path, names: Sequence[str], now: float, days: int = DAYS) -> tu
         data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
     )  # fmt: skip
     made = (
-        _builder(subject, subject, key, now, AUTHORITY_DAYS)
+        builder(subject, subject, key, now, AUTHORITY_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
     if (folder / "ca.pem").exists() or (folder / "ca.key").exists():
-        raise _there(folder / "ca.pem")
+        raise there(folder / "ca.pem")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -107,7 +112,7 @@ def show(path: Path) -> Shown:
     if path.is_dir():
         inside = [path / name for name in ("cert.pem", "tls.crt", "ca.pem", "ca.crt") if (path / name).exists()]
         path = inside[0] if inside else path / "cert.pem"
-    found = _read(path)
+    found = certificate(path)
     names, owner = [], ""
     for each in _names(found):
         if isinstance(each, x509.UniformResourceIdentifier) and each.value.startswith(SCHEME):
@@ -120,6 +125,7 @@ def show(path: Path) -> Shown:
     return Shown(
         path, owner, tuple(names), found.issuer.rfc4514_string(), found.not_valid_before_utc.timestamp(),
         found.not_valid_after_utc.timestamp(), found.fingerprint(hashes.SHA256()).hex(),
+        serial_digits(f"{found.serial_number:x}"),
     )  # fmt: skip
 
 
@@ -139,20 +145,32 @@ def _issue(
 ) -> Path:
     if not name.strip() or not name.isprintable():
         raise WrongUse(f"{name!r} is no name", "names are printable and not empty")
-    above, signer = _read(authority / "ca.pem"), _signer(authority / "ca.key")
+    above, signing = certificate(authority / "ca.pem"), signer(authority / "ca.key")
     if folder.exists():
-        raise _there(folder)
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:_COMMON_NAME])])
+        raise there(folder)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:COMMON_NAME])])
     key = ec.generate_private_key(ec.SECP256R1())
     names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri(kind, name)), *alternative])
     made = (
-        _builder(subject, above.subject, key, now, days)
+        builder(subject, above.subject, key, now, days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(names, critical=False)
         .add_extension(x509.ExtendedKeyUsage(_USES[kind]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(above.public_key()), critical=False)  # type: ignore[arg-type]  # the authority's key is of a kind that signs
-        .sign(signer, hashes.SHA256())
+        .sign(signing, hashes.SHA256())
     )
+    return put(folder, key, made, above)
+
+
+def pem(found: x509.Certificate) -> bytes:
+    """A certificate as text."""
+    return found.public_bytes(Encoding.PEM)
+
+
+def put(
+    folder: Path, key: ec.EllipticCurvePrivateKey, made: x509.Certificate, above: x509.Certificate | None = None
+) -> Path:
+    """Makes a folder with a certificate, its key, and the authority's where it has one; gives the folder. Raises WrongUse."""
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         making = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))  # nobody finds half of it under its name
@@ -160,8 +178,9 @@ def _issue(
         raise WrongUse(f"cannot write {folder}: {error.strerror}", "name another folder") from error
     try:
         _write(making / "key.pem", _key(key), 0o600)
-        _write(making / "cert.pem", made.public_bytes(Encoding.PEM), 0o644)
-        _write(making / "ca.pem", above.public_bytes(Encoding.PEM), 0o644)
+        _write(making / "cert.pem", pem(made), 0o644)
+        if above is not None:
+            _write(making / "ca.pem", pem(above), 0o644)
         making.rename(folder)
     except OSError as error:
         shutil.rmtree(making, ignore_errors=True)
@@ -169,9 +188,10 @@ def _issue(
     return folder
 
 
-def _builder(
+def builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: float, days: int
 ) -> x509.CertificateBuilder:
+    """What all certificates have: names, key, a random serial number and their dates."""
     moment = datetime.fromtimestamp(now, UTC)
     return (
         x509.CertificateBuilder()
@@ -202,7 +222,8 @@ def _names(found: x509.Certificate) -> Iterable[x509.GeneralName]:
         return ()
 
 
-def _read(path: Path) -> x509.Certificate:
+def certificate(path: Path) -> x509.Certificate:
+    """The certificate in a file; raises WrongUse."""
     try:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except OSError as error:
@@ -214,7 +235,8 @@ def _read(path: Path) -> x509.Certificate:
         ) from error
 
 
-def _signer(path: Path) -> ec.EllipticCurvePrivateKey:
+def signer(path: Path) -> ec.EllipticCurvePrivateKey:
+    """The key in a file that signs certificates; raises WrongUse."""
     try:
         key = load_pem_private_key(path.read_bytes(), None)
     except OSError as error:
@@ -236,7 +258,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        raise _there(path) from None
+        raise there(path) from None
     except OSError as error:
         raise WrongUse(f"cannot write {path}: {error.strerror}", "name another folder") from error
     with open(fd, "wb") as file:  # noqa: PTH123 - opened by descriptor
@@ -244,10 +266,9 @@ def _write(path: Path, content: bytes, mode: int) -> None:
         os.fchmod(fd, mode)
 
 
-def _there(path: Path) -> WrongUse:
-    advice = (
-        "nothing is overwritten: make the new one in another folder with --into, then put it in the old one's place"
-    )
+def there(path: Path) -> WrongUse:
+    """That something is there already."""
+    advice = "nothing is overwritten: make the new one in another folder (--into, where there is that), then put it in the old one's place"
     return WrongUse(f"{path} is there already", advice)
 
 

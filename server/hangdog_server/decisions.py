@@ -4,7 +4,7 @@ Every decision is one transaction, and they take turns over all servers, so that
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,6 +13,7 @@ from hangdog_models.acting.caps import Caps, Mode
 from hangdog_models.acting.history import Asked, Body, Known, Wanted
 from hangdog_models.acting.safety import DAY_S, decide, tripping
 from hangdog_models.errors import WrongUse
+from hangdog_models.owner import UNKNOWN, Owner, written
 from hangdog_models.planning.checkpoint import Copies, forbids
 from hangdog_server.intents import OPEN, TOOK, UNDER_WAY, Act, Intent, decided, of, of_machine
 from hangdog_server.tables import BREAKER, INTENTS
@@ -26,7 +27,8 @@ _STATES = {Mode.DRY_RUN: Act.DRY_RUN, Mode.APPROVE: Act.WAITING, Mode.AUTO: Act.
 class Facts:
     """What is known of all machines; `free` are the names of those that have no job and can stand in.
 
-    `copies` are those of the job's checkpoint, where somebody says; `unread` why what is said cannot be read.
+    `copies` are those of the job's checkpoint, where somebody says; `unread` why what is said cannot be read. `owner` is
+    whose the job is; `conflicts` what machines, or the scheduler, contradict of it.
     """
 
     machines: int
@@ -35,6 +37,8 @@ class Facts:
     domains: Mapping[str, str]
     copies: Copies | None = None
     unread: str = ""
+    owner: Owner = UNKNOWN
+    conflicts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ def propose(connection: sa.Connection, wanted: Wanted, because: str, facts: Fact
                 incident=wanted.incident, machine=machine, job=wanted.job, domain=facts.domains.get(machine, ""),
                 state=state, at=rule.now, changed=rule.now, because=because, words=words, who="hangdog",
                 evidence_at=wanted.evidence_at, boot=body.boot, serial=body.serial, marked=False, runs={},
+                owner=written(facts.owner),
             )
         )  # fmt: skip
     return of(connection, wanted.incident)
@@ -120,6 +125,7 @@ def _decided(
     connection: sa.Connection, wanted: Wanted, facts: Facts, rule: Rule, dry: bool, new: bool
 ) -> tuple[str, bool]:
     """What to say, and whether it is a refusal; opens the breaker where it is to."""
+    wanted = replace(wanted, user=facts.owner.user, conflicts=facts.conflicts)
     since = rule.now - max(DAY_S, rule.caps.again_s)
     rows = decided(connection, since)
     out = {row.machine for row in rows if _is_out(row)}
@@ -147,7 +153,9 @@ def gated(machines: Iterable[str], out: Collection[str], copies: Copies | None, 
 def _asked(row: Intent, dry: bool) -> Asked:
     took = row.state in TOOK or (dry and row.state is Act.DRY_RUN)
     settled, failed = row.state in (Act.DONE, Act.RELEASED), row.state is Act.FAILED
-    return Asked(row.machine, row.incident, row.job, row.domain, row.at, took, _is_out(row), settled, failed)
+    return Asked(
+        row.machine, row.incident, row.job, row.domain, row.at, took, _is_out(row), settled, failed, row.owner.user
+    )
 
 
 def _is_out(row: Intent) -> bool:

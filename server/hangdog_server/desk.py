@@ -13,7 +13,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.capturing import named, steady
 from hangdog_server.gather import Answer, Plan
 from hangdog_server.incident import Inquiry, Means, new_name
-from hangdog_server.jobs import describe
+from hangdog_server.jobs import describe, sole
 from hangdog_server.leading import Leading
 from hangdog_server.looking import About
 from hangdog_server.refusals import Look, Refusal
@@ -153,6 +153,7 @@ class Desk:
             absent={machine: local.ranks for machine, local in absent.items()},
             patience_s=self._settings.patience_s,
             rejoin_s=self._settings.rejoin_s,
+            world=sole({local.world_size for local in asked.values()}),
         )
         about = About(plan, {**absent, **asked}, request.job_toml, request.light)
         return self._led(Inquiry(about, request, self._means, self._settings), request.job)

@@ -1,21 +1,24 @@
 """How the server is reached: its addresses, with TLS or without, and who is believed to be whom."""
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
 
 from hangdog_models.errors import WrongUse
+from hangdog_proto.denylist import DenyList
+from hangdog_proto.expiry import ends_soon
 from hangdog_proto.reach import is_loopback
+from hangdog_server.issuing import LIFE_DAYS, Issuer
+from hangdog_server.ports.callers import Known
+from hangdog_server.ports.listeners import listeners
+from hangdog_server.ports.ways import Ways
 from hangdog_server.roles import Gate
 from hangdog_server.settings import Settings
 from hangdog_server.tls import Certificate, day
 from hangdog_server.tokens import Tokens
-
-#: A certificate that ends within so many seconds is warned of when the server starts.
-SOON_S = 14 * 86400.0
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +30,11 @@ class Door:
     `tls` is the folder with its certificate; `people` a second address, for people without certificates of their own;
     `insecure` lets everybody in, in plain text, on any address. `tokens` and `audit` are files, `proxies` as in Gate.
     `advertised` is how agents know it, where there are several servers. `web` is where pages are served; empty: nowhere.
+    `denied` is the file with the deny list; `trust_dns_names` lets certificates without a hangdog URI speak for the
+    machines that their DNS names say. `issuer` is the folder of the authority that signs certificates of machines for
+    agents that have one, for `life_days` each.
+    `socket` is the unix socket for people of this machine, None for none; one that is `wanted` must be had. `groups` says
+    what the members of a group may there, a role's word by the group's number.
     """
 
     tls: Path | None = None
@@ -37,6 +45,13 @@ class Door:
     audit: Path | None = None
     advertised: str = ""
     web: str = ""
+    denied: Path | None = None
+    trust_dns_names: bool = False
+    issuer: Path | None = None
+    life_days: float = LIFE_DAYS
+    socket: Path | None = None
+    wanted: bool = False
+    groups: Mapping[int, str] = field(default_factory=dict)
 
 
 #: Whoever reaches this machine's own loopback may do everything.
@@ -51,6 +66,7 @@ class Opened:
             host, colon, port = given.rpartition(":")
             if not colon or not host or not port.isdecimal():
                 raise WrongUse(f"{given!r} is no address to listen on", "write HOST:PORT, as in 127.0.0.1:7411")
+        self._clock = clock
         loopback = is_loopback(listen)
         if door.tls is None and not door.insecure and not loopback:
             raise WrongUse(
@@ -68,26 +84,87 @@ class Opened:
         self._listen = listen
         self.door = door
         self._settings = settings
-        self._certificate = Certificate(door.tls, clock) if door.tls else None
+        if door.issuer is not None and door.tls is None:
+            raise WrongUse("--issuer signs for agents that showed a certificate, and there is no --tls", "give --tls")
+        self.issuer = Issuer(door.issuer, clock, door.life_days) if door.issuer else None
+        believed = self.issuer.certificate if self.issuer else b""
+        self._certificate = Certificate(door.tls, clock, believed) if door.tls else None
         tokens = Tokens(door.tokens, clock)
         open_ = door.insecure or (loopback and not door.people)
-        self.gate = Gate(open_, door.tls is not None, tokens, door.proxies, settings.hello_s)
+        denied = DenyList(door.denied)
+        denied.require_readable()
+        self._tokens = tokens
+        self._known = Known(door.groups)
+        self._ways = Ways(settings, self._known, asks=not door.insecure)
+        self.gate = Gate(
+            open_, door.tls is not None, tokens, door.proxies, settings.hello_s, denied, door.trust_dns_names,
+            believing=door.insecure, users=self._known,
+        )  # fmt: skip
+        if door.trust_dns_names:
+            log.warning(
+                "--trust-dns-names: any certificate of the authority that allows client authentication, and holds no "
+                "hangdog URI, speaks for the machines that its DNS names say"
+            )
         if door.tls is None and not loopback:
             log.warning("--insecure: whoever reaches %s may ask for captures and speak for any machine", listen)
         if not open_ and not tokens.look():
             log.warning("nobody can ask this server anything: there is no token; hangdog token new makes one")
         if self._certificate is not None:
-            soon = self._certificate.ends - clock() < SOON_S
+            soon = ends_soon(self._certificate.begins, self._certificate.ends, clock())
             log.log(
                 logging.WARNING if soon else logging.INFO, "own certificate ends on %s", day(self._certificate.ends)
             )
 
+    def lasts(self) -> dict[str, tuple[float, float]]:
+        """When the server's own certificates begin and end (Unix seconds), by what they are."""
+        own, issuer = self._certificate, self.issuer
+        found = {"server's certificate": (own.begins, own.ends)} if own is not None else {}
+        return found | ({"issuer's certificate": (issuer.begins, issuer.ends)} if issuer is not None else {})
+
+    def certificate_left_s(self) -> float | None:
+        """Seconds until the server's certificate ends; None without one."""
+        return self._certificate.ends - self._clock() if self._certificate is not None else None
+
+    def close(self) -> None:
+        """Shuts the door to whoever is not known, for a server that acts; raises WrongUse where nobody would be known then."""
+        if self.door.insecure:
+            raise WrongUse(
+                "--insecure believes everybody who reaches the server, and modes approve and auto take machines out of use",
+                'give --tls (hangdog certs init; docs/security.md); or set mode = "dry-run" in the --acting file',
+            )
+        if self._certificate is None and not self._tokens.look():
+            raise WrongUse(
+                f"every user of this machine reaches {self._listen}, and modes approve and auto take machines out of use",
+                "give --tls (hangdog certs init), or make a token for whoever is to approve: hangdog token new --name NAME "
+                '--role act; or set mode = "dry-run" in the --acting file',
+            )
+        self.gate.close()
+
     def bind(self, server: grpc.aio.Server) -> str:
         """Binds the server to its addresses; gives the first, with the port it really has. Raises WrongUse."""
-        address = self._bound(server, self._listen, "--listen", mutual=True)
-        if self.door.people:
-            log.info("people are heard at %s", self._bound(server, self.door.people, "--people", mutual=False))
+        settings = self._settings
+        try:
+            address = self._bound(server, self._listen, "--listen", True, settings.max_machines + settings.max_people)
+            if self.door.people:
+                heard = self._bound(server, self.door.people, "--people", False, settings.max_people)
+                log.info("people are heard at %s", heard)
+            self._bind_socket(server)
+        except BaseException:
+            self._ways.close()
+            raise
         return address
+
+    def start(self) -> None:
+        """Begins to accept connections, once the server was started."""
+        self._ways.start()
+
+    def stop(self) -> None:
+        """Accepts no more; those that are there go on."""
+        self._ways.stop()
+
+    def end(self) -> None:
+        """Ends every connection, once the server has ended."""
+        self._ways.close()
 
     def options(self) -> list[tuple[str, int]]:
         """How gRPC is to treat those who connect."""
@@ -100,14 +177,28 @@ class Opened:
             ("grpc.absolute_max_metadata_size", settings.max_metadata_bytes),
         ]
 
-    def _bound(self, server: grpc.aio.Server, listen: str, option: str, mutual: bool) -> str:
+    def _bound(self, server: grpc.aio.Server, listen: str, option: str, mutual: bool, most: int) -> str:
+        host, _, port = listen.rpartition(":")
         try:
-            if self._certificate is None:
-                bound = server.add_insecure_port(listen)
-            else:
-                bound = server.add_secure_port(listen, self._certificate.credentials(mutual))
-        except RuntimeError as error:  # grpc's way to say that the address is taken, or none of this machine's
+            sockets = listeners(host.strip("[]"), int(port))
+        except (OSError, OverflowError) as error:  # the address is taken, or none of this machine's
             raise WrongUse(
                 f"cannot listen on {listen}", f"is another server running there? choose another {option}"
             ) from error
-        return f"{listen.rpartition(':')[0]}:{bound}"
+        bound = sockets[0].getsockname()[1]
+        credentials = self._certificate.credentials(mutual) if self._certificate is not None else None
+        self._ways.tcp(server, sockets, credentials, most, proven=mutual and credentials is not None)
+        return f"{host}:{bound}"
+
+    def _bind_socket(self, server: grpc.aio.Server) -> None:
+        path = self.door.socket
+        if path is None:
+            return
+        try:
+            self._ways.unix(server, path, everybody=bool(self.door.groups))
+            log.info("users of this machine are heard at %s", path)
+        except OSError as error:
+            why = error.strerror or str(error)
+            if self.door.wanted:
+                raise WrongUse(f"cannot listen on {path}: {why}", "choose another --socket; '' is none") from error
+            log.warning("users of this machine are not heard at %s: %s", path, why)

@@ -3,81 +3,31 @@
 `now` is in seconds on a steady clock. Nothing here waits: an order is laid into the line of its agent.
 """
 
-import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from msgspec import structs
 
 from hangdog_models.acting.history import Body
 from hangdog_models.errors import HangdogError
 from hangdog_models.findings import Finding, aged
+from hangdog_models.owner import UNKNOWN, Owner, same_owner
+from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing
+from hangdog_server.connection import Connection, Seen
 from hangdog_server.jobs import LocalJob
 from hangdog_server.orders import Pace, Told
 from hangdog_server.partings import Parting, meaning
 from hangdog_server.refusals import Denial, TurnedAway
+from hangdog_server.roster import Roster
 from hangdog_server.settings import Settings
+from hangdog_server.shown import Shown
 
-#: Signs of life an agent may miss before another one may take its machine's name.
-MISSED = 2.5
 #: An agent is told another pace when the one it was told is so many times too short or too long: joining in thousands, each
 #: would be told of every other one.
 REPACED = 1.5
 #: Between two times of dropping those who left too long ago: it goes over all of them. Seconds.
 FORGET_S = 10.0
-#: Orders that may lie in one agent's line; each is one incident, and an agent that reads none of 64 is gone.
-LINE = 64
-
-
-@dataclass(slots=True, eq=False)
-class Connection:
-    """One agent's stream: `line` holds what it is to be told; None in it ends the stream, `ended` says why if known.
-
-    `pace_s` is how far apart it was told that its signs of life may be; it follows another one when it is `paced`. It has its
-    machine tested when told to, if it `diagnoses`.
-    """
-
-    machine: str
-    version: str
-    peer: str
-    heard: float
-    pace_s: float = 0.0
-    paced: bool = False
-    diagnoses: bool = False
-    jobs: Mapping[str, LocalJob] = field(default_factory=dict)
-    findings: tuple[Finding, ...] = ()
-    leaving: bool = False
-    line: asyncio.Queue[Told | None] = field(default_factory=lambda: asyncio.Queue(LINE))
-    ended: HangdogError | None = None
-
-    #: Since when its signs of life are expected as often as now.
-    since: float = float("-inf")
-
-    def silent_s(self, now: float) -> float:
-        """For how long it has said nothing although it should have, in seconds; 0 while it may be silent."""
-        silent = now - max(self.heard, self.since)
-        return silent if silent > MISSED * self.pace_s else 0.0
-
-    def end(self, because: HangdogError | None) -> None:
-        """Has the stream end next, whatever else lies in its line; the first reason given stands."""
-        self.ended = self.ended or because
-        while not self.line.empty():
-            self.line.get_nowait()
-        self.line.put_nowait(None)
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A machine as people are shown it; `heard` is when it last spoke."""
-
-    machine: str
-    version: str
-    heard: float
-    jobs: Mapping[str, LocalJob]
-    connected: bool
-    findings: tuple[Finding, ...] = ()
-    stopped: bool = False
 
 
 class Fleet:
@@ -86,14 +36,17 @@ class Fleet:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._connected: dict[str, Connection] = {}
+        self.certificates = Shown()
         self._left: dict[str, Seen] = {}
         self._partings: dict[str, Parting] = {}
         self._forgot = float("-inf")
         #: What each machine was by its agent's last Hello.
         self._bodies: dict[str, Body] = {}
+        self._roster = Roster()
         #: All jobs, and the machines of each, put together when somebody asks; the watch over the jobs does every second.
         self._jobs: tuple[str, ...] | None = None
         self._running: dict[str, dict[str, LocalJob]] = {}
+        self._conflicts: dict[str, tuple[str, ...]] = {}
 
     @property
     def pace_s(self) -> float:
@@ -145,9 +98,11 @@ class Fleet:
         connection.pace_s, connection.since = pace_s, now
 
     def announce(self, connection: Connection, jobs: Mapping[str, LocalJob], now: float) -> None:
-        """Notes what runs on a machine now."""
+        """Notes what runs on a machine now; `connection.jobs` has it by what each job is called in the cluster."""
         connection.heard = now
-        connection.jobs = jobs
+        if self._connected.get(connection.machine) is not connection:
+            return  # replaced by another one, which speaks for the machine now
+        connection.jobs = self._roster.announce(connection.machine, jobs.values())
         self._put_together_anew()
         self._left.pop(connection.machine, None)
 
@@ -157,6 +112,7 @@ class Fleet:
         if self._connected.get(machine) is not connection:
             return False
         del self._connected[machine]
+        self._roster.withdraw(machine)
         self._put_together_anew()
         before = self._left.pop(machine, None)
         jobs = connection.jobs or (before.jobs if before else {})
@@ -207,7 +163,7 @@ class Fleet:
     def jobs(self) -> tuple[str, ...]:
         """Every job that runs on a connected machine, by name."""
         if self._jobs is None:
-            self._jobs = tuple(sorted({job for connection in self._connected.values() for job in connection.jobs}))
+            self._jobs = self._roster.labels()
         return self._jobs
 
     def jobs_of(self, machine: str) -> Mapping[str, LocalJob]:
@@ -216,18 +172,52 @@ class Fleet:
         return here.jobs if here is not None else {}
 
     def asked(self, job: str) -> dict[str, LocalJob]:
-        """The connected machines the job runs on."""
+        """The connected machines the job runs on, each with the ranks that are its own (`Claims.owned`)."""
         running = self._running.get(job)
         if running is None:
-            found = {name: c.jobs[job] for name, c in self._connected.items() if job in c.jobs}
-            running = dict(sorted(found.items()))
+            entry = self._roster.get(job)
+            running = entry.claims.owned() if entry is not None else {}
             if running:
                 self._running[job] = running
         return dict(running)
 
+    def owned(self, machine: str, job: str) -> tuple[Rank, ...]:
+        """The ranks of a job that are a machine's own."""
+        entry = self._roster.get(job)
+        return entry.claims.own(machine) if entry is not None else ()
+
+    def conflicts(self, job: str) -> tuple[str, ...]:
+        """What the machines of a job contradict each other about, in words: then nothing acts by itself on it."""
+        if job not in self._conflicts:
+            entry = self._roster.get(job)
+            self._conflicts[job] = entry.claims.conflicts() if entry is not None else ()
+        return self._conflicts[job]
+
+    def whose(self, job: str) -> tuple[str, Owner]:
+        """A job's name and owner, as its machines know it."""
+        entry = self._roster.get(job)
+        return (entry.name, entry.owner) if entry is not None else (job, UNKNOWN)
+
+    def payers(self, job: str) -> tuple[str, str]:
+        """The user whose job it is, empty where that is not known, and the machine of its first rank: who answers for its captures."""
+        ranks = {min(local.ranks): machine for machine, local in self.asked(job).items() if local.ranks}
+        return self.whose(job)[1].user, ranks[min(ranks)] if ranks else ""
+
+    def meant(self, machine: str, name: str, owner: Owner) -> str | None:
+        """What the job is called of which a machine speaks; None when it runs none of that name and owner."""
+        return self._roster.label(machine, name, owner)
+
+    def called(self, machine: str, local: LocalJob) -> str:
+        """What a job is called that a machine recorded, whether or not it runs still."""
+        return self._roster.called(machine, local)
+
     def awake(self, job: str, now: float) -> dict[str, LocalJob]:
         """The connected machines the job runs on whose agents give signs of life: an open stream alone is none."""
         return {machine: local for machine, local in self.asked(job).items() if not self.mute_s(machine, now)}
+
+    def mute(self, job: str, now: float) -> frozenset[str]:
+        """The connected machines the job runs on whose agents give no sign of life."""
+        return frozenset(machine for machine in self.asked(job) if self.mute_s(machine, now))
 
     def peer(self, machine: str) -> str:
         """Where a connected machine's agent calls from, in gRPC's words; empty when it is not connected."""
@@ -245,14 +235,17 @@ class Fleet:
         running = self.asked(job)
         worlds = {local.world_size for local in running.values()}
         taken = {rank for local in running.values() for rank in local.ranks}
+        name, owner = self.whose(job)
         found: dict[str, LocalJob] = {}
         for machine, seen in sorted(self._left.items()):
             local = seen.jobs.get(job)
             if local is None or (worlds and local.world_size not in worlds) or machine in running:
                 continue  # of another size: an earlier run under the same name
+            if not same_owner(owner, local.owner) or (running and local.job != name):
+                continue  # another owner's job had this name before
             ranks = tuple(rank for rank in local.ranks if rank not in taken)
             if ranks:
-                found[machine] = LocalJob(job, ranks, local.world_size, local.topology)
+                found[machine] = replace(local, ranks=ranks)
         return found
 
     def machines(self, now: float) -> tuple[Seen, ...]:
@@ -280,6 +273,7 @@ class Fleet:
     def _put_together_anew(self) -> None:
         self._jobs = None
         self._running.clear()
+        self._conflicts.clear()
 
     def _forget(self, now: float) -> None:
         """Drops who left long ago; at most once in a while, for a whole cluster may leave at the same time."""

@@ -32,7 +32,10 @@ FURTHER = 64
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is asked of whom: `asked` machines look `rounds` times; `absent` ones belong to the job but are gone."""
+    """What is asked of whom: `asked` machines look `rounds` times; `absent` ones belong to the job but are gone.
+
+    `world`: how many ranks the job has, where that is known; an answer that speaks of more is not believed in that.
+    """
 
     order: str
     job: Job
@@ -44,6 +47,7 @@ class Plan:
     rejoin_s: float = 3.0
     #: What libraries counted is waited for this long behind a machine's last look; its agent gives up on them after 10 s.
     counters_s: float = 12.0
+    world: int | None = None
 
     @property
     def lasts_s(self) -> float:
@@ -181,7 +185,7 @@ def owners(gathering: Gathering) -> dict[Rank, str]:
     if gathering.owned is None or gathering.owned[0] != len(gathering.answers):
         plan = gathering.plan
         said = ((answer.machine, answer.traces) for answer in gathering.answers.values())
-        gathering.owned = len(gathering.answers), owning.owners(plan.asked, plan.absent, said)
+        gathering.owned = len(gathering.answers), owning.owners(plan.asked, plan.absent, said, plan.world)
     return gathering.owned[1]
 
 
@@ -242,7 +246,9 @@ def _look(
         if number in numbers:
             for trace in gathering.answers[machine, number].traces:
                 rank = trace.rank
-                if owner[rank] != machine:
+                if rank not in owner:
+                    claims.setdefault((machine, ""), set()).add(rank)
+                elif owner[rank] != machine:
                     claims.setdefault((machine, owner[rank]), set()).add(rank)
                 elif trace.role == TRAINER:
                     trainers.setdefault(rank, trace)
@@ -287,4 +293,7 @@ def _odd(gathering: Gathering, claims: Mapping[tuple[str, str], set[Rank]], numb
         if machine not in gathering.told and _looked(gathering, machine) and _awaited(gathering, machine):
             yield f"what libraries counted on {machine} did not come in time"
     for (machine, believed), ranks in sorted(claims.items()):
-        yield f"{machine} and {believed} both report rank {format_ranks(ranks)}: {believed} is believed"
+        if believed:
+            yield f"{machine} and {believed} both report rank {format_ranks(ranks)}: {believed} is believed"
+        else:
+            yield f"{machine} reports rank {format_ranks(ranks)} of a job of {counted(gathering.plan.world or 0, 'rank')}"

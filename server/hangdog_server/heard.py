@@ -5,7 +5,7 @@ import math
 from hangdog_models.errors import UnreadableEvidence, WrongUse
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.printable import printable
-from hangdog_proto import alike, found, statement, together
+from hangdog_proto import alike, found, owned, statement, together
 from hangdog_proto.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.gather import FURTHER, Answer
@@ -59,10 +59,11 @@ def _before(last: Answer, before: pb.Before, after: pb.Capture, dictionary: Dict
 
 
 def local_jobs(presence: pb.Presence, settings: Settings) -> dict[str, LocalJob]:
-    """The jobs a machine announces; raises WrongUse when they cannot be true."""
+    """The jobs a machine announces, by name and owner; raises WrongUse when they cannot be true."""
     if len(presence.jobs) > settings.max_jobs:
         raise WrongUse(f"{len(presence.jobs)} jobs on one machine; {settings.max_jobs} at most")
-    return {name(local.job, "job"): local_job(local) for local in presence.jobs}
+    jobs = ((name(local.job, "job"), local_job(local)) for local in presence.jobs)
+    return {f"{said}@{local.owner}" if local.owner.known else said: local for said, local in jobs}
 
 
 def local_job(local: pb.LocalJob) -> LocalJob:
@@ -70,7 +71,11 @@ def local_job(local: pb.LocalJob) -> LocalJob:
     if len(local.ranks) > RANKS or any(rank > MAX_RANK for rank in local.ranks) or local.world_size > MAX_RANK + 1:
         raise WrongUse(f"job {local.job} is announced with impossible ranks")
     ranks = tuple(Rank(rank) for rank in sorted(set(local.ranks)))
-    return LocalJob(local.job, ranks, local.world_size or None, local.topology[:WHY])
+    contested = tuple(rank for rank in ranks if rank in set(local.contested[:RANKS]))
+    meeting = printable(local.rendezvous, NAME)
+    return LocalJob(
+        local.job, ranks, local.world_size or None, local.topology[:WHY], owned.unpack(local), meeting, contested
+    )
 
 
 def name(said: str, what: str, most: int = NAME) -> str:

@@ -9,7 +9,8 @@ import json
 import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_models.verdict import Verdict, to_json
@@ -38,6 +39,8 @@ from hangdog_server.telling import Telling
 AGAIN_S = 2.0
 #: Bytes of randomness in an incident's name: 12 hexadecimal digits do not repeat within a million incidents.
 NAME_BYTES = 6
+#: How the note begins of an incident that is shown and not written.
+UNWRITTEN = "not written yet, and nothing is done to machines for it"
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +78,8 @@ class Inquiry:
         self._looking: Looking | None = None
         self._telling = Telling[Step]()
         self._unstored: Callable[[], Awaitable[None]] | None = None
+        self._archive: Archive | None = None
+        self._unbegun: tuple[Incident, dict[str, Any]] | None = None
 
     def follow(self) -> AsyncIterator[Step]:
         """All steps from the first to the last, as they are said; raises what the incident failed of."""
@@ -110,11 +115,14 @@ class Inquiry:
             try:
                 await self._unstored()
             except NotOurs:
+                self._means.store.unwritten.pop(self.name, None)
                 return
             except StoreFailed as error:
                 log.error("incident %s: how it ended is still not stored: %s", self.name, error)
             else:
                 self._unstored = None
+                self._means.store.unwritten.pop(self.name, None)
+                log.info("incident %s is written now", self.name)
 
     async def _led(self) -> None:
         try:
@@ -145,9 +153,9 @@ class Inquiry:
         """From the first look on."""
         looking = self._looks(about)
         incident = Incident(self.name, self._job, self.began, self._request.why)
-        await self._means.store.begin(incident, self._asked(looking))
+        unwritten = await self._begin(incident, self._asked(looking))
         self._means.telemetry.count(State.SUSPECTED)
-        self._say(State.SUSPECTED, f"incident {self.name} of job {self._job}")
+        self._say(State.SUSPECTED, f"incident {self.name} of job {self._job}{unwritten}")
         return await self._looked(looking, about)
 
     async def _taken_up(self, cut: Cut) -> Verdict:
@@ -173,7 +181,15 @@ class Inquiry:
 
     async def _looked(self, looking: Looking, about: About) -> Verdict:
         means, plan = self._means, about.plan
-        await means.store.move(self.name, State.CAPTURING, means.clock())
+        try:
+            if self._unbegun is None:
+                await means.store.move(self.name, State.CAPTURING, means.clock())
+            else:
+                self._shown(state=State.CAPTURING)
+        except NotOurs:
+            raise
+        except StoreFailed as error:  # that it began is written: whoever takes it up looks anew
+            log.error("incident %s: that it is captured is not written: %s", self.name, error)
         means.telemetry.count(State.CAPTURING)
         self._looking = looking
         with means.telemetry.stage(Stage.ASKING):
@@ -184,7 +200,7 @@ class Inquiry:
 
     def _looks(self, about: About) -> Looking:
         means = self._means
-        archive = Archive(means.store, means.dictionary, self.name, about.first)
+        archive = self._archive = Archive(means.store, means.dictionary, self.name, about.first)
         name, telling = self.name, self._telling
 
         def progress(text: str) -> None:  # not a method: looks that know their incident would wait for the collector
@@ -200,6 +216,7 @@ class Inquiry:
         """Stores a verdict; a disk that fails now must not keep it from whoever waits for it, so it is only said."""
 
         async def remember() -> None:
+            await self._written()
             if self._looking is not None:
                 await self._means.store.remember(self.name, self._asked(self._looking))
             await self._means.store.judged(self.name, verdict, self._means.clock())
@@ -209,23 +226,63 @@ class Inquiry:
 
         try:
             await remember()
+            self._means.store.unwritten.pop(self.name, None)
         except StoreFailed as error:
             log.error("incident %s: verdict not stored: %s", self.name, error)
             self._unstored = remember
+            document = to_json(verdict)
+            self._shown(
+                state=State.JUDGED, kind=document["verdict"], confidence=document["confidence"],
+                evict=tuple(document["evict"]["machines"]), verdict=json.dumps(document),
+            )  # fmt: skip
             return f" (not stored: {error})"
         return ""
 
     async def _fail(self, error: HangdogError) -> None:
         async def remember() -> None:
+            await self._written()
             await self._means.store.move(self.name, State.FAILED, self._means.clock(), str(error))
 
         self._means.telemetry.count(State.FAILED)
         try:
             await remember()
+            self._means.store.unwritten.pop(self.name, None)
         except StoreFailed as worse:
             log.error("incident %s: that it failed is not stored: %s", self.name, worse)
             self._unstored = remember
+            self._shown(state=State.FAILED)
         self._end(error)
+
+    async def _begin(self, incident: Incident, asked: dict[str, Any]) -> str:
+        """Writes that it begins; where the store fails it is led in memory, which is said. Raises NotOurs."""
+        try:
+            await self._means.store.begin(incident, asked)
+        except NotOurs:
+            raise
+        except StoreFailed as error:
+            log.error("incident %s is led without being written: %s", self.name, error)
+            self._unbegun = incident, asked
+            self._means.store.unwritten[self.name] = replace(
+                incident, changed=incident.began, note=f"{UNWRITTEN}: {error}"
+            )
+            return f" (not written: {error})"
+        return ""
+
+    async def _written(self) -> None:
+        """Writes what could not be written before; raises StoreFailed."""
+        store = self._means.store
+        if self._unbegun is not None:
+            await store.begin(*self._unbegun)
+            self._unbegun = None
+        if self._archive is not None:
+            await self._archive.write()
+
+    def _shown(self, **changed: Any) -> None:
+        """How an incident that is not written stands, for people to see."""
+        unwritten = self._means.store.unwritten
+        if self.name not in unwritten:
+            unwritten[self.name] = Incident(self.name, self._job, self.began, self._request.why, note=UNWRITTEN)
+        unwritten[self.name] = replace(unwritten[self.name], changed=self._means.clock(), **changed)
 
     def _end(self, error: HangdogError) -> None:
         self._telling.failure = error

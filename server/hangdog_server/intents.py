@@ -10,6 +10,7 @@ from enum import StrEnum
 import sqlalchemy as sa
 
 from hangdog_models.acting.history import Body
+from hangdog_models.owner import UNKNOWN, Owner, read
 from hangdog_server.tables import INTENTS
 
 
@@ -38,7 +39,7 @@ TOOK = (*UNDER_WAY, Act.DONE, Act.FAILED, Act.RELEASED)
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One row; times in Unix seconds, `words` the latest news of it, `who` whose decision it is."""
+    """One row; times in Unix seconds, `words` the latest news of it, `who` whose decision it is, `owner` whose job it is."""
 
     incident: str
     machine: str
@@ -54,6 +55,7 @@ class Intent:
     body: Body
     marked: bool
     runs: Mapping[str, str]
+    owner: Owner = UNKNOWN
 
 
 def move(connection: sa.Connection, row: Intent, state: Act, now: float, words: str, marked: bool) -> bool:
@@ -156,6 +158,7 @@ def _rows(connection: sa.Connection, which: sa.ColumnElement[bool], limit: int |
         Intent(
             row.incident, row.machine, row.job, row.domain, Act(row.state), row.at, row.changed, row.because, row.words,
             row.who, row.evidence_at, Body(row.boot, row.serial), row.marked, dict(row.runs),
+            read(row.owner),
         )
         for row in connection.execute(query.limit(limit))
     )  # fmt: skip

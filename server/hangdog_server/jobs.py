@@ -1,29 +1,44 @@
 """What the agents announce of a job, and the layout of the job that follows from it."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from hangdog_models import counts
 from hangdog_models.errors import HangdogError
+from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.job import read_job, read_sizes
 from hangdog_models.snapshot import Job
 from hangdog_models.topology import Layout
 
-Placement = Mapping[str, tuple[Rank, ...]]
+Ranks = tuple[Rank, ...]
+Placement = Mapping[str, Ranks]
 Announced = TypeVar("Announced", int, str)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalJob:
-    """A job as the agent of one machine announces it; `topology` is its HANGDOG_TOPOLOGY, empty when unset."""
+    """A job as the agent of one machine announces it; `topology` is its HANGDOG_TOPOLOGY, empty when unset.
+
+    `owner` is whose it is; `rendezvous` where the ranks of a job without a name meet, as they say; `contested` are ranks
+    that several containers of the machine claim.
+    """
 
     job: str
     ranks: tuple[Rank, ...]
     world_size: int | None = None
     topology: str = ""
+    owner: Owner = UNKNOWN
+    rendezvous: str = ""
+    contested: Ranks = ()
+
+
+def sole(sizes: Collection[int | None]) -> int | None:
+    """How many ranks a job has by what its machines say; None where nobody says, or they differ."""
+    known = {size for size in sizes if size}
+    return known.pop() if len(known) == 1 else None
 
 
 def describe(

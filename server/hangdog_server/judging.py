@@ -1,16 +1,17 @@
 """From what was gathered to a verdict, and what must be remembered so that it can be judged again."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, replace
 
 import msgspec
 
 from hangdog_models.acting.history import Body
 from hangdog_models.findings import Finding
+from hangdog_models.owner import written
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing
 from hangdog_models.topology import Topology, build
-from hangdog_models.verdict import Verdict
+from hangdog_models.verdict import Eviction, Verdict
 from hangdog_server.gather import Plan
 from hangdog_server.jobs import LocalJob, Placement, describe
 
@@ -34,6 +35,16 @@ def triage(
     return judge(*prepared(snapshot, job_toml, announced, placed))
 
 
+def told_only(verdict: Verdict, conflicts: Collection[str]) -> Verdict:
+    """The verdict upon a job about which machines contradict each other: what is seen is told, and no machine is evicted."""
+    if not conflicts:
+        return verdict
+    told = tuple(f"machines contradict each other: {conflict}" for conflict in conflicts)
+    left = f"{', '.join(verdict.evict.machines)} is not evicted: it has to be clear first whose ranks these are"
+    because = (*verdict.because, *told, *([left] if verdict.evict.machines else []))
+    return replace(verdict, because=because, evict=Eviction())
+
+
 def remembered(
     plan: Plan,
     job_toml: str,
@@ -46,11 +57,13 @@ def remembered(
     attempt: int = 0,
     first: int = 0,
     bodies: Mapping[str, Body] | None = None,
+    conflicts: Iterable[str] = (),
 ) -> dict[str, object]:
     """All it takes, beside the captures, to judge an incident again, as JSON.
 
     `gone` says why machines are missing, `findings` what was known of those that did not tell it with their last look.
     `bodies` are the machines that were looked at, as their agents told it before.
+    `conflicts` is what machines contradict each other about: nothing is done by itself.
     `done` gave their last answer, `lost` their stream while they captured. `attempt` and `first` are as in `About`.
     """
     return {
@@ -68,9 +81,13 @@ def remembered(
         "attempt": attempt,
         "first": first,
         "bodies": {machine: [body.boot, body.serial] for machine, body in (bodies or {}).items()},
+        "conflicts": list(conflicts),
     }
 
 
 def _written(local: LocalJob) -> dict[str, object]:
     """As `asdict` does, which copies deeply and takes a second for a large cluster."""
-    return {"job": local.job, "ranks": local.ranks, "world_size": local.world_size, "topology": local.topology}
+    told: dict[str, object] = {
+        "job": local.job, "ranks": local.ranks, "world_size": local.world_size, "topology": local.topology,
+    }  # fmt: skip
+    return {**told, "owner": written(local.owner)} if local.owner.known else told

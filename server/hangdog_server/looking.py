@@ -19,7 +19,7 @@ from hangdog_server.capturing import Capturing, count, steady
 from hangdog_server.fleet import Fleet
 from hangdog_server.gather import FURTHER, Gathering, Plan
 from hangdog_server.jobs import LocalJob, Placement
-from hangdog_server.judging import Judge, prepared, remembered, triage
+from hangdog_server.judging import Judge, prepared, remembered, told_only, triage
 from hangdog_server.orders import Order
 from hangdog_server.settings import Settings
 from hangdog_server.telemetry import SILENT, Asked, Stage, Telemetry
@@ -70,7 +70,9 @@ class Looking:
         self._ended: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
         plan = about.plan
         rounds = 1 if about.light else plan.rounds  # light looks are ordered one by one, for nobody knows how many
-        order = Order(plan.order, plan.job.id, rounds, plan.interval_s, light=about.light, together=fleet.large)
+        self._conflicts = dict.fromkeys(fleet.conflicts(plan.job.id))
+        name, owner = fleet.whose(plan.job.id)
+        order = Order(plan.order, name, rounds, plan.interval_s, light=about.light, together=fleet.large, owner=owner)
         self.capturing = self._capture(order, replace(plan, rounds=rounds))
 
     def ask(self) -> None:
@@ -85,7 +87,7 @@ class Looking:
         about, (done, lost) = self._about, self._ended
         return remembered(
             about.plan, about.job_toml, about.announced, self._gone, self._findings, about.light, done, lost,
-            about.attempt, about.first, self._bodies,
+            about.attempt, about.first, self._bodies, self._contradicted(),
         )  # fmt: skip
 
     async def verdict(self) -> Verdict:
@@ -143,9 +145,9 @@ class Looking:
             plan, order=f"{plan.order}/native", rounds=1, asked=asked, absent={},
             patience_s=settings.native_s, counters_s=0.0,
         )  # fmt: skip
-        order = Order(
-            closer.order, plan.job.id, 1, 0.0, native=tuple(rank for chosen in asked.values() for rank in chosen)
-        )
+        name, owner = self._fleet.whose(plan.job.id)
+        native = tuple(rank for chosen in asked.values() for rank in chosen)
+        order = Order(closer.order, name, 1, 0.0, native=native, owner=owner)
         self.capturing = self._capture(order, closer, behind=plan.rounds + FURTHER)
         self.capturing.ask()
         self._telemetry.count(Asked.NATIVE, len(asked))
@@ -191,6 +193,7 @@ class Looking:
         gathering = self.capturing.gathering
         self._ended = frozenset(gathering.done), frozenset(gathering.lost)
         snapshot = looks.explained(snapshot, gather.owners(self.capturing.gathering), self._gone)
+        snapshot = looks.contradicted(snapshot, self._contradicted())
         return replace(snapshot, findings=(*snapshot.findings, *self._findings))
 
     def _reasons(self) -> dict[str, Missing]:
@@ -218,7 +221,13 @@ class Looking:
     async def _judged(self, snapshot: Snapshot, placed: Placement) -> Verdict:
         about = self._about
         with self._telemetry.stage(Stage.JUDGING):
-            return await asyncio.to_thread(triage, snapshot, about.job_toml, about.announced, placed, self._judge)
+            verdict = await asyncio.to_thread(triage, snapshot, about.job_toml, about.announced, placed, self._judge)
+        return told_only(verdict, self._contradicted())
+
+    def _contradicted(self) -> tuple[str, ...]:
+        """What machines contradicted each other about at any time since it began."""
+        self._conflicts |= dict.fromkeys(self._fleet.conflicts(self._about.plan.job.id))
+        return tuple(self._conflicts)
 
     def _capture(self, order: Order, plan: Plan, behind: int = 0) -> Capturing:
         about, gathering = self._about, Gathering(plan, steady())

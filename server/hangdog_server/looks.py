@@ -1,6 +1,6 @@
 """What is told apart between the traces of one look, and between one look and the next, and why ranks are not in it; pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from msgspec import structs
@@ -40,3 +40,9 @@ def explained(snapshot: Snapshot, owners: Mapping[Rank, str], gone: Mapping[str,
 
     rounds = (replace(round_, traces=tuple(map(better, round_.traces))) for round_ in snapshot.rounds)
     return replace(snapshot, rounds=tuple(rounds))
+
+
+def contradicted(snapshot: Snapshot, conflicts: Iterable[str]) -> Snapshot:
+    """The snapshot with a note of each thing that machines contradict each other about."""
+    notes = tuple(f"machines contradict each other: {conflict}" for conflict in conflicts)
+    return replace(snapshot, account=replace(snapshot.account, notes=(*snapshot.account.notes, *notes)))

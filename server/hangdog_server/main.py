@@ -13,22 +13,26 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from hangdog_models.acting.caps import Mode
 from hangdog_models.errors import ServerUnreachable
 from hangdog_proto.generated.hangdog_pb2_grpc import (
     add_AgentsServicer_to_server,
     add_CampaignsServicer_to_server,
     add_IncidentsServicer_to_server,
 )
+from hangdog_proto.private import narrow_file
+from hangdog_server import dates
 from hangdog_server.acting import Acting
 from hangdog_server.actors.chosen import Chosen, chosen
 from hangdog_server.agents import Agents
-from hangdog_server.audit import Audit
+from hangdog_server.audit import Audit, before
 from hangdog_server.campaigns import course
 from hangdog_server.campaigns.desk import CampaignDesk
 from hangdog_server.deeds import Deeds
 from hangdog_server.desk import Desk
 from hangdog_server.diagnoses import Campaigns
 from hangdog_server.door import LOCAL, Door, Opened
+from hangdog_server.expiring import Expiring
 from hangdog_server.fleet import Fleet
 from hangdog_server.incident import Means
 from hangdog_server.judging import Judge
@@ -43,15 +47,18 @@ from hangdog_server.observing import Interceptors, observing
 from hangdog_server.operations import Operations
 from hangdog_server.people import Incidents
 from hangdog_server.records import Records
+from hangdog_server.renewals import Renewals
 from hangdog_server.retention import Retention
 from hangdog_server.returns import Returns
 from hangdog_server.sentry import Sentry
 from hangdog_server.settings import Settings
 from hangdog_server.store import Store
+from hangdog_server.tries import Tries
+from hangdog_server.turns import Turns
 from hangdog_server.vigil import Vigil
 
-#: Open files enough for most clusters; fewer are told.
-FILES = 4096
+#: Open files enough for most clusters, of which each agent takes three; fewer are told.
+FILES = 12288
 #: What is asked of by name whether it serves, beside the whole (grpc.health.v1).
 SERVICES = ("", "hangdog.v1.Agents", "hangdog.v1.Campaigns", "hangdog.v1.Incidents")
 
@@ -69,6 +76,7 @@ async def serve(
     metrics: str = "",
     acting: Path | None = None,
     notify: Path | None = None,
+    trust_date: bool = False,
 ) -> None:
     """Serves on `listen` (`HOST:PORT`, port 0: any free one) upon the store `where` (a file, or a URL of PostgreSQL) until told to stop.
 
@@ -81,11 +89,18 @@ async def serve(
     fleet = Fleet(settings)
     opened = Opened(listen, door, settings, clock)  # what is refused is refused before anything is made
     does = chosen(acting, clock) if acting is not None else Chosen()
+    if does.mode in (Mode.APPROVE, Mode.AUTO):
+        opened.close()
     tells = told(notify) if notify is not None else Told()
     await check(tells)
-    async with observing(metrics, fleet) as observers:
+    for path in (door.audit, door.audit and before(door.audit)):
+        if path is not None:
+            narrow_file(path)
+    async with observing(metrics, fleet, opened.certificate_left_s) as observers:
         store = Store(where, settings.store_s, observers.telemetry)
         try:
+            if trust_date:
+                await dates.trust(store, clock())
             means = Means(fleet, store, judge, clock, telemetry=observers.telemetry)
             async with running(opened, means, settings, observers.interceptors, does, tells) as address:
                 stop = _stopped()
@@ -108,6 +123,9 @@ async def running(
     """A server behind the door given, from its first connection to its graceful end."""
     door = opened.door
     audit, limits = Audit(door.audit, means.clock), Limits(settings)
+    opened.gate.tries = Tries(means.telemetry, audit)
+    with contextlib.suppress(OSError):  # who cannot read it is told so with the first line that is to be written
+        log.info("the last line of the record has hash %s", audit.head())
     leading = Leading(means.store, means.fleet, settings, door.advertised)
     desk, vigil, returns = Desk(means, settings, leading), Vigil(), Returns(means, settings, leading)
     seen = Seen(settings.away_s)
@@ -119,7 +137,7 @@ async def running(
     server = grpc.aio.server(options=_options(settings) + opened.options(), interceptors=[opened.gate, *interceptors])
     agents = Agents(
         means.fleet, desk, vigil, returns, leading, settings, means.dictionary, opened.gate, limits, campaigns, seen,
-        means.telemetry,
+        means.telemetry, Renewals(opened.issuer, audit),
     )  # fmt: skip
     add_AgentsServicer_to_server(agents, server)
     records = Records(means.store, settings, means.clock)
@@ -132,12 +150,16 @@ async def running(
     health_pb2_grpc.add_HealthServicer_to_server(state, server)
     address = opened.bind(server)
     await server.start()
+    opened.start()
     for service in SERVICES:
         await state.set(service, health_pb2.HealthCheckResponse.SERVING)
     notifying = Notifying(means, vigil, settings, tells or Told())
-    sentry = Sentry(vigil, means.fleet, desk, leading, audit, seen, means.telemetry)
+    turns = Turns(settings.max_running)
+    sentry = Sentry(vigil, means.fleet, desk, leading, audit, seen, turns, means.telemetry)
     beside = [
         asyncio.create_task(sentry.keep(), name="watch over the jobs"),
+        asyncio.create_task(opened.gate.certificates.keep(), name="watch over denied certificates"),
+        asyncio.create_task(Expiring(opened, means.fleet, means.clock).keep(), name="certificates that end"),
         asyncio.create_task(leading.keep(desk, returns), name="leases"),
         asyncio.create_task(living.keep(), name="sessions of jobs"),
         asyncio.create_task(campaigns.keep(), name="campaigns"),
@@ -162,7 +184,9 @@ async def running(
         await acting.close()
         await notifying.close()
         await leading.close()
+        opened.stop()
         await server.stop(settings.grace_s)
+        opened.end()
 
 
 @asynccontextmanager
@@ -216,7 +240,9 @@ def _many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < FILES:
-        log.warning("only %d files may be open: so many agents at most (ulimit -n, LimitNOFILE= of systemd)", soft)
+        log.warning(
+            "only %d files may be open: enough for a third as many agents (ulimit -n, LimitNOFILE= of systemd)", soft
+        )
 
 
 def _stopped() -> asyncio.Event:

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from hangdog_models.verdict import Kind
 from hangdog_server.fleet import Fleet
-from hangdog_server.refusals import Denial, Look
+from hangdog_server.refusals import Denial, Look, Refused
 from hangdog_server.store import State
 from hangdog_server.telemetry import Agent, Asked, Delay, Notified, Origin, Recorded, Stage
 
@@ -23,6 +23,7 @@ from hangdog_server.telemetry import Agent, Asked, Delay, Notified, Origin, Reco
 COUNTED: dict[type[StrEnum], tuple[str, str, str]] = {
     Agent: ("hangdog_streams", "Streams of agents that began or ended.", "event"),
     Denial: ("hangdog_agents_refused", "Agents turned away, or put out.", "reason"),
+    Refused: ("hangdog_requests_refused", "Requests refused to whoever asked.", "reason"),
     Asked: ("hangdog_looks_asked", "Looks asked of machines: each look at each machine.", "kind"),
     Look: ("hangdog_looks_answered", "Answers of machines, each to one look.", "outcome"),
     Recorded: ("hangdog_looks_recorded", "Looks agents took while no server was there, handed over.", "outcome"),
@@ -39,6 +40,8 @@ STAGE_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 7.5, 10, 15, 20,
 STORE_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 #: Seconds the event loop is late: a heartbeat is 5 s, an agent is given up after 12.5 s.
 LAG_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+#: Machines whose certificates are told one by one, the soonest to end: a series for each of 16,384 is more than anybody reads.
+SOONEST = 100
 #: When each series began, which the library writes beside it: twice the series, and Prometheus learns nothing from them.
 _CREATED = re.compile(rb"^(?:# \w+ )?hangdog_\w+_created[ {].*\n", re.MULTILINE)
 
@@ -67,9 +70,12 @@ class Metrics:
         Info("hangdog_build", "The server's version.", registry=registry).info({"version": version})
         ProcessCollector(registry=registry)
 
-    def watch(self, fleet: Fleet, clock: Callable[[], float]) -> None:
+    def watch(
+        self, fleet: Fleet, clock: Callable[[], float], certificate_left_s: Callable[[], float | None] = lambda: None
+    ) -> None:
         """Tells of the fleet what is so at the moment of the scrape; `clock` is the one the fleet runs on."""
         self._registry.register(_Standing(fleet, clock))
+        self._registry.register(_Certificates(fleet, clock, certificate_left_s))
 
     def text(self) -> bytes:
         """All metrics as Prometheus reads them."""
@@ -117,3 +123,27 @@ class _Standing(Collector):
         yield agents
         jobs = len(self._fleet.jobs())
         yield GaugeMetricFamily("hangdog_jobs", "Jobs that run on connected machines.", value=jobs)
+
+
+class _Certificates(Collector):
+    """How long certificates last, read when it is asked for.
+
+    Names of machines are certificates' own words, so that nobody can make a series who was not given a certificate. A
+    large cluster has the soonest to end alone.
+    """
+
+    def __init__(self, fleet: Fleet, clock: Callable[[], float], own_left_s: Callable[[], float | None]) -> None:
+        self._fleet = fleet
+        self._clock = clock
+        self._own_left_s = own_left_s
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        own = GaugeMetricFamily("hangdog_certificate_left_seconds", "Until the server's own certificate ends.")
+        if (left := self._own_left_s()) is not None:
+            own.add_metric([], left)
+        yield own
+        what = "Until the certificate of a connected machine ends, of the soonest to end."
+        machines = GaugeMetricFamily("hangdog_machine_certificate_left_seconds", what, labels=["machine"])
+        for left, machine in self._fleet.certificates.soonest(self._clock())[:SOONEST]:
+            machines.add_metric([machine], left)
+        yield machines

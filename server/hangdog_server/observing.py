@@ -38,8 +38,13 @@ class Observers:
 
 
 @asynccontextmanager
-async def observing(metrics: str, fleet: Fleet) -> AsyncIterator[Observers]:
-    """Watches while the block lasts; serves metrics at `metrics` (`HOST:PORT`) unless it is empty. Raises WrongUse."""
+async def observing(
+    metrics: str, fleet: Fleet, certificate_left_s: Callable[[], float | None] = lambda: None
+) -> AsyncIterator[Observers]:
+    """Watches while the block lasts; serves metrics at `metrics` (`HOST:PORT`) unless it is empty. Raises WrongUse.
+
+    `certificate_left_s` says how long the server's own certificate lasts, None without one.
+    """
     heard: list[Telemetry] = []
     interceptors: list[grpc.aio.ServerInterceptor[Any, Any]] = []
     async with AsyncExitStack() as stack:
@@ -52,7 +57,7 @@ async def observing(metrics: str, fleet: Fleet) -> AsyncIterator[Observers]:
 
             registry = CollectorRegistry()
             counts = Metrics(registry, importlib.metadata.version("hangdog"))
-            counts.watch(fleet, asyncio.get_running_loop().time)
+            counts.watch(fleet, asyncio.get_running_loop().time, certificate_left_s)
             heard.append(counts)
             interceptors.append(Counting(registry))
             metrics = await stack.enter_async_context(scraped(metrics, counts.text))
@@ -74,7 +79,8 @@ async def _traces(stack: AsyncExitStack) -> Telemetry | None:
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith("opentelemetry"):
             raise
-        log.warning("traces are not sent, %s is not installed: pip install 'hangdog[otel]'", error.name)
+        install = "pip install --require-hashes -r requirements/otel.txt"
+        log.warning("traces are not sent, %s is not installed: in hangdog's source tree: %s", error.name, install)
         return None
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank
 from hangdog_proto.generated import hangdog_pb2 as pb
 
@@ -11,7 +12,7 @@ class Order:
     """What may be asked of an agent: to look at a job `rounds` times, `interval_s` apart.
 
     `native`: only at these ranks, with their native frames. `light`: stopping nobody, asking no library. `together`: the
-    first look may come with the last.
+    first look may come with the last. `job` is the name by which the agents know it, `owner` whose it is.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Order:
     native: tuple[Rank, ...] = ()
     light: bool = False
     together: bool = False
+    owner: Owner = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class Doubt:
 
     job: str
     seconds: float
+    owner: Owner = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +100,16 @@ class Abort:
         return pb.ToAgent(abort=pb.Abort(launch=self.launch))
 
 
-Told = Order | Doubt | Receipt | Need | Elsewhere | Pace | Diagnose | Abort
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The answer to an agent that asked for a certificate: one, as PEM, or why there is none."""
+
+    certificate: bytes = b""
+    refused: str = ""
+
+    def packed(self) -> pb.ToAgent:
+        """As it is sent."""
+        return pb.ToAgent(renewed=pb.Renewed(certificate=self.certificate, refused=self.refused))
+
+
+Told = Order | Doubt | Receipt | Need | Elsewhere | Pace | Diagnose | Abort | Renewed

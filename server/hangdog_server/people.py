@@ -3,15 +3,16 @@
 from collections.abc import AsyncIterator
 
 from hangdog_models.errors import HangdogError, WrongUse
-from hangdog_proto import found
+from hangdog_proto import found, owned
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsServicer
 from hangdog_server import heard
 from hangdog_server.audit import Audit, followed
 from hangdog_server.capturing import steady
+from hangdog_server.connection import Seen
 from hangdog_server.deeds import Deeds
 from hangdog_server.desk import Desk
-from hangdog_server.fleet import Fleet, Seen
+from hangdog_server.fleet import Fleet
 from hangdog_server.limits import Limits
 from hangdog_server.operations import Operations
 from hangdog_server.records import Records, summary
@@ -84,7 +85,7 @@ class Incidents(IncidentsServicer):
     async def Machines(self, request: pb.MachinesRequest, context: Context) -> pb.MachineList:
         """The machines."""
         now = steady()
-        return pb.MachineList(machines=[_machine(seen, now) for seen in self._fleet.machines(now)])
+        return pb.MachineList(machines=[_machine(seen, self._fleet, now) for seen in self._fleet.machines(now)])
 
     async def Ledger(self, request: pb.LedgerRequest, context: Context) -> pb.LedgerAnswer:
         """What verdicts said of machines."""
@@ -123,12 +124,19 @@ class Incidents(IncidentsServicer):
             await refuse(context, error)
 
 
-def _machine(seen: Seen, now: float) -> pb.Machine:
+def _machine(seen: Seen, fleet: Fleet, now: float) -> pb.Machine:
     jobs = [
-        pb.LocalJob(job=local.job, ranks=local.ranks, world_size=local.world_size or 0, topology=local.topology)
-        for local in seen.jobs.values()
+        pb.LocalJob(
+            job=label,
+            ranks=local.ranks,
+            world_size=local.world_size or 0,
+            topology=local.topology,
+            owner=owned.pack(local.owner),
+            conflict="; ".join(fleet.conflicts(label)),
+        )
+        for label, local in seen.jobs.items()
     ]
-    silent = max(0.0, now - seen.heard)
+    silent, held = max(0.0, now - seen.heard), fleet.certificates.of(seen.machine)
     return pb.Machine(
         name=seen.machine,
         version=seen.version,
@@ -137,4 +145,7 @@ def _machine(seen: Seen, now: float) -> pb.Machine:
         connected=seen.connected,
         findings=found.pack(seen.findings),
         stopped=seen.stopped,
+        certificate_serial=held.serial if held is not None else "",
+        certificate_left_s=held.ends - now if held is not None else 0.0,
+        certificate_ends_soon=held is not None and held.ends_soon(now),
     )

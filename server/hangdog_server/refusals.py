@@ -18,6 +18,27 @@ class Denial(StrEnum):
     INVALID = "invalid"
 
 
+class Refused(StrEnum):
+    """Why a request was refused before anything of it was done."""
+
+    NO_TOKEN = "no_token"
+    TOKEN = "bad_token"
+    ROLE = "role"
+    CERTIFICATE = "certificate"
+    DENIED = "denied_certificate"
+    PROXY = "proxy"
+    UNKNOWN = "unknown_method"
+    OTHER = "other"
+
+
+class Unauthorised(NotAllowed):
+    """Whoever asks may not; `reason` says why in one word, for who counts."""
+
+    def __init__(self, reason: Refused, what: str, hint: str = "") -> None:
+        super().__init__(what, hint)
+        self.reason = reason
+
+
 class Look(StrEnum):
     """What becomes of an agent's answer to an order."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Bearing, Finding
+from hangdog_models.owner import read
 from hangdog_models.planning.deepen import deepen
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.testimony import flight_record, ras_report
@@ -22,7 +23,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.pieces import PIECES
 from hangdog_server import gather, looks
 from hangdog_server.gather import FURTHER, Answer, Gathering, Plan
-from hangdog_server.jobs import LocalJob, describe
+from hangdog_server.jobs import LocalJob, describe, sole
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ def replay(job: str, asked: Mapping[str, Any], kept: Iterable[Look]) -> Replayed
     gone = {name: Missing(Reason(why["reason"]), why["words"]) for name, why in asked["gone"].items()}
     snapshot = looks.explained(gather.conclude(gathering), owners, gone)
     snapshot = replace(snapshot, findings=(*snapshot.findings, *map(_finding, asked["findings"])))
+    snapshot = looks.contradicted(snapshot, asked.get("conflicts", ()))
     if inside.native:
         ranks = {trace.rank for traces in inside.native.values() for trace in traces}
         snapshot = deepen(snapshot, ranks, _closer(inside), packaged()).snapshot
@@ -103,6 +105,7 @@ def _kept(
         interval_s=asked["interval_s"],
         asked={machine: local.ranks for machine, local in asking.items()},
         absent={machine: local.ranks for machine, local in absent.items()},
+        world=sole({local.world_size for local in asking.values()}),
     )
     plan = replace(plan, patience_s=asked.get("patience_s", plan.patience_s))
     inside = _Kept(Gathering(plan, 0.0))
@@ -174,7 +177,9 @@ def _counted(inside: _Kept, owners: Mapping[Rank, str]) -> Iterator[Counted]:
 
 def announced(said: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalJob]:
     return {
-        machine: LocalJob(one["job"], tuple(map(Rank, one["ranks"])), one["world_size"], one["topology"])
+        machine: LocalJob(
+            one["job"], tuple(map(Rank, one["ranks"])), one["world_size"], one["topology"], read(one.get("owner", ""))
+        )
         for machine, one in said.items()
     }
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hangdog_models.errors import ServerUnreachable
+from hangdog_models.owner import same_owner
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job
 from hangdog_models.stack import Reason
@@ -21,8 +22,8 @@ from hangdog_server.captures import RawCapture
 from hangdog_server.capturing import count, steady
 from hangdog_server.fleet import Fleet
 from hangdog_server.gather import Plan
-from hangdog_server.jobs import LocalJob
-from hangdog_server.judging import Judge
+from hangdog_server.jobs import LocalJob, sole
+from hangdog_server.judging import Judge, told_only
 from hangdog_server.looking import About
 from hangdog_server.replay import Look, announced, replay
 from hangdog_server.settings import Settings
@@ -62,7 +63,7 @@ class Cut:
 async def await_machines(cut: Cut, fleet: Fleet, settings: Settings) -> bool:
     """Waits until all that were asked are back, or for as long as that may take; whether any machine runs the job."""
     wanted, until = set(cut.asked["asked"]), steady() + settings.returned_s
-    while not wanted <= (here := fleet.asked(cut.incident.job).keys()) and steady() < until:
+    while not wanted <= (here := _running(cut, fleet).keys()) and steady() < until:
         await asyncio.sleep(_TICK_S)
     return bool(here)
 
@@ -70,7 +71,7 @@ async def await_machines(cut: Cut, fleet: Fleet, settings: Settings) -> bool:
 def fresh(cut: Cut, fleet: Fleet, settings: Settings) -> About:
     """What is asked anew, of whoever runs the job now; who was asked before and is not back is missing."""
     name, job, asked = cut.incident.id, cut.incident.job, cut.asked
-    here = fleet.asked(job)
+    here = _running(cut, fleet)
     taken = {rank for local in here.values() for rank in local.ranks}
     before = {**announced(asked["absent"]), **announced(asked["asked"]), **fleet.absent(job, steady())}
     absent = {
@@ -87,9 +88,20 @@ def fresh(cut: Cut, fleet: Fleet, settings: Settings) -> About:
         absent={machine: local.ranks for machine, local in absent.items()},
         patience_s=settings.patience_s,
         rejoin_s=settings.rejoin_s,
+        world=sole({local.world_size for local in here.values()}),
     )
     first = 1 + max((one.round for one in cut.captures), default=-1)
     return About(plan, {**absent, **here}, asked["job_toml"], asked["light"], cut.attempt + 1, first)
+
+
+def _running(cut: Cut, fleet: Fleet) -> dict[str, LocalJob]:
+    """The machines that run the job now, unless another owner's job has its name since the server's end."""
+    asked = announced(cut.asked["asked"]).values()
+    return {
+        machine: local
+        for machine, local in fleet.asked(cut.incident.job).items()
+        if all(same_owner(local.owner, before.owner) for before in asked)
+    }
 
 
 def as_it_stands(cut: Cut) -> dict[str, Any]:
@@ -123,7 +135,7 @@ def judged(cut: Cut, asked: Mapping[str, Any], judge: Judge) -> Verdict:
         note = f"the server ended while it captured: {count(unanswered, 'machine')} had not answered every look"
         account = replace(account, notes=(*account.notes, note))
     account = replace(account, notes=(*account.notes, *unfit))
-    return judge(replace(replayed.snapshot, account=account), topology)
+    return told_only(judge(replace(replayed.snapshot, account=account), topology), asked.get("conflicts", ()))
 
 
 def _without(local: LocalJob, taken: set[Rank]) -> tuple[Rank, ...]:

@@ -1,5 +1,6 @@
 """Removes what is older or more than the settings allow: raw captures first, then whole incidents, never one that still runs.
 
+Old is what is old by a date that is believed (`dates`): a clock that jumps forward removes nothing.
 In small bites with pauses, so that the store is there for incidents meanwhile. Every incident that loses something is logged.
 """
 
@@ -12,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hangdog_server import intents, ledger
+from hangdog_server.dates import Run, believed
 from hangdog_server.failures import StoreFailed
 from hangdog_server.settings import Settings
 from hangdog_server.store import ENDED, Store
@@ -23,6 +25,9 @@ ROWS, BYTES = 256, 8 << 20
 PAGES = 1000
 #: Pauses are so many times as long as the bites before them, and between these: most of the time is left to others.
 TIMES, PAUSE_S, PAUSES_S = 4, 0.02, 1.0
+
+#: That the date is not believed is said again after so many seconds.
+SAID_S = 86400.0
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +52,16 @@ class Bite:
 
 
 class Retention:
-    """Keeps a store within its settings; `clock` gives Unix seconds."""
+    """Keeps a store within its settings; `clock` gives the date in Unix seconds, `run` the machine's steady clock."""
 
-    def __init__(self, store: Store, settings: Settings, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, clock: Callable[[], float], run: Callable[[], Run] | None = None
+    ) -> None:
         self._store = store
         self._settings = settings
         self._clock = clock
+        self._run = run
+        self._said_at = float("-inf")
         self._freed: dict[str, int] = {}
 
     async def keep(self) -> None:
@@ -69,20 +78,36 @@ class Retention:
     async def once(self) -> None:
         """Removes all that is due; raises StoreFailed."""
         loop = asyncio.get_running_loop()
+        now = await self._now()
         began = loop.time()
-        while (bite := await self._store.do(_bite, self._settings, self._clock())) is not None:
+        while (bite := await self._store.do(_bite, self._settings, now)) is not None:
             self._note(bite)
             await asyncio.sleep(min(PAUSES_S, max(PAUSE_S, TIMES * (loop.time() - began))))
             began = loop.time()
-        while self._settings.keep_s and await self._store.do(ledger.forget, self._clock() - self._settings.keep_s):
+        while self._settings.keep_s and await self._store.do(ledger.forget, now - self._settings.keep_s):
             await asyncio.sleep(PAUSE_S)
         if self._settings.keep_s:
-            await self._store.do(intents.forget, self._clock() - self._settings.keep_s)
+            await self._store.do(intents.forget, now - self._settings.keep_s)
         over = await self._store.ask(_over, self._settings)
         if over > 0:
             log.warning("the store holds %s more than keep_bytes, all of incidents that still run", mib(over))
         while await self._store.shrink(PAGES):
             await asyncio.sleep(PAUSE_S)
+
+    async def _now(self) -> float:
+        """How far time is believed to have come; that the date is beyond is said once a day."""
+        found = await believed(self._store, self._clock, self._run)
+        now = asyncio.get_running_loop().time()
+        if found.ahead_s and now - self._said_at >= SAID_S:
+            self._said_at = now
+            log.warning(
+                "the date is %s ahead of how long this store is known to be there: nothing is removed for being old by it. "
+                "Is it wrong? set it right. Is it right? start the server once with --trust-date, or let it run for %s",
+                _days(found.ahead_s), _days(found.left_s),
+            )  # fmt: skip
+        elif not found.ahead_s:
+            self._said_at = float("-inf")
+        return found.at
 
     def _note(self, bite: Bite) -> None:
         due = bite.due

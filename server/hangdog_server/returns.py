@@ -7,7 +7,7 @@ when it starts again.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hangdog_models.acting.history import Body
@@ -22,14 +22,16 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.logs import about
 from hangdog_server import gather, heard, looks
 from hangdog_server.capturing import steady
+from hangdog_server.claims import overlap
 from hangdog_server.failures import StoreFailed
 from hangdog_server.gather import Gathering, Plan
 from hangdog_server.incident import Means, new_name
 from hangdog_server.jobs import LocalJob
-from hangdog_server.judging import Judge, remembered, triage
+from hangdog_server.judging import Judge, remembered, told_only, triage
 from hangdog_server.leading import Leading
 from hangdog_server.orders import Receipt
 from hangdog_server.resuming import ATTEMPTS, KEPT
+from hangdog_server.roster import identity
 from hangdog_server.settings import Settings
 from hangdog_server.spooled import Kept, Spooled
 from hangdog_server.store import State
@@ -94,6 +96,8 @@ class Returns:
         count = self._means.telemetry.count
         try:
             kept = await asyncio.to_thread(heard.recorded, machine, said, self._settings, self._means.clock())
+            called = self._means.fleet.called(machine, kept.local)
+            kept = replace(kept, whose=identity(machine, kept.local), local=replace(kept.local, job=called))
             name = new_name()
             async with self._keeping:
                 folded = await self._spooled.fold(kept, name, self._settings.near_s, self._means.clock())
@@ -182,6 +186,11 @@ class Returns:
         fleet, held = self._means.fleet, await self._spooled.of(name)
         job, attempt = held[0].local.job, await self._attempt(name)
         told = {kept.machine: kept.local for kept in held}
+        there = fleet.asked(job)
+        # nobody knows who announced a rank first while no server was there: who has it now is believed, and nothing acts
+        claims = overlap({machine: told[machine] for machine in sorted(told, key=lambda one: (one not in there, one))})
+        conflicts = dict.fromkeys((*claims.conflicts(), *fleet.conflicts(job)))
+        told = claims.owned()
         running, absent = fleet.asked(job), fleet.absent(job, steady())
         silent = {machine: local for machine, local in (absent | running).items() if machine not in told}
         why = {
@@ -195,14 +204,21 @@ class Returns:
             interval_s=held[0].interval_s,
             asked={machine: local.ranks for machine, local in told.items()},
             absent={machine: local.ranks for machine, local in silent.items()},
+            world=claims.world(),
         )
         announced = silent | told
         bodies = {kept.machine: Body(kept.boot, kept.serial) for kept in held}
         await self._means.store.remember(
-            name, remembered(plan, "", announced, why, findings, done=told, attempt=attempt, bodies=bodies)
+            name,
+            remembered(
+                plan, "", announced, why, findings, done=told, attempt=attempt, bodies=bodies, conflicts=conflicts
+            ),
         )
         with self._means.telemetry.stage(Stage.JUDGING):
-            return await asyncio.to_thread(_judged, plan, held, why, findings, announced, self._means.judge)
+            verdict = await asyncio.to_thread(
+                _judged, plan, held, why, findings, announced, conflicts, self._means.judge
+            )
+        return told_only(verdict, conflicts)
 
     async def _attempt(self, name: str) -> int:
         """Which attempt at judging an incident this is; raises ServerUnreachable when its server ended in each one before."""
@@ -227,6 +243,7 @@ def _judged(
     why: Mapping[str, Missing],
     findings: Sequence[Finding],
     announced: Mapping[str, LocalJob],
+    conflicts: Collection[str],
     judge: Judge,
 ) -> Verdict:
     gathering = Gathering(plan, 0.0)
@@ -237,6 +254,7 @@ def _judged(
         gather.take(gathering, answer)
     gathering.done |= plan.asked.keys()
     snapshot = looks.explained(gather.conclude(gathering), gather.owners(gathering), why)
+    snapshot = looks.contradicted(snapshot, conflicts)
     notes = tuple(
         f"{machine} had no room for {count} more of what it recorded"
         for machine, count in sorted(_refused(held).items())

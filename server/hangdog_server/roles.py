@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,11 +12,18 @@ from google.protobuf.message import DecodeError
 
 from hangdog_models.errors import HangdogError, NotAllowed, WrongUse
 from hangdog_proto import status
-from hangdog_server import tls
-from hangdog_server.audit import Deed
-from hangdog_server.limits import Seldom
+from hangdog_proto.denylist import DenyList
+from hangdog_server.admission import Certificates
+from hangdog_server.audit import Audit, Deed
+from hangdog_server.permissions import AGENT, GRPC, KNOWN
+from hangdog_server.ports import callers, peers
+from hangdog_server.ports.callers import Known
+from hangdog_server.ports.peers import From
+from hangdog_server.refusals import Refused, Unauthorised
+from hangdog_server.telemetry import SILENT
 from hangdog_server.tls import Peer
 from hangdog_server.tokens import Role, Tokens
+from hangdog_server.tries import Tries, address
 
 Context = grpc.aio.ServicerContext[Any, Any]
 if TYPE_CHECKING:  # generic in the stubs alone
@@ -25,45 +31,20 @@ if TYPE_CHECKING:  # generic in the stubs alone
     Interceptor: TypeAlias = grpc.aio.ServerInterceptor[Any, Any]
 else:
     Handler, Interceptor = grpc.RpcMethodHandler, grpc.aio.ServerInterceptor
-#: Asked for where any peer is enough that showed a certificate or a token.
-KNOWN = "known"
-#: Asked for where only a machine's agent is meant; whose it is, is seen once it has said its name.
-AGENT = "agent"
-#: What each request takes; one that does not stand here is refused whoever asks.
-NEEDED: Mapping[str, Role | str] = {
-    "/hangdog.v1.Agents/Connect": AGENT,
-    "/hangdog.v1.Incidents/Snapshot": Role.TRIGGER,
-    "/hangdog.v1.Incidents/List": Role.VIEW,
-    "/hangdog.v1.Incidents/Get": Role.VIEW,
-    "/hangdog.v1.Incidents/Machines": Role.VIEW,
-    "/hangdog.v1.Incidents/Ledger": Role.VIEW,
-    "/hangdog.v1.Incidents/Bundle": Role.VIEW,
-    "/hangdog.v1.Incidents/Report": Role.VIEW,
-    "/hangdog.v1.Campaigns/Run": Role.ACT,  # it takes machines for minutes, and ends in convictions
-    "/hangdog.v1.Campaigns/Abort": Role.ACT,
-    "/hangdog.v1.Campaigns/Follow": Role.VIEW,
-    "/hangdog.v1.Campaigns/Plan": Role.VIEW,
-    "/hangdog.v1.Campaigns/List": Role.VIEW,
-    "/hangdog.v1.Campaigns/Get": Role.VIEW,
-    "/hangdog.v1.Campaigns/History": Role.VIEW,
-    "/hangdog.v1.Incidents/Actions": Role.VIEW,
-    "/hangdog.v1.Incidents/Act": Role.ACT,
-    "/grpc.health.v1.Health/Check": KNOWN,
-    "/grpc.health.v1.Health/List": KNOWN,
-    "/grpc.health.v1.Health/Watch": KNOWN,
-}
 #: What a trusted proxy says of whom it lets through.
 USER, ROLE = "x-hangdog-user", "x-hangdog-role"
 #: Characters of a name that a proxy gives: an e-mail address has 254 at most.
 _USER = 254
 _HINT = "ask who runs the server for `hangdog token new`, and set HANGDOG_TOKEN; docs/security.md"
 
+_SOCKET_HINT = "who runs the server lets a group in with --socket-group, or makes a token; docs/server.md"
+
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who asks: a name, what they may do, and how that is known (`token`, `proxy`, `open`)."""
+    """Somebody who asks: a name, what they may do, and how that is known (`token`, `proxy`, `user` of this machine, `open`)."""
 
     name: str
     role: Role
@@ -78,7 +59,7 @@ class Person:
         """Raises NotAllowed unless they may."""
         if self.role < needed:
             what = f"{self.name} may {self.role.word}, and this takes {needed.word}"
-            raise NotAllowed(what, "hangdog token new --role makes one that may; docs/security.md")
+            raise Unauthorised(Refused.ROLE, what, "hangdog token new --role makes one that may; docs/security.md")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,37 +71,68 @@ class Said:
 
 
 class Gate(Interceptor):
-    """Stands before every request. `open_` lets whoever reaches the server do everything, until there are tokens.
+    """Stands before every request. `open_` lets whoever reaches the server look, until there are tokens.
 
-    `proxies` are the names in the certificates of trusted proxies (`client NAME`), or their addresses.
+    `believing` (--insecure) lets them do everything. Users of this machine may do what `users` says of them: by the unix
+    socket always, over loopback while it is open. `proxies` are the names in the certificates of trusted proxies
+    (`client NAME`), or their addresses.
     """
 
-    def __init__(self, open_: bool, mutual: bool, tokens: Tokens, proxies: Iterable[str], patience_s: float) -> None:
+    def __init__(
+        self, open_: bool, mutual: bool, tokens: Tokens, proxies: Iterable[str], patience_s: float,
+        denied: DenyList | None = None, trust_dns_names: bool = False,
+        believing: bool = False, users: Known | None = None,
+    ) -> None:  # fmt: skip
+        """`denied` are certificates that count no longer; `trust_dns_names` as in `tls.peer`.
+
+        `believing`: whoever reaches an open server may do everything. `users` are those of this machine who are known.
+        """
         self._open = open_
+        self._believing = believing
+        self._closed = False
+        self._users = users or Known()
         self._mutual = mutual
         self._tokens = tokens
         self._proxies = frozenset(proxies)
         self._patience_s = patience_s
-        self._seldom = Seldom()
+        self.certificates = Certificates(denied or DenyList(None), trust_dns_names)
+        #: Who hears of what is refused; the server that runs puts its own here.
+        self.tries = Tries(SILENT, Audit(None, lambda: 0.0))
 
     def person(self, context: Context) -> Person:
         """Who asks; raises NotAllowed when that is not known."""
-        said = once(context.invocation_metadata())
-        return self.known(said, context.peer(), tls.peer(context.auth_context()), self._open)
+        said, origin = once(context.invocation_metadata()), peers.read(context.peer())
+        return self.known(said, origin, self.certificates.shown(context.auth_context()), self._open)
 
-    def known(self, said: Mapping[str, str], peer: str, shown: Peer, open_: bool) -> Person:
-        """Who asks, by the headers of a request; `open_`: without tokens, whoever reaches us may. Raises NotAllowed."""
+    def close(self) -> None:
+        """From now on nobody is let in for having reached the server: it takes machines out of use."""
+        self._open, self._closed = False, True
+
+    def user(self, address: str, peer: tuple[str, int], own: tuple[str, int]) -> From:
+        """Where a request over TCP comes from, with the user of this machine who sent it, where it did."""
+        caller = None if self._believing or not self._open else callers.of_loopback(peer, own)
+        return From(address, None if caller is None else caller.uid, self._users.role(caller))
+
+    def known(self, said: Mapping[str, str], origin: From, shown: Peer, open_: bool) -> Person:
+        """Who asks, by the headers of a request; `open_`: without tokens, whoever reaches us is heard. Raises NotAllowed."""
+        peer = origin.address
         if said.get(USER) and self._trusts(shown, peer):
             return _proxied(said, peer)
         token = _bearer(said)
         if token:
             found = self._tokens.find(token)
             if found is None:
-                raise NotAllowed("this token is unknown, was revoked, or has ended", _HINT)
+                raise Unauthorised(Refused.TOKEN, "this token is unknown, was revoked, or has ended", _HINT)
             return Person(found.name, Role[found.role.upper()], "token", peer)
-        if open_ and self._open and not self._tokens.look():
-            return Person("whoever reaches the server", Role.ACT, "open", peer)
-        raise NotAllowed("the server asks for a token, and none was shown", _HINT)
+        reached = open_ and self._open and not self._tokens.look()
+        if origin.role and (reached or origin.unix):
+            return Person(self._users.name(origin.uid), Role[origin.role.upper()], "user", peer)
+        if origin.unix:
+            who = "this user" if origin.uid is None else f"uid {origin.uid}"
+            raise Unauthorised(Refused.NO_TOKEN, f"{who} of this machine may do nothing here", _SOCKET_HINT)
+        if reached:
+            return Person("whoever reaches the server", Role.ACT if self._believing else Role.VIEW, "open", peer)
+        raise Unauthorised(Refused.NO_TOKEN, "the server asks for a token, and none was shown", _HINT)
 
     def who_may(self, needed: Role) -> tuple[str, ...]:
         """Whose tokens allow that now; whom a proxy lets through is not known before they come."""
@@ -129,47 +141,57 @@ class Gate(Interceptor):
     def machines(self, context: Context) -> Peer | None:
         """What the certificate of an agent says; None where certificates are not asked for. Raises NotAllowed."""
         if not self._mutual:
+            origin = peers.read(context.peer())
+            if (origin.unix or self._closed) and origin.role != Role.ACT.word:
+                what = "an agent without a certificate is heard here only as root or as the server's user"
+                raise NotAllowed(what, "give server and agents --tls (hangdog certs init); docs/security.md")
             return None
-        shown = tls.peer(context.auth_context())
+        shown = self.certificates.shown(context.auth_context())
         if not shown.machines:
-            what = f"the certificate of {shown.name}" if shown.name else "no certificate"
-            raise NotAllowed(f"{what} is no machine's", "an agent shows one from `hangdog certs machine`")
+            what = f"the certificate of {shown.label}" if shown.label else "no certificate"
+            advice = "an agent shows one from `hangdog certs machine`"
+            if shown.leaf is not None and not shown.leaf.owners:
+                advice = "it holds no hangdog:// URI: make one that does, or trust DNS names with --trust-dns-names"
+            raise Unauthorised(Refused.CERTIFICATE, f"{what} is no machine's", advice)
         return shown
 
     async def intercept_service(  # type: ignore[override]  # a request that nobody handles has no handler
         self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]], details: Any
     ) -> Handler | None:
         """The handler of a request behind the check that it takes."""
-        needed = NEEDED.get(details.method)
+        needed = GRPC.get(details.method)
         if needed is None:
-            return _stream(self._refusing(f"there is no {details.method[:100]} here"))
+            return _stream(self._refusing(Unauthorised(Refused.UNKNOWN, f"there is no {details.method[:100]} here")))
         handler = await continuation(details)
         return None if handler is None else _stream(self._guarded(details.method, needed, handler), handler)
 
-    def check(self, needed: Role | str, context: Context) -> None:
-        """Raises NotAllowed unless whoever asks may."""
+    def check(self, needed: Role | str, context: Context) -> Peer:
+        """Raises NotAllowed unless whoever asks may; gives what their certificate says."""
+        shown = self.certificates.shown(context.auth_context())
         if needed == AGENT:
             self.machines(context)
         elif needed == KNOWN:
-            if not tls.peer(context.auth_context()).name:
+            if not shown.name:
                 self.person(context)
         else:
             assert isinstance(needed, Role)
             self.person(context).require(needed)
+        return shown
 
     def _guarded(self, method: str, needed: Role | str, handler: Handler) -> Callable[[Any, Context], Awaitable[None]]:
         async def guarded(requests: Any, context: Context) -> None:
             """Checks before it reads anything: nobody who may not ask keeps us waiting for what they ask."""
             try:
-                self.check(needed, context)
-                if handler.request_streaming:
-                    await cast(Any, handler.stream_stream)(requests, context)
-                    return
-                request = await self._request(context)
-                if handler.response_streaming:
-                    await _answered(handler, request, context)
-                else:
-                    await context.write(await cast(Any, handler.unary_unary)(request, context))
+                shown = self.check(needed, context)
+                async with self.certificates.while_it_counts(shown, method):
+                    if handler.request_streaming:
+                        await cast(Any, handler.stream_stream)(requests, context)
+                        return
+                    request = await self._request(context)
+                    if handler.response_streaming:
+                        await _answered(handler, request, context)
+                    else:
+                        await context.write(await cast(Any, handler.unary_unary)(request, context))
             except HangdogError as error:
                 await self._refuse(method, context, error)
 
@@ -187,17 +209,15 @@ class Gate(Interceptor):
             raise WrongUse("the stream ended before its request")
         return request
 
-    def _refusing(self, what: str) -> Callable[[Any, Context], Awaitable[None]]:
+    def _refusing(self, error: NotAllowed) -> Callable[[Any, Context], Awaitable[None]]:
         async def refusing(requests: Any, context: Context) -> None:
-            await self._refuse("", context, NotAllowed(what))
+            await self._refuse("", context, error)
 
         return refusing
 
     async def _refuse(self, method: str, context: Context, error: HangdogError) -> None:
         if isinstance(error, NotAllowed):
-            host = address(context.peer())
-            if self._seldom.tell(host, str(error), asyncio.get_running_loop().time()):
-                log.warning("%s is refused %s: %s", host, method or "a request", error)
+            await self.tries.refused(method, peers.read(context.peer()).address, error)
         code, words, metadata = status.written(error)
         await context.abort(code, words, metadata)
 
@@ -205,20 +225,10 @@ class Gate(Interceptor):
         return bool(self._proxies) and (shown.name in self._proxies or address(peer) in self._proxies)
 
 
-def address(peer: str) -> str:
-    """The address in gRPC's word for a peer (`ipv4:10.0.0.5:33412`), without its port; the word itself when it is another."""
-    kind, _, rest = peer.partition(":")
-    host = rest.rpartition(":")[0].replace("%5B", "").replace("%5D", "").strip("[]")
-    try:
-        return str(ipaddress.ip_address(host)) if kind in ("ipv4", "ipv6") else peer
-    except ValueError:
-        return peer
-
-
 def _proxied(said: Mapping[str, str], peer: str) -> Person:
     name, role = said[USER], said.get(ROLE, Role.VIEW.word)
     if len(name) > _USER or not name.isprintable() or role.upper() not in Role.__members__:
-        raise NotAllowed(f"the proxy says what cannot be: {name[:_USER]!r} with role {role[:20]!r}")
+        raise Unauthorised(Refused.PROXY, f"the proxy says what cannot be: {name[:_USER]!r} with role {role[:20]!r}")
     return Person(name, Role[role.upper()], "proxy", peer)
 
 

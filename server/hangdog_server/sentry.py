@@ -18,6 +18,7 @@ from hangdog_server.lives.seeing import Seen
 from hangdog_server.orders import Doubt
 from hangdog_server.requests import Request
 from hangdog_server.telemetry import SILENT, Delay, Telemetry
+from hangdog_server.turns import Turns
 from hangdog_server.vigil import Vigil
 
 #: Between two thoughts about all jobs: a small part of the seconds a rank is borne. Seconds.
@@ -37,8 +38,11 @@ class Sentry:
         leading: Leading,
         audit: Audit,
         seen: Seen,
+        turns: Turns,
         telemetry: Telemetry = SILENT,
     ) -> None:
+        """`turns` is in which order captures are taken, where not all may be at once."""
+        self._turns = turns
         self._seen = seen
         self._leading = leading
         self._telemetry = telemetry
@@ -72,7 +76,7 @@ class Sentry:
             if self._leading.elsewhere(job):
                 continue
             # where nobody is overdue nothing is suspected, and the machines of a large job need not be gone over
-            suspicion = self._vigil.suspicion(job, self._fleet.awake(job, now), now) if job in doubted else None
+            suspicion = self._suspicion(job, now) if job in doubted else None
             if suspicion is not None:
                 self._seen.suspected(job, suspicion.seconds, self._desk.now())
             elif self._seen.stands(job) and not self._vigil.shows(job) and self._fleet.awake(job, now):
@@ -81,15 +85,31 @@ class Sentry:
                 with about(job=job):
                     log.warning("job %s seems to stand still: %s", job, suspicion.why)
                 self._telemetry.lasted(Delay.SUSPICION, suspicion.seconds)
-                task = asyncio.create_task(self._ask(job, suspicion), name=f"asking after {job}")
+                task = asyncio.create_task(self._in_turn(job, suspicion), name=f"asking after {job}")
                 self._asking[job] = task
-                self._seen.asked(job)
+
+    def _suspicion(self, job: str, now: float) -> Suspicion | None:
+        return self._vigil.suspicion(job, self._fleet.asked(job), now, self._fleet.mute(job, now))
 
     def _doubt(self, job: str, now: float) -> None:
         self._asked = {key: at for key, at in self._asked.items() if now - at < ASKED_AGAIN_S}
+        name, owner = self._fleet.whose(job)
         for machine in self._fleet.asked(job):
-            if (machine, job) not in self._asked and self._fleet.send(machine, Doubt(job, DOUBT_S)):
+            if (machine, job) not in self._asked and self._fleet.send(machine, Doubt(name, DOUBT_S, owner)):
                 self._asked[machine, job] = now
+
+    async def _in_turn(self, job: str, suspicion: Suspicion) -> None:
+        """Asks after a job when it is its turn, if it is suspected still."""
+        began = steady()
+        try:
+            async with self._turns.turn(*self._fleet.payers(job)):
+                waited = steady() - began
+                now = self._suspicion(job, steady()) if waited >= TICK_S else suspicion
+                if now is not None:
+                    self._seen.asked(job)
+                    await self._ask(job, now)
+        finally:
+            del self._asking[job]
 
     async def _ask(self, job: str, suspicion: Suspicion) -> None:
         """Follows the incident of a job to its end and remembers what came of it."""
@@ -105,4 +125,3 @@ class Sentry:
         finally:
             self._vigil.asked(job, kind, steady())
             self._seen.judged(job, kind)
-            del self._asking[job]

@@ -104,6 +104,15 @@ class Settings:
     max_streams: int = 128
     #: Streams whose agents have not said who they are: all of a large cluster come back within half a minute.
     max_greeting: int = 16384
+    #: Connections of people at once, on an address or a socket of their own: it takes a token there to be heard, but none to
+    #: connect.
+    max_people: int = 512
+    #: Connections whose peers have not ended their handshake, in total and of one address (or of a user, on the socket):
+    #: each costs about 1 KiB until it says something. All of a large cluster come back within half a minute.
+    max_unproven: int = 8192
+    max_unproven_each: int = 1024
+    #: Handshakes under way at once: each costs up to 60 KiB, and some milliseconds of a core; others wait.
+    max_handshakes: int = 192
     #: A connection on which nothing is asked is closed: an agent's always has its stream, a person's lasts no longer.
     idle_s: float = 300.0
     #: Bytes of a request's metadata: a token is 50, a proxy's headers some KiB.

@@ -1,11 +1,12 @@
 """Keeps what agents recorded while no server was there: each message once, with the incident it is folded into."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
+from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 from hangdog_models.ranks import Rank
 from hangdog_server.captures import count
 from hangdog_server.jobs import LocalJob
@@ -36,6 +37,13 @@ class Kept:
     packed: bytes
     boot: str = ""  # what is kept of older agents, or by older servers, has none
     serial: str = ""
+    #: Which job it is of: `local.job` is what that is called now, and another owner's may have been called so.
+    whose: str = ""
+
+    @property
+    def of_job(self) -> str:
+        """As it is kept."""
+        return self.whose or self.local.job
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,7 @@ class Spooled:
         """
 
         def fold(connection: sa.Connection) -> Folded:
-            self._store.one_at_a_time(connection, f"fold {kept.local.job}")  # else two looks at once make two incidents
+            self._store.one_at_a_time(connection, f"fold {kept.of_job}")  # else two looks at once make two incidents
             return _fold(connection, kept, name, near_s, at)
 
         return await self._store.do(fold)
@@ -75,7 +83,7 @@ def _fold(connection: sa.Connection, kept: Kept, name: str, near_s: float, at: f
     before = connection.execute(mine.where(SPOOLED.c.id == kept.id)).scalar()
     if before is not None:
         return Folded(before, again=True)
-    same = mine.where(SPOOLED.c.standstill == kept.standstill, SPOOLED.c.job == kept.local.job)
+    same = mine.where(SPOOLED.c.standstill == kept.standstill, SPOOLED.c.job == kept.of_job)
     incident = connection.execute(same.limit(1)).scalar() or _near(connection, kept, near_s)
     pruned = sa.select(INCIDENTS.c.pruned).where(INCIDENTS.c.id == incident).with_for_update()
     if incident is not None and connection.execute(pruned).scalar_one():
@@ -101,7 +109,7 @@ def _fold(connection: sa.Connection, kept: Kept, name: str, near_s: float, at: f
     told = asdict(kept)
     columns = {key: told.pop(key) for key in ("machine", "id", "standstill", "began", "round")}
     del told["packed"]
-    connection.execute(SPOOLED.insert().values(**columns, incident=incident, job=kept.local.job, told=told))
+    connection.execute(SPOOLED.insert().values(**columns, incident=incident, job=kept.of_job, told=told))
     return Folded(incident)
 
 
@@ -109,7 +117,7 @@ def _near(connection: sa.Connection, kept: Kept, near_s: float) -> str | None:
     """The incident of this job that is nearest in time and holds no other standstill of the machine."""
     mine = sa.select(SPOOLED.c.incident).where(SPOOLED.c.machine == kept.machine)
     apart = sa.func.abs(INCIDENTS.c.began - kept.began)
-    held = sa.select(SPOOLED.c.incident).where(SPOOLED.c.job == kept.local.job)
+    held = sa.select(SPOOLED.c.incident).where(SPOOLED.c.job == kept.of_job)
     query = sa.select(INCIDENTS.c.id).where(
         INCIDENTS.c.id.in_(held), INCIDENTS.c.id.not_in(mine), apart <= near_s, INCIDENTS.c.pruned == 0
     )
@@ -160,6 +168,10 @@ def _kept(row: Any) -> Kept:
         began=row.began,
         round=row.round,
         packed=row.packed,
-        local=LocalJob(local["job"], ranks, local["world_size"], local["topology"]),
+        local=LocalJob(local["job"], ranks, local["world_size"], local["topology"], _owner(local.get("owner"))),
         **told,
     )
+
+
+def _owner(told: Mapping[str, Any] | None) -> Owner:
+    return Owner(OwnerKind(told["kind"]), told["id"], told["uid"]) if told else UNKNOWN

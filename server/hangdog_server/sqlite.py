@@ -1,5 +1,6 @@
 """The store in one SQLite file: opened for one server alone, which a lock beside the file ensures."""
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -12,6 +13,7 @@ from typing import IO, Any
 import sqlalchemy as sa
 
 from hangdog_models.errors import WrongUse
+from hangdog_proto.private import make_file, make_folder, narrow
 from hangdog_server import json_columns
 from hangdog_server.failures import failed
 from hangdog_server.migrating import newer
@@ -25,6 +27,8 @@ BUSY_MS = 5000
 REWRITTEN_BYTES = 1 << 30
 #: What somebody can do whose store does not open.
 ADVICE = "give --store a file that this user may write, on a local disk with free space"
+#: What of a folder is the server's: the store's own files, the record, people's tokens. Other names make it a shared one.
+BESIDE = ("audit.jsonl*", "tokens.json*", "denied.json*", "server.sock*", "lost+found")
 #: SQLite's auto_vacuum: free pages are given back when the server asks for it, a few at a time.
 _INCREMENTAL = 2
 
@@ -77,10 +81,15 @@ class Sqlite:
 
 
 def _locked(path: Path) -> IO[bytes]:
-    """Owns the store: two servers upon one file would each take the other's running incidents for abandoned ones."""
+    """Owns the store: two servers upon one file would each take the other's running incidents for abandoned ones.
+
+    From here on the file is its owner's alone. What SQLite puts beside it has the same mode.
+    """
+    beside = path.with_name(path.name + ".lock")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.with_name(path.name + ".lock").open("wb")
+        make_folder(path.parent)
+        make_file(beside)
+        lock = beside.open("wb")
     except OSError as error:
         raise WrongUse(f"cannot open the store {path}: {error.strerror}", ADVICE) from error
     try:
@@ -91,6 +100,9 @@ def _locked(path: Path) -> IO[bytes]:
     except OSError as error:
         lock.close()
         raise WrongUse(f"cannot lock the store {path}: {error.strerror}", ADVICE) from error
+    with contextlib.suppress(OSError):  # whoever opens the file says it better
+        make_file(path)
+    narrow(path.parent, (f"{path.name}*", *BESIDE))
     return lock
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Concatenate
 
 import sqlalchemy as sa
@@ -12,8 +13,9 @@ from hangdog_models.errors import WrongUse
 from hangdog_models.verdict import Verdict, to_json
 from hangdog_server import captures, lease, ledger
 from hangdog_server.captures import RawCapture
-from hangdog_server.steps import Given, Result, Steps
+from hangdog_server.steps import WITHIN_S, Given, Result, Steps
 from hangdog_server.tables import INCIDENTS, storable
+from hangdog_server.telemetry import SILENT, Telemetry
 
 #: No name goes on with this character, the last one there is.
 LAST = "\U0010ffff"
@@ -60,6 +62,14 @@ class Store(Steps):
     """The incidents of one database."""
 
     _holder = ""
+
+    def __init__(self, where: Path | str, within_s: float = WITHIN_S, telemetry: Telemetry = SILENT) -> None:
+        """As `Steps` opens a database."""
+        super().__init__(where, within_s, telemetry)
+        #: Incidents that could not be written: people are shown them all the same, and nothing acts upon them.
+        self.unwritten: dict[str, Incident] = {}
+        #: Bytes of captures that wait in memory until they can be written.
+        self.waiting_bytes = 0
 
     def fence(self, holder: str) -> None:
         """From now on only incidents are written to whose jobs' leases nobody else than `holder` has; others raise NotOurs."""
@@ -121,14 +131,30 @@ class Store(Steps):
 
     async def latest(self, job: str, limit: int) -> tuple[Incident, ...]:
         """The newest incidents first, without their verdict's text; of one job, or of all when `job` is empty."""
-        return await self.ask(_latest, job, limit)
+        found = await self.ask(_latest, job, limit)
+        here = [one for one in self.unwritten.values() if job in ("", one.job)]
+        if not here:
+            return found
+        both = {one.id: one for one in (*found, *here)}
+        return tuple(sorted(both.values(), key=lambda one: (-one.began, one.id)))[:limit]
 
     async def find(self, prefix: str) -> Incident:
         """The one incident whose name begins so; raises WrongUse when there is none, or there are several."""
-        return await self.ask(_find, prefix)
+        here = [one for name, one in self.unwritten.items() if prefix and name.startswith(prefix)]
+        try:
+            found = await self.ask(_find, prefix)
+        except WrongUse:
+            if len(here) != 1:
+                raise
+            return here[0]
+        if here and {one.id for one in here} != {found.id}:
+            raise WrongUse(f"several incidents begin with {prefix!r}", "give more of the name")
+        return here[0] if here else found
 
     async def recall(self, name: str) -> tuple[dict[str, Any], tuple[RawCapture, ...]]:
         """What was asked for an incident and the captures that came: enough to judge it again."""
+        if name in self.unwritten:
+            return {}, ()
         return await self.ask(captures.recall, name)
 
     async def kept(self, name: str) -> tuple[dict[str, Any], int]:

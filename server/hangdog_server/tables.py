@@ -153,6 +153,18 @@ CONVICTIONS = sa.Table(
     sa.Column("part", Words, primary_key=True),
     sa.Column("at", sa.Float, nullable=False, index=True),
 )
+#: How far the date is believed, in one row with id 1 (`dates` has the rule): up to when, and in which run of the machine that
+#: was, by how much the date is ahead of it, and for how long of running it has been so.
+DATES = sa.Table(
+    "dates",
+    TABLES,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("believed", sa.Float, nullable=False),
+    sa.Column("boot", Words, nullable=False),
+    sa.Column("up_s", sa.Float, nullable=False),
+    sa.Column("gap_s", sa.Float, nullable=False),
+    sa.Column("held_s", sa.Float, nullable=False),
+)
 #: What is to be done to a machine for an incident, written before it is done, and what came of it. `at` is when it was
 #: decided, `runs` what of the job ran there, by actor, before anything moved; `marked`: a mark of ours stands, or may.
 INTENTS = sa.Table(
@@ -173,6 +185,7 @@ INTENTS = sa.Table(
     sa.Column("serial", Words, nullable=False),
     sa.Column("marked", sa.Boolean, nullable=False),
     sa.Column("runs", sa.JSON, nullable=False),
+    sa.Column("owner", Words, nullable=False, server_default=""),
     sa.Index("ix_intents_machine", "machine"),
 )
 #: The breaker, in one row with id 1: why it is open (empty: it is closed), since when it is so, and who closed it.

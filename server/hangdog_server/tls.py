@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import unquote
 
 import grpc
 from cryptography import x509
@@ -14,10 +13,10 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_proto import leaf as leaves
 from hangdog_proto import pems
+from hangdog_proto.leaf import Leaf
 
-#: The URI in a certificate's subject alternative name that says whose it is: `hangdog://machine/gpu-a17`.
-SCHEME = "hangdog://"
 MACHINE = "machine"
 
 log = logging.getLogger(__name__)
@@ -27,43 +26,63 @@ log = logging.getLogger(__name__)
 class Peer:
     """What the certificate of a peer says; without one all is empty. `machines` are those it may speak for.
 
-    `name` is `machine gpu-a17`, `client alice`, else its first DNS name; `ends` is Unix time, None when it cannot be told.
+    `name` is whom it identifies: `machine gpu-a17`, `client alice`; empty where it identifies nobody. `label` is what
+    the log calls it. `leaf` is None without a certificate. `unreadable` says why a certificate could not be read.
     """
 
     machines: frozenset[str] = frozenset()
     name: str = ""
-    ends: float | None = None
+    label: str = ""
+    leaf: Leaf | None = None
+    unreadable: str = ""
+
+    @property
+    def ends(self) -> float | None:
+        """Unix time when the certificate ends; None without one."""
+        return self.leaf.ends if self.leaf is not None else None
 
 
 NOBODY = Peer()
 
 
-def peer(auth: Mapping[str, Iterable[bytes]]) -> Peer:
-    """What gRPC's authentication context says of the peer; its certificate has been checked by then.
+def peer(auth: Mapping[str, Iterable[bytes]], trust_dns_names: bool = False) -> Peer:
+    """What gRPC's authentication context says of the peer; its chain and dates have been checked by then.
 
-    A URI of ours says what the certificate is for, and then nothing else counts: a person's is not a machine's. Where
-    there is none, of an authority that is not ours, its DNS names are machines.
+    A URI of ours says whose the certificate is, and then nothing else counts: a person's is not a machine's. Without
+    one it identifies nobody, unless the operator trusts DNS names: then these are the machines it may speak for.
     """
-    uris = [uri for uri in _texts(auth, "peer_uri") if uri.startswith(SCHEME)]
-    pairs = [uri.removeprefix(SCHEME).partition("/") for uri in uris]
-    if pairs:
-        machines = frozenset(unquote(name) for kind, _, name in pairs if kind == MACHINE and name)
-        name = f"{pairs[0][0]} {unquote(pairs[0][2])}"
-    else:
-        machines = frozenset(_texts(auth, "peer_dns"))
-        name = next(iter(_texts(auth, "peer_dns")), "") or next(iter(_texts(auth, "x509_common_name")), "")
-    return Peer(machines, name, _ends(auth))
+    pem = next(iter(auth.get("x509_pem_cert", ())), b"")
+    if not pem:
+        return NOBODY
+    try:
+        found = leaves.read(pem)
+    except ValueError as error:
+        return Peer(label="a certificate that cannot be read", unreadable=str(error))
+    if found.owners:
+        pairs = [owner.partition(" ") for owner in found.owners]
+        machines = frozenset(name for kind, _, name in pairs if kind == MACHINE)
+        return Peer(machines, found.owners[0], found.owners[0], found)
+    dns = [name for name in _texts(auth, "peer_dns") if name.isprintable() and " " not in name]
+    label = next(iter(dns), "") or next(iter(_texts(auth, "x509_common_name")), "") or f"serial number {found.serial}"
+    if trust_dns_names and dns:  # a common name never counts: `client portal` would be one
+        return Peer(frozenset(dns), dns[0], label, found)
+    return Peer(label=label, leaf=found)
 
 
 class Certificate:
     """The certificate in a folder, as it is on the disk; one that cannot be read leaves the one before in its place."""
 
-    def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
-        """Reads it; raises WrongUse when it is not there, does not fit its key, or has ended."""
+    def __init__(self, folder: Path, clock: Callable[[], float], believed: bytes = b"") -> None:
+        """Reads it; raises WrongUse when it is not there, does not fit its key, or has ended.
+
+        `believed` is one more authority, as PEM, whose certificates are accepted beside those of the folder's.
+        """
         self._folder = folder
+        self._believed = believed
         self._clock = clock
         self._seen = self._stamp()
         self._turn = threading.Lock()
+        self.begins = 0.0
         self.ends = self._checked(pems.read(folder))
 
     def credentials(self, mutual: bool) -> grpc.ServerCredentials:
@@ -84,9 +103,9 @@ class Certificate:
                     log.error("the server's renewed certificate is not used: %s", error)
                     return None
                 log.info("the server's certificate was renewed, and ends on %s", day(self.ends))
-                return _configuration(found)
+                return _configuration(found, self._believed)
 
-        first = _configuration(pems.read(self._folder))
+        first = _configuration(pems.read(self._folder), self._believed)
         return grpc.dynamic_ssl_server_credentials(
             first,
             fetch,  # type: ignore[arg-type]  # None says that nothing has changed
@@ -110,6 +129,7 @@ class Certificate:
         ends = own.not_valid_after_utc.timestamp()
         if ends <= self._clock():
             raise WrongUse(f"the certificate in {self._folder} ended on {day(ends)}", advice)
+        self.begins = own.not_valid_before_utc.timestamp()
         return ends
 
 
@@ -118,8 +138,9 @@ def day(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
 
 
-def _configuration(found: pems.Pems) -> grpc.ServerCertificateConfiguration:
-    return grpc.ssl_server_certificate_configuration([(found.key, found.certificate)], found.authority)
+def _configuration(found: pems.Pems, believed: bytes) -> grpc.ServerCertificateConfiguration:
+    authorities = found.authority.rstrip() + b"\n" + believed
+    return grpc.ssl_server_certificate_configuration([(found.key, found.certificate)], authorities)
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
@@ -132,12 +153,3 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 def _texts(auth: Mapping[str, Iterable[bytes]], key: str) -> list[str]:
     return [value.decode("utf-8", "replace") for value in auth.get(key, ())]
-
-
-def _ends(auth: Mapping[str, Iterable[bytes]]) -> float | None:
-    for content in auth.get("x509_pem_cert", ()):
-        try:
-            return x509.load_pem_x509_certificate(content).not_valid_after_utc.timestamp()
-        except ValueError:
-            return None
-    return None

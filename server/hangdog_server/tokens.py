@@ -18,6 +18,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from hangdog_models.errors import WrongUse
+from hangdog_proto.private import make_file, make_folder, narrow_file
 
 #: What a token begins with, so that it is known by its shape where it must not be: in a command line, in a repository.
 PREFIX = "hangdog_"
@@ -61,11 +62,13 @@ def new(path: Path, name: str, role: Role, now: float, days: int = DAYS) -> str:
     if not name.strip() or not name.isprintable() or len(name) > _NAME:
         raise WrongUse(f"{name[:_NAME]!r} is no name", f"names are printable and at most {_NAME} characters")
     with _turn(path):
-        kept = [token for token in read(path) if token.expires > now]
+        # those that have ended stay, but for one of this name: by a clock that has jumped forward all have
+        kept = [token for token in read(path) if token.name != name or token.expires > now]
         if any(token.name == name for token in kept):
             raise WrongUse(f"{name} has a token", f"end it with `hangdog token revoke {name}`, or give another --name")
         if len(kept) >= MOST:
-            raise WrongUse(f"{path} holds {MOST} tokens, more are not taken", "let a proxy say who people are")
+            hint = "`hangdog token list` shows which have ended: revoke those; or let a proxy say who people are"
+            raise WrongUse(f"{path} holds {MOST} tokens, more are not taken", hint)
         made = PREFIX + secrets.token_urlsafe(32)
         _write(path, [*kept, Token(name, role.word, now, now + days * 86400.0, digest(made))])
     return made
@@ -143,6 +146,7 @@ class Tokens:
         stamp = _stamp(self._path)
         if stamp != self._stamp:
             self._stamp = stamp
+            narrow_file(self._path)
             try:
                 self._tokens = read(self._path)
             except WrongUse as error:
@@ -166,8 +170,10 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 def _turn(path: Path) -> Iterator[None]:
     """One writer at a time: of two, neither may lose what the other wrote."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with path.with_name(path.name + ".lock").open("wb") as lock:
+        make_folder(path.parent)
+        beside = path.with_name(path.name + ".lock")
+        make_file(beside)
+        with beside.open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
     except OSError as error:

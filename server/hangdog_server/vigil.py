@@ -3,7 +3,7 @@
 `now` is in seconds on a steady clock; nothing here waits or speaks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from hangdog_models.pauses import pause
@@ -68,15 +68,22 @@ class Vigil:
         """Whether any rank of a job shows something, suspicious or not."""
         return job in self._said
 
-    def suspicion(self, job: str, running: Mapping[str, LocalJob], now: float) -> Suspicion | None:
-        """Whether a job stands still, by what the machines it runs on say; those not connected say nothing against it."""
-        said = self._said.get(job, {})
+    def suspicion(
+        self, job: str, running: Mapping[str, LocalJob], now: float, mute: Collection[str] = ()
+    ) -> Suspicion | None:
+        """Whether a job stands still, by what the machines it runs on say of their own ranks.
+
+        Those not connected say nothing against it, nor do those that are `mute`.
+        """
+        own = {machine: frozenset(local.ranks) for machine, local in running.items()}
         signs = {
             rank: replace(sign, seconds=sign.seconds + now - one.at)
-            for one in said.values()
+            for machine, one in self._said.get(job, {}).items()
             for rank, sign in one.signs.items()
+            if rank in own.get(machine, ())
         }
-        going = (rank for local in running.values() for rank in local.ranks if rank not in signs)
+        awake = (local for machine, local in running.items() if machine not in mute)
+        going = (rank for local in awake for rank in local.ranks if rank not in signs)
         return suspect(signs, going, self.patience)
 
     def due(self, job: str, suspicion: Suspicion | None, now: float) -> bool:

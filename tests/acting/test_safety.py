@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ WANTED = Wanted("0a", "llama", ("a",), NOW - 60, BODIES)
 KNOWN = Known(100, 10, BODIES, dict.fromkeys("abcd", "leaf-1"))
 
 
-def before(machine: str, incident: str = "00", job: str = "qwen", ago: float = 600.0, **more: bool) -> Asked:
+def before(machine: str, incident: str = "00", job: str = "qwen", ago: float = 600.0, **more: Any) -> Asked:
     """A machine that was taken so many seconds ago."""
     return Asked(machine, incident, job, KNOWN.domains.get(machine, ""), NOW - ago, took=True, **more)
 
@@ -41,6 +42,18 @@ def test_one_machine_with_fresh_evidence_is_taken() -> None:
         (WANTED, KNOWN, [before("a", "09", ago=9e4)], Caps(), Bound.AGAIN, "taken within 7 days before (again_s)"),
         (WANTED, KNOWN, [before("e"), before("f")], Caps(per_hour=2), Bound.HOUR, "2 machines were taken, and 1 more"),
         (WANTED, KNOWN, [before("e", job="llama", ago=9e3)], Caps(per_job=1), Bound.JOB, "1 machine was taken, and 1 more"),
+        (
+            replace(WANTED, user="1001"),
+            KNOWN,
+            [before("e", job="x1", user="1001"), before("f", job="x2", user="1001"), before("g", user="1000")],
+            Caps(per_user=2),
+            Bound.USER,
+            "2 machines were taken, and 1 more would be for jobs of user 1001 within a day, 2 are allowed (per_user)",
+        ),
+        (
+            replace(WANTED, conflicts=("b claims rank 1, which a announced first",)),
+            KNOWN, [], Caps(), Bound.CONFLICT, "whose ranks these are is not clear: b claims rank 1",
+        ),
         (WANTED, KNOWN, [before("b", out=True), before("c", out=True)], Caps(), Bound.DOMAIN, "3 machines of leaf-1"),
         (WANTED, KNOWN, [before("e", out=True)], Caps(share=0.01), Bound.SHARE, "2 of 100 machines would be out"),
         (WANTED, replace(KNOWN, free=0), [], Caps(), Bound.SPARES, "0 machines have no job"),

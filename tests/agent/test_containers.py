@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+import targets
 from hangdog_agent import doctor
 from hangdog_agent.capture.look import Tools
-from hangdog_agent.capture.pyspy import PySpy
 from hangdog_agent.capture.series import Series
 from hangdog_agent.census import Census
 from hangdog_agent.container import container
@@ -106,11 +106,10 @@ def test_from_the_host_stacks_and_thread_numbers_are_right(tools: Tools) -> None
 PLACES = ("stuck_here", "helper")
 
 
-def test_from_the_host_without_the_right_the_reason_says_so(tools: Tools, spy: PySpy) -> None:
-    assert spy.executable is not None
-    nobody = PySpy(("setpriv", "--reuid=65534", "--clear-groups", spy.executable), None, spy.fds, spy.version)
+def test_from_the_host_without_the_right_the_reason_says_so(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    targets.run_tools_as_nobody(monkeypatch)
     with pod(*CALL, TWO_THREADS):
-        (trace,) = traces(Tools(proc, nobody, tools.settings))
+        (trace,) = traces(tools)
     assert trace.missing is not None and trace.missing.reason is Reason.NOT_PERMITTED
     assert trace.state is not None and trace.state.state == "S"  # what the kernel tells everybody is kept
 
@@ -156,7 +155,10 @@ def test_doctor_names_host_pid_where_the_agent_is_alone_in_its_container() -> No
     [
         ("", {f"job {JOB}": Health.OK, "CAP_SYS_PTRACE": Health.OK, "kernel log": Health.OK}),
         ("SYS_PTRACE", {"CAP_SYS_PTRACE": Health.WARN, "other users": Health.FAIL}),
-        ("DAC_OVERRIDE", {"CAP_DAC_OVERRIDE": Health.WARN, "other users": Health.FAIL}),
+        ("DAC_READ_SEARCH", {"CAP_DAC_READ_SEARCH": Health.WARN, "other users": Health.FAIL}),
+        ("SETUID", {"CAP_SETUID": Health.FAIL, f"job {JOB}": Health.FAIL}),
+        ("SETGID", {"CAP_SETGID": Health.FAIL, f"job {JOB}": Health.FAIL}),
+        ("SETPCAP", {"CAP_SETPCAP": Health.FAIL, f"job {JOB}": Health.FAIL}),
         ("SYSLOG", {"kernel log": Health.WARN, f"job {JOB}": Health.OK}),
     ],
 )

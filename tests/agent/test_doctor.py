@@ -47,13 +47,12 @@ def test_no_py_spy_is_a_failure_with_the_command_that_brings_it() -> None:
     assert found(findings, "another's process").health is Health.FAIL
 
 
-def test_no_permission_is_a_failure_with_the_line_to_change(spy: pyspy.PySpy) -> None:
-    if os.geteuid() != 0 or shutil.which("setpriv") is None:
-        pytest.skip("needs root and setpriv, to run py-spy as another user")
-    assert spy.executable is not None
-    refused = pyspy.PySpy(("setpriv", "--reuid=65534", "--clear-groups", spy.executable), None, spy.fds, spy.version)
+def test_no_permission_is_a_failure_with_the_line_to_change(spy: pyspy.PySpy, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to run py-spy as another user")
+    targets.run_tools_as_nobody(monkeypatch)
     with running(WAIT, environ=ENVIRON):
-        findings = examine(tool=refused)
+        findings = examine(tool=spy)
     assert not works(findings)
     for name in ("own child", "another's process", f"job {ENVIRON['HANGDOG_JOB']}"):
         finding = found(findings, name)
@@ -268,13 +267,25 @@ def test_no_gpu_is_no_fault_and_an_unreachable_one_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "root", "line"),
     [
-        (Place.KUBERNETES, True, 'securityContext: {capabilities: {add: ["SYS_PTRACE", "DAC_OVERRIDE"]}}'),
+        (
+            Place.KUBERNETES,
+            True,
+            'securityContext: {capabilities: {add: ["SYS_PTRACE", "DAC_READ_SEARCH", "SETUID", "SETGID", "SETPCAP"]}}',
+        ),
         (Place.KUBERNETES, False, "runAsUser: 0"),
-        (Place.DOCKER, True, "docker run --cap-add SYS_PTRACE --cap-add DAC_OVERRIDE ..."),
+        (
+            Place.DOCKER,
+            True,
+            "docker run --cap-add SYS_PTRACE --cap-add DAC_READ_SEARCH --cap-add SETUID --cap-add SETGID --cap-add SETPCAP ...",
+        ),
         (Place.DOCKER, False, "--user root"),
-        (Place.UNIT, True, "CapabilityBoundingSet=CAP_SYS_PTRACE CAP_DAC_OVERRIDE"),
+        (
+            Place.UNIT,
+            True,
+            "CapabilityBoundingSet=CAP_SYS_PTRACE CAP_DAC_READ_SEARCH CAP_SETUID CAP_SETGID CAP_SETPCAP",
+        ),
         (Place.UNIT, False, "User=root"),
-        (Place.SHELL, True, "CAP_SYS_PTRACE and CAP_DAC_OVERRIDE"),
+        (Place.SHELL, True, "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH and CAP_SETUID and CAP_SETGID and CAP_SETPCAP"),
         (Place.SHELL, False, "sudo "),
     ],
 )

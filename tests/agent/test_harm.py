@@ -78,15 +78,15 @@ class Tool:
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: py-spy\nVersion: 9\n")
         (info / "RECORD").write_text("py-spy,,\n")
         self._calls = folder / "calls"
-        self._calls.touch()
-        program = f'[ "$1" = --version ] && exec echo py-spy 9\necho $$ "$*" >>{self._calls}\n{script}'
+        self._calls.mkdir()
+        program = f'[ "$1" = --version ] && exec echo py-spy 9\n{targets.note(self._calls, "$$ $*")}\n{script}'
         (folder / "py-spy").write_text(f"#!/bin/sh\n{program}\n")
         (folder / "py-spy").chmod(0o755)
         self.environ = {"PYTHONPATH": str(folder)}
 
     def calls(self) -> list[tuple[int, str]]:
         """The pid and the arguments of each call up to now."""
-        words = (line.partition(" ") for line in self._calls.read_text().splitlines())
+        words = (line.partition(" ") for line in targets.recorded_calls(self._calls))
         return [(int(pid), arguments) for pid, _, arguments in words]
 
     def attached(self, pid: int) -> list[bool]:

@@ -55,8 +55,9 @@ def series(tools: Tools) -> Series:
 @pytest.fixture
 def insistent(tmp_path: Path, tools: Tools) -> Tools:
     real = cast("PySpy", tools.pyspy)
-    program = tmp_path / "py-spy"
-    program.write_text(f'#!/bin/sh\nreal={real.executable}\necho "$*" >>{tmp_path / "calls"}\n{INSISTENT}\n')
+    program, calls = tmp_path / "py-spy", tmp_path / "calls"
+    calls.mkdir()
+    program.write_text(f"#!/bin/sh\nreal={real.executable}\n{targets.note(calls)}\n{INSISTENT}\n")
     program.chmod(0o755)
     return replace(tools, pyspy=PySpy((str(program),), fds=real.fds), settings=CaptureSettings(retries=2))
 
@@ -76,7 +77,7 @@ def test_nobody_is_ever_stopped_and_nothing_is_tried_again(insistent: Tools, tmp
             for _ in range(4):
                 (trace,) = series(insistent).glance()
                 assert trace.missing is not None and trace.missing.reason is Reason.TOOL_FAILED and trace.state
-        calls = (tmp_path / "calls").read_text().splitlines()
+        calls = targets.recorded_calls(tmp_path / "calls")
         assert len(calls) == 4 and all("--nonblocking" in call for call in calls)
         assert light.times > 100 and not light.seen & set("tT"), "seen by one who"
         with Sampler(target) as other:

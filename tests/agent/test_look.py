@@ -77,14 +77,13 @@ def test_a_stuck_process_is_never_attached_to_even_when_nonblocking_fails(
 ) -> None:
     calls = tmp_path / "calls"
     fake = tmp_path / "py-spy"
-    fake.write_text(f'#!/bin/sh\necho "$@" >> {calls}\necho "Bad address" >&2\nexit 1\n')
-    fake.chmod(0o755)
+    targets.recording_calls(fake, calls, "Bad address")
     tools = Tools(targets.proc, pyspy.PySpy((str(fake),)), CaptureSettings())
     with _stuck_in_kernel(hold, "other") as target:
         seen = see(row(target), tools)
     assert reason(seen) is Reason.UNINTERRUPTIBLE
     assert seen.missing is not None and "Bad address" in seen.missing.words
-    tried = calls.read_text().splitlines()
+    tried = targets.recorded_calls(calls)
     assert len(tried) == 3
     assert all("--nonblocking" in call for call in tried)
 
@@ -92,12 +91,11 @@ def test_a_stuck_process_is_never_attached_to_even_when_nonblocking_fails(
 def test_a_race_lost_three_times_is_settled_by_attaching_once(tmp_path: Path) -> None:
     calls = tmp_path / "calls"
     fake = tmp_path / "py-spy"
-    fake.write_text(f'#!/bin/sh\necho "$@" >> {calls}\necho "Bad address" >&2\nexit 1\n')
-    fake.chmod(0o755)
+    targets.recording_calls(fake, calls, "Bad address")
     with running(WAIT) as target:
         seen = see(row(target), Tools(targets.proc, pyspy.PySpy((str(fake),)), CaptureSettings()))
     assert reason(seen) is Reason.TOOL_FAILED
-    assert ["--nonblocking" in call for call in calls.read_text().splitlines()] == [True, True, True, False]
+    assert ["--nonblocking" in call for call in targets.recorded_calls(calls)] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(("how", "state"), [("seize", "S"), ("attach", "t")])
@@ -179,13 +177,12 @@ def test_no_py_spy_still_gives_the_state(tools: Tools) -> None:
     assert seen.state is not None and seen.state.state == "S"
 
 
-def test_no_permission_says_what_to_change(tools: Tools, spy: pyspy.PySpy) -> None:
-    if os.geteuid() != 0 or shutil.which("setpriv") is None:
-        pytest.skip("needs root and setpriv, to run py-spy as another user")
-    assert spy.executable is not None
-    stranger = pyspy.PySpy(("setpriv", "--reuid=65534", "--clear-groups", spy.executable), fds=spy.fds)
+def test_no_permission_says_what_to_change(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to run py-spy as another user")
+    targets.run_tools_as_nobody(monkeypatch)
     with running(WAIT) as target:
-        seen = see(row(target), replace(tools, pyspy=stranger))
+        seen = see(row(target), tools)
     assert reason(seen) is Reason.NOT_PERMITTED
     assert seen.missing is not None and "CAP_SYS_PTRACE" in seen.missing.words
     assert seen.state is not None

@@ -64,16 +64,16 @@ class Noted:
         real = tools.pyspy
         assert isinstance(real, PySpy)
         self._calls = folder / "calls"
-        self._calls.touch()
+        self._calls.mkdir()
         program = folder / "py-spy"
-        program.write_text(f'#!/bin/sh\nreal={real.executable}\necho "$*" >>{self._calls}\n{script}\n')
+        program.write_text(f"#!/bin/sh\nreal={real.executable}\n{targets.note(self._calls)}\n{script}\n")
         program.chmod(0o755)
         self.tools = replace(tools, pyspy=PySpy((str(program),), fds=real.fds))
 
     def calls(self) -> list[str]:
         """Of each call: whether it was nonblocking, blocking or native."""
         how = {"--nonblocking": "nonblocking", "--native": "native"}
-        return [how.get(line.split()[2], "blocking") for line in self._calls.read_text().splitlines()]
+        return [how.get(line.split()[2], "blocking") for line in targets.recorded_calls(self._calls)]
 
 
 @pytest.fixture

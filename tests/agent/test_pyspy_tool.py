@@ -89,7 +89,7 @@ def test_it_reads_a_process_and_lets_it_go(spy: pyspy.PySpy, blocking: bool) -> 
 )
 def test_a_tool_gone_wrong_is_contained(tmp_path: Path, script: str, reason: Reason, words: str) -> None:
     began = time.monotonic()
-    answer = fake(tmp_path, script).dump(1, 0.5, SETTINGS)
+    answer = fake(tmp_path, script).dump(os.getpid(), 0.5, SETTINGS)
     assert time.monotonic() - began < 20.0
     assert isinstance(answer, Missing)
     assert answer.reason is reason

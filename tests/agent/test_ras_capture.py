@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import subprocess
 import threading
 import time
 from contextlib import suppress
@@ -240,3 +241,19 @@ def test_trainers_with_a_network_of_their_own() -> None:
         told = report(Member("job", Rank(0), Kind.TRAINER, targets.row(process)), tools, LONG)
     assert told.data == JSON
     assert {(task / "ns/net").readlink() for task in Path("/proc/self/task").iterdir()} == {ours}
+
+
+def test_nothing_is_said_to_another_user_s_server() -> None:
+    """Anybody may name a port in its environment; on this machine another user may listen there."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to listen as another user")
+    serve = "import os, socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); "
+    serve += "s.settimeout(60); s.accept()[0].close(); print('connected', flush=True)"
+    call = ("setpriv", "--reuid=40001", "--regid=40001", "--clear-groups", "/usr/bin/python3", "-c", serve)
+    with subprocess.Popen(call, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        reason, said = words(ask(port))
+        assert (reason, said) == (Reason.NOT_PERMITTED, f"another user listens at port {port}, and is not asked")
+        server.kill()
+        assert "connected" not in server.stdout.read()

@@ -190,7 +190,9 @@ def test_what_cannot_be_is_not_believed() -> None:
 
 def test_a_log_that_cannot_be_read_costs_a_bounded_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = []
-    monkeypatch.setattr(Census, "_beginning", lambda _, path: reads.append(path))  # as one on a dead file server
+    monkeypatch.setattr(
+        Census, "_beginning", lambda _, pid, path: reads.append((pid, path))
+    )  # as one on a dead file server
     with worker(folder, lines(1, 3)) as here:
         here.tell(b"t")
         census = here.census()
@@ -247,7 +249,7 @@ def test_a_hang_in_the_training_thread_makes_a_sign_and_work_does_not(folder: Pa
 
         def shown() -> bool:
             time.sleep(0.1)
-            return any(sign.overdue for sign in vigil.tick([member]).get("llama", {}).values())
+            return any(sign.overdue for sign in vigil.tick([member]).get(member.key, {}).values())
 
         assert not any(shown() for _ in range(15))  # the main thread sleeps all the while
         here.tell(b"h")

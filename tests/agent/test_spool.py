@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hangdog_agent.checks.notes import Notes
 from hangdog_agent.settings import SpoolSettings
 from hangdog_agent.spool import Clocks, Spool
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -156,6 +157,7 @@ def test_a_folder_that_cannot_be_written_is_said_once_and_memory_does(
 PUTS = """
 import logging, resource, sys, time
 from pathlib import Path
+from hangdog_agent.checks.notes import Notes
 from hangdog_agent.settings import SpoolSettings
 from hangdog_agent.spool import Clocks, Spool
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -204,3 +206,18 @@ def test_a_full_file_system_is_borne(tmp_path: Path) -> None:
         assert ended.stdout.splitlines() == [f"True {count} True" for count in range(1, 7)]
         assert "No space left" in ended.stderr and ended.stderr.count("cannot be written") == 1
         assert rounds(kept) == [0, 1, 2], "the oldest are on the disk, and whole"
+
+
+def test_folders_and_files_are_the_agents_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        spool = Spool(tmp_path / "state" / "spool", SETTINGS, clocks())
+        assert spool.put(look(1), 0.0)
+        Notes(tmp_path / "notes" / "state", "boot-1").note("x", {"a": 1})
+        for path in (*tmp_path.rglob("*"),):
+            assert not path.stat().st_mode & 0o077, path
+        (tmp_path / "state" / "spool").chmod(0o777)
+        assert Spool(tmp_path / "state" / "spool", SETTINGS, clocks()).waiting()
+        assert (tmp_path / "state" / "spool").stat().st_mode & 0o7777 == 0o700
+    finally:
+        os.umask(before)

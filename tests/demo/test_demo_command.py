@@ -22,7 +22,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
     monkeypatch.setattr(demo, "NEEDED", ("a_package_nobody_has",))
     error = CliRunner().invoke(demo.command, ["--seed", "1"]).exception
     assert isinstance(error, WrongUse)
-    assert (error.exit_code, error.hint) == (64, "pip install 'hangdog[demo]'")
+    assert (error.exit_code, error.hint) == (64, "in hangdog's source tree: make torch")
 
 
 def test_evidence_is_never_mixed_with_what_lies_there(tmp_path: Path) -> None:

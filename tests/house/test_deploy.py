@@ -18,7 +18,7 @@ from hangdog.main import COMMANDS
 from hangdog_agent import main as agent_main
 from hangdog_agent.rights import CAPABILITIES, SYSLOG, Place, grant
 from hangdog_models.errors import HangdogError
-from hangdog_proto.client import DEFAULT_ADDRESS
+from hangdog_proto.asking import DEFAULT_ADDRESS
 from hangdog_server.actors.restarts import READ
 from manifests import documents
 

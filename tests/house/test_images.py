@@ -106,13 +106,76 @@ def environment(folder: Path, *packages: str | Path) -> Path:
     return folder / "bin"
 
 
+def locked(folder: Path, lock: str, wheel: Path) -> Path:
+    """An environment as the images make theirs: nothing but what a lock names, and our wheel."""
+    only = ("--require-hashes", "--only-binary", ":all:", "-r")
+    bin_ = environment(folder, *only, ROOT / "requirements" / f"{lock}.txt")
+    said([bin_ / "pip", "install", "-q", "--no-deps", "--no-index", wheel])
+    return bin_
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("protobuf", ["protobuf", "protobuf==4.21.12"])
+def test_the_servers_lock_is_all_that_the_server_needs(wheel: Path, tmp_path: Path) -> None:
+    bin_ = locked(tmp_path / "venv", "server", wheel)
+    said([bin_ / "pip", "check"])
+    assert "--listen" in said([bin_ / "hangdog", "server", "--help"], cwd=tmp_path)
+    modules = "hangdog_server.main, hangdog_server.web.serving, hangdog_server.postgres, hangdog_server.certs, apprise"
+    said([bin_ / "python", "-c", f"import {modules}"], cwd=tmp_path)
+    listed = json.loads((ROOT / "requirements" / "server.cdx.json").read_text("utf-8"))["components"]
+    there = {
+        row["name"].lower(): row["version"] for row in json.loads(said([bin_ / "pip", "list", "--format", "json"]))
+    }
+    held = {one["name"]: one["version"] for one in listed if one.get("scope") != "excluded"}
+    installed = {re.sub(r"[-_.]+", "-", name): version for name, version in there.items()}
+    assert {name: installed.get(name) for name in held} == held
+    assert installed.keys() - held.keys() <= {"pip", "setuptools"}  # the environment's own
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_package_whose_hash_is_another_is_refused(tmp_path: Path) -> None:
+    text = (ROOT / "requirements" / "agent.txt").read_text("utf-8")
+    forged = tmp_path / "agent.txt"
+    forged.write_text(re.sub(r"sha256:[0-9a-f]{64}", "sha256:" + "0" * 64, text), "utf-8")
+    said([sys.executable, "-m", "venv", tmp_path / "venv"])
+    pip = tmp_path / "venv" / "bin" / "pip"
+    done = subprocess.run(
+        [pip, "install", "--require-hashes", "-r", forged], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1 and "DO NOT MATCH THE HASHES" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_readmes_install_needs_nothing_but_its_locks(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    script = re.search(r"```\n(python3 -m venv ~/hangdog.*?)```", text, re.DOTALL)
+    assert script is not None
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "requirements", "models", "proto", "agent", "server", "cli"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, source / name)
+    end = "\nhangdog triage --help\npip check\n"
+    done = subprocess.run(
+        ["bash", "-e", "-c", script[1] + end], cwd=source, env=os.environ | {"HOME": str(tmp_path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "--html" in done.stdout and "No broken requirements" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("protobuf", ["", "protobuf==4.21.12"])
 def test_the_agent_installs_and_runs_on_its_short_list(wheel: Path, tmp_path: Path, protobuf: str) -> None:
-    """On the newest protobuf and on the oldest that training images pin."""
-    bin_ = environment(tmp_path / "venv", "-r", ROOT / "requirements" / "agent.txt", protobuf)
-    said([bin_ / "pip", "install", "-q", "--no-deps", wheel])
+    """On its lock, which has the newest protobuf, and on the oldest protobuf that training images pin."""
+    if protobuf:
+        bin_ = environment(tmp_path / "venv", "-r", ROOT / "requirements" / "agent.in", protobuf)
+        said([bin_ / "pip", "install", "-q", "--no-deps", wheel])
+    else:
+        bin_ = locked(tmp_path / "venv", "agent", wheel)
     installed = {row["name"].lower() for row in json.loads(said([bin_ / "pip", "list", "--format", "json"]))}
     assert not installed & {"numpy", "scipy", "scikit-learn", "hdbscan", "click", "rich", "sqlalchemy", "torch"}
     assert "--server" in said([bin_ / "hangdog-agent", "--help"], cwd=tmp_path)
@@ -154,4 +217,4 @@ def test_the_bare_install_judges_a_bundle_and_names_the_extra_it_lacks(wheel: Pa
     assert schema["title"] == "hangdog.verdict/1"
     refused = subprocess.run([bin_ / "hangdog", "server"], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert refused.returncode == 64
-    assert "hangdog[server]" in refused.stderr
+    assert "requirements/server.txt" in refused.stderr

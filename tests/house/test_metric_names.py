@@ -135,6 +135,7 @@ QUIET = {
     "hangdog_agent_connections_total", "hangdog_agent_connection_failures_total", "hangdog_agent_info",
     "hangdog_agent_jobs", "hangdog_agent_trainers", "hangdog_agent_orders_total", "hangdog_agent_orders_dropped_total",
     "hangdog_agent_looks_total", "hangdog_agent_open_fds", "hangdog_looks_recorded_total",
+    "hangdog_agent_certificate_end_time_seconds",
 }  # fmt: skip
 
 
@@ -177,6 +178,9 @@ TROUBLE = {
         "hangdog_suspicion_age_seconds_bucket{le='15.0'}": "0x20",
     },
     "HangdogIncidentsFail": {"hangdog_incidents_total{state='failed'}": "0x10 1x9"},
+    "HangdogCertificateEnds": {"hangdog_certificate_left_seconds": "1000000x20"},
+    "HangdogMachineCertificateEnds": {"hangdog_machine_certificate_left_seconds{machine='gpu-a'}": "100000x20"},
+    "HangdogRequestsRefused": {"hangdog_requests_refused_total{reason='bad_token'}": "0+2x20"},
     "HangdogEventLoopLagging": {
         "hangdog_event_loop_lag_seconds_bucket{le='1.0'}": "0x20",
         "hangdog_event_loop_lag_seconds_bucket{le='2.5'}": "0+120x20",

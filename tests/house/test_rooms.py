@@ -96,7 +96,7 @@ def test_the_agents_short_list_is_what_the_project_asks_for() -> None:
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lines = (ROOT / "requirements" / "agent.txt").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "requirements" / "agent.in").read_text(encoding="utf-8").splitlines()
     short = [line for line in lines if line and not line.startswith("#")]
     assert set(short) <= set(project["dependencies"])
 

@@ -22,13 +22,14 @@ from asking import COMMANDS, DEEDS, NAMELESS, NOBODY
 from cast import NOON, PATIENT, Agent, Stage, cluster, stage
 from cast_acting import WIDE
 from guarded import guarded, made, now
-from hangdog.commands.jobs import running, show
+from hangdog.commands.jobs import as_json, running, show
 from hangdog.commands.watch import followed
 from hangdog.main import main
 from hangdog_models.acting.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.errors import ServerUnreachable
 from hangdog_models.findings import Bearing, Finding
+from hangdog_models.owner import Owner, OwnerKind
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Kind
 from hangdog_proto import found
@@ -266,7 +267,7 @@ async def test_incidents_of_hostile_names_fill_no_terminal(on: Stage) -> None:
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_jobs_of_hostile_names_are_listed_harmlessly_in_80_columns(hostile: str) -> None:
-    local = JobLine(hostile, (Rank(0), Rank(7)), 64, "")
+    local = JobLine(hostile, (Rank(0), Rank(7)), 64, "", conflict=f"{hostile} claims rank 7")
     on_it = [MachineLine(hostile, "1", True, 1.0, (local,)), MachineLine("b", "1", False, 99.0, (local,))]
     judged = replace(line("1", "judged", "machine"), job=hostile, evict=(hostile,))
     out = StringIO()
@@ -274,3 +275,14 @@ def test_jobs_of_hostile_names_are_listed_harmlessly_in_80_columns(hostile: str)
     assert len(out.getvalue()) < 20_000 and "2 (1 lost)" in out.getvalue() and "2 of 64" in out.getvalue()
     for shown in out.getvalue().split("\n"):
         assert shown.isprintable() and cell_len(shown) <= 80, shown
+
+
+def test_a_job_whose_machines_contradict_each_other_is_said_to_be_so() -> None:
+    owner = Owner(OwnerKind.SLURM, "77", 1000)
+    local = JobLine("llama", (Rank(0),), 64, "", owner, "b claims rank 0, which a announced first")
+    (job,) = running([MachineLine("a", "1", True, 1.0, (local,))], ())
+    assert (as_json(job)["owner"], as_json(job)["conflict"]) == ("slurm-77", local.conflict)
+    out = StringIO()
+    show((job,), Console(file=out, width=200))
+    said = "llama: machines contradict each other, so nothing is done for it by itself: b claims rank 0, which a announced first"
+    assert said in out.getvalue()

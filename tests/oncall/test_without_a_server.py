@@ -40,6 +40,10 @@ TYPED = {
     "certs-client": "certs client alice --ca ca",
     "certs-server": "certs server --name hangdog.example --ca ca --into renewed",
     "certs-show": "certs show ca",
+    "certs-issuer": "certs issuer ca/issuer",
+    "certs-deny": "certs deny 3f:a9:00:17 --reason 'lost laptop' --file denied.json",
+    "certs-deny-owner": "certs deny 'machine gpu-a17' --reason 'stolen from the rack' --file denied.json",
+    "certs-denied": "certs denied --file denied.json",
     "token-new": "token new --name alice --role act --tokens tokens.json",
     "token-list": "token list --tokens tokens.json",
     "token-revoke": "token revoke alice --tokens tokens.json",
@@ -49,8 +53,11 @@ TYPED = {
     "demo-list": "demo --list",
     "plan-backups": "plan backups --tp 2 --pp 4 --dp 2 --gpus-per-machine 2",
 }
-#: Files whose lines are as long as they are: news to search for, paths to copy.
-WIDE = ("audit", "certs-init", "certs-machine", "certs-server", "plan-standby")
+#: Files whose lines are as long as they are: news to search for, serial numbers and paths to copy.
+WIDE = (
+    "audit", "certs-init", "certs-machine", "certs-client", "certs-server", "certs-show", "certs-issuer",
+    "plan-standby",
+)  # fmt: skip
 #: What `hangdog doctor` finds where capture works.
 WELL = (
     Finding("py-spy", Health.OK, "0.4.3"),
@@ -69,8 +76,15 @@ DEEDS = (
     Deed("snapshot", "alice", "trigger", "token", PEER, "llama", "it hangs", "3fa9c2d4e5f6", "machine"),
     Deed("approve", "bob", "act", "token", PEER, "llama", "the fan is dead", "3fa9c2d4e5f6", "c pending"),
 )
-#: What is another one each time: secrets, moments, and who runs the tests.
-OTHERS = {r"[\w-]{40,}": "SECRET", r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00": "MOMENT", r"\w+ \(shell\)": "USER (shell)"}
+#: What is another one each time: serial numbers, which have no zeros in front and so 40 digits or fewer, secrets, moments,
+#: how long ago it was, and who runs the tests. In this order: a serial number may be as long as a secret.
+OTHERS = {
+    r"\bserial [0-9a-f]{1,40}\b": "serial SERIAL",
+    r"[\w-]{40,}": "SECRET",
+    r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00": "MOMENT",
+    r"\b\d+ s ago\b": "0 s ago",
+    r"\w+ \(shell\)": "USER (shell)",
+}
 #: What a supervisor's account holds that no two runs have in common.
 TIMES = {r"\d+ (?:s|min|h)\b": "N s", r"\d+\.\d%": "N%"}
 pytestmark = pytest.mark.usefixtures("eighty_columns_of_utc")

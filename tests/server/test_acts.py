@@ -93,8 +93,8 @@ async def test_from_a_verdict_to_a_machine_that_is_back(tmp_path: Path, does: Ch
     recorded = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     told = [(one["what"], one["who"].split()[0], one["outcome"]) for one in recorded if one["what"] != "snapshot"]
     assert told[:5] == [
-        ("isolate a", "hangdog", "waiting"), ("approve", "whoever", "asked"), ("approve", "whoever", "a pending"),
-        ("isolate a", "whoever", "marked: out of use"), ("isolate a", "whoever", "done: out of use"),
+        ("isolate a", "hangdog", "waiting"), ("approve", "the", "asked"), ("approve", "the", "a pending"),
+        ("isolate a", "the", "marked: out of use"), ("isolate a", "the", "done: out of use"),
     ]  # fmt: skip
     assert ("approve", "seen by eye") in [(one["what"], one["why"]) for one in recorded]
 

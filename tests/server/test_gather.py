@@ -213,11 +213,21 @@ def test_a_machine_takes_no_rank_that_another_one_announced() -> None:
     assert snapshot.account.notes == ("a and b both report rank 2-3: b is believed",)
 
 
-def test_a_machine_that_captured_a_rank_is_believed_before_one_that_only_announced_it() -> None:
-    plan = replace(PLAN, asked={"a": (Rank(0), Rank(1), Rank(2)), "b": B})
-    begun = gathering(plan, FROM_A, FROM_B)
+def test_of_two_that_announced_a_rank_the_first_has_it_whatever_they_answer_and_however_they_are_called() -> None:
+    plan = replace(PLAN, asked={"b": B, "a": (Rank(0), Rank(1), Rank(2))})
+    lies = Answer("a", 0, (trainer(0), trainer(1), trainer(2, "lies")))
+    begun = gathering(plan, lies, Answer("b", 0, (trainer(3),)))
     assert placement(begun) == {"a": (0, 1), "b": (2, 3)}
-    assert not missing(done(begun, 100.0))
+    snapshot = done(begun, 100.0)
+    assert set(missing(snapshot)) == {2}, "what the other one says of it is no evidence"
+    assert snapshot.account.notes == ("a and b both report rank 2: b is believed",)
+
+
+def test_a_rank_that_the_job_does_not_have_is_not_taken_in() -> None:
+    begun = gathering(replace(PLAN, world=4), FROM_A, Answer("b", 0, (*FROM_B.traces, trainer(900))))
+    snapshot = done(begun, 100.0)
+    assert [trace.rank for trace in snapshot.rounds[0].traces] == [0, 1, 2, 3]
+    assert snapshot.account.notes == ("b reports rank 900 of a job of 4 ranks",)
 
 
 def test_a_rank_nobody_announced_is_taken_in() -> None:

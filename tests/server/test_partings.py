@@ -17,7 +17,8 @@ from hangdog_models.verdict import Kind
 from hangdog_proto import found
 from hangdog_proto.client import MachineLine
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.fleet import Connection, Fleet
+from hangdog_server.connection import Connection
+from hangdog_server.fleet import Fleet
 from hangdog_server.jobs import LocalJob
 from hangdog_server.orders import Pace
 from hangdog_server.partings import BACK_S, Parting, meaning

@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from cast import NOON, PATIENT, Agent, Listener, Stage, stage, trainer
+from cast import NOON, PATIENT, Agent, Listener, Stage, stage, trainer, verdict
 from hangdog_models.findings import Bearing, Finding
+from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing, Reason
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Eviction, Kind, Verdict
 from hangdog_proto import found
 from hangdog_proto.codec import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.dates import Run
 from hangdog_server.failures import StoreFailed
 from hangdog_server.resuming import ATTEMPTS
 from hangdog_server.retention import Retention
@@ -242,5 +246,35 @@ async def test_evidence_is_as_fresh_as_its_arrival_whatever_its_agent_thinks_of_
         (incident,) = await judged(on)
         assert incident.began == NOON - 200 * day
         for later, kept in ((1.0, 1), (29 * day, 1), (31 * day, 0)):
-            await Retention(on.store, IMPATIENT, lambda: NOON + later).once()  # noqa: B023 - called at once
+            await Retention(on.store, IMPATIENT, lambda: NOON + later, lambda: Run("b", later)).once()  # noqa: B023 - called at once
             assert len((await on.store.recall(incident.id))[1]) == kept
+
+
+def evicting(snapshot: Snapshot, topology: Topology) -> Verdict:
+    """A judge that would evict machine a, whatever it is shown."""
+    return replace(verdict(snapshot, topology, Kind.MACHINE), evict=Eviction(("a",), 0.97))
+
+
+async def test_recorded_looks_of_two_machines_at_one_rank_evict_nobody(tmp_path: Path) -> None:
+    async with stage(tmp_path / "s.db", evicting, IMPATIENT) as on, on.agent("a") as a, on.agent("b") as b:
+        await a.hello()
+        await b.hello()
+        assert await handed_over(a, look(0, 1)) == [""]
+        assert await handed_over(b, look(1, 2, id="other")) == [""]
+        (incident,) = await judged(on)
+        assert incident.evict == ()
+        assert "b claims rank 1, which a announced first" in (await on.store.find(incident.id)).verdict
+
+
+async def test_recorded_looks_at_jobs_of_one_name_and_two_owners_are_two_incidents(tmp_path: Path) -> None:
+    def of(uid: int, rank: int) -> pb.Spooled:
+        said = look(rank, id=f"{uid}")
+        said.job.owner.CopyFrom(pb.Owner(kind="user", id=str(uid), uid=uid))
+        return said
+
+    async with stage(tmp_path / "s.db", settings=IMPATIENT) as on, on.agent("a") as a, on.agent("b") as b:
+        await a.hello()
+        await b.hello()
+        assert await handed_over(a, of(1000, 0)) == [""]
+        assert await handed_over(b, of(1001, 1)) == [""]
+        assert len(await judged(on, 2)) == 2

@@ -19,8 +19,9 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.reach import Reach, open_channel
 from hangdog_server import tokens
 from hangdog_server.door import Door
-from hangdog_server.roles import NEEDED, address
+from hangdog_server.permissions import GRPC as NEEDED
 from hangdog_server.tokens import Role, Tokens
+from hangdog_server.tries import address
 
 #: Every request of people, and the role it takes.
 ASKED: dict[str, tuple[Role, Callable[[Client], object]]] = {

@@ -9,6 +9,7 @@ import pytest
 
 from cast import Agent, Listener, Stage, stage, trainer
 from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import OVER_S, Doing, Sign
 from hangdog_models.verdict import Kind
@@ -44,6 +45,18 @@ def test_a_machine_that_is_gone_says_nothing_for_or_against() -> None:
     assert vigil.suspicion("llama", RUNNING, 11.0) is None
     vigil.forget("b")
     assert vigil.suspicion("llama", {"a": RUNNING["a"]}, 11.0) is not None
+
+
+def test_what_a_machine_said_of_ranks_that_are_another_s_now_does_not_count() -> None:
+    """It announced them before the job did, said that they stand still, and took its announcement back."""
+    vigil = Vigil()
+    vigil.note("liar", said(0, 1, 2, 3), 10.0)
+    assert vigil.suspicion("llama", RUNNING, 11.0) is None, "the ranks go on, by those whose they are"
+    vigil.note("a", said(0, 1, 3), 11.0)
+    assert vigil.suspicion("llama", RUNNING, 12.0) is None
+    vigil.note("b", said(2, 3), 11.0)
+    found = vigil.suspicion("llama", RUNNING, 12.0)
+    assert found is not None and found.why == "ranks 0-3 stand still for 7 s"
 
 
 def test_one_standstill_is_asked_after_once_when_the_verdict_decides() -> None:
@@ -94,13 +107,15 @@ def test_an_open_case_is_looked_into_again_and_less_and_less_often(verdict: Kind
 
 
 def test_pulses_survive_the_wire_and_nonsense_does_not() -> None:
-    assert pulses.unpack(pulses.pack(said(0, 7))) == said(0, 7)
+    mine = Owner(OwnerKind.USER, "1000", 1000)
+    assert pulses.unpack(pulses.pack(said(0, 7))) == {("llama", UNKNOWN): said(0, 7)["llama"]}
+    assert pulses.unpack(pulses.pack(said(0), {"llama": ("llama", mine)})) == {("llama", mine): said(0)["llama"]}
     assert pulses.unpack(pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[pb.Sign(rank=1, doing="dancing")])])) == {
-        "j": {Rank(1): Sign(Doing.WORKING, 0.0)}
+        ("j", UNKNOWN): {Rank(1): Sign(Doing.WORKING, 0.0)}
     }
     for told, taken in ((2.5, 2.5), (float("inf"), 4.0), (float("nan"), 1.0), (-3.0, 1.0), (0.0, 1.0)):
         pulse = pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[pb.Sign(rank=1, doing="working", crowding=told)])])
-        assert pulses.unpack(pulse)["j"][Rank(1)].crowding == taken
+        assert pulses.unpack(pulse)["j", UNKNOWN][Rank(1)].crowding == taken
     for nonsense in (pb.Sign(rank=1 << 31), pb.Sign(seconds=float("nan")), pb.Sign(seconds=-1.0)):
         nonsense.doing = "still"
         with pytest.raises(UnreadableEvidence):

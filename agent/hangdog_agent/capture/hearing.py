@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 def hear(trainers: Sequence[Member], tools: Tools) -> tuple[pb.Statement, ...]:
     """What the trainers' flight recorders and their NCCL RAS say, or why they do not, packed; by rank, RAS last."""
-    asks = asks_ras(trainers)
+    asks = asks_ras(trainers) and bool(tools.settings.ras)
     if not trainers:
         return ()
     with ThreadPoolExecutor(min(_AT_ONCE, len(trainers)) + 1, "hangdog-hear") as pool:

@@ -10,6 +10,9 @@ import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hangdog_agent.confinement import children, credentials
+from hangdog_agent.confinement.children import Child, Limits
+from hangdog_agent.confinement.credentials import Refused
 from hangdog_agent.killable import Outcome, run
 from hangdog_agent.settings import CaptureSettings
 from hangdog_models.errors import UnreadableEvidence
@@ -22,6 +25,9 @@ _ENVIRON = {"RUST_BACKTRACE": "0", "LC_ALL": "C"}
 _MOST_WORDS = 500
 #: MFD_EXEC of <linux/memfd.h>, which Python does not name.
 _MFD_EXEC = 0x0010
+#: It maps the libraries it reads symbols of, one after the other: those of PyTorch with CUDA are 2 GB at most. Of its own it
+#: took 335 MiB at most.
+_LIMITS = Limits(address_bytes=16 << 30)
 #: `--version` answers in 5 ms.
 _VERSION_S = 5.0
 
@@ -64,7 +70,25 @@ class PySpy:
         """
         how = ("--native",) if native else () if blocking else ("--nonblocking",)
         arguments = (*self.command, "dump", "--json", *how, "--pid", str(pid))
-        outcome = run(arguments, deadline_s, settings.stdout_bytes, self.fds, _ENVIRON, stop, self.executable)
+        if not settings.stacks:
+            return Missing(Reason.NO_EVIDENCE, "stacks are turned off on this machine (stacks=0)")
+        try:
+            # it opens the programs and libraries that the process says it runs: with that user's rights on files
+            who = credentials.of_its_own(pid)
+        except Refused as error:
+            return Missing(Reason.NOT_PERMITTED, f"py-spy: {error}")
+        except ProcessLookupError:
+            return Missing(Reason.EXITED, "py-spy: No such process")
+        outcome = run(
+            arguments,
+            deadline_s,
+            settings.stdout_bytes,
+            self.fds,
+            _ENVIRON,
+            stop,
+            self.executable,
+            children.tool(who, _LIMITS),
+        )
         if outcome.status != 0:
             return explain(outcome)
         try:
@@ -96,8 +120,9 @@ def load(distribution: str = "py-spy") -> PySpy | Missing:
         if tool is None:
             continue
         outcome = run(
-            (*tool.command, "--version"), _VERSION_S, _MOST_WORDS, tool.fds, _ENVIRON, executable=tool.executable
-        )
+            (*tool.command, "--version"), _VERSION_S, _MOST_WORDS, tool.fds, _ENVIRON,
+            executable=tool.executable, child=Child(_LIMITS),
+        )  # fmt: skip
         if outcome.status == 0:
             version = outcome.stdout.decode("utf-8", "replace").removeprefix("py-spy").strip()
             return replace(tool, version=version)
@@ -108,6 +133,8 @@ def load(distribution: str = "py-spy") -> PySpy | Missing:
 
 def explain(outcome: Outcome) -> Missing:
     """The reason a run of py-spy gave no stacks, in its own words on one line."""
+    if outcome.refused:
+        return Missing(Reason.NOT_PERMITTED, f"py-spy: {outcome.why}")
     if outcome.timed_out:
         return Missing(Reason.TIMED_OUT, f"py-spy: {outcome.why}")
     if outcome.status is None:

@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from hangdog_agent.capture import listeners
 from hangdog_agent.capture.look import Tools
+from hangdog_agent.confinement import credentials
+from hangdog_agent.confinement.credentials import Refused
 from hangdog_agent.discover import Member
 from hangdog_models.reading.printable import printable
 from hangdog_models.stack import Missing, Reason
@@ -63,10 +66,24 @@ def report(member: Member, tools: Tools, patience: Patience = Patience()) -> Sta
     address = (member.process.environ or {}).get(_ADDRESS_NAME) or ADDRESS
     try:
         places = _places(address)
+        _require_own(places[0][1], member, tools)
         with _network(tools.proc.root / str(member.process.pid) / "ns/net") as connect:
             return Statement(Kind.RAS, None, _asked(places, connect, patience, tools.stop))
     except _Failed as failed:
         return Statement(Kind.RAS, None, missing=failed.missing)
+
+
+def _require_own(port: int, member: Member, tools: Tools) -> None:
+    """Nothing is said to another user's server, whatever port a trainer names. Raises _Failed."""
+    proc, pid = str(tools.proc.root), member.process.pid
+    try:
+        users, who = listeners.owners(proc, pid, port), credentials.of(pid, proc)
+    except Refused as error:
+        raise _Failed(Reason.NOT_PERMITTED, str(error)) from None
+    except OSError:
+        raise _Failed(Reason.EXITED, "its process has ended") from None
+    if users - {who.uid}:
+        raise _Failed(Reason.NOT_PERMITTED, f"another user listens at port {port}, and is not asked")
 
 
 def _places(address: str) -> list[tuple[str, int]]:

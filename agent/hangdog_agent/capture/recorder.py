@@ -5,13 +5,11 @@ The record stays bytes here; only the server reads it, and never executes it.
 
 import json
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from hangdog_agent.capture import doors
 from hangdog_agent.capture.look import Tools
+from hangdog_agent.confinement import children
 from hangdog_agent.discover import Member
 from hangdog_agent.killable import Outcome, run
 from hangdog_models.stack import Missing, Reason
@@ -23,8 +21,6 @@ _DUMPS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _SOCKET = "TORCH_WORKER_SERVER_SOCKET"
 #: Where PyTorch before 2.6 writes when nobody says where.
 _OLD_DUMP = "/tmp/nccl_trace_rank_"
-#: What a child may need of our environment to be a Python at all.
-_KEPT = ("LD_LIBRARY_PATH",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +52,11 @@ def _asked(member: Member, tools: Tools, patience: Patience) -> bytes | Missing:
     pid, environ = member.process.pid, member.process.environ or {}
     socket = environ.get(_SOCKET, "")
     pipe = next((environ[name] for name in _PIPES if environ.get(name)), "")
+    if (socket or pipe) and not (tools.settings.recorder_socket or tools.settings.recorder_pipe):
+        return Missing(
+            Reason.NO_EVIDENCE, "flight recorders are turned off on this machine (recorder_socket=0, recorder_pipe=0)"
+        )
+    socket, pipe = socket if tools.settings.recorder_socket else "", pipe if tools.settings.recorder_pipe else ""
     if not socket and not pipe:
         return Missing(Reason.NO_EVIDENCE, f"neither {_SOCKET} nor {_PIPES[1]} is set in its environment")
     stat = tools.proc.stat(pid)
@@ -63,21 +64,22 @@ def _asked(member: Member, tools: Tools, patience: Patience) -> bytes | Missing:
         return Missing(Reason.EXITED, "its process has ended")
     if stat.state in "Tt":
         return Missing(Reason.STOPPED, "its process is stopped and can tell nothing")
-    home = tools.proc.root / str(pid)
     order = {
+        "proc": os.fspath(tools.proc.root),
+        "pid": pid,
+        "started": member.process.started,
         "rank": member.rank,
-        "root": _root(home),
-        "socket": _absolute(socket, home),
-        "pipe": _absolute(pipe, home),
-        "dumps": [_absolute(prefix, home) for prefix in _prefixes(environ)],
-        "fds": os.fspath(home / "fd"),
+        "socket": socket,
+        "pipe": pipe,
+        "dumps": _prefixes(environ),
         "most": MOST_BYTES,
         "socket_s": patience.socket_s,
         "dump_s": patience.dump_s,
+        "cpu_s": int(patience.whole_s) + 2,
     }
-    command = (sys.executable, "-I", "-S", doors.__file__, json.dumps(order))
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    outcome = run(command, patience.whole_s, MOST_BYTES, environ=kept, stop=tools.stop)
+    command = children.reader("hangdog_agent.capture.asking", json.dumps(order))
+    environ = children.environment()
+    outcome = run(command, patience.whole_s, MOST_BYTES, environ=environ, stop=tools.stop, child=children.READER)
     return outcome.stdout if outcome.status == 0 and outcome.stdout else _explain(outcome)
 
 
@@ -85,6 +87,8 @@ def _explain(outcome: Outcome) -> Missing:
     if outcome.timed_out:
         return Missing(Reason.TIMED_OUT, "neither its socket's nor its dump's file system answered in time")
     words = (outcome.why or outcome.stderr.strip() or "no words").splitlines()[-1]
+    if "CAP_SETUID" in words:
+        return Missing(Reason.NOT_PERMITTED, words)
     late = "within" in words or "not whole" in words
     return Missing(Reason.TIMED_OUT if late else Reason.TOOL_FAILED, words)
 
@@ -97,22 +101,3 @@ def _prefixes(environ: Mapping[str, str]) -> list[str]:
     home = environ.get("HOME") or "/tmp"
     cache = environ.get("XDG_CACHE_HOME") or f"{home}/.cache"
     return [f"{cache}/torch/comm_lib_trace_rank_", f"{home}/.cache/torch/nccl_trace_rank_", _OLD_DUMP]
-
-
-def _root(home: Path) -> str:
-    """The trainer's root folder as we see it; empty when it is ours."""
-    try:
-        same = (home / "ns/mnt").readlink() == Path("/proc/self/ns/mnt").readlink()
-        return "" if same and (home / "root").readlink() == Path("/proc/self/root").readlink() else f"{home}/root"
-    except OSError:  # we may not know: then it is most likely ours
-        return ""
-
-
-def _absolute(path: str, home: Path) -> str:
-    """The same path from the trainer's root."""
-    if not path or path.startswith("/"):
-        return path
-    try:
-        return f"{(home / 'cwd').readlink()}/{path}"
-    except OSError:
-        return f"/{path}"

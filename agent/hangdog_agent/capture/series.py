@@ -13,6 +13,7 @@ from hangdog_agent.capture.hearing import hear
 from hangdog_agent.capture.look import Seen, Tools, look
 from hangdog_agent.capture.roles import Key, Roles, kind
 from hangdog_agent.discover import Kind, Member
+from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER, Missing, ProcessTrace, Reason
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -25,18 +26,26 @@ log = logging.getLogger(__name__)
 class Series:
     """The looks of one order at one job.
 
-    `discover` answers all members of all jobs on this machine now; `known` are those the agent knew when the order came,
+    An `owner` that is not known stands for any. `discover` answers all members of all jobs on this machine now; `known` are those the agent knew when the order came,
     so that a trainer which has ended or been started anew since is reported as such.
     """
 
     def __init__(
-        self, job: str, discover: Callable[[], Sequence[Member]], tools: Tools, known: Sequence[Member] = ()
+        self,
+        job: str,
+        discover: Callable[[], Sequence[Member]],
+        tools: Tools,
+        known: Sequence[Member] = (),
+        owner: Owner = UNKNOWN,
     ) -> None:
         self._job = job
+        self._owner = owner
         self._discover = discover
         self._tools = tools
         self._roles = Roles()
-        self._trainers = {member.rank: member for member in known if member.job == job and member.kind is Kind.TRAINER}
+        self._trainers = {
+            member.rank: member for member in known if self._is_meant(member) and member.kind is Kind.TRAINER
+        }
         self._children: dict[Key, tuple[Member, str]] = {}
 
     def look(self) -> tuple[ProcessTrace, ...]:
@@ -82,7 +91,7 @@ class Series:
         counts: dict[Rank, int] = {}
         most = 1 + self._tools.settings.children
         for member in self._discover():
-            if member.job == self._job:
+            if self._is_meant(member):
                 counts[member.rank] = counts.get(member.rank, 0) + 1
                 if counts[member.rank] <= most:
                     members.append(member)
@@ -90,6 +99,9 @@ class Series:
             if count > most:
                 log.warning("rank %d has %d processes, only the first %d are looked at", rank, count, most)
         return members
+
+    def _is_meant(self, member: Member) -> bool:
+        return member.job == self._job and (not self._owner.known or member.owner == self._owner)
 
     def _capture(self, members: Sequence[Member], until: float) -> list[Sight]:
         """All at once, trainers first; every single look is bounded, so that leaving the pool never waits for long."""

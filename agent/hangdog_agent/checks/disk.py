@@ -11,6 +11,7 @@ from pathlib import Path
 from hangdog_agent.checks.places import Places, names, text
 from hangdog_agent.checks.result import Component, Moment, Result, Sort, state
 from hangdog_agent.checks.settings import CheckSettings
+from hangdog_agent.confinement.children import Child, Limits
 from hangdog_agent.killable import run
 from hangdog_models.findings import Bearing, Finding
 
@@ -111,7 +112,8 @@ class Disks:
         """The agent's own folder; a child asks, since a folder on a dead file system keeps whoever asks."""
         if not folder.is_absolute():
             return
-        outcome = run((sys.executable, "-I", "-S", "-c", _PROBE, str(folder)), self._settings.probe_s, 1 << 10)
+        command = (sys.executable, "-I", "-S", "-c", _PROBE, str(folder))
+        outcome = run(command, self._settings.probe_s, 1 << 10, child=Child(Limits()))
         component = Component(Sort.DISK, str(folder))
         if outcome.timed_out:
             words = f"the file system of the agent's own folder {folder} does not answer: {outcome.why}"

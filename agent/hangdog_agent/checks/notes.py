@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hangdog_agent.checks.places import text
+from hangdog_proto.private import make_file, make_folder
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +46,9 @@ class Notes:
         if self._last.get(name) == written:
             return
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self._folder)
             new = self._folder / f"{name}.{os.getpid()}.new"
+            make_file(new)
             new.write_text(written, encoding="utf-8")
             new.replace(self._folder / f"{name}.json")
         except OSError as error:

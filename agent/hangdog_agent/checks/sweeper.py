@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hangdog_agent.checks.settings import CheckSettings
+from hangdog_agent.confinement.children import Child, Limits
+from hangdog_agent.confinement.credentials import Refused
 from hangdog_agent.procfs import Proc
 
 #: One sweep of 16 GPUs takes some 20 KiB.
@@ -22,7 +24,9 @@ _MOST_BYTES = 1 << 20
 _DEATH_S = 0.5
 #: How often a wait looks whether the agent is being stopped.
 _LOOK_UP_S = 0.2
-_CHILD = (sys.executable, "-I", "-m", "hangdog_agent.checks.nvml_sweep")
+#: How prlimit(1) ends where a program cannot be run, or is not there.
+_NOT_STARTED = (126, 127)
+_CHILD = (sys.executable, "-I", "-B", "-m", "hangdog_agent.checks.nvml_sweep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class Sweeper:
         self, settings: CheckSettings, command: Sequence[str] = _CHILD, environ: Mapping[str, str] | None = None
     ) -> None:
         self._settings = settings
-        self._command = command
+        self._command = _bounded(command)
         self._environ = environ
         self._process: subprocess.Popen[bytes] | None = None
         self._abandoned: list[subprocess.Popen[bytes]] = []
@@ -78,6 +82,8 @@ class Sweeper:
             where = _where(process.pid) if blown else ""
             status = self._end(process)
             why = f"no answer within {deadline_s:g} s" if blown else f"its child ended with status {status}"
+            if status in _NOT_STARTED:
+                why = "the child that asks NVML cannot be started"
             return Answer(why=why, blown=blown, where=where)
         try:
             document = json.loads(line)
@@ -151,6 +157,14 @@ class Sweeper:
         except subprocess.TimeoutExpired:
             self._abandoned.append(process)
             return None
+
+
+def _bounded(command: Sequence[str]) -> Sequence[str]:
+    """The command within the limits of tools; it reads nothing of a trainer's, so that it may run without them, too."""
+    try:
+        return Child(Limits(address_bytes=0, data_bytes=0)).command(command, None)
+    except Refused:
+        return command
 
 
 def _where(pid: int) -> str:

@@ -56,7 +56,7 @@ class Vigil:
         trainers: dict[str, dict[Key, Member]] = {}
         for member in members:
             if member.kind is Kind.TRAINER:
-                trainers.setdefault(member.job, {})[member.process.key] = member
+                trainers.setdefault(member.key, {})[member.process.key] = member
         self._jobs = {job: self._jobs.get(job) or JobVigil(self._settings) for job in trainers}
         heard = self._witnesses.hear(trainers)
         everybody = {key: member for members in trainers.values() for key, member in members.items()}
@@ -73,6 +73,10 @@ class Vigil:
             if shown := watch.signs(time.monotonic(), self._crowding.factor):
                 signs[job] = shown
         return signs
+
+    def close(self) -> None:
+        """Ends the processes that look at trainers' files."""
+        self._witnesses.close()
 
     def _beats(
         self, trainers: Mapping[Key, Member], heard: Mapping[Key, Sequence[Witness]], threads: Mapping[Key, int]

@@ -55,7 +55,11 @@ class Collectives:
         every_s = self._settings.ras_every_s
         if not every_s:
             return {}
-        self._jobs = {job: self._jobs.get(job) or self._new(now) for job, members in jobs.items() if asks_ras(members)}
+        self._jobs = {
+            job: self._jobs.get(job) or self._new(now)
+            for job, members in jobs.items()
+            if self._tools.settings.ras and asks_ras(members)
+        }
         for job, one in self._jobs.items():
             if one.errand is not None and one.errand.done():
                 self._take(one, one.errand, now)

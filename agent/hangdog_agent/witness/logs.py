@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from hangdog_agent.discover import HEARTBEAT, LOG, STEP_PATTERN, Key, Member
 from hangdog_agent.settings import VigilSettings
-from hangdog_agent.witness.files import Files, Found, Identity, Wish
+from hangdog_agent.witness.files import Files
 from hangdog_agent.witness.pattern import safe
 from hangdog_agent.witness.steps import Steps
+from hangdog_agent.witness.wish import Found, Identity, Wish
 from hangdog_agent.witness.witness import Kind, Witness
 from hangdog_models.errors import WrongUse
 from hangdog_models.reading.printable import printable
@@ -60,9 +61,8 @@ class Logs:
 
     def __init__(self, proc: str, settings: VigilSettings) -> None:
         """`proc` is the folder of the process table."""
-        self._proc = proc
         self._settings = settings
-        self._files: Files[_Slot] = Files()
+        self._files: Files[_Slot] = Files(proc)
         self._names: dict[_Slot, Identity] = {}
         self._logs: dict[Identity, _Log] = {}
         self._beats: dict[_Slot, _Beat] = {}
@@ -73,9 +73,7 @@ class Logs:
     def hear(self, trainers: Mapping[Key, Member], now: float) -> dict[Key, list[Witness]]:
         """Looks at what is due, and answers the witnesses of each trainer as they are known now."""
         self._forget(trainers)
-        answer = self._files.look(self._wishes(trainers, now))
-        if answer is not None:
-            at, found = answer
+        for at, found in self._files.look(self._wishes(trainers, now)):
             self._take(trainers, found, at)
         heard: dict[Key, list[Witness]] = {key: [] for key in trainers}
         for (key, _), identity in self._names.items():
@@ -100,28 +98,21 @@ class Logs:
         wishes: dict[_Slot, Wish] = {}
         claimed: set[Identity] = set()
         for key, member in trainers.items():
-            paths = self._log_paths(member) if logs_due else {}
-            for name, path in paths.items():
+            for name, (descriptor, path) in (_log_places(member) if logs_due else {}).items():
                 known = self._names.get((key, name))
                 one = self._logs.get(known) if known is not None else None
                 # what several ranks write to is read by way of one of them only
                 most = 0 if known in claimed else self._settings.log_bytes
-                wishes[key, name] = Wish(path, most, known, one.offset if one is not None else 0)
+                offset = one.offset if one is not None else 0
+                wishes[key, name] = Wish(key, descriptor, path, most, known, offset)
                 claimed |= {known} if known is not None else set()
-            if beats_due and (path := self._place(member, HEARTBEAT)):
-                wishes[key, _BEAT] = Wish(path)
+            if beats_due and (path := _named(member, HEARTBEAT)):
+                wishes[key, _BEAT] = Wish(key, path=path)
         return {slot: wish for slot, wish in wishes.items() if self._absent_until.get(slot, now) <= now}
 
-    def _log_paths(self, member: Member) -> dict[str, str]:
-        paths = {name: f"{self._proc}/{member.process.pid}/fd/{name}" for name in _FDS}
-        named = self._place(member, LOG)
-        return paths | ({_LOG: named} if named else {})
-
-    def _place(self, member: Member, variable: str) -> str:
-        """Where a trainer's own path lies for us; empty where its environment names none."""
-        path = (member.process.environ or {}).get(variable, "")
-        folder = "root" if path.startswith("/") else "cwd"
-        return f"{self._proc}/{member.process.pid}/{folder}/{path}" if path else ""
+    def close(self) -> None:
+        """Ends the processes that look."""
+        self._files.close()
 
     def _take(self, trainers: Mapping[Key, Member], answer: Mapping[_Slot, Found | None], at: float) -> None:
         read: set[Identity] = set()
@@ -167,3 +158,14 @@ class Logs:
                 log.warning("%s of job %s is not used: %s; %s", STEP_PATTERN, member.job, words, error.hint)
                 self._patterns[text] = None
         return self._patterns[text]
+
+
+def _log_places(member: Member) -> dict[str, tuple[int | None, str]]:
+    """The files a trainer logs to: what it has open as stdout and stderr, and the one its environment names."""
+    places: dict[str, tuple[int | None, str]] = {name: (int(name), "") for name in _FDS}
+    named = _named(member, LOG)
+    return places | ({_LOG: (None, named)} if named else {})
+
+
+def _named(member: Member, variable: str) -> str:
+    return (member.process.environ or {}).get(variable, "")

@@ -46,3 +46,7 @@ class Witnesses:
             for key in members:
                 heard[key] += of_all
         return heard
+
+    def close(self) -> None:
+        """Ends the processes that look at trainers' files."""
+        self._logs.close()

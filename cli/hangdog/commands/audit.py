@@ -2,13 +2,15 @@
 
 import json
 from collections import deque
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from hangdog.commands.server import AUDIT, beside_usual
+from hangdog.local import AUDIT, beside_usual
 from hangdog.options import format_option
 from hangdog.terminal import printable
+from hangdog_models.counts import counted
 from hangdog_models.errors import WrongUse
 
 
@@ -24,15 +26,35 @@ from hangdog_models.errors import WrongUse
 @click.option("--job", default="", help="Only what was done to this job.")
 @click.option("--who", default="", help="Only what this person had done.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="The last so many.")
+@click.option(
+    "--verify", is_flag=True, help="Say whether lines were changed, taken out or cut off, instead of showing them."
+)
+@click.option(
+    "--expect",
+    multiple=True,
+    metavar="HASH",
+    help="With --verify: a hash that was kept elsewhere, which a line must still have; may be repeated.",
+)
 @format_option
-def command(file: Path, job: str, who: str, limit: int, form: str) -> None:
+@click.pass_context
+def command(
+    ctx: click.Context, file: Path, job: str, who: str, limit: int, verify: bool, expect: tuple[str, ...], form: str
+) -> None:
     """Show who had the server do what, the oldest first.
 
     Every snapshot that somebody, or hangdog itself, asked for stands in it twice: when it was asked, and what came of
     it. The record lies beside the server's store: run this on its machine, as its user.
+
+    Each line holds the hash of the one before it. `--verify` checks that and ends with 1 where it does not fit. It prints
+    the hash of the last line: kept on another machine and given as --expect later, it shows that nothing was cut off or
+    made anew since.
     """
     from hangdog_server.audit import read
 
+    if expect and not verify:
+        raise WrongUse("--expect is for --verify", "hangdog audit --verify --expect HASH")
+    if verify:
+        ctx.exit(_verified(file, expect, form))
     last: deque[dict[str, object]] = deque(maxlen=limit)
     try:
         for entry in read(file):
@@ -46,6 +68,33 @@ def command(file: Path, job: str, who: str, limit: int, form: str) -> None:
         click.echo(f"nothing is recorded in {file}")
     for entry in last if form == "text" else ():
         click.echo(printable(_line(entry)))
+
+
+def _verified(file: Path, expect: tuple[str, ...], form: str) -> int:
+    """Checks the chain and says what it found; the exit status."""
+    from hangdog_server.audit import before
+    from hangdog_server.chain import check
+
+    try:
+        found = check((before(file), file), expect)
+    except OSError as error:
+        raise WrongUse(f"cannot read {file}: {error.strerror}", "run this as the user of the server") from error
+    if form == "json":
+        document = {"schema": "hangdog.audit-check/1", "whole": not found.broken, **asdict(found)}
+        click.echo(json.dumps(document, indent=2))
+        return 1 if found.broken else 0
+    for one in found.torn:
+        click.echo(printable(f"{one.file} line {one.line}: {one.what}"))
+    for one in found.broken:
+        click.echo(
+            printable(f"{' line '.join(filter(None, (one.file, str(one.line or ''))))}: {one.what}".lstrip(": "))
+        )
+    older = f", after {counted(found.older, 'line')} of an older version without a chain" if found.older else ""
+    verdict = "was tampered with" if found.broken else "is whole"
+    click.echo(
+        f"the record {verdict}: {counted(found.lines, 'line')} in the chain{older}; the last hash is {found.head}"
+    )
+    return 1 if found.broken else 0
 
 
 def _line(entry: dict[str, object]) -> str:

@@ -9,15 +9,19 @@ from typing import Any, TypeVar
 
 import click
 
+from hangdog.commands.token import record
+from hangdog.local import DENIED, beside_usual
 from hangdog.moments import ago, utc
 from hangdog.options import format_option
 from hangdog.terminal import printable
+from hangdog_models.errors import WrongUse
+from hangdog_proto.expiry import ends_soon
 
+#: Kinds of owners, as certificates name them.
+KINDS = ("machine", "client", "server")
 Command = TypeVar("Command", bound=Callable[..., Any])
 #: Where the authority is made, and looked for, unless told otherwise.
 HOME = Path("hangdog-ca")
-#: A certificate that ends within so many seconds is marked: a third of what it lasts by default.
-SOON_S = 30 * 86400.0
 #: What makes a certificate: the authority, whose it is, now, the folder it is put in, how many days it lasts.
 Make = Callable[[Path, str, float, Path, int], Path]
 
@@ -51,7 +55,7 @@ def days_option(command: Command) -> Command:
     """`--days N`, how long a certificate lasts; given as `days`."""
     return click.option(
         "--days", type=click.IntRange(1, 3650), default=90, show_default=True,
-        help="How long it lasts. Nothing is ever revoked: this bounds what a stolen key is worth.",
+        help="How long it lasts: this bounds what a stolen key is worth that nobody has noticed to be stolen.",
     )(command)  # fmt: skip
 
 
@@ -123,6 +127,86 @@ def client(names: tuple[str, ...], ca: Path, into: Path | None, days: int, form:
     _several(certs.client, names, ca, into or ca / "clients", days, form)
 
 
+@command.command("issuer")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=HOME / "issuer")
+@click.option("--days", type=click.IntRange(1, 3650), default=5 * 365, show_default=True, help="How long it lasts.")
+@format_option
+def issuer(folder: Path, days: int, form: str) -> None:
+    """Make the authority with which a server renews certificates of machines, in FOLDER (hangdog-ca/issuer).
+
+    Give it to `hangdog server --issuer`, to all servers the same one. It is held to certificates of machines: whoever
+    steals it can speak for machines, and for no server, person or proxy. Only the server believes it.
+    """
+    from hangdog_server import issuing
+
+    _tell([issuing.make(folder, _now(), days)], form)
+
+
+denied_option = click.option(
+    "--file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=lambda: beside_usual(DENIED),
+    show_default="denied.json beside the server's store",
+    metavar="FILE",
+    help="The deny list: the server's, or denied.json in a folder of certificates, for whom its owner speaks to.",
+)
+
+
+@command.command("deny")
+@click.argument("which", metavar="SERIAL|PATH|OWNER")
+@click.option("--reason", default="", help="Why; whoever shows it is told, and it is kept.")
+@click.option("--undo", is_flag=True, help="Take the entry away again.")
+@denied_option
+def deny(which: str, reason: str, undo: bool, file: Path) -> None:
+    """Deny a certificate: it counts no longer, and what it has open ends within seconds.
+
+    By its serial number, as `hangdog certs show` and `hangdog machines --format json` tell it, or by a file or folder that
+    holds it. Or all that an OWNER has by now, as in 'machine gpu-a17' or 'client alice': one whose key was stolen may
+    have been renewed by the thief. Those made later count.
+
+    \b
+    hangdog certs deny 'machine gpu-a17' --reason 'stolen from the rack'
+    hangdog certs deny 3f:a9:00:17 --reason 'lost laptop'
+    hangdog certs deny hangdog-ca/clients/alice
+    """
+    from hangdog_proto import denylist
+
+    serial, owner = _which(which)
+    if undo:
+        denylist.remove(file, serial, owner)
+        record(file, "certificate allowed", serial or owner)
+        click.echo(f"{printable(serial or owner)} is denied no longer")
+        return
+    if not denylist.add(file, denylist.Denied(serial, owner, _now(), reason)):
+        click.echo(f"{printable(serial or owner)} was denied already")
+        return
+    record(file, "certificate denied", f"{serial or owner}{': ' * bool(reason)}{reason}")
+    click.echo(f"{printable(serial or owner)} is denied from now on")
+    if serial:
+        click.echo("  one renewed from it is not; 'machine NAME' denies all that the machine has")
+
+
+@command.command("denied")
+@denied_option
+@format_option
+def denied(file: Path, form: str) -> None:
+    """List the certificates that are denied."""
+    from hangdog_proto import denylist
+
+    now, found = _now(), denylist.read(file)
+    if form == "json":
+        rows = [
+            {"serial": one.serial or None, "owner": one.owner or None, "at": utc(one.at), "reason": one.reason}
+            for one in found
+        ]
+        click.echo(json.dumps({"schema": "hangdog.denied-list/1", "denied": rows}, indent=2))
+    elif not found:
+        click.echo(f"nothing is denied in {file}")
+    for one in found if form == "text" else ():
+        what = one.serial or f"all that {one.owner} had"
+        click.echo(printable(f"{what}, {ago(max(now - one.at, 0.0))} ago{': ' * bool(one.reason)}{one.reason}"))
+
+
 @command.command("show")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="PATH...")
 @format_option
@@ -149,6 +233,7 @@ def _tell(paths: Sequence[Path], form: str) -> None:
                 "begins": utc(each.begins),
                 "ends": utc(each.ends),
                 "sha256": each.fingerprint,
+                "serial": each.serial,
             }
             for each in found
         ]
@@ -156,9 +241,29 @@ def _tell(paths: Sequence[Path], form: str) -> None:
         return
     for each in found:
         left = each.ends - now
-        until = f"ended {ago(-left)} ago" if left <= 0 else f"ends in {ago(left)}{' (renew it)' * (left < SOON_S)}"
+        until = (
+            f"ended {ago(-left)} ago"
+            if left <= 0
+            else f"ends in {ago(left)}{' (renew it)' * ends_soon(each.begins, each.ends, now)}"
+        )
         names = f" ({', '.join(each.names)})" if each.names else ""
-        click.echo(printable(f"{each.owner}{names}: {until}, {each.path}"))
+        click.echo(printable(f"{each.owner}{names}: {until}, serial {each.serial}, {each.path}"))
+
+
+def _which(said: str) -> tuple[str, str]:
+    """A serial number or an owner, one of them empty; raises WrongUse."""
+    from hangdog_proto.leaf import serial_digits
+    from hangdog_server import certs
+
+    kind, _, name = said.partition(" ")
+    if kind in KINDS and name.strip():
+        return "", f"{kind} {name.strip()}"
+    if said and Path(said).exists():
+        return certs.show(Path(said)).serial, ""
+    try:
+        return serial_digits(said), ""
+    except ValueError as error:
+        raise WrongUse(f"{error}, and no file", "give SERIAL, a folder, or an owner as in 'machine gpu-a17'") from error
 
 
 def _own_names() -> list[str]:

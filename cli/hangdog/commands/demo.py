@@ -87,7 +87,9 @@ def _require_packages() -> None:
     """Raises WrongUse unless the trainer and the server can be started; torch itself is never loaded here."""
     absent = [name for name in NEEDED if find_spec(name) is None]
     if absent:
-        raise WrongUse(f"the demo needs {' and '.join(absent)}, not installed here", "pip install 'hangdog[demo]'")
+        raise WrongUse(
+            f"the demo needs {' and '.join(absent)}, not installed here", "in hangdog's source tree: make torch"
+        )
 
 
 def _play(plan: Plan, keep: Path | None, to_stderr: bool, stay: Callable[[Outcome, str], None] | None) -> Outcome:

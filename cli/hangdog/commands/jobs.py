@@ -7,25 +7,31 @@ from dataclasses import dataclass
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from hangdog.lines import add_row, table
 from hangdog.machine_facts import UNDER_WAY
 from hangdog.moments import here, utc
 from hangdog.options import format_option, server_option
 from hangdog.terminal import console_for
+from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.reading.printable import printable
 from hangdog_models.showing.words import percent
 from hangdog_proto.client import Client, IncidentLine, MachineLine
 from hangdog_proto.reach import Reach
 
 #: Incidents that are looked through for those of the jobs: what a server tells at once.
 INCIDENTS = 1000
+#: Characters shown of a job's name, and of what machines contradict each other about: both come from machines.
+_NAME, _CONFLICT = 100, 400
 
 
 @dataclass(frozen=True, slots=True)
 class JobNow:
     """A job on its machines, by name; `lost` are those whose agents fell silent. `world_size` 0: nobody told.
 
+    `owner` is whose it is, as the kernel of its machines says; `conflict` what machines contradict each other about.
     `under_way` is its incident without a verdict, `judged` its latest one with a verdict.
     """
 
@@ -37,6 +43,8 @@ class JobNow:
     topology: str
     under_way: IncidentLine | None
     judged: IncidentLine | None
+    owner: Owner = UNKNOWN
+    conflict: str = ""
 
     @property
     def state(self) -> str:
@@ -87,11 +95,13 @@ def _job(name: str, machines: Sequence[MachineLine], incidents: Sequence[Inciden
         next((one.topology for one in local if one.topology), ""),
         next((one for one in incidents if one.state in UNDER_WAY), None),
         next((one for one in incidents if one.verdict), None),
+        next((one.owner for one in local if one.owner.known), UNKNOWN),
+        next((one.conflict for one in local if one.conflict), ""),
     )
 
 
-def show(jobs: Iterable[JobNow], console: Console) -> None:
-    """Prints a line for each job."""
+def show(jobs: Sequence[JobNow], console: Console) -> None:
+    """Prints a line for each job, and below what stands against acting by itself."""
     rows = table("job", "machines", "ranks", "state", "open incident", "last verdict")
     for job in jobs:
         lost = f" ({len(job.lost)} lost)" if job.lost else ""
@@ -99,6 +109,12 @@ def show(jobs: Iterable[JobNow], console: Console) -> None:
         under_way = f"{job.under_way.id} {job.under_way.state}" if job.under_way else "-"
         add_row(rows, job.name, f"{len(job.machines)}{lost}", f"{len(job.ranks)}{of}", job.state, under_way, _last(job))
     console.print(rows)
+    for job in jobs:
+        if job.conflict:
+            text = (
+                f"{printable(job.name, _NAME)}: machines contradict each other, so nothing is done for it by itself: "
+            )
+            console.print(Text(text + printable(job.conflict, _CONFLICT)))
 
 
 def _last(job: JobNow) -> str:
@@ -114,6 +130,8 @@ def as_json(job: JobNow) -> dict[str, object]:
     last = job.judged
     return {
         "job": job.name,
+        "owner": str(job.owner) if job.owner.known else None,
+        "conflict": job.conflict or None,
         "state": job.state,
         "machines": list(job.machines),
         "lost": list(job.lost),

@@ -27,7 +27,7 @@ NAMED = 3
 def command(machine: str, form: str, server: Reach) -> None:
     """List the machines whose agents report to the server, the jobs on them and what their checks found.
 
-    Lost ones stay in the list for some hours. With MACHINE, or the UUID of a GPU: what it was tested for, and convicted of.
+    Lost ones stay in the list for some hours. A certificate that ends soon is said. With MACHINE, or the UUID of a GPU: what it was tested for, and convicted of.
     """
     if machine:
         print_past(server, machine, form)
@@ -59,6 +59,9 @@ def _as_json(machine: MachineLine) -> dict[str, object]:
             for job in machine.jobs
         ],
         "stopped": machine.stopped,
+        "certificate": {"serial": machine.serial, "left_s": round(machine.certificate_left_s)}
+        if machine.serial
+        else None,
         "findings": [
             {
                 "source": finding.source,
@@ -77,6 +80,8 @@ def _table(machines: tuple[MachineLine, ...]) -> Table:
     rows = table("machine", "agent", "last heard", "jobs", "findings", "version")
     for machine in machines:
         state = "connected" if machine.connected else "stopped" if machine.stopped else "lost"
+        if machine.certificate_ends_soon:
+            state += f", its certificate ends in {ago(max(machine.certificate_left_s, 0.0))}"
         jobs = "; ".join(_job(job) for job in machine.jobs)
         add_row(rows, machine.name, state, f"{ago(machine.silent_s)} ago", jobs, _findings(machine), machine.version)
     return rows

@@ -1,37 +1,22 @@
 """`hangdog server` runs the server."""
 
 import asyncio
-import os
+import grp
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from hangdog.local import AUDIT, DENIED, SOCKET, TOKENS, beside, default_store
 from hangdog.options import Number
-from hangdog_proto.client import DEFAULT_ADDRESS
+from hangdog_models.errors import WrongUse
+from hangdog_proto.asking import DEFAULT_ADDRESS
 from hangdog_proto.logs import FORMS, configure
 
-#: What lies beside a store: people's tokens, and the record of what they had done.
-TOKENS, AUDIT = "tokens.json", "audit.jsonl"
-
+#: What the members of a group may be let do.
+ROLES = ("view", "trigger", "act")
 #: Seconds of a day.
 DAY_S = 86400.0
-
-
-def default_store() -> str:
-    """Where the XDG specification wants what a program remembers."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return str(Path(state) / "hangdog" / "incidents.db")
-
-
-def beside(store: str, name: str) -> Path:
-    """A file that belongs to a store; of a database elsewhere it lies where the store would lie by default."""
-    return Path(default_store() if "://" in store else store).parent / name
-
-
-def beside_usual(name: str) -> Path:
-    """The same of the store that `hangdog server` takes when nothing else is said."""
-    return beside(os.environ.get("HANGDOG_STORE") or default_store(), name)
 
 
 @click.command("server")
@@ -60,6 +45,22 @@ def beside_usual(name: str) -> Path:
     "--insecure", is_flag=True, help="Let everybody in on any address, in plain text, whoever they say they are."
 )
 @click.option(
+    "--socket",
+    "socket_",
+    envvar="HANGDOG_SOCKET",
+    show_envvar=True,
+    metavar="PATH",
+    help="Unix socket for people of this machine: root and the server's own user may do everything there, without a token; "
+    "'' is none.  [default: server.sock beside the store]",
+)
+@click.option(
+    "--socket-group",
+    "groups",
+    multiple=True,
+    metavar="GROUP=ROLE",
+    help="What members of a group may do there: view, trigger or act; may be given several times.  [default: nothing]",
+)
+@click.option(
     "--tokens",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
@@ -72,6 +73,31 @@ def beside_usual(name: str) -> Path:
     metavar="NAME|ADDRESS",
     help="Believe the x-hangdog-user and x-hangdog-role of the proxy with this certificate, as in 'client portal', or "
     "this address.",
+)
+@click.option(
+    "--denied",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The deny list of certificates, from `hangdog certs deny`.  [default: denied.json beside the store]",
+)
+@click.option(
+    "--trust-dns-names",
+    is_flag=True,
+    help="Let a certificate without a hangdog URI speak for the machines that its DNS names say: any certificate of the "
+    "authority can then be a machine's.",
+)
+@click.option(
+    "--issuer",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Renew the certificates of connected agents, signed with this authority from `hangdog certs issuer`.  [default: "
+    "they are renewed by hand]",
+)
+@click.option(
+    "--certificate-days",
+    type=Number(0.05, 90),
+    metavar="DAYS",
+    help="How long a certificate lasts that --issuer signs; it is renewed after half of that.  [default: 7]",
 )
 @click.option(
     "--store",
@@ -96,8 +122,9 @@ def beside_usual(name: str) -> Path:
 )
 @click.option(
     "--metrics",
-    metavar="HOST:PORT",
-    help="Serve Prometheus metrics at http://HOST:PORT/metrics, to whoever reaches it; port 0 takes a free one.  [default: nowhere]",
+    metavar="[HOST:]PORT",
+    help="Serve Prometheus metrics at http://HOST:PORT/metrics, to whoever reaches it; without HOST to this machine alone; "
+    "port 0 takes a free one.  [default: nowhere]",
 )
 @click.option(
     "--acting",
@@ -149,13 +176,24 @@ def beside_usual(name: str) -> Path:
     metavar="GIB",
     help="How much all that may take; 0: no bound.  [default: 10]",
 )
+@click.option(
+    "--trust-date",
+    is_flag=True,
+    help="Once, after the date jumped forward and is right: remove what is too old by it.",
+)
 def command(
     listen: str,
     tls: Path | None,
     people: str,
     insecure: bool,
+    socket_: str | None,
+    groups: tuple[str, ...],
     tokens: Path | None,
     proxies: tuple[str, ...],
+    denied: Path | None,
+    trust_dns_names: bool,
+    issuer: Path | None,
+    certificate_days: float | None,
     store: str,
     advertise: str,
     patience: float | None,
@@ -167,6 +205,7 @@ def command(
     keep: float | None,
     keep_captures: float | None,
     keep_size: float | None,
+    trust_date: bool,
 ) -> None:
     """Run the server: one for each cluster, or several beside one PostgreSQL.
 
@@ -175,6 +214,7 @@ def command(
     """
     from hangdog_models.diagnosis.judge import diagnose  # here: the server's packages come with an extra
     from hangdog_server.door import Door
+    from hangdog_server.issuing import LIFE_DAYS
     from hangdog_server.main import serve
     from hangdog_server.settings import Settings
 
@@ -193,9 +233,29 @@ def command(
         beside(store, AUDIT),
         advertise,
         web,
+        denied or beside(store, DENIED),
+        trust_dns_names,
+        issuer,
+        LIFE_DAYS if certificate_days is None else certificate_days,
+        Path(socket_) if socket_ else beside(store, SOCKET) if socket_ is None else None,
+        bool(socket_),
+        dict(_granted(group) for group in groups),
     )
 
     def announce(address: str) -> None:
         click.echo(f"listening on {address}")
 
-    asyncio.run(serve(listen, store, diagnose, announce, settings, door, metrics or "", acting, notify))
+    asyncio.run(serve(listen, store, diagnose, announce, settings, door, metrics or "", acting, notify, trust_date))
+
+
+def _granted(said: str) -> tuple[int, str]:
+    """The number of a group, and the role its members have, by `GROUP=ROLE`; raises WrongUse."""
+    group, _, role = said.rpartition("=")
+    if role not in ROLES or not group:
+        raise WrongUse(
+            f"--socket-group {said!r} says no role", f"write GROUP=ROLE, where ROLE is one of {', '.join(ROLES)}"
+        )
+    try:
+        return (int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid), role
+    except KeyError as error:
+        raise WrongUse(f"there is no group {group!r} on this machine", "getent group lists them") from error

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import click
 
+from hangdog.machine_facts import UNDER_WAY
 from hangdog.options import Number, format_option, server_option
+from hangdog.reconnecting import Patience
 from hangdog.report import print_verdict
 from hangdog.terminal import console_for, printable
-from hangdog_models.errors import OurFault, UnreadableEvidence, WrongUse
+from hangdog_models.errors import OurFault, ServerUnreachable, UnreadableEvidence, WrongUse
 from hangdog_models.reading.job import read_job
 from hangdog_models.verdict import Verdict, to_json
 from hangdog_proto.client import Client
@@ -56,7 +58,8 @@ def command(
 ) -> None:
     """Capture a running job now, and judge it.
 
-    Progress goes to stderr, the verdict to stdout. Exit status: 0 nothing is stuck, 1 a cause is named, 2 undetermined.
+    Progress goes to stderr, the verdict to stdout. A server that goes away meanwhile is waited for, five minutes at most,
+    and the incident goes on. Exit status: 0 nothing is stuck, 1 a cause is named, 2 undetermined.
 
     With --light no trainer is ever stopped, and looks end as soon as two judgements in a row are sure and agree.
     """
@@ -79,11 +82,44 @@ def _asked(server: Reach, job: str, rounds: int, interval_s: float, job_toml: st
                 click.echo(printable(step.text), err=True)
                 if step.verdict is not None:
                     return step.verdict
+    except ServerUnreachable as error:
+        if not incident:
+            raise
+        return _went_on(server, incident, error)
     except KeyboardInterrupt:
         if incident:
             click.echo(f"the incident goes on: hangdog show {incident}", err=True)
         raise
     raise OurFault(f"the server ended incident {incident} without a verdict", "its log says more")
+
+
+def _went_on(server: Reach, incident: str, error: ServerUnreachable) -> Verdict:
+    """The verdict of an incident whose server went away; the one that is started next goes on with it.
+
+    Raises ServerUnreachable when none answers in time, or the incident fails.
+    """
+    patience, told = Patience(f"incident {incident}", f"hangdog watch {incident}"), ""
+    patience.lost(error)
+    try:
+        with Client(server) as client:
+            while True:
+                try:
+                    line, verdict = client.incident(incident)
+                except ServerUnreachable as still:
+                    patience.lost(still)
+                    continue
+                patience.answered()
+                if verdict is not None:
+                    return verdict
+                if line.state not in UNDER_WAY:
+                    raise ServerUnreachable(f"incident {incident} failed: {line.note or error}", error.hint)
+                if line.state != told:
+                    click.echo(f"incident {incident} goes on: {printable(line.state)}", err=True)
+                    told = line.state
+                patience.wait(patience.again_s)
+    except KeyboardInterrupt:
+        click.echo(f"the incident goes on: hangdog show {incident}", err=True)
+        raise
 
 
 def _job_toml(path: Path) -> str:

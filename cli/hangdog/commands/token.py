@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from hangdog.commands.server import AUDIT, TOKENS, beside, beside_usual
+from hangdog.local import AUDIT, TOKENS, beside, beside_usual
 from hangdog.moments import ago, utc
 from hangdog.options import format_option
 from hangdog.terminal import printable
@@ -57,7 +57,7 @@ def new(name: str, role: str, days: int, tokens: Path, form: str) -> None:
     from hangdog_server.tokens import new as made
 
     token = made(tokens, name, Role[role.upper()], time.time(), days)  # noqa: TID251  # a command reads the clock
-    _record(tokens, "token new", f"{name}, {role}, {counted(days, 'day')}")
+    record(tokens, "token new", f"{name}, {role}, {counted(days, 'day')}")
     if form == "json":
         click.echo(json.dumps({"schema": "hangdog.token/1", "name": name, "role": role, "token": token}, indent=2))
     else:
@@ -94,16 +94,16 @@ def revoke(name: str, tokens: Path) -> None:
     from hangdog_server.tokens import revoke as ended
 
     ended(tokens, name)
-    _record(tokens, "token revoke", name)
+    record(tokens, "token revoke", name)
     click.echo(f"the token of {printable(name)} has ended")
 
 
-def _record(tokens: Path, what: str, why: str) -> None:
-    """Writes into the server's record who changed what; that must not undo the change, so a failure is only told."""
+def record(file: Path, what: str, why: str) -> None:
+    """Records who changed `file`, which lies beside the record; that must not undo the change, so a failure is only told."""
     from hangdog_server.audit import Deed, append, line
 
     deed = Deed(what, getpass.getuser(), "", "shell", "", "", why, outcome="done")
     try:
-        append(beside(str(tokens), AUDIT), line(deed, time.time()))  # noqa: TID251  # a record is dated by the wall clock
+        append(beside(str(file), AUDIT), line(deed, time.time()))  # noqa: TID251  # a record is dated by the wall clock
     except OSError as error:
-        click.echo(f"hangdog: cannot be recorded in {beside(str(tokens), AUDIT)}: {error.strerror}", err=True)
+        click.echo(f"hangdog: cannot be recorded in {beside(str(file), AUDIT)}: {error.strerror}", err=True)

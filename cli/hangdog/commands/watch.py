@@ -12,9 +12,10 @@ from hangdog.durations import seconds
 from hangdog.machine_facts import UNDER_WAY
 from hangdog.moments import here
 from hangdog.options import format_option, server_option
+from hangdog.reconnecting import Patience
 from hangdog.report import print_verdict
 from hangdog.terminal import console_for
-from hangdog_models.errors import OurFault, ServerUnreachable
+from hangdog_models.errors import ServerUnreachable
 from hangdog_models.reading.printable import printable
 from hangdog_models.showing.words import percent
 from hangdog_models.verdict import to_json
@@ -42,7 +43,7 @@ def command(ctx: click.Context, incident: str, job: str, every: float, form: str
     """Follow the incident ID (its beginning is enough) until its verdict, or without ID all that comes, until Ctrl-C.
 
     A line for each incident that begins or changes; as JSON each is an object in one line. A server that goes away
-    meanwhile is asked again. Exit status with ID: 0 nothing was stuck, 1 a cause is named, 2 undetermined or failed.
+    meanwhile is asked again, with ID for five minutes at most. Exit status with ID: 0 nothing was stuck, 1 a cause is named, 2 undetermined or failed.
 
     \b
     hangdog watch
@@ -59,15 +60,14 @@ def command(ctx: click.Context, incident: str, job: str, every: float, form: str
 def followed(
     ask: Callable[[], Iterable[IncidentLine]],
     every: float,
-    settled: bool = False,
     wait: Callable[[float], None] = time.sleep,
 ) -> Generator[IncidentLine, None, None]:
-    """The incidents that are open (`settled`: all), then each that begins or changes, oldest first; never ends by itself.
+    """The incidents that are open then each that begins or changes, oldest first; never ends by itself.
 
     Raises what the first request raises; later, while no server answers, it says so once on stderr and goes on.
     """
     lines = tuple(ask())
-    yield from (line for line in reversed(lines) if settled or line.state in UNDER_WAY)
+    yield from (line for line in reversed(lines) if line.state in UNDER_WAY)
     away = False
     while True:
         known = {line.id: _news(line) for line in lines}
@@ -88,11 +88,21 @@ def followed(
 def _until_verdict(client: Client, name: str, form: str, every: float) -> int:
     """Follows one incident to its end and prints its verdict; the exit status."""
     whole = client.incident(name)[0].id  # its beginning may come to mean several while it is followed
-    for line in followed(lambda: [client.incident(whole)[0]], every, settled=True):
-        if line.state in UNDER_WAY:
-            _tell(line, form, err=form != "json")
+    patience = Patience(f"incident {whole}", f"hangdog watch {whole}", again_s=every)
+    told: News | None = None
+    while True:
+        try:
+            line, verdict = client.incident(whole)
+        except ServerUnreachable as error:
+            patience.lost(error)
             continue
-        _, verdict = client.incident(line.id)
+        patience.answered()
+        if line.state in UNDER_WAY:
+            if told != _news(line):
+                _tell(line, form, err=form != "json")
+            told = _news(line)
+            patience.wait(every)
+            continue
         if verdict is None:
             _tell(line, form)
             return 2
@@ -103,7 +113,6 @@ def _until_verdict(client: Client, name: str, form: str, every: float) -> int:
             click.echo()
             print_verdict(verdict, console_for(sys.stdout))
         return verdict.exit_code
-    raise OurFault("an incident was not followed to its end")
 
 
 def _news(line: IncidentLine) -> News:

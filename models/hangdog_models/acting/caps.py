@@ -24,6 +24,9 @@ class Caps:
     #: Machines taken for one job within a day: of 1,024 machines that fail at Llama 3's rate (0.38 % a day) 9 fail in
     #: 99 of 100 days.
     per_job: int = 9
+    #: Machines taken within a day for all jobs of one user: twice `per_job`, for a user has more than one job. Whoever may run
+    #: a process may give it any job's name, but not another user's id. Where one account runs all jobs, raise it.
+    per_user: int = 18
     #: Machines of one switch or rack that are out at once: more of them speak against the switch, and then for no
     #: machine behind it.
     per_domain: int = 2

@@ -14,13 +14,19 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The machines one verdict would evict; `evidence_at` (Unix seconds) is when what it rests on was seen, on `bodies`."""
+    """The machines one verdict would evict; `evidence_at` (Unix seconds) is when what it rests on was seen, on `bodies`.
+
+    `user` is whose job it is by the kernel's word, empty where no agent told it. `conflicts` is what machines contradicted
+    each other about, or the scheduler contradicts them.
+    """
 
     incident: str
     job: str
     machines: tuple[str, ...]
     evidence_at: float
     bodies: Mapping[str, Body] = field(default_factory=dict)
+    user: str = ""
+    conflicts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,7 @@ class Asked:
     """One machine that a verdict asked for, at `at` (Unix seconds).
 
     `took`: it was taken, or is being; then `out` until it is released. `settled`: its replacement is found, so that it
-    needs no spare any more. `failed`: it could not be done, for good.
+    needs no spare any more. `failed`: it could not be done, for good. `user` is as in `Wanted`.
     """
 
     machine: str
@@ -50,3 +56,4 @@ class Asked:
     out: bool = False
     settled: bool = False
     failed: bool = False
+    user: str = ""

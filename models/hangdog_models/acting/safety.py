@@ -9,7 +9,7 @@ from hangdog_models.acting.caps import Caps
 from hangdog_models.acting.history import Asked, Body, Known, Wanted
 from hangdog_models.counts import counted
 
-#: What `per_hour` and `per_job` are counted over, and the breaker's window (NVSentinel: five minutes). Seconds.
+#: What `per_hour`, `per_job` and `per_user` are counted over, and the breaker's window (NVSentinel: five minutes). Seconds.
 HOUR_S, DAY_S, BREAKER_S = 3600.0, 86400.0, 300.0
 #: Clocks of two servers, or one that is being set: evidence may be so far in the future. Seconds.
 AHEAD_S = 5.0
@@ -27,6 +27,8 @@ class Bound(StrEnum):
     BODY = "another machine"
     HOUR = "per hour"
     JOB = "per job"
+    USER = "per user"
+    CONFLICT = "conflict"
     DOMAIN = "fault domain"
     SHARE = "share"
     SPARES = "spares"
@@ -96,6 +98,8 @@ def _against(
     before = {one.machine for one in took if one.incident == wanted.incident}
     if twice := [machine for machine in machines if machine in before]:
         yield Refusal(Bound.TWICE, f"{_named(twice)} was taken for this incident before")
+    for conflict in wanted.conflicts:
+        yield Refusal(Bound.CONFLICT, f"whose ranks these are is not clear: {conflict}")
     yield from _evidence(wanted, machines, known, caps, now)
     yield from _rates(wanted, machines, took, caps, now)
     yield from _standing(machines, known, took, caps)
@@ -128,6 +132,10 @@ def _rates(wanted: Wanted, machines: Sequence[str], took: list[Asked], caps: Cap
     if day + len(machines) > caps.per_job:
         what = f"{_counted(day, len(machines))} of job {wanted.job} within a day"
         yield Refusal(Bound.JOB, f"{what}, {_allowed(caps.per_job)} (per_job)")
+    theirs = sum(now - one.at < DAY_S for one in took if wanted.user and one.user == wanted.user)
+    if wanted.user and theirs + len(machines) > caps.per_user:
+        what = f"{_counted(theirs, len(machines))} for jobs of user {wanted.user} within a day"
+        yield Refusal(Bound.USER, f"{what}, {_allowed(caps.per_user)} (per_user)")
     held = [one for one in took if one.out or not one.failed]  # what failed and left no mark took nothing away
     again = {one.machine for one in held if one.incident != wanted.incident and now - one.at < caps.again_s}
     if lately := [machine for machine in machines if machine in again]:

@@ -51,7 +51,7 @@ def laid_out(topology: Topology, clusters: Iterable[Sequence[Rank]]) -> Grid:
         for rank in ranks:
             if rank < world:
                 of[rank] = number
-    axes = [
+    axes: list[Axis | None] = [
         _axis(dim, [(at, rank) for group in groups for at, rank in enumerate(group)], world)
         for dim, groups in topology.groups.items()
         if dim not in JOINED and any(len(group) > 1 for group in groups)
@@ -59,15 +59,18 @@ def laid_out(topology: Topology, clusters: Iterable[Sequence[Rank]]) -> Grid:
     first = sorted((ranks for ranks in topology.machines.values() if ranks), key=min)
     if len(first) > 1:
         axes.append(_axis(MACHINE, [(at, rank) for at, ranks in enumerate(first) for rank in ranks], world))
-    return Grid(tuple(axes), tuple(of))
+    return Grid(tuple(axis for axis in axes if axis is not None), tuple(of))
 
 
-def _axis(dim: str, placed: Iterable[tuple[int, Rank]], world: int) -> Axis:
+def _axis(dim: str, placed: Iterable[tuple[int, Rank]], world: int) -> Axis | None:
+    """One dimension; None where no rank of the job lies in it, as when evidence speaks of machines and of no rank."""
     places = [NOWHERE] * world
     for at, rank in placed:
         if rank < world:
             places[rank] = at
-    size = max(places) + 1
+    size = max(places, default=NOWHERE) + 1
+    if not size:
+        return None
     stride = next((rank for rank, at in enumerate(places) if at == 1), 0)
     if stride and all(at == rank // stride % size for rank, at in enumerate(places)):
         return Axis(dim, size, stride)

@@ -532,11 +532,37 @@ class Capture(google.protobuf.message.Message):
 global___Capture = Capture
 
 @typing.final
-class LocalJob(google.protobuf.message.Message):
+class Owner(google.protobuf.message.Message):
     """---------------------------------------------------------------- agents
 
-    A job as an agent sees it.
+    Whose the processes of a job are, as the kernel of their machine says; never what a process says of itself.
     """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: builtins.int
+    ID_FIELD_NUMBER: builtins.int
+    UID_FIELD_NUMBER: builtins.int
+    kind: builtins.str
+    """One of hangdog_models.owner.OwnerKind, by its written value."""
+    id: builtins.str
+    """Number of the Slurm job, else of the user."""
+    uid: builtins.int
+    """The user whose processes they are."""
+    def __init__(
+        self,
+        *,
+        kind: builtins.str = ...,
+        id: builtins.str = ...,
+        uid: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "kind", b"kind", "uid", b"uid"]) -> None: ...
+
+global___Owner = Owner
+
+@typing.final
+class LocalJob(google.protobuf.message.Message):
+    """A job as an agent sees it."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -544,15 +570,31 @@ class LocalJob(google.protobuf.message.Message):
     RANKS_FIELD_NUMBER: builtins.int
     WORLD_SIZE_FIELD_NUMBER: builtins.int
     TOPOLOGY_FIELD_NUMBER: builtins.int
+    OWNER_FIELD_NUMBER: builtins.int
+    RENDEZVOUS_FIELD_NUMBER: builtins.int
+    CONTESTED_FIELD_NUMBER: builtins.int
+    CONFLICT_FIELD_NUMBER: builtins.int
     job: builtins.str
     """Job id from the launcher's environment."""
     world_size: builtins.int
     """World size the launcher announced; 0 when unknown."""
     topology: builtins.str
     """HANGDOG_TOPOLOGY of the job, as `tp=2,dp=2,pp=2`; empty when unset."""
+    rendezvous: builtins.str
+    """Where the ranks of a job without a name meet (MASTER_ADDR), as its processes say: it only keeps jobs of one owner apart."""
+    conflict: builtins.str
+    """To people only: why nothing is done by itself for this job, for machines contradict each other about it; empty: they do not."""
     @property
     def ranks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Ranks of the job on this machine."""
+
+    @property
+    def owner(self) -> global___Owner:
+        """Whose it is; absent from older agents, and where the kernel does not tell. Jobs of one name and two owners are two jobs."""
+
+    @property
+    def contested(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Ranks that processes of several containers on this machine claim; the one that began first is believed."""
 
     def __init__(
         self,
@@ -561,8 +603,13 @@ class LocalJob(google.protobuf.message.Message):
         ranks: collections.abc.Iterable[builtins.int] | None = ...,
         world_size: builtins.int = ...,
         topology: builtins.str = ...,
+        owner: global___Owner | None = ...,
+        rendezvous: builtins.str = ...,
+        contested: collections.abc.Iterable[builtins.int] | None = ...,
+        conflict: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["job", b"job", "ranks", b"ranks", "topology", b"topology", "world_size", b"world_size"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["owner", b"owner"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["conflict", b"conflict", "contested", b"contested", "job", b"job", "owner", b"owner", "ranks", b"ranks", "rendezvous", b"rendezvous", "topology", b"topology", "world_size", b"world_size"]) -> None: ...
 
 global___LocalJob = LocalJob
 
@@ -748,19 +795,26 @@ class JobSigns(google.protobuf.message.Message):
 
     JOB_FIELD_NUMBER: builtins.int
     SIGNS_FIELD_NUMBER: builtins.int
+    OWNER_FIELD_NUMBER: builtins.int
     job: builtins.str
     """Name of the job."""
     @property
     def signs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Sign]:
         """One for each such rank."""
 
+    @property
+    def owner(self) -> global___Owner:
+        """As in LocalJob."""
+
     def __init__(
         self,
         *,
         job: builtins.str = ...,
         signs: collections.abc.Iterable[global___Sign] | None = ...,
+        owner: global___Owner | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["job", b"job", "signs", b"signs"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["owner", b"owner"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["job", b"job", "owner", b"owner", "signs", b"signs"]) -> None: ...
 
 global___JobSigns = JobSigns
 
@@ -941,6 +995,7 @@ class FromAgent(google.protobuf.message.Message):
     HEALTH_FIELD_NUMBER: builtins.int
     PIECES_FIELD_NUMBER: builtins.int
     DIAGNOSED_FIELD_NUMBER: builtins.int
+    RENEW_FIELD_NUMBER: builtins.int
     @property
     def hello(self) -> global___Hello:
         """Who speaks; first, and once."""
@@ -973,6 +1028,10 @@ class FromAgent(google.protobuf.message.Message):
     def diagnosed(self) -> global___Diagnosed:
         """What a diagnosis of the machine came to."""
 
+    @property
+    def renew(self) -> global___Renew:
+        """Asks for a new certificate."""
+
     def __init__(
         self,
         *,
@@ -984,12 +1043,31 @@ class FromAgent(google.protobuf.message.Message):
         health: global___Health | None = ...,
         pieces: global___Pieces | None = ...,
         diagnosed: global___Diagnosed | None = ...,
+        renew: global___Renew | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "pulse", b"pulse", "spooled", b"spooled"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "pulse", b"pulse", "spooled", b"spooled"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured", "pulse", "spooled", "health", "pieces", "diagnosed"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "pulse", b"pulse", "renew", b"renew", "spooled", b"spooled"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "pulse", b"pulse", "renew", b"renew", "spooled", b"spooled"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured", "pulse", "spooled", "health", "pieces", "diagnosed", "renew"] | None: ...
 
 global___FromAgent = FromAgent
+
+@typing.final
+class Renew(google.protobuf.message.Message):
+    """Asks for another certificate for the machine that this stream is authenticated for, and for no other."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: builtins.int
+    request: builtins.bytes
+    """A PKCS#10 request as PEM. Of it only the public key counts, whose private half the agent has proved to hold."""
+    def __init__(
+        self,
+        *,
+        request: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["request", b"request"]) -> None: ...
+
+global___Renew = Renew
 
 @typing.final
 class CaptureOrder(google.protobuf.message.Message):
@@ -1004,6 +1082,7 @@ class CaptureOrder(google.protobuf.message.Message):
     NATIVE_FIELD_NUMBER: builtins.int
     LIGHT_FIELD_NUMBER: builtins.int
     TOGETHER_FIELD_NUMBER: builtins.int
+    OWNER_FIELD_NUMBER: builtins.int
     order: builtins.str
     """Name of this order, echoed in the answers."""
     job: builtins.str
@@ -1024,6 +1103,10 @@ class CaptureOrder(google.protobuf.message.Message):
         Empty: everybody is, Python frames only. An agent that knows nothing of this looks at everybody.
         """
 
+    @property
+    def owner(self) -> global___Owner:
+        """Whose job is meant; absent where the server does not know. An agent that knows nothing of this goes by the name alone."""
+
     def __init__(
         self,
         *,
@@ -1034,8 +1117,10 @@ class CaptureOrder(google.protobuf.message.Message):
         native: collections.abc.Iterable[builtins.int] | None = ...,
         light: builtins.bool = ...,
         together: builtins.bool = ...,
+        owner: global___Owner | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["interval_s", b"interval_s", "job", b"job", "light", b"light", "native", b"native", "order", b"order", "rounds", b"rounds", "together", b"together"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["owner", b"owner"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["interval_s", b"interval_s", "job", b"job", "light", b"light", "native", b"native", "order", b"order", "owner", b"owner", "rounds", b"rounds", "together", b"together"]) -> None: ...
 
 global___CaptureOrder = CaptureOrder
 
@@ -1047,17 +1132,24 @@ class Doubt(google.protobuf.message.Message):
 
     JOB_FIELD_NUMBER: builtins.int
     SECONDS_FIELD_NUMBER: builtins.int
+    OWNER_FIELD_NUMBER: builtins.int
     job: builtins.str
     """Job to look at."""
     seconds: builtins.float
     """For so long."""
+    @property
+    def owner(self) -> global___Owner:
+        """As in CaptureOrder."""
+
     def __init__(
         self,
         *,
         job: builtins.str = ...,
         seconds: builtins.float = ...,
+        owner: global___Owner | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["job", b"job", "seconds", b"seconds"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["owner", b"owner"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["job", b"job", "owner", b"owner", "seconds", b"seconds"]) -> None: ...
 
 global___Doubt = Doubt
 
@@ -1143,6 +1235,8 @@ class Welcome(google.protobuf.message.Message):
     MAX_MESSAGE_BYTES_FIELD_NUMBER: builtins.int
     DIGESTS_FIELD_NUMBER: builtins.int
     TOGETHER_FIELD_NUMBER: builtins.int
+    RENEWS_FIELD_NUMBER: builtins.int
+    RENEW_IN_S_FIELD_NUMBER: builtins.int
     heartbeat_s: builtins.float
     """Seconds between two signs of life that the server expects; whatever an agent says is one."""
     max_message_bytes: builtins.int
@@ -1151,6 +1245,10 @@ class Welcome(google.protobuf.message.Message):
     """True: captures may name pieces by their digests; the server asks for those it does not know."""
     together: builtins.bool
     """True: looks may travel together."""
+    renews: builtins.bool
+    """True: the server signs a new certificate for this agent's machine when it sends a Renew."""
+    renew_in_s: builtins.float
+    """Seconds until the agent should send one, by the server's clock: half of its certificate's life may have passed already."""
     def __init__(
         self,
         *,
@@ -1158,8 +1256,10 @@ class Welcome(google.protobuf.message.Message):
         max_message_bytes: builtins.int = ...,
         digests: builtins.bool = ...,
         together: builtins.bool = ...,
+        renews: builtins.bool = ...,
+        renew_in_s: builtins.float = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["digests", b"digests", "heartbeat_s", b"heartbeat_s", "max_message_bytes", b"max_message_bytes", "together", b"together"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["digests", b"digests", "heartbeat_s", b"heartbeat_s", "max_message_bytes", b"max_message_bytes", "renew_in_s", b"renew_in_s", "renews", b"renews", "together", b"together"]) -> None: ...
 
 global___Welcome = Welcome
 
@@ -1236,6 +1336,7 @@ class ToAgent(google.protobuf.message.Message):
     ELSEWHERE_FIELD_NUMBER: builtins.int
     DIAGNOSE_FIELD_NUMBER: builtins.int
     ABORT_FIELD_NUMBER: builtins.int
+    RENEWED_FIELD_NUMBER: builtins.int
     @property
     def welcome(self) -> global___Welcome:
         """First, and once."""
@@ -1272,6 +1373,10 @@ class ToAgent(google.protobuf.message.Message):
     def abort(self) -> global___Abort:
         """Stop testing it."""
 
+    @property
+    def renewed(self) -> global___Renewed:
+        """A new certificate, or why there is none."""
+
     def __init__(
         self,
         *,
@@ -1284,12 +1389,35 @@ class ToAgent(google.protobuf.message.Message):
         elsewhere: global___Elsewhere | None = ...,
         diagnose: global___Diagnose | None = ...,
         abort: global___Abort | None = ...,
+        renewed: global___Renewed | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["abort", b"abort", "body", b"body", "capture", b"capture", "diagnose", b"diagnose", "doubt", b"doubt", "elsewhere", b"elsewhere", "need", b"need", "pace", b"pace", "receipt", b"receipt", "welcome", b"welcome"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["abort", b"abort", "body", b"body", "capture", b"capture", "diagnose", b"diagnose", "doubt", b"doubt", "elsewhere", b"elsewhere", "need", b"need", "pace", b"pace", "receipt", b"receipt", "welcome", b"welcome"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["welcome", "capture", "doubt", "receipt", "need", "pace", "elsewhere", "diagnose", "abort"] | None: ...
+    def HasField(self, field_name: typing.Literal["abort", b"abort", "body", b"body", "capture", b"capture", "diagnose", b"diagnose", "doubt", b"doubt", "elsewhere", b"elsewhere", "need", b"need", "pace", b"pace", "receipt", b"receipt", "renewed", b"renewed", "welcome", b"welcome"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["abort", b"abort", "body", b"body", "capture", b"capture", "diagnose", b"diagnose", "doubt", b"doubt", "elsewhere", b"elsewhere", "need", b"need", "pace", b"pace", "receipt", b"receipt", "renewed", b"renewed", "welcome", b"welcome"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["welcome", "capture", "doubt", "receipt", "need", "pace", "elsewhere", "diagnose", "abort", "renewed"] | None: ...
 
 global___ToAgent = ToAgent
+
+@typing.final
+class Renewed(google.protobuf.message.Message):
+    """The answer to a Renew."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CERTIFICATE_FIELD_NUMBER: builtins.int
+    REFUSED_FIELD_NUMBER: builtins.int
+    certificate: builtins.bytes
+    """The certificate as PEM; empty when there is none."""
+    refused: builtins.str
+    """Why there is none; empty when there is one."""
+    def __init__(
+        self,
+        *,
+        certificate: builtins.bytes = ...,
+        refused: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["certificate", b"certificate", "refused", b"refused"]) -> None: ...
+
+global___Renewed = Renewed
 
 @typing.final
 class Elsewhere(google.protobuf.message.Message):
@@ -1536,6 +1664,9 @@ class Machine(google.protobuf.message.Message):
     CONNECTED_FIELD_NUMBER: builtins.int
     FINDINGS_FIELD_NUMBER: builtins.int
     STOPPED_FIELD_NUMBER: builtins.int
+    CERTIFICATE_SERIAL_FIELD_NUMBER: builtins.int
+    CERTIFICATE_LEFT_S_FIELD_NUMBER: builtins.int
+    CERTIFICATE_ENDS_SOON_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name."""
     version: builtins.str
@@ -1546,6 +1677,12 @@ class Machine(google.protobuf.message.Message):
     """True while the stream of its agent is open."""
     stopped: builtins.bool
     """True when its agent said goodbye: it was stopped in order, and is not lost."""
+    certificate_serial: builtins.str
+    """Serial number of the certificate that its agent showed, in hexadecimal digits; empty without one."""
+    certificate_left_s: builtins.float
+    """Seconds until that certificate ends; of no meaning without one."""
+    certificate_ends_soon: builtins.bool
+    """True: so little of its life is left that somebody should see to it."""
     @property
     def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LocalJob]:
         """Jobs on it."""
@@ -1564,8 +1701,11 @@ class Machine(google.protobuf.message.Message):
         connected: builtins.bool = ...,
         findings: collections.abc.Iterable[global___Finding] | None = ...,
         stopped: builtins.bool = ...,
+        certificate_serial: builtins.str = ...,
+        certificate_left_s: builtins.float = ...,
+        certificate_ends_soon: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["connected", b"connected", "findings", b"findings", "jobs", b"jobs", "name", b"name", "silent_s", b"silent_s", "stopped", b"stopped", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["certificate_ends_soon", b"certificate_ends_soon", "certificate_left_s", b"certificate_left_s", "certificate_serial", b"certificate_serial", "connected", b"connected", "findings", b"findings", "jobs", b"jobs", "name", b"name", "silent_s", b"silent_s", "stopped", b"stopped", "version", b"version"]) -> None: ...
 
 global___Machine = Machine
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from hangdog_models.errors import HangdogError
+from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.reading.printable import printable
 
 #: How a mark of ours begins wherever it is written: who reads it knows whom to ask, and we know what is ours.
@@ -34,12 +35,13 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One machine that is taken for one incident of a job, and why."""
+    """One machine that is taken for one incident of a job, whose that is, and why."""
 
     incident: str
     machine: str
     job: str
     because: str = ""
+    owner: Owner = UNKNOWN
 
     @property
     def key(self) -> str:
@@ -99,6 +101,18 @@ class Mover(Protocol):
         """Has the job start again without these machines, unless that run is over; True once it is under way.
 
         False: not yet, ask again. Asked for twice it moves the job once: the run it is asked about is over then.
+        """
+        ...
+
+
+@runtime_checkable
+class Scheduler(Protocol):
+    """An actor that knows which machines run which jobs, and so whether what agents say of it can be true."""
+
+    async def contradicts(self, owner: Owner, machines: Sequence[str], accused: Sequence[str]) -> tuple[str, ...]:
+        """What of a job's placement is not so, in words: its owner, these machines, those of them that are to be taken.
+
+        Empty where nothing is known of it. Changes nothing; raises ActorFailed when nobody can be asked.
         """
         ...
 

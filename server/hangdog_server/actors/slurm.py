@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
+from hangdog_models.owner import Owner, OwnerKind
 from hangdog_server.actors.actor import ActorFailed, Case, Mark, Standing, left_alone, reason_of
 from hangdog_server.actors.program import run
 
@@ -30,6 +31,8 @@ FINAL: Mapping[str, str] = {
     "Only batch jobs are accepted": "only jobs of sbatch can be queued again: start this one anew by hand",
 }
 GONE = "Invalid job id"
+#: Machines that one sentence names.
+NAMED = 8
 
 
 class Slurm:
@@ -80,15 +83,34 @@ class Slurm:
         if not self._requeue:
             return ""
         told = await self._ask(
-            "squeue", "--noheader", "--states=all", f"--nodelist={_name(case.machine)}", "--format=%A %T"
+            "squeue", "--noheader", "--states=all", f"--nodelist={_name(case.machine)}", "--format=%A %T %U"
         )
-        there = re.findall(r"^(\d+) (?:RUNNING|SUSPENDED)$", told, re.MULTILINE)
+        found = re.findall(r"^(\d+) (?:RUNNING|SUSPENDED)(?: (\d+))?$", told, re.MULTILINE)
+        there = [job for job, _ in found]
+        owner = case.owner
+        if owner.kind is OwnerKind.SLURM:  # the kernel's word: another user's job may well be called so
+            there = [job for job in there if job == owner.id]
+        elif owner.uid is not None:
+            there = [job for job, user in found if user == str(owner.uid)]
         if case.job in there:
             there = [case.job]
         if len(set(there)) > 1:
             what = f"Slurm runs several jobs on {case.machine} ({', '.join(sorted(set(there)))}), none is called {case.job}"
             raise ActorFailed(what, "export HANGDOG_JOB=$SLURM_JOB_ID in the job; queue this one again by hand")
         return f"{there[0]}:{(await self._job(there[0])).get('Restarts', '0')}" if there else ""
+
+    async def contradicts(self, owner: Owner, machines: Sequence[str], accused: Sequence[str]) -> tuple[str, ...]:
+        """Of a Slurm job: whose it is, and machines that it does not run on. Of a user's: machines where Slurm runs none of theirs."""
+        if owner.kind is OwnerKind.SLURM:
+            return await self._outside(owner, machines)
+        found = []
+        for machine in accused if owner.uid is not None else ():
+            told = await self._ask(
+                "squeue", "--noheader", "--states=all", f"--nodelist={_name(machine)}", "--format=%A %U"
+            )
+            if not re.search(rf"^\d+ {owner.uid}$", told, re.MULTILINE):
+                found.append(f"Slurm runs no job of user {owner.uid} on {machine}")
+        return tuple(found)
 
     async def move(self, case: Case, run: str, machines: Sequence[str]) -> bool:
         """Queues it again and keeps it off these machines, without the wait for its old credential to end."""
@@ -111,6 +133,22 @@ class Slurm:
 
     async def close(self) -> None:
         """Holds nothing."""
+
+    async def _outside(self, owner: Owner, machines: Sequence[str]) -> tuple[str, ...]:
+        job = await self._job(owner.id)
+        if not job:
+            return (f"Slurm knows no job {owner.id}",)
+        user = re.fullmatch(r".*\((\d+)\)", job.get("UserId", ""))
+        if user is not None and owner.uid is not None and int(user[1]) != owner.uid:
+            return (f"Slurm says that job {owner.id} is user {user[1]}'s, and agents say {owner.uid}'s",)
+        nodes = job.get("NodeList", "(null)")
+        if nodes in ("", "(null)"):  # it waits to start again: where it ran is not told any more
+            return ()
+        placed = frozenset((await self._ask("scontrol", "show", "hostnames", nodes)).split())
+        outside = [machine for machine in machines if machine not in placed]
+        more = f" and {len(outside) - NAMED} more" if len(outside) > NAMED else ""
+        words = f"Slurm does not run job {owner.id} on {', '.join(outside[:NAMED])}{more}"
+        return (words,) if outside else ()
 
     async def _job(self, job: str) -> dict[str, str]:
         """The fields of a job; empty when Slurm has forgotten it."""

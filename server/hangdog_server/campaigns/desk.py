@@ -19,6 +19,7 @@ from hangdog_server.campaigns.records import Campaign, State
 from hangdog_server.campaigns.requests import Asked, Request, Step, from_json
 from hangdog_server.campaigns.suspecting import asked
 from hangdog_server.capturing import steady
+from hangdog_server.dates import believed
 from hangdog_server.failures import StoreFailed
 
 log = logging.getLogger(__name__)
@@ -111,7 +112,8 @@ class CampaignDesk:
                 await self.tick()
                 if settings.keep_s and steady() - forgot >= settings.prune_s:
                     forgot = steady()
-                    await self._means.store.do(records.forget, self._means.clock() - settings.keep_s)
+                    now = (await believed(self._means.store, self._means.clock)).at
+                    await self._means.store.do(records.forget, now - settings.keep_s)
             except StoreFailed as error:
                 log.error("campaigns are not looked after now: %s", error)
             except Exception:  # a bug met in one tick must not end the watch over all campaigns

@@ -16,7 +16,7 @@ from hangdog_server.campaigns.records import Kept
 from hangdog_server.capturing import steady
 from hangdog_server.fleet import Fleet
 from hangdog_server.orders import Abort, Diagnose
-from hangdog_server.roles import address
+from hangdog_server.tries import address
 
 #: Beyond the deadline, at which an agent ends its tests: killing them, settling the GPUs, and the way here. Seconds.
 GRACE_S = 20.0

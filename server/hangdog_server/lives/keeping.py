@@ -5,6 +5,7 @@ import contextlib
 import logging
 
 from hangdog_server.capturing import steady
+from hangdog_server.dates import believed
 from hangdog_server.failures import StoreFailed
 from hangdog_server.incident import Means
 from hangdog_server.leading import Leading
@@ -82,7 +83,10 @@ class Living:
 
     async def forget(self) -> None:
         """Removes what is too old; raises StoreFailed."""
-        while self._keep_s and await self._store.do(rows.forget, self._clock() - self._keep_s):
+        if not self._keep_s:
+            return
+        now = (await believed(self._store, self._clock)).at
+        while await self._store.do(rows.forget, now - self._keep_s):
             await asyncio.sleep(PAUSE_S)
 
     def _regained(self) -> None:

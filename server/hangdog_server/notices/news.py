@@ -71,6 +71,11 @@ def read(connection: sa.Connection, now: float, since: float) -> tuple[tuple[New
     return tuple(one for one in found if one.at >= since), tuple(one for one in stood if one.state in ENDED)
 
 
+def unwritten(incident: Incident) -> tuple[News, ...]:
+    """What is told of an incident that the store could not take."""
+    return tuple(_looked([(incident,)]))
+
+
 def chained(incidents: Iterable[Incident]) -> list[tuple[Incident, ...]]:
     """The incidents by standstill, the oldest first, and so of each: one that is looked at again and again is one."""
     chains: list[list[Incident]] = []

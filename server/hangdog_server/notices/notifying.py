@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from hangdog_models.pauses import pause
 from hangdog_server import lease
 from hangdog_server.capturing import steady
+from hangdog_server.dates import believed
 from hangdog_server.failures import StoreFailed
 from hangdog_server.incident import Means
 from hangdog_server.notices import news, rows
@@ -46,6 +47,9 @@ _TICKS = 3.0
 #: What the lease of who sends is called among those of jobs, none of which begins so.
 _LEASE = "\nnotices"
 
+#: Stands below what is told of an incident that the store could not take.
+_NOT_WRITTEN = "The server's store takes nothing: this is not written, and nothing is done to machines."
+
 log = logging.getLogger(__name__)
 Post = Callable[[Receiver, Message], Awaitable[Posted]]
 
@@ -61,6 +65,9 @@ class Notifying:
         self._post = post
         self._me = secrets.token_hex(8)
         self._held = float("-inf")
+        self._noted_at: float | None = None
+        self._sent_unwritten: set[tuple[str, str, str]] = set()
+        self._again_at: dict[str, float] = {}
         self._going: dict[str, float] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -72,7 +79,7 @@ class Notifying:
                 await self.tick()
                 if settings.keep_s and steady() - forgot >= settings.prune_s:
                     forgot = steady()
-                    await self._means.store.do(rows.forget, self._means.clock() - settings.keep_s)
+                    await self._means.store.do(rows.forget, await self._believed() - settings.keep_s)
             except StoreFailed as error:
                 log.error("nobody is told anything now: %s", error)
             except Exception:  # a bug met in one piece of news must not keep all others from being told
@@ -93,6 +100,7 @@ class Notifying:
 
     async def tick(self) -> None:
         """Notes what is new, and has begun to send what is due; raises StoreFailed."""
+        self._tell_unwritten()
         await self._note()
         if not await self._sends():
             return
@@ -104,7 +112,10 @@ class Notifying:
 
     async def _note(self) -> None:
         store, now = self._means.store, self._means.clock()
-        found, stood = await store.ask(news.read, now, now - NEWS_S)
+        # what changed before a jump of the date is still news after it
+        before, self._noted_at = self._noted_at, now
+        reach = min(now, await self._believed() if before is None else before)
+        found, stood = await store.ask(news.read, reach, reach - NEWS_S)
         found = (*found, *self._recovered(stood))
         known = await store.ask(rows.last, {one.subject for one in found} | {one.after for one in found})
         new = [
@@ -122,10 +133,48 @@ class Notifying:
 
         def note(connection: sa.Connection) -> list[Sent]:
             store.one_at_a_time(connection, rows.TURN)
-            return rows.note(connection, notes, now, self._told.per_hour)
+            return rows.note(connection, notes, now, self._told.per_hour, self._sent_unwritten)
 
         left_out = (await store.do(note)).count(Sent.LEFT_OUT)
         self._means.telemetry.count(Notified.LEFT_OUT, left_out)
+
+    def _tell_unwritten(self) -> None:
+        """Has begun to send what the store could not take: a full disk keeps nobody from hearing of a standstill.
+
+        What was sent so is known while this server runs. Of several servers only the one with the lease sends.
+        """
+        store = self._means.store
+        if store.shared and steady() - self._held >= self._settings.lease_s:
+            return
+        news_ = [one for incident in tuple(store.unwritten.values()) for one in news.unwritten(incident)]
+        for to in self._told.receivers:
+            mine = [
+                one
+                for one in news_
+                if one.about in to.about and (one.subject, to.name, one.mark) not in self._sent_unwritten
+            ]
+            if mine and to.name not in self._tasks and steady() >= self._again_at.get(to.name, 0.0):
+                self._tasks[to.name] = asyncio.create_task(self._send_unwritten(to, mine), name=f"telling {to.name}")
+
+    async def _send_unwritten(self, to: Receiver, mine: list[News]) -> None:
+        try:
+            for one in mine:
+                message = await self._worded(one)
+                posted = await self._post(to, replace(message, lines=(*message.lines, _NOT_WRITTEN)))
+                self._means.telemetry.count(Notified.FAILED if posted.failed else Notified.SENT)
+                if posted.failed:
+                    log.warning("%s is not told %r, again in %g s: %s", to.name, message.title, AGAIN_S, posted.failed)
+                    self._again_at[to.name] = steady() + AGAIN_S
+                    return
+                log.info("%s is told %r, which is not written", to.name, message.title)
+                self._sent_unwritten.add((one.subject, to.name, one.mark))
+        except Exception:  # a bug met in one message: the next tick tries it once more
+            log.exception("%s is not told now", to.name)
+        finally:
+            del self._tasks[to.name]
+
+    async def _believed(self) -> float:
+        return (await believed(self._means.store, self._means.clock)).at
 
     async def _worded(self, one: News) -> Message:
         verdict = (await self._means.store.find(one.incident.id)).verdict if one.incident is not None else ""
@@ -134,8 +183,9 @@ class Notifying:
     def _recovered(self, stood: Iterable[Incident]) -> list[News]:
         """The jobs that were seen to stand still and go on, as far as their machines are connected here."""
         fleet, now = self._means.fleet, steady()
-        jobs = {job: fleet.awake(job, now) for job in fleet.jobs()}
-        going = {job for job, awake in jobs.items() if awake and self._vigil.suspicion(job, awake, now) is None}
+        awake = [job for job in fleet.jobs() if fleet.awake(job, now)]
+        shown = {job: self._vigil.suspicion(job, fleet.asked(job), now, fleet.mute(job, now)) for job in awake}
+        going = {job for job, suspicion in shown.items() if suspicion is None}
         self._going = {job: self._going.get(job, now) for job in going}
         return [news.recovered(one) for one in stood if now - self._going.get(one.job, now) >= RECOVERED_S]
 
@@ -166,7 +216,7 @@ class Notifying:
         given_up = ""
         if row.state is Sent.SENDING and row.unsure:
             given_up = "twice the server ended while it was being sent: it may have come"
-        elif now - row.noted > NEWS_S:
+        elif now - row.noted > NEWS_S and await self._believed() - row.noted > NEWS_S:
             given_up = f"not within {NEWS_S / 60:.0f} minutes"
         if given_up:
             log.error("%s is not told %r: %s", to.name, row.message.title, given_up)

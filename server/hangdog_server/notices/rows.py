@@ -69,8 +69,17 @@ def last(connection: sa.Connection, subjects: Collection[str]) -> dict[tuple[str
     return found
 
 
-def note(connection: sa.Connection, notes: Iterable[Note], now: float, per_hour: int) -> list[Sent]:
-    """Writes messages down, but for those whose state was told last; how far each of them is. Needs the turn."""
+def note(
+    connection: sa.Connection,
+    notes: Iterable[Note],
+    now: float,
+    per_hour: int,
+    sent: Collection[tuple[str, str, str]] = (),
+) -> list[Sent]:
+    """Writes messages down, but for those whose state was told last; how far each of them is. Needs the turn.
+
+    `sent`: those that were sent before they could be written, by subject, receiver and mark.
+    """
     notes = list(notes)
     known = last(connection, {one.subject for one in notes})
     written: list[Sent] = []
@@ -83,6 +92,8 @@ def note(connection: sa.Connection, notes: Iterable[Note], now: float, per_hour:
         )
         before = connection.execute(sa.select(sa.func.count()).select_from(NOTICES).where(lately)).scalar_one()
         message, state = asdict(one.message), Sent.WAITING if before < per_hour else Sent.LEFT_OUT
+        if (one.subject, one.receiver, one.mark) in sent:
+            state = Sent.SENT
         if before == per_hour - 1:
             message["lines"] = (*message["lines"], f"No more than {per_hour} messages an hour: the rest is left out.")
         connection.execute(

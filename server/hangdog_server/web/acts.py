@@ -50,9 +50,9 @@ class Acts:
             ("release", "/machines/{name:path}/release"),
         ):
             found += [
-                Route(path, self._guard.guarded(self._asks(what), Role.ACT), methods=["GET"]),
-                Route(path, self._guard.guarded(self._does(what), Role.ACT), methods=["POST"]),
-                Route(f"/api{path}", self._guard.guarded(self._told(what), Role.ACT), methods=["POST"]),
+                Route(path, self._guard.guarded(self._asks(what)), methods=["GET"]),
+                Route(path, self._guard.guarded(self._does(what)), methods=["POST"]),
+                Route(f"/api{path}", self._guard.guarded(self._told(what)), methods=["POST"]),
             ]
         return [*found, *self._breaking.routes(), Route("/api/actions", self._guard.guarded(self._listed))]
 

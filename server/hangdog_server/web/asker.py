@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from hangdog_models.errors import NotAllowed
 from hangdog_proto.reach import is_loopback
+from hangdog_server.ports.peers import From
 from hangdog_server.roles import Gate, Person, once
 from hangdog_server.tls import NOBODY
 
@@ -35,11 +36,22 @@ class Asker:
             said["authorization"] = f"Bearer {cookie}"
         # a name that leads here but is not ours: a page of somebody else's that had it resolve to this machine
         named = self._anywhere or is_loopback(f"{request.url.hostname or ''}:0")
-        return self._gate.known(said, _peer(request), NOBODY, self._open and named)
+        open_ = self._open and named
+        return self._gate.known(said, self._origin(request) if open_ else From(_peer(request)), NOBODY, open_)
+
+    def _origin(self, request: HTTPConnection) -> From:
+        own = request.scope.get("server")
+        if request.client is None or own is None or own[1] is None:
+            return From(_peer(request))
+        return self._gate.user(_peer(request), (request.client.host, request.client.port), (own[0], own[1]))
+
+    async def refused(self, what: str, request: HTTPConnection, error: NotAllowed) -> None:
+        """Counts that somebody is refused, and logs and records it as over gRPC."""
+        await self._gate.tries.refused(what, _peer(request), error)
 
     def checked(self, token: str, request: HTTPConnection) -> Person:
         """Whose token this is; raises NotAllowed."""
-        return self._gate.known({"authorization": f"Bearer {token}"}, _peer(request), NOBODY, False)
+        return self._gate.known({"authorization": f"Bearer {token}"}, From(_peer(request)), NOBODY, False)
 
     def keep(self, response: Response, token: str) -> None:
         """Has the browser show this token from now on: to us alone, and not to scripts."""

@@ -10,7 +10,6 @@ from hangdog_server import heard
 from hangdog_server.deeds import Changed, Deeds
 from hangdog_server.pages.drawing import page
 from hangdog_server.roles import Person
-from hangdog_server.tokens import Role
 from hangdog_server.web import api
 from hangdog_server.web.guarding import Conflict, Guard, Malformed, document, form, nav, reason
 
@@ -27,9 +26,9 @@ class Breaking:
     def routes(self) -> list[Route]:
         """Their paths."""
         return [
-            Route(PATH, self._guard.guarded(self._asks, Role.ACT), methods=["GET"]),
-            Route(PATH, self._guard.guarded(self._does, Role.ACT), methods=["POST"]),
-            Route(f"/api{PATH}", self._guard.guarded(self._told, Role.ACT), methods=["POST"]),
+            Route(PATH, self._guard.guarded(self._asks), methods=["GET"]),
+            Route(PATH, self._guard.guarded(self._does), methods=["POST"]),
+            Route(f"/api{PATH}", self._guard.guarded(self._told), methods=["POST"]),
         ]
 
     async def _asks(self, request: Request, person: Person) -> Response:

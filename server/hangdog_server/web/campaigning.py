@@ -21,7 +21,6 @@ from hangdog_server.limits import Limits
 from hangdog_server.pages.drawing import page
 from hangdog_server.roles import Person
 from hangdog_server.tables import storable
-from hangdog_server.tokens import Role
 from hangdog_server.web.guarding import Conflict, Guard, Malformed, document, form, nav, reason
 from hangdog_server.web.history import History
 
@@ -42,12 +41,12 @@ class Campaigning:
         """Their paths."""
         path, end = "/incidents/{id}/diagnose", "/campaigns/{id}/abort"
         return [
-            Route(end, self._guard.guarded(self._asks_end, Role.ACT), methods=["GET"]),
-            Route(end, self._guard.guarded(self._ends, Role.ACT), methods=["POST"]),
-            Route(f"/api{end}", self._guard.guarded(self._told_end, Role.ACT), methods=["POST"]),
-            Route(path, self._guard.guarded(self._asks, Role.ACT), methods=["GET"]),
-            Route(path, self._guard.guarded(self._does, Role.ACT), methods=["POST"]),
-            Route(f"/api{path}", self._guard.guarded(self._told, Role.ACT), methods=["POST"]),
+            Route(end, self._guard.guarded(self._asks_end), methods=["GET"]),
+            Route(end, self._guard.guarded(self._ends), methods=["POST"]),
+            Route(f"/api{end}", self._guard.guarded(self._told_end), methods=["POST"]),
+            Route(path, self._guard.guarded(self._asks), methods=["GET"]),
+            Route(path, self._guard.guarded(self._does), methods=["POST"]),
+            Route(f"/api{path}", self._guard.guarded(self._told), methods=["POST"]),
         ]
 
     async def close(self) -> None:

@@ -60,7 +60,7 @@ class Drawn:
         return page.replace(places.done, part).replace(places.when, when)
 
     async def _judged(self, incident: Incident, person: str) -> str:
-        key = (incident.id, mark(incident, ""), person)
+        key = (incident.id, mark(incident, incident.note), person)  # it may be shown before it is written
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]

@@ -2,18 +2,19 @@
 
 import asyncio
 import json
-import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from urllib.parse import parse_qs, quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 from hangdog_models.errors import HangdogError, NotAllowed, ServerUnreachable, WrongUse
 from hangdog_server import heard
-from hangdog_server.limits import Seldom
 from hangdog_server.pages.drawing import page, policy
+from hangdog_server.permissions import ANYBODY, HTTP
+from hangdog_server.refusals import Unauthorised
 from hangdog_server.roles import Person
 from hangdog_server.tables import storable
 from hangdog_server.tokens import Role
@@ -36,7 +37,6 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 
-log = logging.getLogger(__name__)
 Answer = Callable[[Request, Person], Awaitable[Response]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -54,29 +54,45 @@ class Conflict(WrongUse):
 
 
 class Guard:
-    """Wraps what answers; `clock` gives Unix seconds."""
+    """Wraps what answers."""
 
-    def __init__(self, asker: Asker, clock: Callable[[], float]) -> None:
+    def __init__(self, asker: Asker) -> None:
         self._asker = asker
-        self._clock = clock
-        self._seldom = Seldom()
+        self._wrapped: set[object] = set()
+        self._needed: dict[tuple[object, str], Role | str] = {}
 
-    def guarded(self, answer: Answer, needed: Role = Role.VIEW) -> Endpoint:
+    def enforced(self, routes: Sequence[Route]) -> list[Route]:
+        """The routes, each held to what `permissions.HTTP` says of its operations; one that says nothing is refused.
+
+        Raises AssertionError for a route that nothing of ours stands before.
+        """
+        for route in routes:
+            assert route.endpoint in self._wrapped, f"nothing stands before {route.path}"
+            for method in (route.methods or set()) - {"HEAD"}:
+                if (needed := HTTP.get((method, route.path))) is not None:
+                    self._needed[(route.endpoint, method)] = needed
+        return list(routes)
+
+    def guarded(self, answer: Answer) -> Endpoint:
         """Answers those who may, and turns failures into words; what is posted must come from a page of ours, or no page."""
 
         async def guarded(request: Request) -> Response:
             try:
+                needed = self._rule(request)
                 if request.method == "POST":
                     self.require_own(request)
                 person = self._asker.person(request)
+                if not isinstance(needed, Role):
+                    raise _unruled(request)
                 try:
                     person.require(needed)
                 except NotAllowed as error:
                     raise Forbidden(str(error), error.hint) from error
                 return dressed(await answer(request, person))
             except HangdogError as error:
-                return self.refused(request, error)
+                return await self.refused(request, error)
 
+        self._wrapped.add(guarded)
         return guarded
 
     def open(self, answer: Endpoint) -> Endpoint:
@@ -84,11 +100,19 @@ class Guard:
 
         async def opened(request: Request) -> Response:
             try:
+                if self._rule(request) != ANYBODY:
+                    raise _unruled(request)
                 return dressed(await answer(request))
             except HangdogError as error:
-                return self.refused(request, error)
+                return await self.refused(request, error)
 
+        self._wrapped.add(opened)
         return opened
+
+    def _rule(self, request: Request) -> Role | str | None:
+        """What an operation takes; None where nobody has said."""
+        method = "GET" if request.method == "HEAD" else request.method
+        return self._needed.get((request.scope["endpoint"], method))
 
     def require_own(self, request: Request) -> None:
         """Raises Forbidden where a browser was made to ask by a page that is not ours."""
@@ -97,10 +121,10 @@ class Guard:
         except NotAllowed as error:
             raise Forbidden(str(error), error.hint) from error
 
-    def refused(self, request: Request, error: HangdogError) -> Response:
+    async def refused(self, request: Request, error: HangdogError) -> Response:
         """A failure in words: for programs as JSON, for people as a page, or as the one where they log in."""
         if isinstance(error, NotAllowed):
-            self.note(request, error)
+            await self.note(request, error)
         status = _status(error)
         if request.url.path.startswith("/api/"):
             headers = {"www-authenticate": "Bearer"} if status == 401 else {}
@@ -109,27 +133,28 @@ class Guard:
             return dressed(RedirectResponse(f"/login?next={quote(inside(request.url.path))}", 303))
         return dressed(HTMLResponse(_problem(str(error), error.hint), 403 if status == 401 else status))
 
-    def note(self, request: Request, error: NotAllowed) -> None:
-        """Logs that somebody is refused, the same of one peer once in a while."""
-        host = request.client.host if request.client else "somebody"
-        if self._seldom.tell(host, str(error), self._clock()):
-            log.warning("%s is refused %s: %s", host, json.dumps(request.url.path[:100]), error)
+    async def note(self, request: Request, error: NotAllowed) -> None:
+        """Counts that somebody is refused, and logs it, the same of one peer once in a while."""
+        cause = error.__cause__ if isinstance(error.__cause__, Unauthorised) else error
+        await self._asker.refused(json.dumps(request.url.path[:100]), request, cause)
 
     async def absent(self, request: Request, error: Exception) -> Response:
         """There is no such path."""
-        return self.refused(request, WrongUse("there is no such page", "the first page is /"))
+        return await self.refused(request, WrongUse("there is no such page", "the first page is /"))
 
     async def unasked(self, request: Request, error: Exception) -> Response:
         """There is such a path, and it is not asked by this method."""
         allowed = (error.headers or {}).get("Allow", "") if isinstance(error, HTTPException) else ""
-        response = self.refused(request, WrongUse(f"this is not asked by {request.method[:20]}", f"ask by {allowed}"))
+        response = await self.refused(
+            request, WrongUse(f"this is not asked by {request.method[:20]}", f"ask by {allowed}")
+        )
         response.status_code = 405
         response.headers["allow"] = allowed
         return response
 
     async def broken(self, request: Request, error: Exception) -> Response:
         """A bug of ours."""
-        return self.refused(request, ServerUnreachable("this is a bug in hangdog", "the server's log tells more"))
+        return await self.refused(request, ServerUnreachable("this is a bug in hangdog", "the server's log tells more"))
 
 
 async def body(request: Request, most: int = MOST) -> bytes:
@@ -187,6 +212,10 @@ def dressed(response: Response) -> Response:
 def nav(person: Person) -> dict[str, str]:
     """Who is logged in, where there was a login."""
     return {"nav": "yes", "person": person.name if person.by == "token" else ""}
+
+
+def _unruled(request: Request) -> Forbidden:
+    return Forbidden(f"nobody may ask {request.method[:20]} {request.url.path[:100]!r}", "this is a bug in hangdog")
 
 
 def _status(error: HangdogError) -> int:

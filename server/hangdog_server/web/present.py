@@ -128,7 +128,7 @@ class Observatory:
         for job in self._fleet.jobs():
             running = self._fleet.asked(job)
             incident = under_way.get(job)
-            suspicion = self._vigil.suspicion(job, self._fleet.awake(job, clock), clock)
+            suspicion = self._vigil.suspicion(job, running, clock, self._fleet.mute(job, clock))
             standing, words = "ok", "no sign of a standstill"
             if suspicion is not None:
                 standing, words = "suspected", f"seems to stand still: {suspicion.why}"

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import socket
 import ssl
+from asyncio import sslproto
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -21,6 +22,9 @@ from hangdog_server.campaigns.desk import CampaignDesk
 from hangdog_server.deeds import Deeds
 from hangdog_server.incident import Means
 from hangdog_server.limits import Limits
+from hangdog_server.ports.acceptor import accepting, affordable
+from hangdog_server.ports.admission import Admission, Bounds
+from hangdog_server.ports.listeners import listeners
 from hangdog_server.roles import Gate
 from hangdog_server.settings import Settings
 from hangdog_server.vigil import Vigil
@@ -32,9 +36,19 @@ from hangdog_server.web.guarding import Guard
 from hangdog_server.web.history import History
 from hangdog_server.web.present import Observatory
 from hangdog_server.web.site import Site
+from hangdog_server.web.speaking import Speaking
 
-#: Connections at once: every open page has one, and then there are requests.
+#: Connections at once on which something was asked: every open page has one, and then there are requests.
 CONNECTIONS = MOST + 100
+#: Of them, those of one address: a proxy before this server brings nearly everybody.
+EACH = MOST + 50
+#: Connections on which nothing was asked yet, in total and of one address; and those whose handshake or request is read.
+#: Over TLS each of the last takes some 60 KiB.
+WAITING, WAITING_EACH, SLOTS = 512, 384, 64
+#: Bytes that asyncio sets aside for reading a TLS connection: one record. Its own 256 KiB are of use to nobody who sends forms.
+READ = 16 << 10
+#: A connection has so long from its beginning to the end of its first request's head, and a later request for its head. Seconds.
+HEAD_S = 10.0
 #: Between two looks at whether the certificate was renewed. Seconds.
 RENEWED_S = 10.0
 #: Requests that run get this long when the server ends. Seconds.
@@ -72,7 +86,7 @@ async def paged(
     open_ = insecure or is_loopback(listen)
     asker = Asker(gate, open_, insecure, secure=tls is not None)
     observatory = Observatory(means.fleet, vigil, means.store, settings)
-    guard = Guard(asker, means.clock)
+    guard = Guard(asker)
     history = History(means.store, deeds, settings, means.clock)
     acts = Acts(guard, deeds, history, gate)
     testing = Campaigning(guard, campaigns, history, limits, audit)
@@ -89,48 +103,44 @@ async def paged(
 async def served(app: Starlette, feed: Feed, listen: str, tls: Path | None) -> AsyncIterator[str]:
     """Serves at `listen` (`HOST:PORT`, port 0: any free one) while the block lasts; gives the address. Raises WrongUse."""
     host, _, port = listen.rpartition(":")
-    bound = _bound(host.strip("[]"), int(port), listen)
+    sockets = _bound(host.strip("[]"), int(port), listen)
     config = uvicorn.Config(
         app, log_config=None, log_level="warning", access_log=False, lifespan="off", ws="none", server_header=False,
-        proxy_headers=False, limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=GRACE_S,
+        proxy_headers=False, limit_concurrency=CONNECTIONS + SLOTS + 1, timeout_graceful_shutdown=GRACE_S,
         h11_max_incomplete_event_size=16 << 10, http="h11",
     )  # fmt: skip
     config.load()
     if tls is not None:
         config.ssl = _context(tls)
+        sslproto.SSLProtocol.max_size = READ
     server = _Server(config)
-    task = asyncio.create_task(server.serve([bound]), name="pages")
+    port = sockets[0].getsockname()[1]
+    task = asyncio.create_task(server.serve([]), name="pages")  # the sockets are ours: uvicorn bounds no connections
     renewing = asyncio.create_task(_renew(tls, config.ssl), name="certificate of the pages")
-    try:
-        while not server.started and not task.done():
-            await asyncio.sleep(0.005)
-        if task.done():
-            await task
-        yield f"{'https' if tls else 'http'}://{host}:{bound.getsockname()[1]}"
-    finally:
-        renewing.cancel()
-        feed.close()
-        server.should_exit = True
-        await asyncio.gather(task, renewing, return_exceptions=True)
-        for connection in list(server.server_state.connections):  # of peers that take nothing and close nothing
-            if (transport := getattr(connection, "transport", None)) is not None:
-                transport.abort()
-        bound.close()
+    admission = Admission(Bounds(CONNECTIONS, EACH, affordable(WAITING), affordable(WAITING_EACH), SLOTS, HEAD_S))
+    async with accepting(sockets, admission, Speaking(config, server, admission, HEAD_S).answer) as acceptor:
+        try:
+            while not server.started and not task.done():
+                await asyncio.sleep(0.005)
+            if task.done():
+                await task
+            yield f"{'https' if tls else 'http'}://{host}:{port}"
+        finally:
+            acceptor.stop()
+            renewing.cancel()
+            feed.close()
+            server.should_exit = True
+            await asyncio.gather(task, renewing, return_exceptions=True)
+            # who takes nothing and closes nothing is cut off at the end of this block
 
 
-def _bound(host: str, port: int, listen: str) -> socket.socket:
+def _bound(host: str, port: int, listen: str) -> list[socket.socket]:
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, kind, protocol)
-    except OSError as error:
+        return listeners(host, port)
+    except socket.gaierror as error:
         raise WrongUse(f"cannot serve pages on {listen}: {error.strerror}", "write --web HOST:PORT") from error
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
     except (OSError, OverflowError) as error:
-        made.close()
         raise WrongUse(f"cannot serve pages on {listen}", "is the port taken? choose another --web") from error
-    return made
 
 
 def _context(folder: Path) -> ssl.SSLContext:

@@ -65,26 +65,28 @@ class Site:
         """The application that serves it."""
         guarded, opened = self._guard.guarded, self._guard.open
         return Starlette(
-            routes=[
-                *self._acts.routes(),
-                *self._testing.routes(),
-                Route("/", guarded(self._now)),
-                Route("/incidents/{id}", guarded(self._incident)),
-                Route("/machines", guarded(self._machines)),
-                Route("/machines/{name:path}", guarded(self._machine)),
-                Route("/login", opened(self._login_page), methods=["GET"]),
-                Route("/login", opened(self._login), methods=["POST"]),
-                Route("/logout", opened(self._logout), methods=["POST"]),
-                Route("/favicon.ico", opened(_nothing)),
-                Route("/api/now", guarded(self._api_now)),
-                Route("/api/incidents", guarded(self._api_incidents)),
-                Route("/api/incidents/{id}", guarded(self._api_incident)),
-                Route("/api/incidents/{id}/events", guarded(self._api_incident_events)),
-                Route("/api/machines", guarded(self._api_machines)),
-                Route("/api/machines/{name:path}", guarded(self._api_machine)),
-                Route("/api/events", guarded(self._api_events)),
-                Route("/api/openapi.json", guarded(self._api_document)),
-            ],
+            routes=self._guard.enforced(
+                [
+                    *self._acts.routes(),
+                    *self._testing.routes(),
+                    Route("/", guarded(self._now)),
+                    Route("/incidents/{id}", guarded(self._incident)),
+                    Route("/machines", guarded(self._machines)),
+                    Route("/machines/{name:path}", guarded(self._machine)),
+                    Route("/login", opened(self._login_page), methods=["GET"]),
+                    Route("/login", opened(self._login), methods=["POST"]),
+                    Route("/logout", opened(self._logout), methods=["POST"]),
+                    Route("/favicon.ico", opened(_nothing)),
+                    Route("/api/now", guarded(self._api_now)),
+                    Route("/api/incidents", guarded(self._api_incidents)),
+                    Route("/api/incidents/{id}", guarded(self._api_incident)),
+                    Route("/api/incidents/{id}/events", guarded(self._api_incident_events)),
+                    Route("/api/machines", guarded(self._api_machines)),
+                    Route("/api/machines/{name:path}", guarded(self._api_machine)),
+                    Route("/api/events", guarded(self._api_events)),
+                    Route("/api/openapi.json", guarded(self._api_document)),
+                ]
+            ),
             exception_handlers={404: self._guard.absent, 405: self._guard.unasked, 500: self._guard.broken},
         )
 
@@ -149,7 +151,7 @@ class Site:
         try:
             self._asker.checked(token, request)
         except NotAllowed as error:
-            self._guard.note(request, error)
+            await self._guard.note(request, error)
             return HTMLResponse(_login_form(to, str(error)), 403)
         response = RedirectResponse(to, 303)
         self._asker.keep(response, token)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from hangdog_agent.census import Census
 from hangdog_agent.discover import Key, Member, find
 from hangdog_agent.discover import Kind as Sort
 from hangdog_agent.settings import CaptureSettings, VigilSettings
+from hangdog_agent.witness import files
 from hangdog_agent.witness.collectives import Collectives, count
 from hangdog_agent.witness.logs import Logs
 from hangdog_agent.witness.witness import LEAST, Kind, Witness
@@ -45,6 +47,23 @@ def trainer(stdout: int | Path, rank: int = 0, **environ: str) -> Iterator[Membe
             yield Member("job", Rank(rank), Sort.TRAINER, row)
         finally:
             process.kill()
+
+
+@pytest.fixture(autouse=True)
+def readers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Waits for each round, however long it takes; ends the processes that look at files, whoever started them."""
+    monkeypatch.setattr(files, "_GRACE_S", 30.0)
+    made: list[Logs] = []
+    begin = Logs.__init__
+
+    def noted(self: Logs, *given: Any) -> None:
+        begin(self, *given)
+        made.append(self)
+
+    monkeypatch.setattr(Logs, "__init__", noted)
+    yield
+    for logs in made:
+        logs.close()
 
 
 class Hearing:

@@ -1,10 +1,13 @@
 """What only Slurm does, on a real one: a job starts again without its machine, once, and nobody else's job is touched."""
 
 import asyncio
+import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from hangdog_models.owner import Owner, OwnerKind
 from hangdog_server.actors.actor import ActorFailed, Case
 from hangdog_server.actors.slurm import Slurm as Actor
 from slurm import PATIENCE_S, Slurm
@@ -62,3 +65,21 @@ async def test_a_job_that_may_not_be_queued_again_says_so(idle: Slurm) -> None:
 async def test_a_job_known_by_another_name_is_the_only_one_on_the_machine(idle: Slurm) -> None:
     actor, job = Actor(environ=idle.environ), idle.submit("--nodes=1")
     assert await actor.run_of(Case("0a", idle.runs(job), "llama-70b")) == f"{job}:0"
+
+
+async def test_slurm_says_where_a_job_runs_and_whose_it_is(idle: Slurm) -> None:
+    """What agents say of a job is held to that before anything is done upon it."""
+    actor, job = Actor(environ=idle.environ), idle.submit("--nodes=1")
+    machine, uid = idle.runs(job), os.geteuid()
+    other = next(name for name in ("node1", "node2", "node3") if name != machine)
+    owner = Owner(OwnerKind.SLURM, job, uid)
+    assert await actor.contradicts(owner, [machine], [machine]) == ()
+    assert await actor.contradicts(owner, [machine, other], [other]) == (f"Slurm does not run job {job} on {other}",)
+    (said,) = await actor.contradicts(replace(owner, uid=uid + 1), [machine], [machine])
+    assert said.startswith(f"Slurm says that job {job} is user {uid}'s")
+    assert await actor.contradicts(replace(owner, id="99999"), [machine], [machine]) == ("Slurm knows no job 99999",)
+    user = Owner(OwnerKind.USER, str(uid), uid)
+    assert await actor.contradicts(user, [machine], [machine]) == ()
+    assert await actor.contradicts(replace(user, uid=uid + 1), [machine], [machine]) == (
+        f"Slurm runs no job of user {uid + 1} on {machine}",
+    )

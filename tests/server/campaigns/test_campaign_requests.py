@@ -32,7 +32,7 @@ async def test_an_abort_ends_all_tests_and_the_campaign_with_what_is_known(tmp_p
             await asking(on, lambda client: client.abort(line.id))
     assert (line.state, told["because"], told["verdict"]) == (
         "aborted",
-        "aborted by whoever reaches the server",
+        "aborted by the server's user",
         "inconclusive",
     )
     assert told["convicted"] == []

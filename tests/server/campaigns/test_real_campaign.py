@@ -110,7 +110,8 @@ def test_a_machine_that_computes_wrong_is_convicted_though_the_server_is_killed_
             name = said(asked, "campaign").split()[1]
             said(asked, "round 1")
             first.kill()
-            assert asked.wait() == 69, "the command says that its server is gone"
+            assert "asking again" in said(asked, "no server answers")
+            asked.kill()  # it would wait for minutes, and go on by itself (test_waiting_commands.py)
         with server(tmp_path, port):
             until(lambda: connected(port) == {"m0", "m1"})
             with diagnose(port, "--follow", name) as followed:
@@ -141,6 +142,6 @@ def test_ctrl_c_ends_the_tests_of_a_group_and_tells_what_was_found(tmp_path: Pat
             document = json.loads(report)
             assert asked.returncode == 130, progress
             assert (document["verdict"], document["why"]) == ("inconclusive", "a hang")
-            assert document["because"] == "aborted by whoever reaches the server"
+            assert document["because"] == "aborted by the server's user"
             with CampaignClient(f"127.0.0.1:{port}") as client:
                 assert [one.state for one in client.campaigns()] == ["aborted"]

@@ -239,15 +239,19 @@ async def test_nobody_takes_ranks_from_the_machine_that_announced_them(tmp_path:
 
 
 async def test_a_foreign_job_that_is_announced_is_not_silently_joined(tmp_path: Any) -> None:
-    """Where two machines announced a rank, both are asked, and the verdict's notes name them."""
+    """Where two machines announced a rank, the first one is asked, and the verdict's notes name both."""
     listener = Listener()
-    async with stage(tmp_path / "s.db", listener) as on, crowd(on, a=[0, 1], b=[1]) as (a, b):
+    async with stage(tmp_path / "s.db", listener) as on, on.agent("b") as b, on.agent("a") as a:
+        await b.hello(llama=[0, 1])
+        await on.knows("b")
+        await a.hello(llama=[1])
+        await on.knows("a")
         asking = asyncio.create_task(on.snapshot("llama"))
-        await a.answer(await a.order(), trainer(0), trainer(1, "lies"))
-        await b.answer(await b.order(), trainer(1, "truth"))
+        await b.answer(await b.order(), trainer(0), trainer(1, "truth"))
         await asking
     assert listener.snapshot is not None
-    assert any("both report rank 1" in note for note in listener.snapshot.account.notes)
+    said = "machines contradict each other: a claims rank 1, which b announced first"
+    assert said in listener.snapshot.account.notes
 
 
 async def test_nobody_has_the_ranks_of_others_suspected(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
@@ -264,7 +268,7 @@ async def test_nobody_has_the_ranks_of_others_suspected(cluster: Cluster, caplog
             assert order.doubt.job == "qwen", "its own ranks it may speak of"
             await bad.order()
         await good.announce()
-        assert told(caplog, "machine bad speaks of ranks that it did not announce") == 1
+        assert told(caplog, "machine bad speaks of ranks that are not its own") == 1
         assert {line.job for line in await on.store.latest("", 10)} == {"qwen"}
 
 

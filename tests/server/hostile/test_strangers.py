@@ -7,18 +7,14 @@ import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import grpc
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from cast import PATIENT, Agent, stage
-from guarded import STRICT, Cluster, beside, guarded, made, now, refusal
+from guarded import CLIENT, STRICT, Cluster, beside, guarded, made, now, refusal
 from hangdog_models.errors import WrongUse
 from hangdog_proto import pems
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -103,38 +99,19 @@ async def test_the_right_machine_is_let_in_whatever_its_name_looks_like(cluster:
                 await on.knows(name)
 
 
-async def test_names_of_another_authority_are_dns_names(cluster: Cluster, tmp_path: Path) -> None:
+async def test_names_of_another_authority_are_dns_names_where_that_is_asked_for(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     """As cert-manager makes them: no URI of ours, and Kubernetes' names of the files."""
-    own = cluster.home / "server"  # its certificate has both uses, and DNS names
-    folder = tmp_path / "site"
-    folder.mkdir(parents=True)
-    certificate = _site_certificate(cluster, "gpu-c")
-    (folder / "tls.crt").write_bytes(certificate[0])
-    (folder / "tls.key").write_bytes(certificate[1])
-    (folder / "ca.crt").write_bytes((own / "ca.pem").read_bytes())
-    async with guarded(cluster) as on:
+    folder = cluster.odd("site", x509.DNSName("gpu-c"), uses=CLIENT)
+    for ours, theirs in zip(*pems.NAMES, strict=True):
+        (folder / ours).rename(folder / theirs)
+    async with guarded(cluster, trust_dns_names=True) as on:
+        assert "--trust-dns-names: any certificate" in caplog.text
         async with on.agent("gpu-c", folder) as agent:
             await agent.hello(llama=[0])
         async with on.agent("gpu-d", folder) as agent:
             assert (await refusal(agent, hello=pb.Hello(machine="gpu-d")))[0] is grpc.StatusCode.PERMISSION_DENIED
-
-
-def _site_certificate(cluster: Cluster, name: str) -> tuple[bytes, bytes]:
-    """A client's certificate of the same authority with a DNS name only, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    at = datetime.fromtimestamp(now(), UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([]))
-        .issuer_name(x509.load_pem_x509_certificate((cluster.home / "ca.pem").read_bytes()).subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(at - timedelta(days=1))
-        .not_valid_after(at + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=True)
-        .sign(certs._signer(cluster.home / "ca.key"), hashes.SHA256())
-    )
-    return made.public_bytes(Encoding.PEM), key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 async def test_a_machines_certificate_does_not_make_a_server(cluster: Cluster, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ async def test_verdicts_of_an_older_hangdog_are_taken_in_as_if_written_today(mem
         file.execute("UPDATE incidents SET verdict = '[]'")  # whatever stood there before is no reason not to start
         file.executescript(
             "DROP TABLE ledger; DROP TABLE leases; DROP TABLE launches; DROP TABLE campaigns; DROP TABLE tests; DROP TABLE parts;"
-            "DROP TABLE convictions; DROP TABLE intents; DROP TABLE breaker; DROP TABLE notices; DROP TABLE standstills; DROP TABLE sessions;"
+            "DROP TABLE convictions; DROP TABLE intents; DROP TABLE breaker; DROP TABLE notices; DROP TABLE standstills; DROP TABLE sessions; DROP TABLE dates;"
             "ALTER TABLE captures DROP COLUMN before;"
             "UPDATE alembic_version SET version_num = '0002'"
         )

@@ -1,0 +1,91 @@
+"""Who a process is to the kernel: the user and groups whose rights its files are opened with."""
+
+import os
+import struct
+from dataclasses import dataclass
+
+#: Groups read of one process; the kernel allows 65,536.
+_MOST_GROUPS = 1 << 16
+#: Of <linux/auxvec.h>; and the most bytes of a vector, which has some twenty entries.
+_AT_SECURE = 23
+_MOST_AUXILIARY = 1 << 14
+_UNKNOWN = "the kernel does not say whose process it is"
+
+
+class Refused(Exception):
+    """Why something of a trainer is not opened, in words without a path or pid: those of many ranks are told together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A user, its group and its other groups, as numbers of the machine's own user namespace."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+
+    @property
+    def own(self) -> bool:
+        """Whether they are those of this process already."""
+        return (self.uid, self.gid) == (os.geteuid(), os.getegid())
+
+
+def of(pid: int, proc: str = "/proc") -> Credentials:
+    """The credentials of a process; raises Refused, and ProcessLookupError where there is none."""
+    try:
+        with open(f"{proc}/{pid}/status", encoding="utf-8", errors="replace") as status:  # noqa: PTH123 - a round's cost
+            return parse(status.read())
+    except OSError:
+        raise ProcessLookupError(f"process {pid} has ended") from None
+
+
+def of_its_own(pid: int, proc: str = "/proc") -> Credentials:
+    """As `of`; raises Refused, too, where a program lent it these rights (`lent`)."""
+    who = of(pid, proc)
+    try:
+        with open(f"{proc}/{pid}/auxv", "rb") as auxiliary:  # noqa: PTH123 - as above
+            lent(auxiliary.read(_MOST_AUXILIARY))
+    except FileNotFoundError:
+        raise ProcessLookupError(f"process {pid} has ended") from None
+    except OSError:
+        # an agent that is no root may not read it, and has no rights to lend
+        if os.geteuid() == 0:
+            raise Refused(_UNKNOWN) from None
+    return who
+
+
+def lent(auxiliary: bytes) -> None:
+    """Raises Refused where a process runs a program that gave it rights (setuid, or file capabilities).
+
+    Such a program may become its owner wholly, as `su` does, and then `/proc/PID/status` shows nothing. What the kernel told
+    it as it began (`/proc/PID/auxv`, AT_SECURE of getauxval(3)) still does.
+    """
+    for form in ("=QQ", "=II"):
+        size = struct.calcsize(form)
+        told = dict(struct.iter_unpack(form, auxiliary[: len(auxiliary) // size * size]))
+        if _AT_SECURE in told:
+            if told[_AT_SECURE]:
+                raise Refused("it runs with another user's rights (setuid), and is not read")
+            return
+    if auxiliary:  # one that is ending has none
+        raise Refused(_UNKNOWN)
+
+
+def parse(status: str) -> Credentials:
+    """The credentials in `/proc/PID/status`; raises Refused where they are mixed or cannot be read.
+
+    A program that runs as another user than the one who started it (setuid) has mixed ones. Its starter must not gain
+    the program's rights by way of the agent, nor does any trainer run like that.
+    """
+    lines = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    try:
+        uids = [int(word) for word in lines["Uid"].split()]
+        gids = [int(word) for word in lines["Gid"].split()]
+        groups = tuple(sorted({int(word) for word in lines.get("Groups", "").split()}))
+    except (KeyError, ValueError):
+        raise Refused(_UNKNOWN) from None
+    if len(uids) != 4 or len(gids) != 4 or len(groups) > _MOST_GROUPS:
+        raise Refused(_UNKNOWN)
+    if len(set(uids)) > 1 or len(set(gids)) > 1:
+        raise Refused("it runs with another user's rights (setuid), and is not read")
+    return Credentials(uids[0], gids[0], groups)
