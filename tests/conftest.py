@@ -5,6 +5,8 @@ import signal
 import pytest
 from hypothesis import settings
 
+import hangdog_agent  # noqa: F401 - before gRPC, whose handlers of forks it turns off
+
 # Speed is measured in bench/, never by a test: on a busy machine every deadline is met by chance.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
