@@ -44,9 +44,9 @@ class Kube:
             "status": {"conditions": [own]},
         }  # fmt: skip
 
-    def add_pod(self, name: str, node: str, uid: str, **labels: str) -> None:
-        metadata = {"name": name, "namespace": "train", "uid": uid, "labels": labels, "resourceVersion": self._next()}
-        self.pods["train", name] = {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": "Running"}}
+    def add_pod(self, name: str, node: str, uid: str, namespace: str = "train", **labels: str) -> None:
+        metadata = {"name": name, "namespace": namespace, "uid": uid, "labels": labels, "resourceVersion": self._next()}
+        self.pods[namespace, name] = {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": "Running"}}
 
     def add(self, plural: str, thing: Object) -> None:
         """An object of another group than the core's."""
@@ -82,12 +82,9 @@ class Kube:
             case ("GET", "pods"):
                 (selector,) = parse_qs(url.query)["fieldSelector"]
                 node = selector.removeprefix("spec.nodeName=")
-                items = [pod for pod in self.pods.values() if pod["spec"]["nodeName"] == node]
-                return 200, {
-                    "kind": "PodList",
-                    "metadata": {"resourceVersion": str(self.version)},
-                    "items": deepcopy(items),
-                }
+                return self._page(url.query, [pod for pod in self.pods.values() if pod["spec"]["nodeName"] == node])
+            case ("GET", "namespaces", namespace, "pods"):
+                return self._page(url.query, [pod for (where, _), pod in self.pods.items() if where == namespace])
             case ("POST", "namespaces", namespace, "pods", name, "eviction"):
                 return self._evict((namespace, name), json.loads(body))
             case ("GET", "", "apis", *_, plural, _):
@@ -96,6 +93,15 @@ class Kube:
                 found = self.others.get(url.path)
                 return (200, deepcopy(found)) if found is not None else self._status(404, "NotFound")
         return self._status(404, "NotFound")
+
+    def _page(self, query: str, items: list[Object]) -> tuple[int, Object]:
+        """As many as are asked for, and where to go on."""
+        asked = parse_qs(query)
+        limit, begin = int(asked.get("limit", ["0"])[0]) or len(items), int(asked.get("continue", ["0"])[0])
+        metadata = {"resourceVersion": str(self.version)}
+        if begin + limit < len(items):
+            metadata["continue"] = str(begin + limit)
+        return 200, {"kind": "PodList", "metadata": metadata, "items": deepcopy(items[begin : begin + limit])}
 
     def _patch(self, name: str, status: bool, kind: str, patch: Object) -> tuple[int, Object]:
         if kind not in (MERGE, STRATEGIC):

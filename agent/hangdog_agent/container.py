@@ -5,7 +5,10 @@ import re
 from hangdog_agent.procfs import Proc
 
 #: cgroup v1 writes `/kubepods/besteffort/podUID/ID`, the systemd driver `kubepods-pod1f_2e.slice/cri-containerd-ID.scope`.
-POD = re.compile(r"\bkubepods\S*?[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})")
+#: From a pod's own control group namespace the path to another pod begins with `/..`, and may name no `kubepods`.
+POD = re.compile(
+    r"(?:\bkubepods\S*?[/-]|(?:/\.\.)+/(?:besteffort/|burstable/)?)pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})"
+)
 CONTAINER = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)", re.MULTILINE)
 _SLURM = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 #: As much of a container's id as `docker ps` and `crictl ps` show and take.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hangdog_agent.census import Census
 from hangdog_agent.discover import Kind, Member, find
 from hangdog_agent.owners import job_key
-from hangdog_models.owner import UNKNOWN, Owner
+from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 from hangdog_models.ranks import Rank
 
 #: Names of this very machine: who meets there spans no other one.
@@ -21,7 +21,8 @@ _HERE = "localhost"
 class LocalJob:
     """A job on this machine: its living ranks, ascending; `world_size` 0 and `topology` empty when not announced.
 
-    `owner`, `rendezvous` are as in `Member`; `contested` are the ranks that several containers claim.
+    `owner`, `rendezvous` are as in `Member`; `contested` are the ranks that several containers claim. `pods` are the UIDs of
+    the pods that its trainers run in.
     """
 
     name: str
@@ -31,6 +32,7 @@ class LocalJob:
     owner: Owner = UNKNOWN
     rendezvous: str = ""
     contested: tuple[Rank, ...] = ()
+    pods: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -102,4 +104,7 @@ def _local(trainers: Sequence[Member]) -> LocalJob:
         owner=trainers[0].owner,
         rendezvous=_HERE if meetings & HERE else min(meetings, default=""),
         contested=tuple(sorted(member.rank for member in trainers if member.contested)),
+        pods=tuple(
+            sorted({member.process.container for member in trainers if member.owner.kind is OwnerKind.PODS} - {""})
+        ),
     )

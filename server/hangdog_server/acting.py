@@ -20,7 +20,7 @@ from hangdog_models.owner import UNKNOWN, Owner, read
 from hangdog_models.reading.job import read_job
 from hangdog_models.showing.words import percent
 from hangdog_server import decisions, intents, trials
-from hangdog_server.actors.actor import Scheduler
+from hangdog_server.actors.actor import Placement, Scheduler
 from hangdog_server.actors.chosen import Chosen
 from hangdog_server.audit import Audit
 from hangdog_server.capturing import steady
@@ -118,14 +118,16 @@ class Acting:
         copies, unread = await self._carrying.copies(incident.job)
         owner = _owner(asked)
         conflicts = await self._contradicted(incident, owner, asked)
-        return Facts(len(there), await self._spares(), fleet.bodies(), domains, copies, unread, owner, conflicts)
+        return Facts(
+            len(there), await self._spares(), fleet.bodies(), domains, copies, unread, owner, conflicts, _pods(asked)
+        )
 
     async def _contradicted(self, incident: Incident, owner: Owner, asked: Mapping[str, Any]) -> tuple[str, ...]:
         """What machines contradicted each other about while it was looked at, or do now, and what the scheduler contradicts."""
         said = (*asked.get("conflicts", ()), *self._means.fleet.conflicts(incident.job))
         schedulers = [actor for actor in self.chosen.actors if isinstance(actor, Scheduler)]
-        machines = sorted(asked.get("asked", {}))
-        known = [await one.contradicts(owner, machines, incident.evict) for one in schedulers]
+        placement = Placement(owner, _pods(asked), incident.evict)
+        known = [await one.contradicts(placement) for one in schedulers]
         return tuple(dict.fromkeys((*said, *(words for found in known for words in found))))
 
     async def _spares(self) -> frozenset[str]:
@@ -185,6 +187,11 @@ def _owner(asked: Mapping[str, Any]) -> Owner:
     """Whose job it was, by the machines that were asked; unknown where none tells."""
     told = {one["owner"] for one in asked.get("asked", {}).values() if one and one.get("owner")}
     return read(min(told)) if told else UNKNOWN
+
+
+def _pods(asked: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The job's pods on each machine that was asked."""
+    return {machine: tuple((one or {}).get("pods", ())) for machine, one in asked.get("asked", {}).items()}
 
 
 def _bodies(machines: Iterable[str], told: object) -> dict[str, Body]:

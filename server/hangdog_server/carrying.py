@@ -241,7 +241,7 @@ class Carrying:
 def _case(row: Intent) -> Case:
     # what told the job apart here is no part of its name, by which whoever runs it knows it
     name = row.job.removesuffix(f"@{row.owner}") if row.owner.known else row.job
-    return Case(row.incident, row.machine, name, row.because, row.owner)
+    return Case(row.incident, row.machine, name, row.because, row.owner, row.pods)
 
 
 def _of_this(case: Case, standing: Standing) -> None:

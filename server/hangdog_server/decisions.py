@@ -4,7 +4,7 @@ Every decision is one transaction, and they take turns over all servers, so that
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -28,7 +28,7 @@ class Facts:
     """What is known of all machines; `free` are the names of those that have no job and can stand in.
 
     `copies` are those of the job's checkpoint, where somebody says; `unread` why what is said cannot be read. `owner` is
-    whose the job is; `conflicts` what machines, or the scheduler, contradict of it.
+    whose the job is; `conflicts` what machines, or the scheduler, contradict of it; `pods` those of the job by machine.
     """
 
     machines: int
@@ -39,6 +39,7 @@ class Facts:
     unread: str = ""
     owner: Owner = UNKNOWN
     conflicts: tuple[str, ...] = ()
+    pods: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def propose(connection: sa.Connection, wanted: Wanted, because: str, facts: Fact
                 incident=wanted.incident, machine=machine, job=wanted.job, domain=facts.domains.get(machine, ""),
                 state=state, at=rule.now, changed=rule.now, because=because, words=words, who="hangdog",
                 evidence_at=wanted.evidence_at, boot=body.boot, serial=body.serial, marked=False, runs={},
-                owner=written(facts.owner),
+                owner=written(facts.owner), pods=list(facts.pods.get(machine, ())),
             )
         )  # fmt: skip
     return of(connection, wanted.incident)

@@ -8,6 +8,7 @@ from itertools import groupby
 import sqlalchemy as sa
 
 from hangdog_models.errors import HangdogError
+from hangdog_models.owner import read
 from hangdog_models.reading.printable import printable
 from hangdog_server.actors.actor import ActorFailed, Case, Foreseer
 from hangdog_server.actors.chosen import Chosen
@@ -87,9 +88,11 @@ class Foreseeing:
 
 def _undecided(connection: sa.Connection, since: float) -> tuple[Case, ...]:
     """The machines that wait for a person, or would be taken, since then at most (Unix seconds); by incident."""
-    query = sa.select(*(INTENTS.c[name] for name in ("incident", "machine", "job", "because")))
+    query = sa.select(*(INTENTS.c[name] for name in ("incident", "machine", "job", "because", "owner", "pods")))
     rows = connection.execute(query.where(OPEN, INTENTS.c.at >= since).order_by(INTENTS.c.incident, INTENTS.c.machine))
-    return tuple(Case(*row) for row in rows)
+    return tuple(
+        Case(row.incident, row.machine, row.job, row.because, read(row.owner), tuple(row.pods)) for row in rows
+    )
 
 
 def _noted(connection: sa.Connection, incident: str, words: str, /) -> bool:

@@ -1,6 +1,7 @@
 """Turns what agents say into nouns, suspiciously: looks, jobs and what was recorded while no server was there."""
 
 import math
+import re
 
 from hangdog_models.errors import UnreadableEvidence, WrongUse
 from hangdog_models.ranks import MAX_RANK, Rank
@@ -18,6 +19,8 @@ from hangdog_server.spooled import Kept
 NAME = 253
 #: Ranks one machine may announce of one job: 16 GPUs, or some hundred processes on CPU.
 RANKS = 4096
+#: The UID of a pod; of one that kubelet began by itself, the hash of its manifest.
+_POD = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
 #: Characters of a reason somebody gives for asking, and of a topology.
 WHY = 1000
 #: Characters of the ids that agents give to what they recorded.
@@ -74,8 +77,22 @@ def local_job(local: pb.LocalJob) -> LocalJob:
     contested = tuple(rank for rank in ranks if rank in set(local.contested[:RANKS]))
     meeting = printable(local.rendezvous, NAME)
     return LocalJob(
-        local.job, ranks, local.world_size or None, local.topology[:WHY], owned.unpack(local), meeting, contested
+        local.job,
+        ranks,
+        local.world_size or None,
+        local.topology[:WHY],
+        owned.unpack(local),
+        meeting,
+        contested,
+        _pods(local),
     )
+
+
+def _pods(local: pb.LocalJob) -> tuple[str, ...]:
+    """The pods that it runs in; raises WrongUse where they cannot be any: a truncated list would name too few."""
+    if len(local.pods) > RANKS or not all(_POD.fullmatch(uid) for uid in local.pods):
+        raise WrongUse(f"job {local.job} is announced with impossible pods")
+    return tuple(sorted(set(local.pods)))
 
 
 def name(said: str, what: str, most: int = NAME) -> str:

@@ -39,7 +39,10 @@ TOOK = (*UNDER_WAY, Act.DONE, Act.FAILED, Act.RELEASED)
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One row; times in Unix seconds, `words` the latest news of it, `who` whose decision it is, `owner` whose job it is."""
+    """One row; times in Unix seconds, `words` the latest news of it, `who` whose decision it is.
+
+    `owner` is whose job it is, `pods` the UIDs of those that it has on the machine.
+    """
 
     incident: str
     machine: str
@@ -56,6 +59,7 @@ class Intent:
     marked: bool
     runs: Mapping[str, str]
     owner: Owner = UNKNOWN
+    pods: tuple[str, ...] = ()
 
 
 def move(connection: sa.Connection, row: Intent, state: Act, now: float, words: str, marked: bool) -> bool:
@@ -158,7 +162,7 @@ def _rows(connection: sa.Connection, which: sa.ColumnElement[bool], limit: int |
         Intent(
             row.incident, row.machine, row.job, row.domain, Act(row.state), row.at, row.changed, row.because, row.words,
             row.who, row.evidence_at, Body(row.boot, row.serial), row.marked, dict(row.runs),
-            read(row.owner),
+            read(row.owner), tuple(row.pods),
         )
         for row in connection.execute(query.limit(limit))
     )  # fmt: skip

@@ -23,7 +23,7 @@ class LocalJob:
     """A job as the agent of one machine announces it; `topology` is its HANGDOG_TOPOLOGY, empty when unset.
 
     `owner` is whose it is; `rendezvous` where the ranks of a job without a name meet, as they say; `contested` are ranks
-    that several containers of the machine claim.
+    that several containers of the machine claim; `pods` are the UIDs of the pods that they run in.
     """
 
     job: str
@@ -33,6 +33,7 @@ class LocalJob:
     owner: Owner = UNKNOWN
     rendezvous: str = ""
     contested: Ranks = ()
+    pods: tuple[str, ...] = ()
 
 
 def sole(sizes: Collection[int | None]) -> int | None:

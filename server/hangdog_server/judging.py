@@ -90,4 +90,8 @@ def _written(local: LocalJob) -> dict[str, object]:
     told: dict[str, object] = {
         "job": local.job, "ranks": local.ranks, "world_size": local.world_size, "topology": local.topology,
     }  # fmt: skip
-    return {**told, "owner": written(local.owner)} if local.owner.known else told
+    if local.owner.known:
+        told["owner"] = written(local.owner)
+    if local.pods:
+        told["pods"] = local.pods
+    return told

@@ -178,7 +178,12 @@ def _counted(inside: _Kept, owners: Mapping[Rank, str]) -> Iterator[Counted]:
 def announced(said: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalJob]:
     return {
         machine: LocalJob(
-            one["job"], tuple(map(Rank, one["ranks"])), one["world_size"], one["topology"], read(one.get("owner", ""))
+            one["job"],
+            tuple(map(Rank, one["ranks"])),
+            one["world_size"],
+            one["topology"],
+            read(one.get("owner", "")),
+            pods=tuple(one.get("pods", ())),
         )
         for machine, one in said.items()
     }

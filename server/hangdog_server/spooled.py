@@ -168,7 +168,14 @@ def _kept(row: Any) -> Kept:
         began=row.began,
         round=row.round,
         packed=row.packed,
-        local=LocalJob(local["job"], ranks, local["world_size"], local["topology"], _owner(local.get("owner"))),
+        local=LocalJob(
+            local["job"],
+            ranks,
+            local["world_size"],
+            local["topology"],
+            _owner(local.get("owner")),
+            pods=tuple(local.get("pods", ())),
+        ),
         **told,
     )
 

@@ -186,6 +186,7 @@ INTENTS = sa.Table(
     sa.Column("marked", sa.Boolean, nullable=False),
     sa.Column("runs", sa.JSON, nullable=False),
     sa.Column("owner", Words, nullable=False, server_default=""),
+    sa.Column("pods", sa.JSON, nullable=False, server_default="[]"),
     sa.Index("ix_intents_machine", "machine"),
 )
 #: The breaker, in one row with id 1: why it is open (empty: it is closed), since when it is so, and who closed it.

@@ -42,11 +42,18 @@ def found(root: Path) -> tuple[Member, ...]:
         ("0::/system.slice/node1_slurmstepd.scope/job_7/step_0\n", Owner(OwnerKind.SLURM, "7", 1000), ""),
         ("9:cpu:/\n4:memory:/slurm/uid_1000/job_78/step_batch\n", Owner(OwnerKind.SLURM, "78", 1000), ""),
         ("4:memory:/slurm_node1/uid_1000/job_78/step_batch\n", Owner(OwnerKind.SLURM, "78", 1000), ""),
-        (f"0::{KUBE}\n", Owner(OwnerKind.PODS, "1000", 1000), POD.replace("-", "_")),
+        (f"0::{KUBE}\n", Owner(OwnerKind.PODS, "1000", 1000), POD),
+        (f"0::/../..{KUBE}\n", Owner(OwnerKind.PODS, "1000", 1000), POD),
+        (f"0::/../../pod{POD}/{'5f3c' * 16}\n", Owner(OwnerKind.PODS, "1000", 1000), POD),
+        (f"0::/../../../besteffort/pod{POD}/{'5f3c' * 16}\n", Owner(OwnerKind.PODS, "1000", 1000), POD),
+        (f"4:memory:/kubepods/besteffort/pod{POD}/{'5f3c' * 16}\n", Owner(OwnerKind.PODS, "1000", 1000), POD),
         (f"0::/system.slice/docker-{'ab' * 32}.scope\n", ALICE, "ab" * 32),
         # folders that a user can make below their own
         (f"0::/user.slice/user-1000.slice/user@1000.service/app.slice{SLURM}\n", ALICE, ""),
         ("0::/user.slice/user-1000.slice/user@1000.service/job_77/step_0\n", ALICE, ""),
+        (f"0::/user.slice/user-1000.slice/user@1000.service{KUBE}\n", ALICE, "5f3c" * 16),
+        (f"0::/../user.slice/user-1000.slice/user@1000.service{KUBE}\n", ALICE, "5f3c" * 16),
+        (f"0::{KUBE}{KUBE.replace('0b1a', 'ffff')}\n", Owner(OwnerKind.PODS, "1000", 1000), POD),
         (f"0::{SLURM}/system.slice/slurmstepd.scope/job_1/step_0\n", Owner(OwnerKind.SLURM, "77", 1000), ""),
         ("0::/x\\n0::/slurm/uid_0/job_1/\n", ALICE, ""),
         ("", ALICE, ""),
@@ -78,6 +85,14 @@ def test_of_two_containers_that_claim_a_rank_the_first_has_it_and_the_conflict_i
     assert [(member.process.pid, member.kind) for member in members] == [(43, Kind.TRAINER), (44, Kind.TRAINER)]
     (one,) = jobs(members)
     assert (one.ranks, one.contested) == ((0, 1), (0,))
+
+
+def test_a_job_tells_which_pods_it_runs_in(tmp_path: Path) -> None:
+    for pid, group in ((42, KUBE), (43, KUBE.replace("0b1a", "ffff")), (44, KUBE)):
+        draw(tmp_path, pid, 0, group=group, RANK=pid - 42, HANGDOG_JOB="run7")
+    draw(tmp_path, 45, 1001, group=f"/system.slice/docker-{'ab' * 32}.scope", RANK=0, HANGDOG_JOB="run8")
+    mine, theirs = jobs(found(tmp_path))
+    assert (mine.pods, theirs.pods) == ((POD, POD.replace("0b1a", "ffff")), ())
 
 
 def test_two_processes_of_one_container_that_claim_a_rank_are_no_conflict(tmp_path: Path) -> None:

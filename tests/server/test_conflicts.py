@@ -15,7 +15,7 @@ from hangdog_models.owner import Owner, OwnerKind, read, written
 from hangdog_models.ranks import Rank
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server import decisions, intents
-from hangdog_server.actors.actor import Actor, Case
+from hangdog_server.actors.actor import Actor, Case, Placement
 from hangdog_server.actors.slurm import Slurm
 from hangdog_server.jobs import LocalJob
 from hangdog_server.store import Incident
@@ -119,7 +119,7 @@ def slurm(tmp_path: Path) -> Slurm:
 async def test_slurm_says_where_a_job_runs_and_whose_it_is(
     slurm: Slurm, owner: Owner, machines: list[str], said: tuple[str, ...]
 ) -> None:
-    assert await slurm.contradicts(owner, machines, machines[:1]) == said
+    assert await slurm.contradicts(Placement(owner, dict.fromkeys(machines, ()), tuple(machines[:1]))) == said
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ class Placing(Played):
 
     said: tuple[str, ...] = ()
 
-    async def contradicts(self, owner: Owner, machines: list[str], accused: tuple[str, ...]) -> tuple[str, ...]:
-        assert (owner, machines, accused) == (SLURM, ["a", "liar"], ("a",))
+    async def contradicts(self, said: Placement) -> tuple[str, ...]:
+        assert said == Placement(SLURM, {"a": (), "liar": ()}, ("a",))
         return self.said
 
 

@@ -574,6 +574,7 @@ class LocalJob(google.protobuf.message.Message):
     RENDEZVOUS_FIELD_NUMBER: builtins.int
     CONTESTED_FIELD_NUMBER: builtins.int
     CONFLICT_FIELD_NUMBER: builtins.int
+    PODS_FIELD_NUMBER: builtins.int
     job: builtins.str
     """Job id from the launcher's environment."""
     world_size: builtins.int
@@ -596,6 +597,10 @@ class LocalJob(google.protobuf.message.Message):
     def contested(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Ranks that processes of several containers on this machine claim; the one that began first is believed."""
 
+    @property
+    def pods(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """UIDs of the pods that its ranks on this machine run in, as their control groups say; none outside of Kubernetes."""
+
     def __init__(
         self,
         *,
@@ -607,9 +612,10 @@ class LocalJob(google.protobuf.message.Message):
         rendezvous: builtins.str = ...,
         contested: collections.abc.Iterable[builtins.int] | None = ...,
         conflict: builtins.str = ...,
+        pods: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["owner", b"owner"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["conflict", b"conflict", "contested", b"contested", "job", b"job", "owner", b"owner", "ranks", b"ranks", "rendezvous", b"rendezvous", "topology", b"topology", "world_size", b"world_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["conflict", b"conflict", "contested", b"contested", "job", b"job", "owner", b"owner", "pods", b"pods", "ranks", b"ranks", "rendezvous", b"rendezvous", "topology", b"topology", "world_size", b"world_size"]) -> None: ...
 
 global___LocalJob = LocalJob
 

@@ -1,6 +1,6 @@
 """What every actor does: look at a machine, mark it as out of use, take that mark away again, and move its job."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
@@ -35,13 +35,14 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One machine that is taken for one incident of a job, whose that is, and why."""
+    """One machine that is taken for one incident of a job, whose that is, and why; `pods` are UIDs of those it has there."""
 
     incident: str
     machine: str
     job: str
     because: str = ""
     owner: Owner = UNKNOWN
+    pods: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -52,6 +53,20 @@ class Case:
     def reason(self) -> str:
         """The mark in words, as one line."""
         return f"{OURS} {self.incident} {' '.join(printable(self.because, WORDS).split())}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where agents say that a job runs: whose it is, the UIDs of its pods by machine (none outside of pods), and what is accused."""
+
+    owner: Owner
+    pods: Mapping[str, tuple[str, ...]]
+    accused: tuple[str, ...]
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """All that say they run it."""
+        return tuple(sorted(self.pods))
 
 
 class ActorFailed(HangdogError):
@@ -109,8 +124,8 @@ class Mover(Protocol):
 class Scheduler(Protocol):
     """An actor that knows which machines run which jobs, and so whether what agents say of it can be true."""
 
-    async def contradicts(self, owner: Owner, machines: Sequence[str], accused: Sequence[str]) -> tuple[str, ...]:
-        """What of a job's placement is not so, in words: its owner, these machines, those of them that are to be taken.
+    async def contradicts(self, said: Placement) -> tuple[str, ...]:
+        """What of a job's placement is not so, in words.
 
         Empty where nothing is known of it. Changes nothing; raises ActorFailed when nobody can be asked.
         """

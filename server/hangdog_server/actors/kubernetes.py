@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from hangdog_server.actors.actor import ActorFailed, Case, Mark, Standing, left_alone
+from hangdog_server.actors.actor import ActorFailed, Case, Mark, Placement, Standing, left_alone
 from hangdog_server.actors.kube_api import KubeApi, named, understood
 from hangdog_server.actors.owners import Owners
+from hangdog_server.actors.pods import JOB_LABELS, Pod, Pods, labels
 from hangdog_server.actors.restarts import foreseen
 
 #: Our names on a node: the taint's key, which says that it is ours, and what stands beside it.
@@ -21,11 +22,6 @@ TAINT, REASON, INCIDENT = "hangdog/isolated", "hangdog/reason", "hangdog/inciden
 CONDITION = "HangdogIsolated"
 #: Labels by which others say that a node is theirs to replace, and the words that mean now (HyperPod).
 REPLACED = {"sagemaker.amazonaws.com/node-health-status": re.compile("UnschedulablePending.*")}
-#: Labels whose value is the job's name, by who runs it: ours first, then JobSet, Kubeflow, Volcano, Ray and plain Jobs.
-JOB_LABELS = (
-    "hangdog/job", "jobset.sigs.k8s.io/jobset-name", "training.kubeflow.org/job-name", "volcano.sh/job-name",
-    "ray.io/cluster", "batch.kubernetes.io/job-name", "job-name",
-)  # fmt: skip
 #: Values as it allows them for labels and taints.
 VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 #: Seconds for one eviction. Where the pod's uid is another by then, an API server tries for ten seconds before it says so (1.20:
@@ -49,6 +45,7 @@ class Kubernetes:
         self._clock = clock
         self._evict = evict
         self._owners = Owners(api)
+        self._pods = Pods(api)
 
     async def look(self, case: Case) -> Standing:
         """Cordoned, and whether by us."""
@@ -91,6 +88,10 @@ class Kubernetes:
         if await self._change(case, change):
             await self._tell(case, "False", "")
 
+    async def contradicts(self, said: Placement) -> tuple[str, ...]:
+        """Pods that are not where agents say, or are another job's."""
+        return await self._pods.contradicts(said)
+
     async def run_of(self, case: Case) -> str:
         """The job's pods on it, by namespace, name and uid, as JSON."""
         if not self._evict:
@@ -110,7 +111,7 @@ class Kubernetes:
 
     async def move(self, case: Case, run: str, machines: Sequence[str]) -> bool:
         """Evicts these very pods: one of the same name that was made since has another uid, and stays."""
-        came, found = True, await self._pods(case)
+        came, found = True, await self._pods.on(case.machine)
         with understood(f"the pods on {case.machine}"):
             there = {pod["metadata"]["uid"] for pod in found}
         for namespace, name, uid in json.loads(run):
@@ -134,23 +135,17 @@ class Kubernetes:
         """Closes its connections."""
         await self._api.close()
 
-    async def _mine(self, case: Case) -> list[dict[str, Any]]:
-        """The job's pods on it; raises ActorFailed where pods there are jobs', and none says that it is this one's."""
-        found = await self._pods(case)
+    async def _mine(self, case: Case) -> list[Pod]:
+        """The job's pods on it that run; raises ActorFailed where pods there are jobs', and its agent does not tell which it has."""
+        found = await self._pods.on(case.machine)
         with understood(f"the pods on {case.machine}"):
             there = [pod for pod in found if _runs(pod)]
-            jobs = {label for pod in there for label in _labels(pod) if label in JOB_LABELS}
-            mine = [pod for pod in there if case.job in {_labels(pod).get(label) for label in JOB_LABELS}]
-        if not mine and jobs:
-            what = f"no pod on {case.machine} has a label that says job {case.job}"
-            raise ActorFailed(what, f"label the job's pods {JOB_LABELS[0]}={case.job}, and evict these by hand")
+            mine = [pod for pod in there if pod["metadata"]["uid"] in case.pods]
+            others = any(name in labels(pod) for pod in there for name in JOB_LABELS)
+        if not case.pods and not case.owner.known and others:
+            what = f"the agent on {case.machine} does not tell which pods job {case.job} has there"
+            raise ActorFailed(what, "update the agent, and evict these by hand")
         return mine
-
-    async def _pods(self, case: Case) -> list[dict[str, Any]]:
-        query = {"fieldSelector": f"spec.nodeName={named(case.machine)}"}
-        found = await self._api.get("/api/v1/pods", query)
-        with understood(f"the pods on {case.machine}"):
-            return list(found["items"] or ())
 
     async def _node(self, case: Case) -> dict[str, Any]:
         return await self._api.get(f"/api/v1/nodes/{named(case.machine)}")
@@ -199,9 +194,5 @@ def _taints(node: Mapping[str, Any]) -> list[dict[str, Any]]:
     return list(node.get("spec", {}).get("taints") or [])
 
 
-def _labels(pod: Mapping[str, Any]) -> dict[str, str]:
-    return dict(pod.get("metadata", {}).get("labels") or {})
-
-
-def _runs(pod: Mapping[str, Any]) -> bool:
+def _runs(pod: Pod) -> bool:
     return pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")

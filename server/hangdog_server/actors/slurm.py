@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from hangdog_models.owner import Owner, OwnerKind
-from hangdog_server.actors.actor import ActorFailed, Case, Mark, Standing, left_alone, reason_of
+from hangdog_server.actors.actor import ActorFailed, Case, Mark, Placement, Standing, left_alone, reason_of
 from hangdog_server.actors.program import run
 
 #: Seconds one command may take: Slurm's own patience with a controller that does not answer is 10 (MessageTimeout).
@@ -99,12 +99,13 @@ class Slurm:
             raise ActorFailed(what, "export HANGDOG_JOB=$SLURM_JOB_ID in the job; queue this one again by hand")
         return f"{there[0]}:{(await self._job(there[0])).get('Restarts', '0')}" if there else ""
 
-    async def contradicts(self, owner: Owner, machines: Sequence[str], accused: Sequence[str]) -> tuple[str, ...]:
+    async def contradicts(self, said: Placement) -> tuple[str, ...]:
         """Of a Slurm job: whose it is, and machines that it does not run on. Of a user's: machines where Slurm runs none of theirs."""
+        owner = said.owner
         if owner.kind is OwnerKind.SLURM:
-            return await self._outside(owner, machines)
+            return await self._outside(owner, said.machines)
         found = []
-        for machine in accused if owner.uid is not None else ():
+        for machine in said.accused if owner.uid is not None else ():
             told = await self._ask(
                 "squeue", "--noheader", "--states=all", f"--nodelist={_name(machine)}", "--format=%A %U"
             )

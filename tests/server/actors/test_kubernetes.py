@@ -9,11 +9,16 @@ import pytest
 
 import fake_kube
 from fake_kube import POWERLESS, RIGHT, Kube
-from hangdog_server.actors.actor import ActorFailed, Case, Mark
+from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
+from hangdog_server.actors.actor import ActorFailed, Case, Mark, Placement
 from hangdog_server.actors.kube_api import KubeApi
 from hangdog_server.actors.kubernetes import CONDITION, TRIES, Kubernetes
+from hangdog_server.actors.pods import PAGE
 
-CASE = Case("0a1b", "gpu-a17", "llama", "rank 3 is in gc_collect, outside any collective")
+JOB = Owner(OwnerKind.PODS, "0", 0)
+CASE = Case("0a1b", "gpu-a17", "llama", "rank 3 is in gc_collect, outside any collective", JOB, ("u1",))
+USER = Owner(OwnerKind.USER, "1000", 1000)
+Pods = dict[str, tuple[str, ...]]
 OTHER = {"key": "ops/slow", "value": "x", "effect": "NoSchedule"}
 
 
@@ -119,7 +124,9 @@ async def test_what_are_no_pods_are_not_evicted(on: Stage) -> None:
 
 
 async def test_the_jobs_pods_are_evicted_and_no_others_nor_the_next_ones(on: Stage) -> None:
+    """However another tenant's pod on the machine is labelled."""
     label = {"jobset.sigs.k8s.io/jobset-name": "llama"}
+    on.kube.add_pod("bait", "gpu-a17", "u4", namespace="others", **label, **{"hangdog/job": "llama"})
     on.kube.add_pod("llama-0", "gpu-a17", "u1", **label)
     on.kube.add_pod("llama-1", "gpu-b02", "u2", **label)
     on.kube.add_pod("dcgm", "gpu-a17", "u3", app="dcgm")
@@ -138,12 +145,58 @@ async def test_the_jobs_pods_are_evicted_and_no_others_nor_the_next_ones(on: Sta
     assert await on.actor.move(CASE, run, ["gpu-a17"]) and await on.actor.run_of(replace(CASE, machine="gpu-z")) == ""
 
 
-async def test_pods_whose_job_nobody_can_tell_are_not_evicted(on: Stage) -> None:
-    on.kube.add_pod("other-0", "gpu-a17", "u1", **{"job-name": "other"})
-    with pytest.raises(ActorFailed, match="no pod on gpu-a17 has a label that says job llama") as caught:
-        await on.actor.run_of(CASE)
-    assert "hangdog/job=llama" in caught.value.hint
-    assert await Kubernetes(KubeApi(on.kube.url, on.token, ""), lambda: 0.0, evict=False).run_of(CASE) == ""
+async def test_pods_whose_job_nobody_tells_are_not_evicted(on: Stage) -> None:
+    """Their names and labels are their owners' choice."""
+    on.kube.add_pod("llama-0", "gpu-a17", "u1", **{"job-name": "llama"})
+    untold = replace(CASE, owner=UNKNOWN, pods=())
+    with pytest.raises(ActorFailed, match="does not tell which pods job llama has there") as caught:
+        await on.actor.run_of(untold)
+    assert "update the agent" in caught.value.hint
+    assert await Kubernetes(KubeApi(on.kube.url, on.token, ""), lambda: 0.0, evict=False).run_of(untold) == ""
+    assert await on.actor.run_of(replace(CASE, owner=USER, pods=())) == "", "a process outside of pods has none"
+    on.kube.pods["train", "llama-0"]["status"]["phase"] = "Failed"
+    assert await on.actor.run_of(CASE) == "", "it ended"
+
+
+@pytest.mark.parametrize(
+    ("owner", "pods", "said"),
+    [
+        (JOB, {"gpu-a17": ("u1",), "gpu-b02": ("u2", "u3")}, ""),
+        (JOB, {"gpu-a17": ("u1",)}, ""),
+        (JOB, {"gpu-a17": ("u1",), "liar": ("u2",)}, "Kubernetes knows of no such pods of this job on liar"),
+        (JOB, {"gpu-a17": ("u1",), "liar": ("u9",)}, "Kubernetes knows of no such pods of this job on liar"),
+        (JOB, {"gpu-a17": ("u1",), "gpu-b02": ("u4",)}, "Kubernetes knows of no such pods of this job on gpu-b02"),
+        (JOB, {"gpu-a17": ("u1",), "gpu-b02": ("u5",)}, "Kubernetes knows of no such pods of this job on gpu-b02"),
+        (JOB, {"gpu-a17": ("u1",), "liar": ()}, "the job runs in pods, and liar tell of none"),
+        (JOB, {"gpu-a17": ("u2",), "gpu-b02": ("u2",)}, "Kubernetes knows no pod u2 on gpu-a17"),
+        (JOB, {"gpu-a17": ("u1", "u6")}, "the pods on gpu-a17 are of several jobs, Kubernetes says"),
+        (JOB, {"gpu-b02": ("u2",)}, "no agent tells which pods the job has on gpu-a17"),
+        (USER, {"gpu-a17": ()}, "the job runs in no pod on gpu-a17, its agent says"),
+        (UNKNOWN, {"gpu-a17": ()}, ""),
+        (Owner(OwnerKind.SLURM, "77", 0), {"gpu-a17": ()}, ""),
+    ],
+)
+async def test_kubernetes_says_where_a_job_runs(on: Stage, owner: Owner, pods: Pods, said: str) -> None:
+    """By the UIDs of pods: u4 is labelled alike in another namespace, u5 is another job's."""
+    mine, other = {"training.kubeflow.org/job-name": "llama"}, {"job-name": "other"}
+    on.kube.add_pod("llama-0", "gpu-a17", "u1", **mine)
+    on.kube.add_pod("llama-1", "gpu-b02", "u2", **mine)
+    on.kube.add_pod("llama-2", "gpu-b02", "u3", **mine)
+    on.kube.add_pod("llama-1", "gpu-b02", "u4", namespace="others", **mine)
+    on.kube.add_pod("other-0", "gpu-b02", "u5", **other)
+    on.kube.add_pod("other-1", "gpu-a17", "u6", **other)
+    for number in range(2 * PAGE):
+        on.kube.add_pod(f"many-{number}", "gpu-z", f"z{number}")
+    for namespaced in list(on.kube.pods)[:3]:  # those that are looked for stand on the last page
+        on.kube.pods[namespaced] = on.kube.pods.pop(namespaced)
+    found = await on.actor.contradicts(Placement(owner, pods, ("gpu-a17",)))
+    assert found == ((said,) if said else ())
+
+
+async def test_what_nobody_can_be_asked_about_is_not_taken_for_so(on: Stage) -> None:
+    on.token.write_text(POWERLESS)
+    with pytest.raises(ActorFailed, match="answers 403"):
+        await on.actor.contradicts(Placement(JOB, {"gpu-a17": ("u1",)}, ("gpu-a17",)))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 
 import fake_kube
 from fake_kube import RIGHT
-from hangdog_server.actors.actor import ActorFailed, Case, Mark
+from hangdog_models.owner import Owner, OwnerKind
+from hangdog_server.actors.actor import ActorFailed, Case, Mark, Placement
 from hangdog_server.actors.kube_api import KubeApi
 from hangdog_server.actors.kubernetes import CONDITION, Kubernetes
 from hangdog_server.actors.restarts import BACKOFF
@@ -20,7 +22,7 @@ from real_kube import ACTING, POWERLESS, ROOT, Object, RealKube
 
 pytestmark = pytest.mark.slow
 
-CASE = Case("0a1b", "gpu-a17", "llama", "rank 3 is in gc_collect, outside any collective")
+CASE = Case("0a1b", "gpu-a17", "llama", "rank 3 is in gc_collect", Owner(OwnerKind.PODS, "0", 0))
 #: Owners who write taints at once.
 WRITERS = 8
 PLAIN, MERGE, STRATEGIC, JSON = "json", "merge-patch+json", "strategic-merge-patch+json", "json-patch+json"
@@ -100,15 +102,20 @@ async def test_pods_are_found_by_our_rights_and_evicted_where_the_server_knows_h
         spec = {"nodeName": node, "containers": [container], "terminationGracePeriodSeconds": 30}
         kube.did("POST", "/api/v1/namespaces/train/pods", {"metadata": metadata, "spec": spec})
     try:
-        run = await actor.run_of(CASE)
-        uid = kube.did("GET", "/api/v1/namespaces/train/pods/llama-0")["metadata"]["uid"]
+        uid, other = (kube.did("GET", f"{PODS}/llama-{number}")["metadata"]["uid"] for number in range(2))
+        case = replace(CASE, pods=(uid,))
+        run = await actor.run_of(case)
+        both = {"gpu-a17": (uid,), "gpu-b02": (other,)}
+        assert await actor.contradicts(Placement(CASE.owner, both, ("gpu-a17",))) == ()
+        swapped = Placement(CASE.owner, {**both, "liar": (other,)}, ("gpu-a17",))
+        assert await actor.contradicts(swapped) == ("Kubernetes knows of no such pods of this job on liar",)
         assert json.loads(run) == [["train", "llama-0", uid]]
         if kube.ask("GET", "/apis/policy/v1")[0] == 200:
-            assert await actor.move(CASE, run, ["gpu-a17"])
+            assert await actor.move(case, run, ["gpu-a17"])
             assert "deletionTimestamp" in kube.did("GET", "/api/v1/namespaces/train/pods/llama-0")["metadata"]
         else:  # before 1.22: said, and not passed over
             with pytest.raises(ActorFailed, match="answers 400") as caught:
-                await actor.move(CASE, run, ["gpu-a17"])
+                await actor.move(case, run, ["gpu-a17"])
             assert not caught.value.again
     finally:
         now = {"gracePeriodSeconds": 0}
@@ -145,15 +152,16 @@ async def test_whoever_makes_pods_anew_is_read_by_our_rights(kube: RealKube, act
     try:
         assert kube.did("POST", jobs, plain)["spec"]["backoffLimit"] == BACKOFF
         kube.did("POST", jobs, made)
-        kube.did("POST", PODS, mine)
-        assert await actor.foresee([CASE]) == "", "no JobSets are known here"
+        uid = kube.did("POST", PODS, mine)["metadata"]["uid"]
+        case = replace(CASE, pods=(uid,))
+        assert await actor.foresee([case]) == "", "no JobSets are known here"
         kube.did("POST", crds, JOBSETS)
         async with asyncio.timeout(60):
             while kube.ask("GET", sets)[0] != 200:
                 await asyncio.sleep(0.1)
             while kube.ask("POST", sets, jobset("llama"))[0] not in (201, 409):
                 await asyncio.sleep(0.1)
-        assert (await actor.foresee([CASE])).startswith(
+        assert (await actor.foresee([case])).startswith(
             "JobSet llama will fail, and not start again: it has no failurePolicy"
         )
         status = {
@@ -162,7 +170,7 @@ async def test_whoever_makes_pods_anew_is_read_by_our_rights(kube: RealKube, act
         }
         kube.did("PATCH", f"{sets}/llama", status, f"application/{MERGE}")
         kube.did("PATCH", f"{sets}/llama/status", status, f"application/{MERGE}")
-        assert (await actor.foresee([CASE])).startswith("this takes 1 of 1 restarts that JobSet llama has left")
+        assert (await actor.foresee([case])).startswith("this takes 1 of 1 restarts that JobSet llama has left")
     finally:
         kube.ask("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0})
         for path in (f"{jobs}/plain", f"{jobs}/llama-0", f"{sets}/llama", f"{crds}/jobsets.jobset.x-k8s.io"):

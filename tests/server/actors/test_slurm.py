@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hangdog_models.owner import Owner, OwnerKind
-from hangdog_server.actors.actor import ActorFailed, Case
+from hangdog_server.actors.actor import ActorFailed, Case, Placement
 from hangdog_server.actors.slurm import Slurm as Actor
 from slurm import PATIENCE_S, Slurm
 
@@ -73,13 +73,17 @@ async def test_slurm_says_where_a_job_runs_and_whose_it_is(idle: Slurm) -> None:
     machine, uid = idle.runs(job), os.geteuid()
     other = next(name for name in ("node1", "node2", "node3") if name != machine)
     owner = Owner(OwnerKind.SLURM, job, uid)
-    assert await actor.contradicts(owner, [machine], [machine]) == ()
-    assert await actor.contradicts(owner, [machine, other], [other]) == (f"Slurm does not run job {job} on {other}",)
-    (said,) = await actor.contradicts(replace(owner, uid=uid + 1), [machine], [machine])
+
+    async def contradicted(owner: Owner, *machines: str) -> tuple[str, ...]:
+        return await actor.contradicts(Placement(owner, dict.fromkeys(machines, ()), machines[-1:]))
+
+    assert await contradicted(owner, machine) == ()
+    assert await contradicted(owner, machine, other) == (f"Slurm does not run job {job} on {other}",)
+    (said,) = await contradicted(replace(owner, uid=uid + 1), machine)
     assert said.startswith(f"Slurm says that job {job} is user {uid}'s")
-    assert await actor.contradicts(replace(owner, id="99999"), [machine], [machine]) == ("Slurm knows no job 99999",)
+    assert await contradicted(replace(owner, id="99999"), machine) == ("Slurm knows no job 99999",)
     user = Owner(OwnerKind.USER, str(uid), uid)
-    assert await actor.contradicts(user, [machine], [machine]) == ()
-    assert await actor.contradicts(replace(user, uid=uid + 1), [machine], [machine]) == (
+    assert await contradicted(user, machine) == ()
+    assert await contradicted(replace(user, uid=uid + 1), machine) == (
         f"Slurm runs no job of user {uid + 1} on {machine}",
     )
