@@ -220,6 +220,7 @@ async def test_a_store_of_before_is_as_old_as_what_happened_in_it_last(where: Pa
     def downgrade(connection: sa.Connection) -> None:
         connection.execute(sa.text("DROP TABLE dates"))
         connection.execute(sa.text("ALTER TABLE intents DROP COLUMN owner"))
+        connection.execute(sa.text("ALTER TABLE intents DROP COLUMN pods"))
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '0009'"))
 
     await store.do(downgrade)
