@@ -1,6 +1,6 @@
 """What the tests of acts share: a cluster that is connected, a verdict that is stored, and who leads what follows."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -67,11 +67,14 @@ class World:
 
     async def judged(
         self, name: str, *machines: str, job: str = "llama", ago: float = 30.0, job_toml: str = "",
-        bodies: Mapping[str, Body] | None = None,
+        bodies: Mapping[str, Body] | None = None, pods: Mapping[str, Sequence[str]] | None = None,
     ) -> None:  # fmt: skip
-        """A verdict that would evict these machines."""
+        """A verdict that would evict these machines; `pods`: UIDs that their agents told of, by machine."""
         told = {one: [b.boot, b.serial] for one, b in (bodies or {one: body(one) for one in machines}).items()}
-        asked = {"asked": dict.fromkeys(machines), "absent": {}, "job_toml": job_toml, "bodies": told}
+        of: Mapping[str, object] = (
+            dict.fromkeys(machines) if pods is None else {one: {"pods": pods[one]} for one in pods}
+        )
+        asked = {"asked": of, "absent": {}, "job_toml": job_toml, "bodies": told}
         await self.store.begin(Incident(name, job, self.now - ago), asked)
         said = replace(NOTHING, kind=Kind.MACHINE, confidence=0.97, evict=Eviction(machines, 0.97))
         await self.store.judged(name, said, self.now)

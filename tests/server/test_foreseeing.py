@@ -21,6 +21,8 @@ from hangdog_server.actors.kubernetes import Kubernetes
 from hangdog_server.intents import Act, said
 from kube_jobs import job, jobset, pod
 
+#: What the agents tell: a pod of the job on each of its two machines.
+PODS = {machine: [f"uid of {machine}"] for machine in "ab"}
 FAILS = "JobSet llama will fail, and not start again: it has no failurePolicy"
 
 
@@ -65,7 +67,7 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 @pytest.mark.parametrize("cluster", [Mode.DRY_RUN, Mode.APPROVE], indirect=True)
 async def test_who_decides_is_told_that_the_job_will_not_start_again(cluster: Cluster) -> None:
-    await cluster.server.judged("0a", "a")
+    await cluster.server.judged("0a", "a", pods=PODS)
     words = await told(cluster.server, "0a")
     assert words.startswith(FAILS) and "In its manifest: failurePolicy.maxRestarts" in words
     (row,) = await cluster.server.store.ask(intents.of, "0a")
@@ -86,11 +88,11 @@ async def test_it_is_asked_once_for_an_incident(cluster: Cluster, gone: bool) ->
         cluster.kube.add(
             "jobsets", jobset("llama", {"maxRestarts": 1, "rules": [{"action": "RestartJobSetAndIgnoreMaxRestarts"}]})
         )
-    await cluster.server.judged("0a", "a")
+    await cluster.server.judged("0a", "a", pods=PODS)
     await cluster.server.acting.tick()
     await told_of(cluster, "GET /apis/jobset.x-k8s.io/v1alpha2/namespaces/train/jobsets/llama")
     await cluster.server.judged("0b", "b", job="other")
-    assert "no pod on b has a label that says job other" in await told(cluster.server, "0b")
+    assert "the agent on b does not tell which pods job other has there" in await told(cluster.server, "0b")
     assert await cluster.server.words("0a") == "", "it starts again at no cost, or nobody knows"
     assert len([one for one in cluster.kube.asked if one.endswith("/jobsets/llama")]) == 1
 
@@ -103,7 +105,7 @@ async def told_of(cluster: Cluster, asked: str) -> None:
 
 async def test_an_api_server_that_is_away_is_asked_again(cluster: Cluster) -> None:
     cluster.kube.faults = ["GET 503", "GET reset"]
-    await cluster.server.judged("0a", "a")
+    await cluster.server.judged("0a", "a", pods=PODS)
     assert (await told(cluster.server, "0a")).startswith(FAILS)
 
 
@@ -114,7 +116,7 @@ async def test_a_missing_right_means_nothing_is_foreseen_and_is_said_once(
     cluster.kube.denied = {denied}
     with caplog.at_level(logging.WARNING, "hangdog_server.actors.owners"):
         for number, machine in enumerate("ab"):
-            await cluster.server.judged(f"0{machine}", machine)
+            await cluster.server.judged(f"0{machine}", machine, pods=PODS)
             async with asyncio.timeout(60):
                 while len([one for one in cluster.kube.asked if f"/{denied}/" in one]) <= number:
                     await cluster.server.acting.tick()

@@ -123,9 +123,8 @@ class Kubernetes:
             }  # fmt: skip
             path = f"/api/v1/namespaces/{named(namespace)}/pods/{named(name)}/eviction"
             status, words = await self._api.post(path, body, EVICTED_S)
-            if (
-                status == 429
-            ):  # a disruption budget: it may have room later, and what it protects is not ours to overrule
+            # 429 is a disruption budget: it may have room later, and what it protects is not ours to overrule.
+            if status == 429:
                 came = False
             elif status not in (200, 201, 404, 409):
                 raise self._api.failed(status, path, words)
