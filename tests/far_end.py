@@ -16,9 +16,10 @@ from hangdog_agent.census import Census
 from hangdog_agent.diagnosing import Diagnosing, Jobs
 from hangdog_agent.identity import Identity
 from hangdog_agent.link import Link
+from hangdog_agent.link_settings import LinkSettings
 from hangdog_agent.recording import Spooling
-from hangdog_agent.settings import LinkSettings, VigilSettings
 from hangdog_agent.tally import Tally
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_agent.vigil.vigil import Vigil
 from hangdog_agent.watch import Watch
 from hangdog_models.findings import Finding

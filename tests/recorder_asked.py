@@ -5,9 +5,9 @@ import subprocess
 import targets
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.recorder import Patience, record
+from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.census import Census
 from hangdog_agent.discover import Kind, Member, find
-from hangdog_agent.settings import CaptureSettings
 from hangdog_models.reading.testimony import flight_record
 from hangdog_models.stack import Missing, Reason
 from hangdog_proto.statement import Statement

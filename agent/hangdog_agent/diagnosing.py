@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from hangdog_agent.settings import DiagnosingSettings
+from hangdog_agent.diagnosing_settings import DiagnosingSettings
 from hangdog_agent.watch import LocalJob
 from hangdog_models.errors import WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb

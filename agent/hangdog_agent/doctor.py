@@ -14,14 +14,15 @@ from hangdog_agent import own_certificate, probe, surroundings
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.look import Tools, look
 from hangdog_agent.capture.series import Series
+from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.census import Census
 from hangdog_agent.container import container
 from hangdog_agent.discover import Process
 from hangdog_agent.finding import Finding, Health
+from hangdog_agent.link_settings import LinkSettings
 from hangdog_agent.procfs import Proc, Status
 from hangdog_agent.renewal import NAME
 from hangdog_agent.rights import PTRACE, READ_SEARCH, READS, grant, lacking, place
-from hangdog_agent.settings import CaptureSettings, LinkSettings
 from hangdog_agent.watch import Watch, jobs
 from hangdog_models.counts import counted
 from hangdog_models.ranks import format_ranks

@@ -19,11 +19,11 @@ from hangdog_agent.diagnosing import Diagnosing, Jobs
 from hangdog_agent.discover import Member
 from hangdog_agent.fit import Pack
 from hangdog_agent.identity import Identity
+from hangdog_agent.link_settings import LinkSettings
 from hangdog_agent.news import findings_named, signs_said
 from hangdog_agent.recording import Recording, Spooling, local
 from hangdog_agent.servers import Servers, listed
 from hangdog_agent.session import Call, Session, backoff, cancelled, connected, why, within
-from hangdog_agent.settings import LinkSettings
 from hangdog_agent.tally import Event, Standing, Tally
 from hangdog_agent.together import together
 from hangdog_agent.vigil.vigil import Vigil

@@ -17,7 +17,7 @@ from hangdog_agent.answering import Answering
 from hangdog_agent.away import Away, Standstill
 from hangdog_agent.checks.notes import Notes
 from hangdog_agent.discover import Kind, Member
-from hangdog_agent.settings import SpoolSettings
+from hangdog_agent.link_settings import SpoolSettings
 from hangdog_agent.spool import Clocks, Spool
 from hangdog_agent.watch import LocalJob
 from hangdog_proto import owned

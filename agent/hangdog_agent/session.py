@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import grpc
 
-from hangdog_agent.settings import LinkSettings
+from hangdog_agent.link_settings import LinkSettings
 from hangdog_models.errors import HangdogError, ServerUnreachable
 from hangdog_models.pauses import pause
 from hangdog_proto.generated import hangdog_pb2 as pb

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
-from hangdog_agent.settings import SpoolSettings
+from hangdog_agent.link_settings import SpoolSettings
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.private import make_folder, narrow
 

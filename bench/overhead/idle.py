@@ -5,10 +5,11 @@ import time
 from collections.abc import Callable
 
 from hangdog_agent.capture.look import Tools
+from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.census import Census
 from hangdog_agent.discover import find
 from hangdog_agent.procfs import Proc
-from hangdog_agent.settings import CaptureSettings, VigilSettings
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_agent.vigil.vigil import Vigil
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stack import Missing, Reason

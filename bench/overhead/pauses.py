@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from hangdog_agent.capture import pyspy
-from hangdog_agent.settings import CaptureSettings
+from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_models.stack import Missing
 from overhead.stage import stage
 

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from hangdog_agent.capture.pyspy import PySpy
-from hangdog_agent.settings import CaptureSettings, LinkSettings, Settings, SpoolSettings, VigilSettings, chosen
+from hangdog_agent.capture.settings import CaptureSettings
+from hangdog_agent.link_settings import LinkSettings, SpoolSettings
+from hangdog_agent.settings import Settings, chosen
+from hangdog_agent.vigil.settings import VigilSettings
 from targets import WAIT, running
 
 MARK = ("HANGDOG_TEST_MAIN", str(os.getpid()))

@@ -15,9 +15,9 @@ from hangdog_agent.answering import Answering
 from hangdog_agent.capture import hearing, ras, recorder
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.series import Series
+from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.discover import Kind as Kinds
 from hangdog_agent.discover import Member
-from hangdog_agent.settings import CaptureSettings
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing, ProcessTrace, Reason
 from hangdog_proto import statement

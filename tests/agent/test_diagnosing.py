@@ -16,8 +16,9 @@ from far_end import ENVIRON, Line, Server, linked, reached
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.diagnose.engine import Engine
 from hangdog_agent.diagnosing import Diagnosing, Jobs, wanted
+from hangdog_agent.diagnosing_settings import DiagnosingSettings
 from hangdog_agent.meeting import Meeting
-from hangdog_agent.settings import DiagnosingSettings, chosen
+from hangdog_agent.settings import chosen
 from hangdog_agent.testing import REPETITIONS, Kit, Order, repeated, written
 from hangdog_agent.watch import LocalJob
 from hangdog_models.errors import WrongUse

@@ -16,8 +16,8 @@ from hangdog_agent.answering import Answering
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.pyspy import PySpy
 from hangdog_agent.capture.series import Series
+from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.census import Census
-from hangdog_agent.settings import CaptureSettings
 from hangdog_agent.watch import Watch
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER, ProcessTrace, Reason

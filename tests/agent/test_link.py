@@ -15,9 +15,10 @@ import targets
 from far_end import ALERT, ENVIRON, PATIENCE_S, QUICK, Line, Server, linked, reached
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.pyspy import PySpy
+from hangdog_agent.capture.settings import CaptureSettings
+from hangdog_agent.link_settings import LinkSettings
 from hangdog_agent.procfs import Proc
 from hangdog_agent.session import backoff, within
-from hangdog_agent.settings import CaptureSettings, LinkSettings
 from hangdog_agent.vigil.vigil import Vigil
 from hangdog_agent.watch import Watch
 from hangdog_models.findings import Bearing, Finding

@@ -16,7 +16,7 @@ import targets
 from hangdog_agent.capture import native
 from hangdog_agent.capture.look import Seen, Tools
 from hangdog_agent.capture.pyspy import PySpy
-from hangdog_agent.settings import CaptureSettings
+from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_models.stack import Missing, Reason, Thread
 from targets import EXCHANGE, EXCHANGING, SLEEP_IN_KERNEL, TRACE, WAIT, letter, running
 

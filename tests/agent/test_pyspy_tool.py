@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from hangdog_agent.capture import pyspy
+from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.killable import Outcome
-from hangdog_agent.settings import CaptureSettings
 from hangdog_models.stack import Missing, Reason
 from targets import WAIT, letter, running
 

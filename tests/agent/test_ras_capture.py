@@ -18,8 +18,8 @@ from dumper import own_job
 from hangdog_agent.capture import ras
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.ras import Patience, report
+from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.discover import Kind, Member
-from hangdog_agent.settings import CaptureSettings
 from hangdog_models.collectives import RasStatus
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.testimony import ras_report

@@ -21,7 +21,7 @@ from hangdog_agent.capture import native
 from hangdog_agent.capture.look import Seen, Tools, look
 from hangdog_agent.census import Census
 from hangdog_agent.discover import Key, Kind, Member, Process, find
-from hangdog_agent.settings import VigilSettings
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_agent.vigil.threads import Threads
 from hangdog_agent.vigil.vigil import Vigil
 from hangdog_models.ranks import Rank

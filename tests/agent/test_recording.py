@@ -11,9 +11,10 @@ import pytest
 
 from far_end import ENVIRON, Line, Server, linked, reached
 from hangdog_agent.capture.look import Tools
+from hangdog_agent.link_settings import SpoolSettings
 from hangdog_agent.recording import Spooling
-from hangdog_agent.settings import SpoolSettings, VigilSettings
 from hangdog_agent.spool import Clocks, Spool
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_models.findings import Bearing, Finding
 from hangdog_proto import found
 from hangdog_proto.codec import unpack

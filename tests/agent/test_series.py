@@ -15,9 +15,9 @@ import targets
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.pyspy import PySpy
 from hangdog_agent.capture.series import Series
+from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.census import Census
 from hangdog_agent.discover import Member
-from hangdog_agent.settings import CaptureSettings
 from hangdog_agent.watch import Watch
 from hangdog_models.stack import ProcessTrace, Reason
 from targets import WAIT, running

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_agent.checks.notes import Notes
-from hangdog_agent.settings import SpoolSettings
+from hangdog_agent.link_settings import SpoolSettings
 from hangdog_agent.spool import Clocks, Spool
 from hangdog_proto.generated import hangdog_pb2 as pb
 from small_disk import small_disk

@@ -9,8 +9,9 @@ from dumper import SERVING, own_job, pickled, played, recorded, serving
 from hangdog_agent.capture import hearing
 from hangdog_agent.capture.look import Tools, look
 from hangdog_agent.capture.recorder import record
+from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.discover import Kind, Member
-from hangdog_agent.settings import CaptureSettings, VigilSettings
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_agent.witness.collectives import Collectives
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Reason

@@ -7,10 +7,10 @@ import pytest
 
 from hangdog_agent.beat import Beat, Mode, mode
 from hangdog_agent.procfs import Proc
-from hangdog_agent.settings import VigilSettings
 from hangdog_agent.vigil.crowding import Crowding
 from hangdog_agent.vigil.job import JobVigil, Key
 from hangdog_agent.vigil.posture import Glance, posture
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_models.diagnosis import activity
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged

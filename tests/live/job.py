@@ -18,10 +18,10 @@ from hangdog.demo.progress import Progress
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.capture.series import Series
+from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.census import Census
 from hangdog_agent.discover import Member, find
 from hangdog_agent.procfs import Proc
-from hangdog_agent.settings import CaptureSettings
 from hangdog_models.stack import Reason
 from live.network import Network
 from live.plan import Plan

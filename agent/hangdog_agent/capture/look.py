@@ -16,9 +16,9 @@ from hangdog_agent.capture import condition
 from hangdog_agent.capture.condition import Condition
 from hangdog_agent.capture.held import Held
 from hangdog_agent.capture.pyspy import PySpy
+from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.discover import Process
 from hangdog_agent.procfs import Proc
-from hangdog_agent.settings import CaptureSettings
 from hangdog_models.stack import Missing, ProcessState, Reason, Thread
 from hangdog_models.training import training_thread
 

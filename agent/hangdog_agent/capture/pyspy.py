@@ -10,11 +10,11 @@ import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.confinement import children, credentials
 from hangdog_agent.confinement.children import Child, Limits
 from hangdog_agent.confinement.credentials import Refused
 from hangdog_agent.killable import Outcome, run
-from hangdog_agent.settings import CaptureSettings
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.pyspy import threads_from_json
 from hangdog_models.stack import Missing, Reason, Thread

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hangdog_agent import discover
 from hangdog_agent.beat import Beat
-from hangdog_agent.settings import VigilSettings
 from hangdog_agent.vigil.posture import APART_S, LOOPS, Glance, Posture, posture, settled, writes
 from hangdog_agent.vigil.rhythm import Rhythm
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_agent.vigil.trainer import Trainer
 from hangdog_agent.witness.witness import Witness
 from hangdog_models.ranks import Rank

@@ -8,10 +8,10 @@ from typing import TypeVar
 from hangdog_agent.beat import Beat, feel
 from hangdog_agent.capture.look import Seen, Tools, look
 from hangdog_agent.discover import Kind, Member
-from hangdog_agent.settings import VigilSettings
 from hangdog_agent.vigil.crowding import Crowding
 from hangdog_agent.vigil.job import JobVigil, Key
 from hangdog_agent.vigil.posture import Glance
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_agent.vigil.threads import Threads
 from hangdog_agent.witness.witness import Witness
 from hangdog_agent.witness.witnesses import Readings, Witnesses

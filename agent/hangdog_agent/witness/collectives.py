@@ -9,7 +9,7 @@ from hangdog_agent.capture import ras
 from hangdog_agent.capture.hearing import asks_ras
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.discover import Member
-from hangdog_agent.settings import VigilSettings
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_agent.witness.errand import Errand
 from hangdog_agent.witness.witness import Kind, Witness
 from hangdog_models.collectives import RasReport

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hangdog_agent.checks.places import Places, text
 from hangdog_agent.checks.traffic import Traffic
-from hangdog_agent.settings import VigilSettings
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_agent.witness.errand import Errand
 from hangdog_agent.witness.witness import Kind, Witness
 

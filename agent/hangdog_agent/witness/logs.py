@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hangdog_agent.discover import HEARTBEAT, LOG, STEP_PATTERN, Key, Member
-from hangdog_agent.settings import VigilSettings
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_agent.witness.files import Files
 from hangdog_agent.witness.pattern import safe
 from hangdog_agent.witness.steps import Steps

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from hangdog_agent.settings import VigilSettings
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_agent.witness.witness import Kind, Witness
 
 #: Shorter than this it may be one long collective, or a slow batch: two sweeps of NVML. Seconds.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from hangdog_agent.capture.look import Tools
 from hangdog_agent.checks.places import Places
 from hangdog_agent.discover import Key, Member
-from hangdog_agent.settings import VigilSettings
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_agent.witness.collectives import Collectives
 from hangdog_agent.witness.flow import Flow
 from hangdog_agent.witness.logs import Logs

@@ -25,6 +25,8 @@ _OF_REASON = {
     Reason.ZOMBIE: Activity.DEAD,
     Reason.EXITED: Activity.DEAD,
 }
+#: Waits for somebody outside of the job.
+SERVICES = (Activity.DATALOADER, Activity.STORAGE, Activity.CHECKPOINT, Activity.NETWORK)
 
 
 @dataclass(frozen=True, slots=True)

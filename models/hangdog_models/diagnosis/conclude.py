@@ -9,9 +9,9 @@ from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.hypothesis import Hypothesis
 from hangdog_models.diagnosis.motion import Look
+from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.stuck import SEVERAL
 from hangdog_models.diagnosis.waits import Hold
-from hangdog_models.diagnosis.wording import ranks_of
 from hangdog_models.diagnosis.written import written
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait

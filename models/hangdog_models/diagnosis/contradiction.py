@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from hangdog_models.collectives import RankCounters
 from hangdog_models.diagnosis.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.motion import Look, Motion
+from hangdog_models.diagnosis.rank_words import are, ranks_of
 from hangdog_models.diagnosis.waits import Hold
-from hangdog_models.diagnosis.wording import are, ranks_of
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.verdict import Activity, Kind

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.counters import Group, by_group
 from hangdog_models.diagnosis.hypothesis import Hypothesis, odds
-from hangdog_models.diagnosis.wording import ranks_of
+from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind

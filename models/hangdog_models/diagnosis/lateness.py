@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
+from hangdog_models.diagnosis.activity import SERVICES
 from hangdog_models.diagnosis.motion import Look
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import WORLD, Topology
@@ -17,8 +18,6 @@ IN_TIME, LATE, UNSEEN = 0, 1, 2
 MOVED_AT_LEAST = 2
 #: Nothing can be said of how fast these are: they have left, or cannot be looked at.
 _UNSEEN = (Activity.MISSING, Activity.DEAD, Activity.STOPPED, Activity.TEARDOWN)
-#: Waits for somebody outside of the job.
-SERVICES = (Activity.DATALOADER, Activity.STORAGE, Activity.CHECKPOINT, Activity.NETWORK)
 #: A service is to blame when so much of what is late waits for it, on so large a share of the machines (or ranks).
 WIDESPREAD = 0.5
 

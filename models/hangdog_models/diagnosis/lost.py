@@ -7,10 +7,10 @@ from hangdog_models.diagnosis.counters import awaited_by_dim, follows
 from hangdog_models.diagnosis.guilt import merely_failed
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
+from hangdog_models.diagnosis.rank_words import ranks_of, wait
 from hangdog_models.diagnosis.silence import silent_ranks
 from hangdog_models.diagnosis.stuck import BEGUN, BY_CODE, EXPLAINED, JOINED, STILL
 from hangdog_models.diagnosis.waits import Hold, Waits
-from hangdog_models.diagnosis.wording import ranks_of, wait
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
+from hangdog_models.diagnosis.rank_words import are, ranks_of
 from hangdog_models.diagnosis.silence import silent_ranks
 from hangdog_models.diagnosis.waits import Waits
-from hangdog_models.diagnosis.wording import are, ranks_of, where
+from hangdog_models.diagnosis.wording import where
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Topology

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from math import prod
 
-from hangdog_models.diagnosis.activity import Standing
+from hangdog_models.diagnosis.activity import SERVICES, Standing
 from hangdog_models.diagnosis.counters import BY_COUNTERS
 from hangdog_models.diagnosis.guilt import (
     ASKED_ALONE,
@@ -21,7 +21,6 @@ from hangdog_models.diagnosis.guilt import (
 )
 from hangdog_models.diagnosis.hidden import at_barrier
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
-from hangdog_models.diagnosis.lateness import SERVICES
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.odds import odds_of
 from hangdog_models.diagnosis.one_look import held

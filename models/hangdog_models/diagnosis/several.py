@@ -9,9 +9,10 @@ from hangdog_models.diagnosis.guilt import REMARKABLE, SHARED, SPINNING, WRITING
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.diagnosis.one_look import LASTING, at_rest
+from hangdog_models.diagnosis.rank_words import are, ranks_of
 from hangdog_models.diagnosis.samples import replica
 from hangdog_models.diagnosis.waits import Waits
-from hangdog_models.diagnosis.wording import are, ranks_of, reasons
+from hangdog_models.diagnosis.wording import reasons
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind

@@ -9,8 +9,8 @@ from hangdog_models.counts import counted
 from hangdog_models.diagnosis import lateness, sequential
 from hangdog_models.diagnosis.lateness import LATE, Ballot
 from hangdog_models.diagnosis.motion import Look
+from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.sequential import Pattern
-from hangdog_models.diagnosis.wording import ranks_of
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind

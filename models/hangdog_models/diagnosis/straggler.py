@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from hangdog_models.collectives import RankCounters
 from hangdog_models.diagnosis import joining, launching, samples
 from hangdog_models.diagnosis.joining import Excess
+from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.samples import Samples
 from hangdog_models.diagnosis.slow import Degrader, Slowness
-from hangdog_models.diagnosis.wording import ranks_of
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind

@@ -6,10 +6,10 @@ from hangdog_models.diagnosis.apart import PIPELINE, TENSOR, Apart
 from hangdog_models.diagnosis.cluster import Cluster
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.motion import Motion
+from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.relations import Candidate, explain
 from hangdog_models.diagnosis.stuck import CODE, HARDWARE
 from hangdog_models.diagnosis.waits import Hold, Waits
-from hangdog_models.diagnosis.wording import ranks_of
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind

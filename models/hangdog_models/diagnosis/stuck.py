@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from hangdog_models.diagnosis.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.motion import Look, Motion
+from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.waits import Hold, Waits
-from hangdog_models.diagnosis.wording import ranks_of
 from hangdog_models.ranks import format_ranks
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Topology

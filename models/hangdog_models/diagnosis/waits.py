@@ -5,8 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hangdog_models.diagnosis.activity import Standing, sites
-from hangdog_models.diagnosis.lateness import SERVICES
+from hangdog_models.diagnosis.activity import SERVICES, Standing, sites
 from hangdog_models.diagnosis.motion import Look, Motion
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from hangdog_models.diagnosis.activity import Standing
 from hangdog_models.diagnosis.counters import BY_DEVICE
 from hangdog_models.diagnosis.motion import Look, Motion
+from hangdog_models.diagnosis.rank_words import are, ranks_of, wait
 from hangdog_models.diagnosis.waits import Waits
-from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Activity
 
 
@@ -71,19 +72,3 @@ def where(standing: Standing) -> str:
             doing += f" ({standing.dim})"
     # in backward itself the innermost frame of the caller is the operation
     return f"{doing} in {standing.label}" if standing.label not in ("", doing) else doing
-
-
-def ranks_of(ranks: Iterable[Rank]) -> str:
-    """`rank 3`, `ranks 3,5-7`."""
-    ranks = list(ranks)
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {format_ranks(ranks)}"
-
-
-def wait(ranks: Iterable[Rank]) -> str:
-    """The verb that goes with these ranks."""
-    return "waits" if len(list(ranks)) == 1 else "wait"
-
-
-def are(ranks: Iterable[Rank]) -> str:
-    """The verb that goes with these ranks."""
-    return "is" if len(list(ranks)) == 1 else "are"

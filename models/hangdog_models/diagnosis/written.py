@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.cluster import Cluster
-from hangdog_models.diagnosis.wording import ranks_of
+from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER
 from hangdog_models.verdict import (

@@ -13,7 +13,7 @@ import targets
 from attacking.setuid import become_setuid, setuid
 from attacking.stage import KINDS, Attacker, Watched, attacking, needs_root, settled
 from hangdog_agent.discover import HEARTBEAT, LOG
-from hangdog_agent.settings import VigilSettings
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_agent.witness.witness import Kind
 from hangdog_agent.witness.witnesses import Witnesses
 from recorder_asked import TOOLS, by_pid

@@ -15,10 +15,11 @@ import pytest
 
 import targets
 from hangdog_agent.capture.look import Tools
+from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.census import Census
 from hangdog_agent.discover import Key, Member, find
 from hangdog_agent.discover import Kind as Sort
-from hangdog_agent.settings import CaptureSettings, VigilSettings
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_agent.witness import files
 from hangdog_agent.witness.collectives import Collectives, count
 from hangdog_agent.witness.logs import Logs

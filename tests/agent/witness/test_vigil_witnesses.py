@@ -6,9 +6,9 @@ from collections.abc import Iterable
 import pytest
 
 from hangdog_agent.beat import Beat
-from hangdog_agent.settings import VigilSettings
 from hangdog_agent.vigil.job import JobVigil, Key
 from hangdog_agent.vigil.posture import Glance
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_agent.witness.witness import Kind, Witness
 from hangdog_models.diagnosis import activity
 from hangdog_models.ranks import Rank

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hangdog_agent.settings import VigilSettings
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_agent.witness.flow import Meter, total
 from hangdog_agent.witness.power import Power
 from hangdog_agent.witness.witness import LEAST, Kind, Witness

@@ -16,10 +16,12 @@ from cast import PATIENT, Stage, failed, stage
 from faulty import Line, Proxy, line
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.look import Tools
+from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.census import Census
 from hangdog_agent.identity import Identity
 from hangdog_agent.link import Link
-from hangdog_agent.settings import CaptureSettings, LinkSettings, VigilSettings
+from hangdog_agent.link_settings import LinkSettings
+from hangdog_agent.vigil.settings import VigilSettings
 from hangdog_agent.vigil.vigil import Vigil
 from hangdog_agent.watch import Watch
 from hangdog_models.rules.ruleset import packaged

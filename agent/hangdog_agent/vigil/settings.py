@@ -1,0 +1,39 @@
+"""What may be tuned in watching for stalls, with the reason of each default."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class VigilSettings:
+    """When the agent suspects a standstill; every time is in seconds."""
+
+    #: Between two readings of the trainers' pulse, 20 µs each.
+    beat_s: float = 1.0
+    #: A rank has a rhythm after so long of alternating work and waits: imports and joining are no such thing.
+    settle_s: float = 10.0
+    #: A pulse that stops for so long, or for longer than usual, makes wonder: stacks are glanced at, nobody is told.
+    doubt_s: float = 3.0
+    #: A rank that stands still for so long is overdue.
+    patience_s: float = 5.0
+    #: So many times the longest standstill it survived at that place, when that is longer.
+    factor: float = 3.0
+    #: Before a rank has a rhythm: ten thousand ranks take minutes to join each other.
+    start_s: float = 300.0
+
+    #: Between two readings of the trainers' logs, a millisecond for eight of them; 0 reads none.
+    log_every_s: float = 1.0
+    #: Read of one log at a time, its newest: some tens of lines.
+    log_bytes: int = 8192
+    #: Between two looks at heartbeat files; 0 looks at none.
+    touch_every_s: float = 1.0
+    #: Between two questions to NCCL RAS, each of which goes once around all processes; 0 never asks.
+    ras_every_s: float = 30.0
+    #: Between two readings of the bytes moved: some drivers ask the card's firmware for each counter; 0 reads none.
+    traffic_every_s: float = 5.0
+    #: Bytes a second, and share of the usual rate, below which traffic is background noise: a fabric has managers and monitors.
+    traffic_least: int = 262144
+    traffic_share: float = 0.05
+    #: Share of its power limit below which a busy GPU spins in a wait: idle is a sixth, training two thirds. 0: not looked at.
+    spin_share: float = 0.25
+    #: A rank with a lively pulse whose standstill is not sure is borne for so long: it may evaluate, or compute at one place.
+    loop_s: float = 60.0
