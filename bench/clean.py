@@ -28,14 +28,14 @@ from statistics import median
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
 from fake_gpus import FakeGpus, built
-from hangdog_agent.checks.places import Places
-from hangdog_agent.diagnose.engine import Engine, Probe
-from hangdog_agent.diagnose.group import Group
-from hangdog_agent.diagnose.ladder import Diagnosis, Verdict, climb
-from hangdog_agent.diagnose.level import Level, Outcome
-from hangdog_agent.diagnose.passive import Passive
-from hangdog_agent.diagnose.settings import DiagnoseSettings
-from hangdog_agent.diagnose.standard import LEVELS, Wish, standard
+from hangdog_agent.checks.check_paths import Places
+from hangdog_agent.machine_tests.group import Group
+from hangdog_agent.machine_tests.level import Level, Outcome
+from hangdog_agent.machine_tests.level_runner import Diagnosis, Verdict, climb
+from hangdog_agent.machine_tests.levels.passive import Passive
+from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.standard_levels import LEVELS, Wish, standard
+from hangdog_agent.machine_tests.torch_engine import Engine, Probe
 
 #: A majority takes three.
 PROCESSES = 3

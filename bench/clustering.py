@@ -21,11 +21,11 @@ from pathlib import Path
 from statistics import fmean
 from time import process_time
 
-from hangdog.bundle import open_bundle
-from hangdog_models.diagnosis.activity import Reader
-from hangdog_models.diagnosis.cluster import Cluster
+from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.diagnosis.clustering.catalogue import MODELS, clustering
-from hangdog_models.diagnosis.motion import Look
+from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
+from hangdog_models.diagnosis.observe.activity import Reader
+from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.errors import HangdogError
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.limits import DEFAULTS

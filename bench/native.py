@@ -11,8 +11,8 @@ from accuracy.incident import Evidence
 from accuracy.make import default_set, incident
 from accuracy.measure import Score, of_verdict, score
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.planning.deepen import deepen
 from hangdog_models.planning.native import deciding
+from hangdog_models.planning.native_depth import deepen
 from hangdog_models.rules.ruleset import packaged
 
 #: As the server's settings have them.

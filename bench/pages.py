@@ -23,13 +23,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from browsed import browsed
 from cast import PATIENT, cluster
 from cast_acting import WIDE
-from hangdog_models.acting.caps import Mode
-from hangdog_models.diagnosis.conclude import conclude
+from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import investigate
-from hangdog_models.showing import scene
-from hangdog_server.actors.chosen import Chosen
-from hangdog_server.actors.exclusion import Exclusion
-from hangdog_server.pages.incident import incident_page
+from hangdog_models.diagnosis.verdict.conclude import conclude
+from hangdog_models.views import incident_view
+from hangdog_server.actions.backends.actions_config import Chosen
+from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.web.incident_page import incident_page
 from recorded import NO_CORPUS, RECORDED
 from stalled import stalled
 from stories import trace
@@ -99,7 +99,7 @@ def drawn(ranks: int, folder: Path) -> tuple[Path, str]:
     case = investigate(snapshot, topology)
     verdict = conclude(case)
     judged = process_time()
-    shown = scene.of(case, verdict)
+    shown = incident_view.of(case, verdict)
     seen = process_time()
     page = incident_page(verdict, shown)
     ended = process_time()
@@ -114,7 +114,7 @@ def of_recorded(name: str, folder: Path) -> Path:
     case = RECORDED[name].case()
     verdict = conclude(case)
     file = folder / f"{name}.html"
-    file.write_text(incident_page(verdict, scene.of(case, verdict)), encoding="utf-8")
+    file.write_text(incident_page(verdict, incident_view.of(case, verdict)), encoding="utf-8")
     return file
 
 

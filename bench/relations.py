@@ -14,7 +14,7 @@ import random
 import resource
 from time import process_time
 
-from hangdog_models.diagnosis.relations import explain
+from hangdog_models.diagnosis.clustering.relations import explain
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Layout, Topology, build
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import process_time
 
-from hangdog_models.diagnosis.activity import Standing
-from hangdog_models.diagnosis.motion import Look
-from hangdog_models.diagnosis.slow import ROUNDS, Slowness, find
+from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.motion import Look
+from hangdog_models.diagnosis.stragglers.fail_slow import ROUNDS, Slowness, find
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Layout, Topology, build

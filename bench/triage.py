@@ -17,10 +17,10 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parent)
 
-from hangdog.written import files
+from hangdog.evidence.write_bundle import files
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Layout
-from hangdog_server.replay import Replayed
+from hangdog_server.incidents.replay import Replayed
 from scale.stacks import PER_MACHINE, STAGES, TENSOR
 from scale.stacks import Job as Hung
 

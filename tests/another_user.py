@@ -15,7 +15,7 @@ from pathlib import Path
 import grpc
 
 from hangdog_models.errors import HangdogError
-from hangdog_proto.client import Client
+from hangdog_proto.client.incidents import Client
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsStub
 

@@ -12,8 +12,8 @@ import httpx
 
 from cast import Agent, Stage, cluster, stage
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_server.door import LOCAL, Door
-from hangdog_server.judging import Judge
+from hangdog_server.incidents.judge import Judge
+from hangdog_server.listener import LOCAL, Door
 from stories import trace
 
 

@@ -14,22 +14,22 @@ from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Frame, ProcessTrace, Thread
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Coverage, Eviction, EvidenceReport, Kind, Verdict
-from hangdog_proto.client import Client, MachineLine, Step
-from hangdog_proto.codec import pack
-from hangdog_proto.dictionary import Dictionary
+from hangdog_proto.client.channel_options import Reach, open_aio_channel
+from hangdog_proto.client.incidents import Client, MachineLine, Step
+from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsStub
-from hangdog_proto.reach import Reach, open_aio_channel
-from hangdog_server.actors.chosen import Chosen
-from hangdog_server.door import LOCAL, Door, Opened
-from hangdog_server.fleet import Fleet
-from hangdog_server.incident import Means
-from hangdog_server.judging import Judge
+from hangdog_server.actions.backends.actions_config import Chosen
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.incidents.incident_run import Means
+from hangdog_server.incidents.judge import Judge
+from hangdog_server.listener import LOCAL, Door, Opened
 from hangdog_server.main import running
-from hangdog_server.notices.chosen import Told
-from hangdog_server.observing import Observers
+from hangdog_server.notifications.notify_config import Told
+from hangdog_server.observability.setup import Observers
 from hangdog_server.settings import Settings
-from hangdog_server.store import Store
+from hangdog_server.store.store import Store
 
 #: Settings under which no deadline passes, however slow the machine that runs the tests.
 PATIENT = replace(

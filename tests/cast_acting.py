@@ -6,24 +6,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cast import NOON, PATIENT, verdict
-from hangdog_models.acting.caps import Caps, Mode
-from hangdog_models.acting.history import Body
+from hangdog_models.actions.action_history import Body
+from hangdog_models.actions.caps import Caps, Mode
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind
-from hangdog_server import intents
-from hangdog_server.acting import Acting
-from hangdog_server.actors.actor import Actor, ActorFailed, Case, Mark, Standing
-from hangdog_server.actors.chosen import Chosen
-from hangdog_server.audit import Audit
-from hangdog_server.fleet import Fleet
-from hangdog_server.incident import Means
-from hangdog_server.intents import Act
-from hangdog_server.jobs import LocalJob
-from hangdog_server.leading import Leading
-from hangdog_server.manifests import Manifests
-from hangdog_server.store import Incident, Store
+from hangdog_server.actions.action_loop import Acting
+from hangdog_server.actions.backends.actions_config import Chosen
+from hangdog_server.actions.backends.backend import Actor, ActorFailed, Case, Mark, Standing
+from hangdog_server.actions.checkpoint_copies import Manifests
+from hangdog_server.auth.audit_log import Audit
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.cluster.leadership import Leading
+from hangdog_server.incidents.incident_run import Means
+from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.store import actions
+from hangdog_server.store.actions import Act
+from hangdog_server.store.store import Incident, Store
 
 NOTHING = verdict(Snapshot(Job("llama"), (Round(0, ()),)), Topology(8, {}, {"a": (Rank(0),)}))
 #: Bounds that are met by no story that is not about them.
@@ -80,10 +80,10 @@ class World:
         await self.store.judged(name, said, self.now)
 
     async def states(self, incident: str) -> dict[str, str]:
-        return {row.machine: str(row.state) for row in await self.store.ask(intents.of, incident)}
+        return {row.machine: str(row.state) for row in await self.store.ask(actions.of, incident)}
 
     async def words(self, incident: str) -> str:
-        return " | ".join(row.words for row in await self.store.ask(intents.of, incident))
+        return " | ".join(row.words for row in await self.store.ask(actions.of, incident))
 
     async def until(self, incident: str, *states: Act) -> None:
         """Ticks until all machines of an incident are so far."""

@@ -23,12 +23,12 @@ from cast import verdict
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Suspect, Verdict
-from hangdog_server.capturing import Capturing
-from hangdog_server.database import Database
-from hangdog_server.door import Door
-from hangdog_server.fleet import Fleet
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.incidents.round_capture import Capturing
+from hangdog_server.listener import Door
 from hangdog_server.main import serve
 from hangdog_server.settings import Settings
+from hangdog_server.store.database import Database
 
 #: What the server is run with: short waits, for everybody is on this machine and comes back at once.
 SETTINGS = Settings(

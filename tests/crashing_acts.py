@@ -17,11 +17,12 @@ import sqlalchemy as sa
 
 from cast_acting import world
 from crashing import Points
-from hangdog_server import decisions, intents
-from hangdog_server.actors.actor import Case
-from hangdog_server.actors.exclusion import Exclusion
-from hangdog_server.database import Database
-from hangdog_server.intents import UNDER_WAY
+from hangdog_server.actions import policy
+from hangdog_server.actions.backends.backend import Case
+from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.store import actions
+from hangdog_server.store.actions import UNDER_WAY
+from hangdog_server.store.database import Database
 
 #: Ticks that a story takes at most; the longest ones need some ten.
 TICKS = 60
@@ -66,11 +67,11 @@ async def live(where: str, folder: Path, point: Points, release: str) -> None:
     async with world(where if "://" in where else Path(where), folder, Scheduler(folder, point)) as on:
         for _ in range(TICKS):
             await on.acting.tick()
-            rows = await on.store.ask(intents.under_way)
+            rows = await on.store.ask(actions.under_way)
             if not any(row.state in UNDER_WAY for row in rows):
                 if not release or not any(row.machine == release for row in rows):
                     return
-                await on.store.do(decisions.release, release, "", "alice", on.now)
+                await on.store.do(policy.release, release, "", "alice", on.now)
     raise AssertionError("it came to no end")
 
 

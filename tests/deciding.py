@@ -15,17 +15,17 @@ import httpx
 from browsed import Browsed, browsed
 from cast import NOON, PATIENT, trainer, verdict
 from cast_acting import WIDE
-from hangdog_models.acting.caps import Caps, Mode
+from hangdog_models.actions.caps import Caps, Mode
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
-from hangdog_proto.reach import Reach
-from hangdog_server import tokens
-from hangdog_server.actors.actor import Actor
-from hangdog_server.actors.chosen import Chosen
-from hangdog_server.actors.exclusion import Exclusion
-from hangdog_server.door import Door
-from hangdog_server.tokens import Role
+from hangdog_proto.client.channel_options import Reach
+from hangdog_server.actions.backends.actions_config import Chosen
+from hangdog_server.actions.backends.backend import Actor
+from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.auth import tokens
+from hangdog_server.auth.tokens import Role
+from hangdog_server.listener import Door
 
 
 def judge(snapshot: Snapshot, topology: Topology) -> Verdict:

@@ -11,17 +11,17 @@ from typing import Any, Self
 import grpc
 
 import targets
-from hangdog_agent.capture.look import Tools
-from hangdog_agent.census import Census
-from hangdog_agent.diagnosing import Diagnosing, Jobs
-from hangdog_agent.identity import Identity
-from hangdog_agent.link import Link
-from hangdog_agent.link_settings import LinkSettings
-from hangdog_agent.recording import Spooling
-from hangdog_agent.tally import Tally
-from hangdog_agent.vigil.settings import VigilSettings
-from hangdog_agent.vigil.vigil import Vigil
-from hangdog_agent.watch import Watch
+from hangdog_agent.capture.process_capture import Tools
+from hangdog_agent.connection.identity import Identity
+from hangdog_agent.connection.link import Link
+from hangdog_agent.connection.offline_recording import Spooling
+from hangdog_agent.connection.settings import LinkSettings
+from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.watch import Watch
+from hangdog_agent.machine_tests.remote_tests import Diagnosing, Jobs
+from hangdog_agent.metrics.metrics import Tally
+from hangdog_agent.stalls.monitor import Vigil
+from hangdog_agent.stalls.settings import VigilSettings
 from hangdog_models.findings import Finding
 from hangdog_models.rules.ruleset import packaged
 from hangdog_proto.generated import hangdog_pb2 as pb

@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cast import PATIENT, Agent, Stage, stage, trainer
-from hangdog_proto.reach import Reach
-from hangdog_server import certs, tokens
-from hangdog_server.door import Door
+from hangdog_proto.client.channel_options import Reach
+from hangdog_server.auth import certificates, tokens
+from hangdog_server.auth.tokens import Role
+from hangdog_server.listener import Door
 from hangdog_server.settings import Settings
-from hangdog_server.tokens import Role
 
 #: Whoever says nothing is cut off soon; nobody who speaks is, however slow this machine is.
 STRICT = replace(PATIENT, hello_s=1.0)
@@ -43,10 +43,10 @@ class Cluster:
     def machine(self, name: str, at: float | None = None) -> Path:
         """The folder of a machine's certificate, made at that time."""
         into = self.home / f"machines-{len(list(self.home.iterdir()))}"
-        return certs.machine(self.home, name, now() if at is None else at, into)
+        return certificates.machine(self.home, name, now() if at is None else at, into)
 
     def client(self, name: str) -> Path:
-        return certs.client(self.home, name, now(), self.home / f"clients-{len(list(self.home.iterdir()))}")
+        return certificates.client(self.home, name, now(), self.home / f"clients-{len(list(self.home.iterdir()))}")
 
     def odd(
         self, name: str, *names: x509.GeneralName, uses: Sequence[x509.ObjectIdentifier] | None = None, common: str = ""
@@ -57,14 +57,14 @@ class Cluster:
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)] if common else [])
         above = x509.load_pem_x509_certificate((self.home / "ca.pem").read_bytes())
-        making = certs.builder(subject, above.subject, key, now(), 5)
+        making = certificates.builder(subject, above.subject, key, now(), 5)
         if names:
             making = making.add_extension(x509.SubjectAlternativeName(names), critical=False)
         if uses is not None:
             making = making.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
-        found = making.sign(certs.signer(self.home / "ca.key"), hashes.SHA256())
+        found = making.sign(certificates.signer(self.home / "ca.key"), hashes.SHA256())
         (folder / "cert.pem").write_bytes(found.public_bytes(Encoding.PEM))
-        (folder / "key.pem").write_bytes(certs._key(key))
+        (folder / "key.pem").write_bytes(certificates._key(key))
         (folder / "ca.pem").write_bytes((self.home / "ca.pem").read_bytes())
         return folder
 
@@ -87,7 +87,7 @@ class Cluster:
 
 def made(home: Path) -> Cluster:
     """A new cluster, whose server is called localhost."""
-    certs.init(home, ["localhost"], now())
+    certificates.init(home, ["localhost"], now())
     return Cluster(home)
 
 

@@ -5,9 +5,9 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from hangdog_agent.diagnose.engine import Engine, Probe, cleaned
-from hangdog_agent.diagnose.level import Conviction, Level, Outcome, Result
-from hangdog_agent.diagnose.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.level import Conviction, Level, Outcome, Result
+from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.torch_engine import Engine, Probe, cleaned
 
 #: Processes on the CPU stand for devices.
 ON_CPU = Probe("of the tests", 0)

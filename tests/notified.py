@@ -11,14 +11,14 @@ from prometheus_client import CollectorRegistry
 from cast import PATIENT
 from cast_acting import NOTHING, World, world
 from hangdog_models.verdict import Eviction, Kind
-from hangdog_server import dates
-from hangdog_server.metrics import Metrics
-from hangdog_server.notices.chosen import About, Receiver, Told
-from hangdog_server.notices.message import Message
-from hangdog_server.notices.notifying import Notifying
-from hangdog_server.notices.posting import Posted
-from hangdog_server.store import Incident
-from hangdog_server.vigil import Vigil
+from hangdog_server.cluster.stalls import Vigil
+from hangdog_server.notifications.message import Message
+from hangdog_server.notifications.notify_config import About, Receiver, Told
+from hangdog_server.notifications.notify_loop import Notifying
+from hangdog_server.notifications.send import Posted
+from hangdog_server.observability.metrics import Metrics
+from hangdog_server.store import trusted_date
+from hangdog_server.store.store import Incident
 
 
 @dataclass
@@ -107,10 +107,10 @@ async def watched(
     """A store in which nothing has happened, and who is told of what does."""
     async with world(where, folder) as on:
         made = Watched(on, Postman(), Told(receivers or (receiver(),), link, per_hour))
-        began, steady = on.now, dates.running
-        dates.running = lambda: dates.Run("a", on.now - began)  # time passes here, no clock jumps
+        began, steady = on.now, trusted_date.running
+        trusted_date.running = lambda: trusted_date.Run("a", on.now - began)  # time passes here, no clock jumps
         try:
             yield made
         finally:
-            dates.running = steady
+            trusted_date.running = steady
             await made.notifying.close()

@@ -9,9 +9,9 @@ import signal
 import sys
 from pathlib import Path
 
-from hangdog_server.notices.chosen import Receiver
-from hangdog_server.notices.message import Message
-from hangdog_server.notices.posting import Posted
+from hangdog_server.notifications.message import Message
+from hangdog_server.notifications.notify_config import Receiver
+from hangdog_server.notifications.send import Posted
 from notified import watched
 
 

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cast import Agent, Stage
-from hangdog.bundle import open_bundle
+from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models import topology
-from hangdog_models.diagnosis.case import Case
 from hangdog_models.diagnosis.judge import investigate
+from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.limits import DEFAULTS
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
-from hangdog_proto import statement
-from hangdog_proto.codec import pack
+from hangdog_proto.codec import collectives
+from hangdog_proto.codec.collectives import Kind, Statement
+from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.statement import Kind, Statement
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "gloo"
 #: Why a test of them is left out.
@@ -88,7 +88,7 @@ class Played:
 
     def _statements(self, ranks: Iterable[Rank]) -> list[pb.Statement]:
         records = ((rank, self.recorded.record(rank)) for rank in ranks)
-        return [statement.pack(Statement(Kind.RECORD, rank, data)) for rank, data in records if data]
+        return [collectives.pack(Statement(Kind.RECORD, rank, data)) for rank, data in records if data]
 
 
 @asynccontextmanager

@@ -3,14 +3,14 @@
 import subprocess
 
 import targets
-from hangdog_agent.capture.look import Tools
+from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.recorder import Patience, record
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.census import Census
-from hangdog_agent.discover import Kind, Member, find
-from hangdog_models.reading.testimony import flight_record
+from hangdog_agent.discovery.discover import Kind, Member, find
+from hangdog_agent.discovery.process_table import Census
+from hangdog_models.reading.collectives.library_counters import flight_record
 from hangdog_models.stack import Missing, Reason
-from hangdog_proto.statement import Statement
+from hangdog_proto.codec.collectives import Statement
 
 TOOLS = Tools(targets.proc, Missing(Reason.TOOL_MISSING, "none needed"), CaptureSettings())
 #: Long enough for everything that is played, on a busy machine too.

@@ -5,15 +5,15 @@ from dataclasses import replace
 from msgspec import structs
 
 from hangdog_models.collectives import CollectiveRecord, RankCounters
-from hangdog_models.diagnosis.conclude import conclude
 from hangdog_models.diagnosis.judge import investigate
+from hangdog_models.diagnosis.verdict.conclude import conclude
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
-from hangdog_models.showing import scene
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
 from hangdog_models.topology import Layout, Topology, build
 from hangdog_models.verdict import Verdict
+from hangdog_models.views import incident_view
 from stories import C10D, frames
 
 #: A trainer begins like this on every rank.
@@ -83,11 +83,11 @@ def stalled(ranks: int, tensor: int = 8, stages: int = 8, per_machine: int = 8) 
     return snapshot, topology
 
 
-def judged(snapshot: Snapshot, topology: Topology) -> tuple[Verdict, scene.Scene]:
+def judged(snapshot: Snapshot, topology: Topology) -> tuple[Verdict, incident_view.Scene]:
     """The verdict on a job, and what is shown of it."""
     case = investigate(snapshot, topology)
     verdict = conclude(case)
-    return verdict, scene.of(case, verdict)
+    return verdict, incident_view.of(case, verdict)
 
 
 def renamed(snapshot: Snapshot, function: str) -> Snapshot:

@@ -13,9 +13,9 @@ from typing import Self
 
 import pytest
 
-from hangdog_agent.confinement import children as started
+from hangdog_agent.confinement import confined_children as started
 from hangdog_agent.confinement import credentials
-from hangdog_agent.discover import Process
+from hangdog_agent.discovery.discover import Process
 from hangdog_agent.procfs import Proc
 
 #: Says "ready" and waits in `stuck_here` until its input is closed.

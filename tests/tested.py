@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 
 from cast import PATIENT, Agent, Stage
-from hangdog_models.planning.campaign.ladder import LADDER
-from hangdog_proto.campaigns import CampaignClient, CampaignStep
+from hangdog_models.planning.campaign.level_planner import LADDER
+from hangdog_proto.client.campaigns import CampaignClient, CampaignStep
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 #: Who is lost is not waited for.

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 
 from fake_gpus import FakeGpus
-from hangdog_agent.checks.gpu import Gpus
-from hangdog_agent.checks.notes import Notes
-from hangdog_agent.checks.result import Kind, Moment, Result
+from hangdog_agent.checks.check_result import Kind, Moment, Result
+from hangdog_agent.checks.check_state import Notes
+from hangdog_agent.checks.gpus.gpu import Gpus
+from hangdog_agent.checks.gpus.nvml_client import Sweeper
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_agent.checks.sweeper import Sweeper
 from hangdog_models.findings import Bearing
 
 #: Every sweep asks for all; a call that blocks is given up soon, though not before Python has started.

@@ -20,27 +20,27 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from hangdog_agent.capture import pyspy
-from hangdog_agent.capture.look import Tools
-from hangdog_agent.capture.series import Series
-from hangdog_agent.census import Census
-from hangdog_agent.checks.checks import Checks
-from hangdog_agent.checks.keeper import Keeper
-from hangdog_agent.checks.places import Places
-from hangdog_agent.checks.standard import standard
-from hangdog_agent.confinement import itself
+from hangdog_agent.capture.capture_rounds import Series
+from hangdog_agent.capture.process_capture import Tools
+from hangdog_agent.checks.check_paths import Places
+from hangdog_agent.checks.check_scheduler import Checks
+from hangdog_agent.checks.checks_thread import Keeper
+from hangdog_agent.checks.standard_checks import standard
+from hangdog_agent.confinement import drop_privileges
+from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.watch import Watch, jobs
+from hangdog_agent.metrics.metrics import Tally
+from hangdog_agent.metrics.textfile import Textfile
 from hangdog_agent.procfs import Proc
 from hangdog_agent.settings import Settings, chosen
-from hangdog_agent.tally import Tally
-from hangdog_agent.textfile import Textfile
-from hangdog_agent.watch import Watch, jobs
-from hangdog_agent.witness.witnesses import Readings
+from hangdog_agent.stalls.progress.sources import Readings
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.stack import Missing
 from hangdog_proto.logs import FORMS, configure
 
 if TYPE_CHECKING:
-    from hangdog_agent.identity import Identity
-    from hangdog_agent.testing import Kit
+    from hangdog_agent.connection.identity import Identity
+    from hangdog_agent.machine_tests.ordered_tests import Kit
 
 #: Where a server listens unless told otherwise; the agent's default must be the server's.
 DEFAULT_SERVER = "127.0.0.1:7411"
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None, confine: bool = False) -> None:
         configure(options.log_format, "%(asctime)s hangdog-agent: %(message)s", machine=options.machine)
         settings = chosen(options.set)
         if confine:
-            itself.confine(bool(settings.capture.ras_networks))
+            drop_privileges.confine(bool(settings.capture.ras_networks))
         agent = _assemble(options, settings)
         if options.once:
             _once(agent)
@@ -223,18 +223,19 @@ def _once(agent: _Agent) -> None:
 
 async def _serve(agent: _Agent, server: str) -> None:
     # imported here, for one look needs no gRPC, which is most of the agent's memory
-    from hangdog_agent.diagnosing import Diagnosing, Jobs
-    from hangdog_agent.identity import Identity
-    from hangdog_agent.link import Link
-    from hangdog_agent.recording import Spooling
-    from hangdog_agent.renewal import NAME, Renewal
-    from hangdog_agent.servers import listed
-    from hangdog_agent.spool import Clocks
-    from hangdog_agent.vigil.vigil import Vigil
+    from hangdog_agent.connection.certificate_renewal import NAME, Renewal
+    from hangdog_agent.connection.identity import Identity
+    from hangdog_agent.connection.link import Link
+    from hangdog_agent.connection.offline_recording import Spooling
+    from hangdog_agent.connection.servers import listed
+    from hangdog_agent.connection.spool import Clocks
+    from hangdog_agent.machine_tests.remote_tests import Diagnosing, Jobs
+    from hangdog_agent.stalls.monitor import Vigil
     from hangdog_models.rules.ruleset import packaged
-    from hangdog_proto import denylist, pems
-    from hangdog_proto.denylist import DenyList
-    from hangdog_proto.reach import require_privacy
+    from hangdog_proto import deny_list
+    from hangdog_proto.client import certificate_folder
+    from hangdog_proto.client.channel_options import require_privacy
+    from hangdog_proto.deny_list import DenyList
 
     version, boot = importlib.metadata.version("hangdog"), agent.places.boot()
     told = ("" if boot == "unknown" else boot), agent.places.serial()
@@ -246,8 +247,8 @@ async def _serve(agent: _Agent, server: str) -> None:
     for address in listed(server):
         require_privacy(identity.reach(address))
     if agent.tls is not None:
-        pems.read(agent.tls)  # what is wrong from the start is said at once
-        DenyList(agent.tls / denylist.NAME).require_readable()
+        certificate_folder.read(agent.tls)  # what is wrong from the start is said at once
+        DenyList(agent.tls / deny_list.NAME).require_readable()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -275,7 +276,7 @@ async def _serve(agent: _Agent, server: str) -> None:
 
 async def _warn(identity: "Identity", clock: Callable[[], float]) -> None:
     """Says in the log once a day that this machine's certificate ends soon."""
-    from hangdog_agent import own_certificate
+    from hangdog_agent.connection import own_certificate
 
     while True:
         own = await asyncio.to_thread(identity.certificate)
@@ -286,8 +287,8 @@ async def _warn(identity: "Identity", clock: Callable[[], float]) -> None:
 
 
 def _kit(agent: _Agent) -> "Kit":
-    from hangdog_agent.diagnose.engine import Engine
-    from hangdog_agent.testing import Kit
+    from hangdog_agent.machine_tests.ordered_tests import Kit
+    from hangdog_agent.machine_tests.torch_engine import Engine
 
     settings = agent.settings
     return Kit(Engine(agent.interpreter), settings.levels, settings.diagnosing.diagnose_processes)

@@ -112,7 +112,7 @@ class Proc:
             return ""
 
     def arguments(self, pid: int) -> tuple[str, ...]:
-        """The command line, unredacted; empty when gone. Waits for the target's memory map: see census.py."""
+        """The command line, unredacted; empty when gone. Waits for the target's memory map: see discovery/process_table.py."""
         return parse_arguments(self.raw(pid, "cmdline"))
 
     def setting(self, path: str) -> str | None:

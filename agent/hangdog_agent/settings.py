@@ -8,10 +8,10 @@ from typing import Any
 
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_agent.diagnose.settings import DiagnoseSettings
-from hangdog_agent.diagnosing_settings import DiagnosingSettings
-from hangdog_agent.link_settings import LinkSettings, SpoolSettings
-from hangdog_agent.vigil.settings import VigilSettings
+from hangdog_agent.connection.settings import LinkSettings, SpoolSettings
+from hangdog_agent.machine_tests.remote_settings import DiagnosingSettings
+from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.stalls.settings import VigilSettings
 from hangdog_models.errors import WrongUse
 
 #: How a setting of the levels themselves is named, which are those of `hangdog diagnose`: `diagnose.memory_bytes`.

@@ -29,7 +29,7 @@ from accuracy import calibration, peer, table
 from accuracy.incident import Incident
 from accuracy.misses import classes, line, misses
 from accuracy.trial import Task, Trial, quick, run, select
-from hangdog.report import print_verdict
+from hangdog.output.verdict_text import print_verdict
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import format_ranks
 

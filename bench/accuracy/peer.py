@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from hangdog_models.diagnosis.canonicalise import canonicalise
+from hangdog_models.diagnosis.observe.canonicalise import canonicalise
 from hangdog_models.diagnosis.options import DEFAULTS
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged

@@ -8,7 +8,7 @@ from accuracy.process import Item, Process
 from accuracy.program import Code, Op
 from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.ranks import Rank
-from hangdog_models.reading.flight_recorder import recent
+from hangdog_models.reading.collectives.flight_recorder import recent
 
 #: Dumps are written within so many seconds of each other: all are asked for by one signal.
 _SKEW_S = 0.05

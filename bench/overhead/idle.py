@@ -4,13 +4,13 @@ import statistics
 import time
 from collections.abc import Callable
 
-from hangdog_agent.capture.look import Tools
+from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.census import Census
-from hangdog_agent.discover import find
+from hangdog_agent.discovery.discover import find
+from hangdog_agent.discovery.process_table import Census
 from hangdog_agent.procfs import Proc
-from hangdog_agent.vigil.settings import VigilSettings
-from hangdog_agent.vigil.vigil import Vigil
+from hangdog_agent.stalls.monitor import Vigil
+from hangdog_agent.stalls.settings import VigilSettings
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stack import Missing, Reason
 from overhead.stage import MARK, cpu_s, memory_mib, met, rank_environ, stage

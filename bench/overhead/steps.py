@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from hangdog.demo.conductor import free_port
 from hangdog.demo.job.settings import write_settings
-from hangdog.demo.progress import Progress
+from hangdog.demo.step_reports import Progress
 from overhead.stage import Stage, cpu_s, met, rank_environ, stage
 
 #: The bound: so much of a step.

@@ -7,8 +7,8 @@ from functools import cache
 from hangdog_models.planning.campaign.belief import Belief, update
 from hangdog_models.planning.campaign.fault import Where
 from hangdog_models.planning.campaign.launch import Budget, Diagnostic, Round
-from hangdog_models.planning.campaign.plan import plan
 from hangdog_models.planning.campaign.replay import Groups, crossing, phases
+from hangdog_models.planning.campaign.round_planner import plan
 from planning.cluster import Cluster
 
 

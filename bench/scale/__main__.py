@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from hangdog_proto.client import Client
+from hangdog_proto.client.incidents import Client
 from scale import process
 from scale.process import Process
 from scale.stacks import PER_MACHINE

@@ -11,11 +11,11 @@ import json
 import resource
 import sys
 
-from hangdog_agent.together import KEPT_S
-from hangdog_proto.alike import Packer
+from hangdog_agent.connection.batch import KEPT_S
+from hangdog_proto.client.channel_options import CHANNEL_OPTIONS
+from hangdog_proto.codec.dedup import Packer
+from hangdog_proto.codec.rounds import same
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.reach import CHANNEL_OPTIONS
-from hangdog_proto.together import same
 from scale.stacks import PER_MACHINE, Job
 from scale.wire import Call, Line, connected
 

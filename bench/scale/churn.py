@@ -17,8 +17,8 @@ import grpc
 
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import Doing, Sign
-from hangdog_proto import pulses
-from hangdog_proto.alike import Packer
+from hangdog_proto.codec import stall_signs
+from hangdog_proto.codec.dedup import Packer
 from hangdog_proto.generated import hangdog_pb2 as pb
 from scale.machines import Machine, Running
 from scale.stacks import PER_MACHINE, Job
@@ -107,7 +107,7 @@ class Cluster:
         sign = Sign(Doing.STILL, seconds, seconds > 5.0, "all_reduce")
         for machine in machines:
             ranks = machine.local().ranks if seconds else ()
-            said = pulses.pack({job.name: {Rank(rank): sign for rank in ranks}} if ranks else {})
+            said = stall_signs.pack({job.name: {Rank(rank): sign for rank in ranks}} if ranks else {})
             machine.outbox.put_nowait(pb.FromAgent(pulse=said))
 
     def _hang(self) -> None:

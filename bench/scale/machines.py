@@ -10,7 +10,7 @@ import grpc
 from msgspec import structs
 
 from hangdog_models.stack import ProcessTrace
-from hangdog_proto.alike import Packer
+from hangdog_proto.codec.dedup import Packer
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsStub
 from scale.stacks import PER_MACHINE, Job

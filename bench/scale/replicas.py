@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests")]
 
 import postgres
-from hangdog_proto.client import Client
+from hangdog_proto.client.incidents import Client
 from scale import process
 from scale.process import Process
 from scale.stacks import PER_MACHINE

@@ -25,7 +25,7 @@ from statistics import linear_regression, mean, median
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from hangdog_models.errors import HangdogError
-from hangdog_proto.client import Client
+from hangdog_proto.client.incidents import Client
 from scale.process import Process
 
 #: Between two samples of a minute. Seconds.

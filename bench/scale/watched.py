@@ -17,15 +17,15 @@ from collections import Counter
 from pathlib import Path
 
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_proto.dictionary import Dictionary
+from hangdog_proto.codec.dictionary import Dictionary
 from hangdog_proto.logs import configure
-from hangdog_server.door import Door, Opened
-from hangdog_server.fleet import Fleet
-from hangdog_server.incident import Means
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.incidents.incident_run import Means
+from hangdog_server.listener import Door, Opened
 from hangdog_server.main import running
-from hangdog_server.observing import observing
+from hangdog_server.observability.setup import observing
 from hangdog_server.settings import Settings
-from hangdog_server.store import Store
+from hangdog_server.store.store import Store
 
 #: Machines that left are forgotten, and the store comes to its bounds, well before the warm-up of a soak is over; and so
 #: does what is kept of stacks that moved, which is asked for never again.

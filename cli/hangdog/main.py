@@ -177,7 +177,7 @@ def _told(error: Exception) -> HangdogError:
 
 
 def _complain(what: str, hint: str) -> None:
-    from hangdog.terminal import printable  # not at the top: it loads rich, which --help does without
+    from hangdog.output.terminal import printable  # not at the top: it loads rich, which --help does without
 
     click.echo(f"hangdog: {printable(' '.join(what.split()))}", err=True)
     for line in hint.splitlines():

@@ -4,12 +4,12 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-from hangdog import bundle
+from hangdog.evidence import open_bundle
 from hangdog_models import topology
-from hangdog_models.diagnosis.case import Case
-from hangdog_models.diagnosis.conclude import conclude
 from hangdog_models.diagnosis.judge import investigate
 from hangdog_models.diagnosis.options import Options
+from hangdog_models.diagnosis.verdict.case import Case
+from hangdog_models.diagnosis.verdict.conclude import conclude
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.verdict import Verdict
 
@@ -20,7 +20,7 @@ def triage(
     path: str | PathLike[str],
     options: Options = _OPTIONS,
     limits: Limits = DEFAULTS,
-    progress: bundle.Progress | None = None,
+    progress: open_bundle.Progress | None = None,
 ) -> Verdict:
     """The verdict on the bundle at `path`: a directory, a `.zip` or a `.tar.gz`.
 
@@ -34,10 +34,10 @@ def opened(
     path: str | PathLike[str],
     options: Options = _OPTIONS,
     limits: Limits = DEFAULTS,
-    progress: bundle.Progress | None = None,
+    progress: open_bundle.Progress | None = None,
 ) -> Case:
     """Everything that the verdict on the bundle at `path` is drawn from; raises what `triage` raises."""
-    snapshot, layout = bundle.open_bundle(Path(path), limits, progress)
+    snapshot, layout = open_bundle.open_bundle(Path(path), limits, progress)
     shape, notes = topology.build(layout, snapshot.highest_rank())
     account = replace(snapshot.account, notes=(*snapshot.account.notes, *notes))
     return investigate(replace(snapshot, account=account), shape, options)

@@ -10,11 +10,11 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from hangdog.local import server_here
-from hangdog.moments import ago
+from hangdog.output.times import ago
+from hangdog.server_paths import server_here
 from hangdog_models.errors import NotAllowed, ServerUnreachable, WrongUse
 from hangdog_models.ranks import MAX_RANK
-from hangdog_proto.reach import Reach
+from hangdog_proto.client.channel_options import Reach
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 #: Characters of a file that a token is looked for in.
@@ -72,7 +72,9 @@ def _ended(tls: Path | None) -> NotAllowed | None:
     if tls is None:
         return None
     try:
-        from hangdog_server.certs import show  # not at the top: the package that reads it is of the extra `server`
+        from hangdog_server.auth.certificates import (
+            show,  # not at the top: the package that reads it is of the extra `server`
+        )
 
         left = show(tls).ends - time.time()  # noqa: TID251  # TLS itself goes by the true clock
     except (ImportError, WrongUse):

@@ -13,49 +13,49 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from hangdog_models.acting.caps import Mode
+from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import ServerUnreachable
 from hangdog_proto.generated.hangdog_pb2_grpc import (
     add_AgentsServicer_to_server,
     add_CampaignsServicer_to_server,
     add_IncidentsServicer_to_server,
 )
-from hangdog_proto.private import narrow_file
-from hangdog_server import dates
-from hangdog_server.acting import Acting
-from hangdog_server.actors.chosen import Chosen, chosen
-from hangdog_server.agents import Agents
-from hangdog_server.audit import Audit, before
-from hangdog_server.campaigns import course
-from hangdog_server.campaigns.desk import CampaignDesk
-from hangdog_server.deeds import Deeds
-from hangdog_server.desk import Desk
-from hangdog_server.diagnoses import Campaigns
-from hangdog_server.door import LOCAL, Door, Opened
-from hangdog_server.expiring import Expiring
-from hangdog_server.fleet import Fleet
-from hangdog_server.incident import Means
-from hangdog_server.judging import Judge
-from hangdog_server.leading import Leading
-from hangdog_server.limits import Limits
-from hangdog_server.lives.keeping import Living
-from hangdog_server.lives.seeing import Seen
-from hangdog_server.notices.chosen import Told, told
-from hangdog_server.notices.notifying import Notifying
-from hangdog_server.notices.posting import check
-from hangdog_server.observing import Interceptors, observing
-from hangdog_server.operations import Operations
-from hangdog_server.people import Incidents
-from hangdog_server.records import Records
-from hangdog_server.renewals import Renewals
-from hangdog_server.retention import Retention
-from hangdog_server.returns import Returns
-from hangdog_server.sentry import Sentry
+from hangdog_proto.private_files import narrow_file
+from hangdog_server.actions.action_loop import Acting
+from hangdog_server.actions.backends.actions_config import Chosen, chosen
+from hangdog_server.auth.audit_log import Audit, before
+from hangdog_server.auth.refused_requests import Tries
+from hangdog_server.campaigns import campaign_run
+from hangdog_server.campaigns.campaign_registry import CampaignDesk
+from hangdog_server.cluster.certificate_renewals import Renewals
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.cluster.leadership import Leading
+from hangdog_server.cluster.session_tracker import Seen
+from hangdog_server.cluster.stalls import Vigil
+from hangdog_server.expiry_warnings import Expiring
+from hangdog_server.grpc_api.action_service import Deeds
+from hangdog_server.grpc_api.agent_service import Agents
+from hangdog_server.grpc_api.campaign_service import Campaigns
+from hangdog_server.grpc_api.history_service import Records
+from hangdog_server.grpc_api.incident_service import Incidents
+from hangdog_server.grpc_api.operations_service import Operations
+from hangdog_server.incidents.fair_queue import Turns
+from hangdog_server.incidents.incident_run import Means
+from hangdog_server.incidents.judge import Judge
+from hangdog_server.incidents.offline_ingest import Returns
+from hangdog_server.incidents.registry import Desk
+from hangdog_server.incidents.session_writer import Living
+from hangdog_server.incidents.stall_watch import Sentry
+from hangdog_server.listener import LOCAL, Door, Opened
+from hangdog_server.notifications.notify_config import Told, told
+from hangdog_server.notifications.notify_loop import Notifying
+from hangdog_server.notifications.send import check
+from hangdog_server.observability.setup import Interceptors, observing
+from hangdog_server.protocol.rate_limits import Limits
 from hangdog_server.settings import Settings
-from hangdog_server.store import Store
-from hangdog_server.tries import Tries
-from hangdog_server.turns import Turns
-from hangdog_server.vigil import Vigil
+from hangdog_server.store import trusted_date
+from hangdog_server.store.retention import Retention
+from hangdog_server.store.store import Store
 
 #: Open files enough for most clusters, of which each agent takes three; fewer are told.
 FILES = 12288
@@ -100,7 +100,7 @@ async def serve(
         store = Store(where, settings.store_s, observers.telemetry)
         try:
             if trust_date:
-                await dates.trust(store, clock())
+                await trusted_date.trust(store, clock())
             means = Means(fleet, store, judge, clock, telemetry=observers.telemetry)
             async with running(opened, means, settings, observers.interceptors, does, tells) as address:
                 stop = _stopped()
@@ -130,7 +130,7 @@ async def running(
     desk, vigil, returns = Desk(means, settings, leading), Vigil(), Returns(means, settings, leading)
     seen = Seen(settings.away_s)
     living = Living(means, seen, leading, settings)
-    campaigns = CampaignDesk(course.Means(means.fleet, means.store, settings, means.clock))
+    campaigns = CampaignDesk(campaign_run.Means(means.fleet, means.store, settings, means.clock))
     acting = Acting(means, settings, leading, audit, does or Chosen())
     await leading.tick(desk, returns)  # what lies open is under way before anybody can ask for the same
     await campaigns.tick()
@@ -205,7 +205,7 @@ async def _pages(
     if not door.web:
         yield
         return
-    from hangdog_server.web.serving import paged
+    from hangdog_server.web.web_server import paged
 
     async with paged(
         door.web, door.tls, door.insecure, opened.gate, means, vigil, settings, deeds, campaigns, limits, audit

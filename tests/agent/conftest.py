@@ -8,9 +8,9 @@ import pytest
 
 import targets
 from hangdog_agent.capture import pyspy
-from hangdog_agent.capture.look import Tools
+from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.doctor import Health, examine
+from hangdog_agent.doctor.doctor import Health, examine
 from hangdog_models.stack import Missing
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from hangdog_agent.capture.pyspy import PySpy
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.link_settings import LinkSettings, SpoolSettings
+from hangdog_agent.connection.settings import LinkSettings, SpoolSettings
 from hangdog_agent.settings import Settings, chosen
-from hangdog_agent.vigil.settings import VigilSettings
+from hangdog_agent.stalls.settings import VigilSettings
 from targets import WAIT, running
 
 MARK = ("HANGDOG_TEST_MAIN", str(os.getpid()))
@@ -89,7 +89,7 @@ def test_it_ends_cleanly_on_a_signal_though_no_server_answers(name: signal.Signa
 
 
 def test_it_imports_nothing_heavy() -> None:
-    program = "import sys, hangdog_agent.main, hangdog_agent.link; print(' '.join(sys.modules))"
+    program = "import sys, hangdog_agent.main, hangdog_agent.connection.link; print(' '.join(sys.modules))"
     modules = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert {"numpy", "click", "rich", "sklearn", "torch"}.isdisjoint(modules)
 

@@ -11,18 +11,18 @@ from typing import cast
 import pytest
 
 import targets
-from hangdog_agent.answering import Answering
-from hangdog_agent.capture import hearing, ras, recorder
-from hangdog_agent.capture.look import Tools
-from hangdog_agent.capture.series import Series
+from hangdog_agent.capture import library_counters, ras, recorder
+from hangdog_agent.capture.capture_rounds import Series
+from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.discover import Kind as Kinds
-from hangdog_agent.discover import Member
+from hangdog_agent.connection.answer import Answering
+from hangdog_agent.discovery.discover import Kind as Kinds
+from hangdog_agent.discovery.discover import Member
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing, ProcessTrace, Reason
-from hangdog_proto import statement
+from hangdog_proto.codec import collectives
+from hangdog_proto.codec.collectives import Kind, Statement
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.statement import Kind, Statement
 
 RECORDS = tuple(Statement(Kind.RECORD, Rank(rank), bytes([rank]) * 100) for rank in range(4))
 
@@ -44,7 +44,7 @@ class Played(Series):
         assert self.looks in (2, 3), "in the last look, and not before"
         self.asked += 1
         self.ready.wait(10.0)
-        return tuple(map(statement.pack, RECORDS))
+        return tuple(map(collectives.pack, RECORDS))
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ async def test_counters_that_take_their_time_hold_no_look_up(lookers: ThreadPool
 async def test_counters_larger_than_a_message_come_in_several(lookers: ThreadPoolExecutor) -> None:
     series = Played()
     series.ready.set()
-    size = statement.pack(RECORDS[0]).ByteSize()
+    size = collectives.pack(RECORDS[0]).ByteSize()
     messages = await answered(series, lookers, most=2 * size + 20)
     assert [(m.round, m.last, m.more) for m in messages][2:] == [(2, False, True), (3, False, False), (4, True, False)]
     assert sum(len(m.capture.statements) for m in messages) == 4
@@ -99,7 +99,7 @@ async def test_a_record_larger_than_any_message_says_so(lookers: ThreadPoolExecu
     series = Played()
     series.ready.set()
     messages = await answered(series, lookers, most=10)
-    said = [statement.unpack(each) for m in messages for each in m.capture.statements]
+    said = [collectives.unpack(each) for m in messages for each in m.capture.statements]
     assert [each.rank for each in said] == [0, 1, 2, 3]
     assert {each.missing.reason for each in said if each.missing} == {Reason.TOOL_FAILED}
     assert isinstance(said[0].missing, Missing) and "longer than the 10" in said[0].missing.words
@@ -133,7 +133,7 @@ def test_few_machines_of_a_job_ask_nccl_what_all_would_be_told(world: int, monke
     for first in range(0, max(world, 1), 4):
         ranks = [Rank(rank) for rank in range(first, min(first + 4, max(world, 1)))]
         process = targets.row(os.getpid())
-        told = hearing.hear([Member("job", rank, Kinds.TRAINER, process, world) for rank in ranks], tools)
+        told = library_counters.hear([Member("job", rank, Kinds.TRAINER, process, world) for rank in ranks], tools)
         kinds = [each.kind for each in told]
         assert kinds[: len(ranks)] == [Kind.RECORD] * len(ranks)
         reports += Kind.RAS in kinds
@@ -150,8 +150,8 @@ def test_a_bug_in_asking_one_rank_costs_no_other(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ras, "report", record)
     tools = Tools(targets.proc, Missing(Reason.TOOL_MISSING, "none needed"), CaptureSettings())
     process = targets.row(os.getpid())
-    told = hearing.hear([Member("job", Rank(rank), Kinds.TRAINER, process) for rank in (0, 1)], tools)
-    said = [statement.unpack(each) for each in told]
+    told = library_counters.hear([Member("job", Rank(rank), Kinds.TRAINER, process) for rank in (0, 1)], tools)
+    said = [collectives.unpack(each) for each in told]
     assert [each.data for each in said] == [b"", b"record", b""]
     assert all(each.missing and "a bug" in each.missing.words for each in (said[0], said[2]))
 

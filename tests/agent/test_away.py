@@ -1,7 +1,7 @@
 """What the agent decides while no server is there: when it looks closer, and that it records each standstill once."""
 
-from hangdog_agent.away import Away, Thought
-from hangdog_agent.watch import LocalJob
+from hangdog_agent.connection.offline_policy import Away, Thought
+from hangdog_agent.discovery.watch import LocalJob
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import ASKED_AGAIN_S, OVER_S, Doing, Sign
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import targets
-from hangdog_agent.census import Census
-from hangdog_agent.discover import Kind, Process, find
+from hangdog_agent.discovery.discover import Kind, Process, find
+from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.watch import Watch, jobs
 from hangdog_agent.procfs import Proc
-from hangdog_agent.watch import Watch, jobs
 from targets import SLEEP_IN_KERNEL, WAIT, running
 
 #: Tells the processes of these tests from all others on this machine.

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.census import TURNS, Census
-from hangdog_agent.discover import find
+from hangdog_agent.discovery.discover import find
+from hangdog_agent.discovery.process_table import TURNS, Census
 from hangdog_agent.procfs import Proc, Stat
 
 RANKED = {"RANK": "3", "WORLD_SIZE": "8"}

@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 
 from guarded import Cluster, made, now
-from hangdog_agent import renewal
-from hangdog_agent.identity import Identity
-from hangdog_agent.renewal import NAME, Renewal
-from hangdog_proto import leaf, pems, serverauth
+from hangdog_agent.connection import certificate_renewal
+from hangdog_agent.connection.certificate_renewal import NAME, Renewal
+from hangdog_agent.connection.identity import Identity
+from hangdog_proto import x509
+from hangdog_proto.client import certificate_folder, server_auth
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server import certs, issuing
-from hangdog_server.issuing import Issuer
+from hangdog_server.auth import certificates
+from hangdog_server.auth import issuer as issuing
+from hangdog_server.auth.issuer import Issuer
 
 
 @pytest.fixture
@@ -41,8 +43,8 @@ def folder(cluster: Cluster) -> Path:
 def serial(folder: Path, renewed: Path) -> str:
     """Which certificate the agent shows; that it fits its key is checked on the way."""
     own = Identity("localhost:1", "gpu-a", "1", folder, renewed=renewed).reach("localhost:1").own
-    serverauth._context(folder, own)  # OpenSSL refuses a key that does not fit
-    return leaf.read(pems.read(folder, own).certificate).serial
+    server_auth._context(folder, own)  # OpenSSL refuses a key that does not fit
+    return x509.read(certificate_folder.read(folder, own).certificate).serial
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def accepted(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         tried.append(own)
         return True
 
-    monkeypatch.setattr(serverauth, "accepts", accepts)
+    monkeypatch.setattr(server_auth, "accepts", accepts)
     return tried
 
 
@@ -93,10 +95,10 @@ async def test_a_renewed_certificate_counts_from_the_next_connection_on(
     mine = Identity("localhost:1", "gpu-a", "1", folder, renewed=path)
     assert mine.reach("localhost:1", other=True).own is None, "the older one is tried where the newer is refused"
     # whatever people put in place later counts again
-    newer = certs.machine(folder.parents[1], "gpu-a", now() + 60, tmp_path / "by-hand")
-    for one in pems.paths(newer):
+    newer = certificates.machine(folder.parents[1], "gpu-a", now() + 60, tmp_path / "by-hand")
+    for one in certificate_folder.paths(newer):
         one.replace(folder / one.name)
-    assert serial(folder, path) == leaf.read((folder / "cert.pem").read_bytes()).serial
+    assert serial(folder, path) == x509.read((folder / "cert.pem").read_bytes()).serial
 
 
 async def test_what_does_not_fit_leaves_the_old_one_and_is_tried_again(
@@ -109,7 +111,7 @@ async def test_what_does_not_fit_leaves_the_old_one_and_is_tried_again(
         lambda request: pb.Renewed(),
         lambda request: pb.Renewed(certificate=b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
         lambda request: pb.Renewed(certificate=issuer.sign(request, "gpu-b")),
-        lambda request: pb.Renewed(certificate=issuer.sign(renewal.request().request, "gpu-a")),
+        lambda request: pb.Renewed(certificate=issuer.sign(certificate_renewal.request().request, "gpu-a")),
     ]
     number = iter(range(100))
     heard = await kept(
@@ -126,7 +128,7 @@ async def test_what_does_not_fit_leaves_the_old_one_and_is_tried_again(
 async def test_a_certificate_that_the_server_does_not_accept_is_not_put_in_place(
     tmp_path: Path, folder: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(serverauth, "accepts", lambda *_: False)
+    monkeypatch.setattr(server_auth, "accepts", lambda *_: False)
     path = tmp_path / NAME
     await kept(
         Renewal(folder, path, "gpu-a", again_s=60),
@@ -193,16 +195,16 @@ def test_killed_in_the_middle_the_agent_has_a_pair_that_fits(
     path.parent.mkdir()
     made.mkdir()
     before = serial(folder, path)
-    asked = renewal.request()
+    asked = certificate_renewal.request()
     signed = issuer.sign(asked.request, "gpu-a")
     (made / "key").write_bytes(asked.key)
     (made / "cert").write_bytes(signed)
     command = (sys.executable, "-c", _KILLED, where, folder, path, made)
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
-    assert serial(folder, path) == (leaf.read(signed).serial if where == "renamed" else before)
+    assert serial(folder, path) == (x509.read(signed).serial if where == "renamed" else before)
     command = (sys.executable, "-c", _KILLED, "nowhere", folder, path, made)
     assert subprocess.run(command, check=False).returncode == 0, "what was left behind is in nobody's way"
-    assert serial(folder, path) == leaf.read(signed).serial and len(list(path.parent.iterdir())) == 1
+    assert serial(folder, path) == x509.read(signed).serial and len(list(path.parent.iterdir())) == 1
 
 
 def test_a_renewed_file_that_is_damaged_is_passed_over(
@@ -211,7 +213,7 @@ def test_a_renewed_file_that_is_damaged_is_passed_over(
     path = tmp_path / NAME
     for damage in (b"", b"-----BEGIN CERTIFICATE-----\n", b"\xff" * 100, (folder / "cert.pem").read_bytes()):
         path.write_bytes(damage)
-        assert serial(folder, path) == leaf.read((folder / "cert.pem").read_bytes()).serial
+        assert serial(folder, path) == x509.read((folder / "cert.pem").read_bytes()).serial
     assert "is not used" in caplog.text
 
 
@@ -225,4 +227,4 @@ async def test_it_waits_as_long_as_the_server_says_and_not_all_at_once(folder: P
     heard = await kept(
         Renewal(folder, tmp_path / NAME, "gpu-a", draw), lambda _: pb.Renewed(), lambda: bool(drawn), 9e9
     )
-    assert (heard, drawn) == ([], [(0.0, renewal.SPREAD_S)])
+    assert (heard, drawn) == ([], [(0.0, certificate_renewal.SPREAD_S)])

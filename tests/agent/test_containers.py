@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 import targets
-from hangdog_agent import doctor
-from hangdog_agent.capture.look import Tools
-from hangdog_agent.capture.series import Series
-from hangdog_agent.census import Census
-from hangdog_agent.container import container
-from hangdog_agent.discover import find
-from hangdog_agent.doctor import Health
+from hangdog_agent.capture.capture_rounds import Series
+from hangdog_agent.capture.process_capture import Tools
+from hangdog_agent.confinement.capabilities import CAPABILITIES
+from hangdog_agent.discovery.container import container
+from hangdog_agent.discovery.discover import find
+from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.doctor import doctor
+from hangdog_agent.doctor.doctor import Health
 from hangdog_agent.procfs import Proc, Status
-from hangdog_agent.rights import CAPABILITIES
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER, Frame, ProcessTrace, Reason, Thread
 from targets import proc

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from far_end import ENVIRON, Line, Server, linked, reached
-from hangdog_agent.capture.look import Tools
-from hangdog_agent.diagnose.engine import Engine
-from hangdog_agent.diagnosing import Diagnosing, Jobs, wanted
-from hangdog_agent.diagnosing_settings import DiagnosingSettings
-from hangdog_agent.meeting import Meeting
+from hangdog_agent.capture.process_capture import Tools
+from hangdog_agent.discovery.watch import LocalJob
+from hangdog_agent.machine_tests.ordered_tests import REPETITIONS, Kit, Order, repeated, written
+from hangdog_agent.machine_tests.remote_settings import DiagnosingSettings
+from hangdog_agent.machine_tests.remote_tests import Diagnosing, Jobs, wanted
+from hangdog_agent.machine_tests.rendezvous import Meeting
+from hangdog_agent.machine_tests.torch_engine import Engine
 from hangdog_agent.settings import chosen
-from hangdog_agent.testing import REPETITIONS, Kit, Order, repeated, written
-from hangdog_agent.watch import LocalJob
 from hangdog_models.errors import WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
 from targets import WAIT, running

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from hangdog_agent.discover import Kind, Member, Process, find, is_python
+from hangdog_agent.discovery.discover import Kind, Member, Process, find, is_python
 
 
 def row(

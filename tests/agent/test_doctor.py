@@ -15,11 +15,11 @@ from click.testing import CliRunner
 
 import targets
 from hangdog.commands.doctor import command
-from hangdog_agent import doctor, surroundings
 from hangdog_agent.capture import pyspy
-from hangdog_agent.doctor import Finding, Health, examine, works
+from hangdog_agent.confinement.capabilities import Place, grant, lacking, place
+from hangdog_agent.doctor import doctor, environment
+from hangdog_agent.doctor.doctor import Finding, Health, examine, works
 from hangdog_agent.procfs import Proc, Status
-from hangdog_agent.rights import Place, grant, lacking, place
 from hangdog_models.stack import Missing, Reason
 from targets import SLEEP_IN_KERNEL, WAIT, running
 
@@ -97,22 +97,22 @@ NOTHING, ALL = Status(), Status(capabilities=(1 << 41) - 1)
 )
 def test_yama_is_named_where_it_forbids(tmp_path: Path, scope: str, status: Status, fix: str) -> None:
     here = kernel(tmp_path, "sys/kernel/yama/ptrace_scope", f"{scope}\n")
-    finding = surroundings.yama(here, status, True, Place.SHELL)
+    finding = environment.yama(here, status, True, Place.SHELL)
     assert finding.health is (Health.WARN if fix else Health.OK)
     assert fix in finding.fix
-    assert surroundings.yama(here, status, False, Place.SHELL).fix == ""
-    assert "SYS_PTRACE" in surroundings.yama(here, NOTHING, True, Place.KUBERNETES).fix or scope in "03"
-    assert surroundings.yama(Proc(tmp_path / "none"), NOTHING, True, Place.SHELL).health is Health.OK
+    assert environment.yama(here, status, False, Place.SHELL).fix == ""
+    assert "SYS_PTRACE" in environment.yama(here, NOTHING, True, Place.KUBERNETES).fix or scope in "03"
+    assert environment.yama(Proc(tmp_path / "none"), NOTHING, True, Place.SHELL).health is Health.OK
 
 
 @pytest.mark.parametrize("where", Place)
 def test_a_filter_is_named_only_where_reading_was_refused(where: Place) -> None:
     filtered = replace(ALL, seccomp=2)
-    assert surroundings.seccomp(ALL, True, where).health is Health.OK
-    assert surroundings.seccomp(filtered, False, where).health is Health.OK
+    assert environment.seccomp(ALL, True, where).health is Health.OK
+    assert environment.seccomp(filtered, False, where).health is Health.OK
     line = {"Docker": "seccomp=unconfined", "Kubernetes": "seccompProfile", "systemd unit": "SystemCallFilter="}
-    assert line.get(where, "outside of the sandbox") in surroundings.seccomp(filtered, True, where).fix
-    without = surroundings.seccomp(Status(seccomp=2), True, where)
+    assert line.get(where, "outside of the sandbox") in environment.seccomp(filtered, True, where).fix
+    without = environment.seccomp(Status(seccomp=2), True, where)
     assert "grant SYS_PTRACE" in without.fix
 
 
@@ -130,7 +130,7 @@ libc = ctypes.CDLL(None)
 assert libc.prctl(38, 1, 0, 0, 0) == 0
 assert libc.prctl(22, 2, ctypes.byref(Filter(len(steps), program)), 0, 0) == 0
 assert libc.ptrace(0, 0, 0, 0) == -1
-os.execv(sys.executable, [sys.executable, "-m", "hangdog_agent.doctor"])
+os.execv(sys.executable, [sys.executable, "-m", "hangdog_agent.doctor.doctor"])
 """
 
 
@@ -155,39 +155,39 @@ def test_confinement_is_named_where_nothing_else_explains_a_refusal(
     tmp_path: Path, label: str, where: Place, name: str, fix: str
 ) -> None:
     here = kernel(tmp_path, "self/attr/current", label)
-    finding = surroundings.profile(here, ALL, True, where)
+    finding = environment.profile(here, ALL, True, where)
     assert finding is not None
     assert finding.name == name
     assert fix in finding.fix
-    assert surroundings.profile(here, ALL, False, where) is None
-    assert surroundings.profile(here, NOTHING, True, where) is None  # the missing capability comes first
-    assert surroundings.profile(kernel(tmp_path, "self/attr/current", "unconfined\n"), ALL, True, where) is None
-    assert surroundings.profile(Proc(tmp_path / "none"), ALL, True, where) is None
+    assert environment.profile(here, ALL, False, where) is None
+    assert environment.profile(here, NOTHING, True, where) is None  # the missing capability comes first
+    assert environment.profile(kernel(tmp_path, "self/attr/current", "unconfined\n"), ALL, True, where) is None
+    assert environment.profile(Proc(tmp_path / "none"), ALL, True, where) is None
 
 
 def test_a_proc_that_hides_others_is_named(tmp_path: Path) -> None:
     (tmp_path / "self" / "ns").mkdir(parents=True)
     (tmp_path / "self" / "ns" / "pid").symlink_to("pid:[4026531836]")
-    finding = surroundings.namespace(Proc(tmp_path), False, Place.SHELL)
+    finding = environment.namespace(Proc(tmp_path), False, Place.SHELL)
     assert (finding.health, finding.fix) == (Health.WARN, "sudo mount -o remount,hidepid=0 /proc")
 
 
 def test_a_container_is_no_fault_where_it_holds_the_trainers(tmp_path: Path) -> None:
     (tmp_path / "self" / "ns").mkdir(parents=True)
     (tmp_path / "self" / "ns" / "pid").symlink_to("pid:[4026532200]")
-    assert surroundings.namespace(Proc(tmp_path), True, Place.KUBERNETES).health is Health.OK
-    alone = surroundings.namespace(Proc(tmp_path), False, Place.KUBERNETES)
+    assert environment.namespace(Proc(tmp_path), True, Place.KUBERNETES).health is Health.OK
+    alone = environment.namespace(Proc(tmp_path), False, Place.KUBERNETES)
     assert (alone.health, alone.fix.split("   ")[0]) == (Health.WARN, "hostPID: true")
-    assert "--pid=host" in surroundings.namespace(Proc(tmp_path), False, Place.DOCKER).fix
+    assert "--pid=host" in environment.namespace(Proc(tmp_path), False, Place.DOCKER).fix
 
 
 @pytest.mark.parametrize("where", Place)
 def test_the_kernel_log_is_readable_absent_or_closed(tmp_path: Path, where: Place) -> None:
     log = tmp_path / "kmsg"
-    absent = surroundings.kernel_log(Proc(tmp_path), ALL, where, log)
+    absent = environment.kernel_log(Proc(tmp_path), ALL, where, log)
     assert (absent.health, "No such file" in absent.what) == (Health.WARN, True)
     log.touch()
-    assert surroundings.kernel_log(Proc(tmp_path), ALL, where, log).health is Health.OK
+    assert environment.kernel_log(Proc(tmp_path), ALL, where, log).health is Health.OK
 
 
 def test_a_closed_kernel_log_is_told_from_a_restricted_one() -> None:
@@ -208,10 +208,10 @@ def test_a_closed_kernel_log_is_told_from_a_restricted_one() -> None:
 
 
 def test_a_kernel_that_does_not_count_is_named(tmp_path: Path) -> None:
-    assert surroundings.pulse(Proc()).health is Health.OK
-    assert "CONFIG_SCHED_INFO" in surroundings.pulse(Proc(tmp_path)).fix
+    assert environment.pulse(Proc()).health is Health.OK
+    assert "CONFIG_SCHED_INFO" in environment.pulse(Proc(tmp_path)).fix
     zeros = kernel(tmp_path, f"{os.getpid()}/task/{os.getpid()}/schedstat", "0 0 0\n")
-    assert "kernel.task_delayacct=1" in surroundings.pulse(zeros).fix
+    assert "kernel.task_delayacct=1" in environment.pulse(zeros).fix
 
 
 #: Runs doctor where py-spy's folder may hold no programs, and memory neither.
@@ -254,14 +254,14 @@ def test_memory_that_may_hold_no_programs_is_named(tmp_path: Path) -> None:
 def test_no_gpu_is_no_fault_and_an_unreachable_one_is(tmp_path: Path) -> None:
     """A driver that is loaded shows in /proc, in containers too."""
     none = "raise SystemExit('NVML Shared Library Not Found')"
-    assert surroundings.nvml(Proc(tmp_path), Place.KUBERNETES, none).health is Health.OK
+    assert environment.nvml(Proc(tmp_path), Place.KUBERNETES, none).health is Health.OK
     loaded = kernel(tmp_path, "driver/nvidia/version", "NVRM version: ...")
     for where, line in ((Place.KUBERNETES, "runtimeClassName: nvidia"), (Place.DOCKER, "--gpus all")):
-        finding = surroundings.nvml(loaded, where, none)
+        finding = environment.nvml(loaded, where, none)
         assert finding.health is Health.WARN
         assert line in finding.fix
-    assert "nvidia-ml-py" in surroundings.nvml(loaded, Place.SHELL, "import no_such_module").fix
-    assert surroundings.nvml(loaded, Place.SHELL, "print(8, '580.1')").what == "8 GPU(s), driver 580.1"
+    assert "nvidia-ml-py" in environment.nvml(loaded, Place.SHELL, "import no_such_module").fix
+    assert environment.nvml(loaded, Place.SHELL, "print(8, '580.1')").what == "8 GPU(s), driver 580.1"
 
 
 @pytest.mark.parametrize(

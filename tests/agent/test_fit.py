@@ -1,9 +1,9 @@
 """A look that is too large for the server loses its largest stacks, never its processes."""
 
-from hangdog_agent.fit import fitting
+from hangdog_agent.connection.truncation import fitting
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Frame, ProcessState, ProcessTrace, Reason, Thread
-from hangdog_proto.codec import unpack
+from hangdog_proto.codec.traces import unpack
 
 
 def trace(rank: int, frames: int) -> ProcessTrace:

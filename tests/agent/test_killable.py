@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import targets
-from hangdog_agent.killable import Outcome, run
+from hangdog_agent.confinement.subprocesses import Outcome, run
 from targets import letter
 
 KIB = 1 << 10

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.census import Census
-from hangdog_agent.discover import Kind, find
+from hangdog_agent.discovery.discover import Kind, find
+from hangdog_agent.discovery.process_table import Census
 from targets import proc, until
 
 #: Says who it is, and waits until the test hangs up; the second argument, if any, is how Ray would call the process.

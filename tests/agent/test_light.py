@@ -12,16 +12,16 @@ from typing import cast
 import pytest
 
 import targets
-from hangdog_agent.answering import Answering
-from hangdog_agent.capture.look import Tools
+from hangdog_agent.capture.capture_rounds import Series
+from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.pyspy import PySpy
-from hangdog_agent.capture.series import Series
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.census import Census
-from hangdog_agent.watch import Watch
+from hangdog_agent.connection.answer import Answering
+from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.watch import Watch
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER, ProcessTrace, Reason
-from hangdog_proto.codec import unpack
+from hangdog_proto.codec.traces import unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from targets import WAIT, Sampler, running
 

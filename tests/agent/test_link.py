@@ -13,19 +13,19 @@ import pytest
 
 import targets
 from far_end import ALERT, ENVIRON, PATIENCE_S, QUICK, Line, Server, linked, reached
-from hangdog_agent.capture.look import Tools
+from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.pyspy import PySpy
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.link_settings import LinkSettings
+from hangdog_agent.connection.session import backoff, within
+from hangdog_agent.connection.settings import LinkSettings
+from hangdog_agent.discovery.watch import Watch
 from hangdog_agent.procfs import Proc
-from hangdog_agent.session import backoff, within
-from hangdog_agent.vigil.vigil import Vigil
-from hangdog_agent.watch import Watch
+from hangdog_agent.stalls.monitor import Vigil
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.stack import Reason
-from hangdog_proto import alike, found
-from hangdog_proto.codec import unpack
-from hangdog_proto.dictionary import Dictionary
+from hangdog_proto.codec import dedup, findings
+from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.traces import unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from targets import WAIT, running
 
@@ -146,7 +146,7 @@ async def test_a_server_that_knows_digests_is_sent_them_and_told_what_it_asks_fo
                 assert pieces.gone == bytes(16)
                 dictionary.learn(pieces.pieces)
             for captured in (first, second):
-                (trace,) = alike.unpack(captured.capture, dictionary)
+                (trace,) = dedup.unpack(captured.capture, dictionary)
                 assert trace.rank == 3 and trace.threads[0].tid == trace.pid
                 assert "stuck_here" in [frame.function for frame in trace.threads[0].frames]
 
@@ -312,7 +312,7 @@ async def test_what_the_checks_found_travels_with_the_last_look(server: Server, 
             line.order("a", rounds=2, interval_s=0.1)
             looks = [(await line.hear("captured")).capture for _ in range(2)]
     assert not looks[0].findings
-    assert found.unpack(looks[1].findings, "gpu-a17") == (lost,)
+    assert findings.unpack(looks[1].findings, "gpu-a17") == (lost,)
 
 
 async def test_a_bug_in_one_scan_or_pulse_does_not_make_it_blind(

@@ -14,9 +14,9 @@ import pytest
 
 import targets
 from hangdog_agent.capture import pyspy
-from hangdog_agent.capture.look import Seen, Tools, look
+from hangdog_agent.capture.process_capture import Seen, Tools, look
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.discover import Process
+from hangdog_agent.discovery.discover import Process
 from hangdog_models.stack import Missing, Reason, Thread
 from targets import SLEEP_IN_KERNEL, TRACE, WAIT, letter, row, running
 

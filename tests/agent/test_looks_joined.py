@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator, Iterable
 
 import pytest
 
-from hangdog_agent.together import KEPT_S, together
+from hangdog_agent.connection.batch import KEPT_S, together
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Frame, ProcessState, ProcessTrace, Thread
-from hangdog_proto.alike import Packer
+from hangdog_proto.codec.dedup import Packer
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 PACKER = Packer()
@@ -57,7 +57,7 @@ def test_in_a_large_cluster_the_first_look_goes_with_the_others(rounds: int, exp
 
 
 async def test_a_look_that_hangs_holds_up_none_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hangdog_agent.together.KEPT_S", 0.1)
+    monkeypatch.setattr("hangdog_agent.connection.batch.KEPT_S", 0.1)
     hangs = asyncio.Event()
 
     async def looks() -> AsyncGenerator[pb.Captured, None]:

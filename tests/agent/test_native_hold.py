@@ -13,8 +13,8 @@ from typing import cast
 import pytest
 
 import targets
-from hangdog_agent.capture import native
-from hangdog_agent.capture.look import Seen, Tools
+from hangdog_agent.capture import native_stacks
+from hangdog_agent.capture.process_capture import Seen, Tools
 from hangdog_agent.capture.pyspy import PySpy
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_models.stack import Missing, Reason, Thread
@@ -93,7 +93,7 @@ def is_free(process: subprocess.Popen[bytes]) -> bool:
 @pytest.mark.parametrize(("locked", "call"), [("1", "pthread_mutex_lock"), ("0", "poll")])
 def test_what_python_cannot_tell_apart_c_can(exchange: Path, noted: Noted, locked: str, call: str) -> None:
     with running(EXCHANGING, str(exchange), locked) as target:
-        seen = native.look(targets.row(target), noted.tools)
+        seen = native_stacks.look(targets.row(target), noted.tools)
         assert seen.missing is None and seen.state is not None and seen.state.pid == target.pid
         frames = main(seen).frames
         python = [frame.function for frame in frames if not frame.native]
@@ -144,7 +144,7 @@ def test_nobody_is_held_whom_it_could_harm(
     reason: Reason, hold: Path, noted: Noted,
 ) -> None:  # fmt: skip
     with sick(hold) as target:
-        seen = native.look(targets.row(target), noted.tools)
+        seen = native_stacks.look(targets.row(target), noted.tools)
         assert seen.missing is not None and seen.missing.reason is reason
         assert not noted.calls(), "not even read"
 
@@ -164,7 +164,9 @@ def test_nobody_is_held_who_is_traced_by_the_time_it_would_be(tmp_path: Path, to
 
         spy = cast("PySpy", noted.tools.pyspy)
         with tracer:
-            seen = native.look(targets.row(target), replace(noted.tools, pyspy=Meanwhile(spy.command, fds=spy.fds)))
+            seen = native_stacks.look(
+                targets.row(target), replace(noted.tools, pyspy=Meanwhile(spy.command, fds=spy.fds))
+            )
         assert seen.missing is not None and seen.missing.reason is Reason.TRACED
         assert noted.calls() == ["nonblocking", "nonblocking"] and main(seen).frames
 
@@ -174,7 +176,7 @@ def test_nobody_is_held_who_gets_on(noted: Noted, how: str) -> None:
     with running(STEPS, how, settles=False) as target:
         tools = replace(noted.tools, settings=replace(noted.tools.settings, native_again_s=0.0))
         for _ in range(10):  # one that works may be met twice at one line of its loop
-            seen = native.look(targets.row(target), tools)
+            seen = native_stacks.look(targets.row(target), tools)
             if seen.missing is not None:
                 break
         assert seen.missing is not None and seen.missing.reason is Reason.NOT_SAFE and "gets on" in seen.missing.words
@@ -183,31 +185,31 @@ def test_nobody_is_held_who_gets_on(noted: Noted, how: str) -> None:
 
 def test_nobody_is_held_twice_in_a_short_time(noted: Noted) -> None:
     with running(WAIT) as target, running(WAIT) as other:
-        first = native.look(targets.row(target), noted.tools)
-        again = native.look(targets.row(target), replace(noted.tools, stop=threading.Event()))
+        first = native_stacks.look(targets.row(target), noted.tools)
+        again = native_stacks.look(targets.row(target), replace(noted.tools, stop=threading.Event()))
         assert first.missing is None and again.missing is not None and "was held" in again.missing.words
         assert again.threads == first.threads, "it stands at the same lines: what was read then is still told"
-        assert native.look(targets.row(other), noted.tools).missing is None, "another process is another matter"
+        assert native_stacks.look(targets.row(other), noted.tools).missing is None, "another process is another matter"
         at_once = replace(noted.tools, settings=CaptureSettings(native_again_s=0.0))
-        assert native.look(targets.row(target), at_once).missing is None
+        assert native_stacks.look(targets.row(target), at_once).missing is None
         assert noted.calls().count("native") == 3
 
 
 def test_what_was_read_a_while_ago_is_not_told_of_another_line(noted: Noted) -> None:
     with running(TWO_STEPS) as target:
-        assert native.look(targets.row(target), noted.tools).missing is None
+        assert native_stacks.look(targets.row(target), noted.tools).missing is None
         assert target.stdin is not None
         target.stdin.write(b"x")
         target.stdin.flush()
         assert target.stdout is not None and target.stdout.readline() == b"on\n"
-        again = native.look(targets.row(target), noted.tools)
+        again = native_stacks.look(targets.row(target), noted.tools)
         assert again.missing is not None and "was held" in again.missing.words
         assert main(again).frames[-1].function == "second" and noted.calls().count("native") == 1
 
 
 def test_it_can_be_turned_off(noted: Noted) -> None:
     with running(WAIT) as target:
-        seen = native.look(targets.row(target), replace(noted.tools, settings=CaptureSettings(native=0)))
+        seen = native_stacks.look(targets.row(target), replace(noted.tools, settings=CaptureSettings(native=0)))
         assert seen.missing is not None and "native=0" in seen.missing.words and not noted.calls()
 
 
@@ -220,7 +222,7 @@ def test_a_tool_that_hangs_while_it_holds_a_trainer_is_killed_and_lets_go(tmp_pa
     noted = Noted(tmp_path, replace(tools, settings=CaptureSettings(native_s=1.0)), script)
     with running(WAIT) as target:
         begin = time.monotonic()
-        seen = native.look(targets.row(target), noted.tools)
+        seen = native_stacks.look(targets.row(target), noted.tools)
         assert time.monotonic() - begin < 6.0
         assert seen.missing is not None and seen.missing.reason is Reason.TIMED_OUT
         assert main(seen).frames, "what was read without holding it is not lost"

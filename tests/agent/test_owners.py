@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.census import Census
-from hangdog_agent.discover import Kind, Member, find
-from hangdog_agent.owners import owner
+from hangdog_agent.discovery.discover import Kind, Member, find
+from hangdog_agent.discovery.owners import owner
+from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.watch import jobs
 from hangdog_agent.procfs import Proc
-from hangdog_agent.watch import jobs
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 
 ALICE, MALLORY = Owner(OwnerKind.USER, "1000", 1000), Owner(OwnerKind.USER, "1001", 1001)

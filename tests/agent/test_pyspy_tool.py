@@ -13,7 +13,7 @@ import pytest
 
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.killable import Outcome
+from hangdog_agent.confinement.subprocesses import Outcome
 from hangdog_models.stack import Missing, Reason
 from targets import WAIT, letter, running
 

@@ -16,15 +16,15 @@ import pytest
 import targets
 from dumper import own_job
 from hangdog_agent.capture import ras
-from hangdog_agent.capture.look import Tools
+from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.ras import Patience, report
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.discover import Kind, Member
+from hangdog_agent.discovery.discover import Kind, Member
 from hangdog_models.collectives import RasStatus
 from hangdog_models.ranks import Rank
-from hangdog_models.reading.testimony import ras_report
+from hangdog_models.reading.collectives.library_counters import ras_report
 from hangdog_models.stack import Missing, Reason
-from hangdog_proto.statement import Statement
+from hangdog_proto.codec.collectives import Statement
 from played_ras import JSON, TEXT, Played, Say, served
 
 #: Long enough for everything that is played, on a busy machine too.

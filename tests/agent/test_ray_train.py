@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent import ray_train
-from hangdog_agent.beat import Mode, feel, mode
-from hangdog_agent.capture import native
-from hangdog_agent.capture.look import Seen, Tools, look
-from hangdog_agent.census import Census
-from hangdog_agent.discover import Key, Kind, Member, Process, find
-from hangdog_agent.vigil.settings import VigilSettings
-from hangdog_agent.vigil.threads import Threads
-from hangdog_agent.vigil.vigil import Vigil
+from hangdog_agent.capture import native_stacks
+from hangdog_agent.capture.process_capture import Seen, Tools, look
+from hangdog_agent.discovery import ray_train
+from hangdog_agent.discovery.cpu_activity import Mode, feel, mode
+from hangdog_agent.discovery.discover import Key, Kind, Member, Process, find
+from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.stalls.monitor import Vigil
+from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.stalls.training_thread import Threads
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stack import Missing, Reason
@@ -234,7 +234,7 @@ def test_the_thread_that_trains_is_felt_and_not_the_main_one(folder: Path, tools
 
 
 def test_a_worker_that_is_idle_for_a_day_is_glanced_at_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hangdog_agent.vigil.threads.SELDOM_S", 0.0)
+    monkeypatch.setattr("hangdog_agent.stalls.training_thread.SELDOM_S", 0.0)
     announced = ray_train.Announced(Rank(0), 1, "llama")
     member = Member("llama", Rank(0), Kind.TRAINER, Process(1 << 30, 1, 7, "S", "ray", True, announced=announced))
     key, threads = member.process.key, Threads(proc)
@@ -273,6 +273,6 @@ def test_a_worker_that_trains_is_not_held_for_native_frames(folder: Path, tools:
     """Its main thread stands still for ever, which says nothing."""
     with worker(folder, lines(1, 3)) as here:
         member = here.member()
-        seen = native.look(member.process, tools)
+        seen = native_stacks.look(member.process, tools)
         assert isinstance(seen.missing, Missing) and seen.missing.reason is Reason.NOT_SAFE
         assert "gets on" in seen.missing.words

@@ -10,7 +10,7 @@ import pytest
 import targets
 from dumper import DUMPER, own_job, pickled, played
 from hangdog_agent.capture.recorder import record
-from hangdog_agent.confinement import kernel
+from hangdog_agent.confinement import syscalls
 from hangdog_models.stack import Reason
 from recorder_asked import SHORT, TOOLS, ask, enqueued, trainer, words
 
@@ -138,12 +138,12 @@ def test_links_never_lead_out_of_a_root(tmp_path: Path) -> None:
     handle = os.open(root, os.O_PATH)
     try:
         for path, leads_to in (("/a/up", "etc/passwd"), ("/a/absolute", "a/b"), ("../a/./b", "a/b")):
-            found = kernel.open_inside(handle, path, os.O_PATH)
+            found = syscalls.open_inside(handle, path, os.O_PATH)
             assert os.path.samestat(os.fstat(found), (root / leads_to).stat())
             os.close(found)
         for path in ("/none/such", "/a/loop", "/a/magic"):
             with pytest.raises(OSError, match=r"No such file|Too many levels"):
-                kernel.open_inside(handle, path, os.O_PATH)
+                syscalls.open_inside(handle, path, os.O_PATH)
     finally:
         os.close(handle)
 
@@ -152,6 +152,6 @@ def test_links_of_proc_to_other_processes_are_not_followed() -> None:
     handle = os.open("/", os.O_PATH)
     try:
         with pytest.raises(OSError, match="Too many levels"):
-            kernel.open_inside(handle, f"/proc/{os.getpid()}/root/etc/passwd", os.O_PATH)
+            syscalls.open_inside(handle, f"/proc/{os.getpid()}/root/etc/passwd", os.O_PATH)
     finally:
         os.close(handle)

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from far_end import ENVIRON, Line, Server, linked, reached
-from hangdog_agent.capture.look import Tools
-from hangdog_agent.link_settings import SpoolSettings
-from hangdog_agent.recording import Spooling
-from hangdog_agent.spool import Clocks, Spool
-from hangdog_agent.vigil.settings import VigilSettings
+from hangdog_agent.capture.process_capture import Tools
+from hangdog_agent.connection.offline_recording import Spooling
+from hangdog_agent.connection.settings import SpoolSettings
+from hangdog_agent.connection.spool import Clocks, Spool
+from hangdog_agent.stalls.settings import VigilSettings
 from hangdog_models.findings import Bearing, Finding
-from hangdog_proto import found
-from hangdog_proto.codec import unpack
+from hangdog_proto.codec import findings
+from hangdog_proto.codec.traces import unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from targets import WAIT, running
 
@@ -88,7 +88,7 @@ async def test_a_standstill_without_a_server_is_recorded_once_and_handed_over_by
                 assert message.age_s >= 0.5 and message.began_s == pytest.approx(1.8e9 - message.age_s)
                 assert (message.boot, message.serial) == ("boot-1", "S1"), "the machine as it was then"
                 assert "rank" in message.why and len(files(tmp_path)) == 2 - number, "kept until the server has it"
-                assert found.unpack(captured.capture.findings, "gpu-a17") == ((LOST,) if captured.last else ())
+                assert findings.unpack(captured.capture.findings, "gpu-a17") == ((LOST,) if captured.last else ())
                 receive(line, message)
             await reached(lambda: not files(tmp_path))
 
@@ -137,7 +137,7 @@ async def test_what_the_server_refuses_is_kept_no_longer(
 async def test_orders_go_before_what_was_recorded(
     stoppable: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hangdog_agent.recording.random.uniform", lambda low, high: 0.75 * high)
+    monkeypatch.setattr("hangdog_agent.connection.offline_recording.random.uniform", lambda low, high: 0.75 * high)
     kept(tmp_path)
     async with absent() as server:
         await server.start()
@@ -182,7 +182,7 @@ async def test_what_the_checks_found_is_told_after_the_welcome_and_on_change(sto
     standing = [LOST]
     async with Server() as server, linked(server, stoppable, findings=standing):
         line = await server.line()
-        assert found.unpack((await line.hear("health")).findings, "gpu-a17") == (LOST,)
+        assert findings.unpack((await line.hear("health")).findings, "gpu-a17") == (LOST,)
         standing.append(replace(LOST, code="Xid 79"))
         assert len((await line.hear("health")).findings) == 2
         standing.clear()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangdog_agent.redact import HIDDEN, command_line, text
+from hangdog_agent.discovery.redact import HIDDEN, command_line, text
 
 #: Where secrets stand in a text, one `{}` each.
 SHAPES = [

@@ -12,13 +12,13 @@ from typing import cast
 import pytest
 
 import targets
-from hangdog_agent.capture.look import Tools
+from hangdog_agent.capture.capture_rounds import Series
+from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.pyspy import PySpy
-from hangdog_agent.capture.series import Series
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.census import Census
-from hangdog_agent.discover import Member
-from hangdog_agent.watch import Watch
+from hangdog_agent.discovery.discover import Member
+from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.watch import Watch
 from hangdog_models.stack import ProcessTrace, Reason
 from targets import WAIT, running
 

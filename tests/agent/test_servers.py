@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from far_end import PATIENCE_S, Line, Server, linked
-from hangdog_agent.capture.look import Tools
-from hangdog_agent.servers import MOST, Servers, listed
+from hangdog_agent.capture.process_capture import Tools
+from hangdog_agent.connection.servers import MOST, Servers, listed
 from hangdog_models.errors import WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.checks.notes import Notes
-from hangdog_agent.link_settings import SpoolSettings
-from hangdog_agent.spool import Clocks, Spool
+from hangdog_agent.checks.check_state import Notes
+from hangdog_agent.connection.settings import SpoolSettings
+from hangdog_agent.connection.spool import Clocks, Spool
 from hangdog_proto.generated import hangdog_pb2 as pb
 from small_disk import small_disk
 
@@ -157,9 +157,9 @@ def test_a_folder_that_cannot_be_written_is_said_once_and_memory_does(
 PUTS = """
 import logging, resource, sys, time
 from pathlib import Path
-from hangdog_agent.checks.notes import Notes
+from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.settings import SpoolSettings
-from hangdog_agent.spool import Clocks, Spool
+from hangdog_agent.connection.spool import Clocks, Spool
 from hangdog_proto.generated import hangdog_pb2 as pb
 logging.basicConfig(level=logging.WARNING)
 limit, count = int(sys.argv[3]), int(sys.argv[4])

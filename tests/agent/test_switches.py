@@ -6,13 +6,13 @@ from pathlib import Path
 
 import targets
 from dumper import SERVING, own_job, pickled, played, recorded, serving
-from hangdog_agent.capture import hearing
-from hangdog_agent.capture.look import Tools, look
+from hangdog_agent.capture import library_counters
+from hangdog_agent.capture.process_capture import Tools, look
 from hangdog_agent.capture.recorder import record
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.discover import Kind, Member
-from hangdog_agent.vigil.settings import VigilSettings
-from hangdog_agent.witness.collectives import Collectives
+from hangdog_agent.discovery.discover import Kind, Member
+from hangdog_agent.stalls.progress.collective_counts import Collectives
+from hangdog_agent.stalls.settings import VigilSettings
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Reason
 from played_ras import served
@@ -48,11 +48,11 @@ def test_ras_is_asked_neither_for_a_capture_nor_now_and_then() -> None:
         row = replace(targets.row(process), environ={"NCCL_RAS_ADDR": f"localhost:{port}"})
         member = Member("job", Rank(0), Kind.TRAINER, row)
         off = without(ras=0)
-        hearing.hear([member], off)
+        library_counters.hear([member], off)
         collectives = Collectives(off, VigilSettings(ras_every_s=0.01))
         for _ in range(3):
             assert collectives.hear({"job": [member]}, time.monotonic()) == {}
             time.sleep(0.05)
         assert asked == []
-        hearing.hear([member], TOOLS)
+        library_counters.hear([member], TOOLS)
         assert asked, "would have been asked"

@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import targets
 from far_end import ENVIRON, Server, linked, reached
-from hangdog_agent.capture.look import Tools
-from hangdog_agent.tally import Event, Standing, Tally
-from hangdog_agent.textfile import Textfile
+from hangdog_agent.capture.process_capture import Tools
+from hangdog_agent.metrics.metrics import Event, Standing, Tally
+from hangdog_agent.metrics.textfile import Textfile
 from hangdog_models.errors import WrongUse
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank

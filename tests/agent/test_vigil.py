@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.beat import Beat, Mode, mode
+from hangdog_agent.discovery.cpu_activity import Beat, Mode, mode
 from hangdog_agent.procfs import Proc
-from hangdog_agent.vigil.crowding import Crowding
-from hangdog_agent.vigil.job import JobVigil, Key
-from hangdog_agent.vigil.posture import Glance, posture
-from hangdog_agent.vigil.settings import VigilSettings
-from hangdog_models.diagnosis import activity
+from hangdog_agent.stalls.cpu_contention import Crowding
+from hangdog_agent.stalls.job_monitor import JobVigil, Key
+from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.stalls.stack_motion import Glance, posture
+from hangdog_models.diagnosis.observe import activity
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.suspicion import Doing, Sign

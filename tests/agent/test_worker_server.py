@@ -14,7 +14,7 @@ import pytest
 import targets
 from dumper import SERVING, own_job, pickled, played, recorded, serving
 from hangdog_models.ranks import Rank
-from hangdog_models.reading.testimony import flight_record
+from hangdog_models.reading.collectives.library_counters import flight_record
 from hangdog_models.stack import Reason
 from recorder_asked import LONG, SHORT, ask, enqueued, words
 

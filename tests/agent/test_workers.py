@@ -5,12 +5,12 @@ import os
 import pytest
 
 import targets
-from hangdog_agent.capture.look import Tools
+from hangdog_agent.capture.capture_rounds import Series
+from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.roles import kind
-from hangdog_agent.capture.series import Series
-from hangdog_agent.census import Census
-from hangdog_agent.discover import Kind, Member
-from hangdog_agent.watch import Watch
+from hangdog_agent.discovery.discover import Kind, Member
+from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.watch import Watch
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Frame, Thread
 from targets import running

@@ -18,8 +18,8 @@ import pytest
 
 from dumper import own_job
 from hangdog_agent.capture.recorder import Patience, record
-from hangdog_agent.discover import Member
-from hangdog_proto.statement import Statement
+from hangdog_agent.discovery.discover import Member
+from hangdog_proto.codec.collectives import Statement
 from recorder_asked import TOOLS, trainer
 
 #: Nobody's account on any machine.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hangdog_agent.rights import CAPABILITIES
+from hangdog_agent.confinement.capabilities import CAPABILITIES
 
 #: Starting a program, or what it does within seconds, on a busy machine. Seconds.
 PATIENCE_S = 60.0

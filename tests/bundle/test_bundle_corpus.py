@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.bundle import open_bundle
 from hangdog.evidence.content import Asked, Failure, Logged, Stacks, Unused, read_content
 from hangdog.evidence.naming import name_of
+from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.collectives import RankCounters
 from hangdog_models.reading.limits import DEFAULTS
 from hangdog_models.stack import ProcessState

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evidence import stacks, state
-from hangdog.bundle import open_bundle
+from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.errors import UnreadableBundle, WrongUse
 from hangdog_models.reading.limits import Limits
 from hangdog_models.snapshot import Snapshot

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evidence import flight, gdb_stacks, stacks, state, text_stacks
-from hangdog.bundle import open_bundle
 from hangdog.evidence.naming import Name, name_of
+from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Snapshot

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evidence import flight, stacks
-from hangdog.bundle import open_bundle
+from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.collectives import FLIGHT_RECORDER, WATCHDOG
 from hangdog_models.findings import Bearing
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.bundle import open_bundle
+from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.collectives import RankCounters, RasStatus
 from hangdog_models.findings import Bearing
 from hangdog_models.snapshot import Snapshot

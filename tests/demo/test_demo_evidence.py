@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from hangdog.bundle import open_bundle
 from hangdog.demo.evidence import write_bundle
 from hangdog.demo.shape import MACHINES, machine
+from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.limits import Limits
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread

@@ -2,8 +2,8 @@
 
 import pytest
 
+from hangdog.demo.demo_plan import Outcome, Plan, draw
 from hangdog.demo.faults import FAULTS
-from hangdog.demo.plan import Outcome, Plan, draw
 from hangdog.demo.shape import MACHINES, SIZES, WORLD_SIZE, machine, topology
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Coverage, Eviction, EvidenceReport, Kind, Suspect, Verdict

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from hangdog.demo.pipes import first_line, whole_output
-from hangdog.demo.progress import Progress, Step
+from hangdog.demo.step_reports import Progress, Step
 from hangdog_models.errors import OurFault
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.demo.plan import draw
+from hangdog.demo.demo_plan import draw
 
 #: Seeds by fault, three each, so that every rank is broken at least once and each fault on both pipeline stages.
 SEEDS = {

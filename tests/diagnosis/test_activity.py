@@ -2,7 +2,7 @@
 
 import pytest
 
-from hangdog_models.diagnosis.activity import Reader, read
+from hangdog_models.diagnosis.observe.activity import Reader, read
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait, packaged
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread

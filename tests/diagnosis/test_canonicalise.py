@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from hangdog_models.diagnosis.canonicalise import Signature, canonicalise, native_name
+from hangdog_models.diagnosis.observe.canonicalise import Signature, canonicalise, native_name
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stack import Frame
 from stories import frames
@@ -43,7 +43,7 @@ def test_native_frames_below_python_do_not_change_the_place() -> None:
 
 def test_identity_is_the_same_in_every_process() -> None:
     program = (
-        "from hangdog_models.diagnosis.canonicalise import canonicalise\n"
+        "from hangdog_models.diagnosis.observe.canonicalise import canonicalise\n"
         "from hangdog_models.rules.ruleset import packaged\n"
         "from hangdog_models.stack import Frame\n"
         "print(canonicalise((Frame('f', 'a.py', 3),), packaged()).digest)"

@@ -12,15 +12,15 @@ from scipy.cluster.hierarchy import fcluster
 from scipy.cluster.hierarchy import linkage as scipy_linkage
 from scipy.spatial.distance import squareform
 
-from hangdog_models.diagnosis.activity import Reader, Standing
-from hangdog_models.diagnosis.cluster import exact
 from hangdog_models.diagnosis.clustering import near as near_module
 from hangdog_models.diagnosis.clustering.catalogue import MODELS, clustering
 from hangdog_models.diagnosis.clustering.density import density
 from hangdog_models.diagnosis.clustering.distance import CUT, distance
+from hangdog_models.diagnosis.clustering.exact_clusters import exact
 from hangdog_models.diagnosis.clustering.linkage import linkage
 from hangdog_models.diagnosis.clustering.near import near
-from hangdog_models.diagnosis.motion import Look
+from hangdog_models.diagnosis.observe.activity import Reader, Standing
+from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.errors import WrongUse
 from hangdog_models.ranks import Rank, parse_ranks
 from hangdog_models.rules.ruleset import packaged

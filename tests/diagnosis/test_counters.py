@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from hangdog_models.collectives import CollectiveRecord, RankCounters
-from hangdog_models.diagnosis.activity import Reader
-from hangdog_models.diagnosis.counters import count
 from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.diagnosis.observe.activity import Reader
+from hangdog_models.diagnosis.waits.collective_counters import count
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.topology import Topology

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hangdog_models.collectives import CollectiveRecord, RankCounters
-from hangdog_models.diagnosis.disagreement import find
+from hangdog_models.diagnosis.hypotheses.disagreement import find
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Kind

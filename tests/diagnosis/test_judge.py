@@ -7,10 +7,10 @@ from msgspec import structs
 
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.options import Options
-from hangdog_models.showing.words import order
 from hangdog_models.stack import ProcessTrace
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
+from hangdog_models.views.answer_text import order
 from stories import first, job, look, snapshot, trace, twice
 
 CUBE = job(tp=2, dp=2, pp=2)

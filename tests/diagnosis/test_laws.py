@@ -6,11 +6,12 @@ from dataclasses import replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hangdog_models.diagnosis import motion, waits
-from hangdog_models.diagnosis.activity import Reader
-from hangdog_models.diagnosis.eviction import eligible, smallest
 from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.diagnosis.observe import motion
+from hangdog_models.diagnosis.observe.activity import Reader
 from hangdog_models.diagnosis.options import Options
+from hangdog_models.diagnosis.verdict.eviction import eligible, smallest
+from hangdog_models.diagnosis.waits import waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Round, Snapshot, merged

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from hangdog_models.collectives import CollectiveRecord, RankCounters
-from hangdog_models.diagnosis.counters import count
 from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.diagnosis.waits.collective_counters import count
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Layout, Topology, build

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangdog_models.diagnosis.description import length
-from hangdog_models.diagnosis.relations import Explanation, explain
+from hangdog_models.diagnosis.clustering.description_length import length
+from hangdog_models.diagnosis.clustering.relations import Explanation, explain
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Layout, Topology, build
 from planted import planted

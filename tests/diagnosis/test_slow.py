@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangdog_models.diagnosis.activity import Standing
-from hangdog_models.diagnosis.lateness import ballots, moments
-from hangdog_models.diagnosis.motion import Look
-from hangdog_models.diagnosis.sequential import ratios
-from hangdog_models.diagnosis.slow import ROUNDS, Slowness, find
+from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.motion import Look
+from hangdog_models.diagnosis.stragglers.fail_slow import ROUNDS, Slowness, find
+from hangdog_models.diagnosis.stragglers.lateness import ballots, moments
+from hangdog_models.diagnosis.stragglers.sequential_test import ratios
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Layout, Topology, build

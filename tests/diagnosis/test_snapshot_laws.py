@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangdog.bundle import open_bundle
 from hangdog.demo.evidence import write_trace
+from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.collectives import FLIGHT_RECORDER, WATCHDOG, RankCounters, RasCommunicator, RasReport
 from hangdog_models.errors import WrongUse
 from hangdog_models.findings import Bearing, Finding

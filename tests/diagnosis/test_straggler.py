@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.bundle import open_bundle
+from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.collectives import P2P, CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.diagnosis.moving import LATE
-from hangdog_models.diagnosis.slow import Slowness
-from hangdog_models.diagnosis.straggler import find
+from hangdog_models.diagnosis.stragglers.fail_slow import Slowness
+from hangdog_models.diagnosis.stragglers.straggler import find
+from hangdog_models.diagnosis.verdict.moving_jobs import LATE
 from hangdog_models.ranks import Rank
-from hangdog_models.reading.flight_recorder import recent
+from hangdog_models.reading.collectives.flight_recorder import recent
 from hangdog_models.topology import Topology, build
 from hangdog_models.verdict import Kind, Verdict
 from stories import first, job, look, snapshot

@@ -1,8 +1,8 @@
 """Which thread of a trainer is judged: the main one, unless a library trains in another."""
 
-from hangdog_models.diagnosis import activity
+from hangdog_models.diagnosis.observe import activity
 from hangdog_models.ranks import Rank
-from hangdog_models.reading import pyspy_text
+from hangdog_models.reading.stacks import pyspy_text
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stack import Frame, ProcessState, ProcessTrace, Thread
 from hangdog_models.training import training_thread

@@ -6,27 +6,13 @@ from typing import Any
 from hangdog.evidence.content import read_content
 from hangdog.evidence.naming import name_of
 from hangdog_models.ranks import Rank
-from hangdog_models.reading import (
-    dcgm,
-    diagnosis,
-    failure,
-    findings_json,
-    flight_recorder,
-    gdb,
-    job,
-    kernel_log,
-    log,
-    nvidia_smi,
-    plain_pickle,
-    proc,
-    pyspy,
-    pyspy_text,
-    pystack,
-    ras,
-    ras_json,
-)
-from hangdog_models.reading.document import read_json
+from hangdog_models.reading import job
+from hangdog_models.reading.collectives import flight_recorder, plain_pickle, ras_json, ras_text
+from hangdog_models.reading.hardware import dcgm, findings_json, kernel_log, nvidia_smi, test_report
+from hangdog_models.reading.json_document import read_json
 from hangdog_models.reading.limits import DEFAULTS
+from hangdog_models.reading.logs import training_log
+from hangdog_models.reading.stacks import capture_failure, gdb, proc_status, pyspy, pyspy_text, pystack
 
 Target = Callable[[bytes], object]
 
@@ -48,11 +34,11 @@ def _kernel_log(text: str) -> object:
 
 
 def _ras(text: str) -> object:
-    return ras.recognises(text), ras.read(text)
+    return ras_text.recognises(text), ras_text.read(text)
 
 
 def _log(text: str) -> object:
-    return log.recognises(text), log.read(text, None), log.read(text, Rank(3))
+    return training_log.recognises(text), training_log.read(text, None), training_log.read(text, Rank(3))
 
 
 TARGETS: dict[str, Target] = {
@@ -69,11 +55,11 @@ TARGETS: dict[str, Target] = {
     "kernel_log": _text(_kernel_log),
     "nvidia_smi": _text(_nvidia_smi),
     "dcgm": _document(dcgm.read),
-    "diagnosis": _text(diagnosis.read_diagnosis),
+    "diagnosis": _text(test_report.read_diagnosis),
     "findings_json": _document(findings_json.read),
-    "proc": _document(proc.read),
-    "proc_status": _text(proc.read_status),
-    "failure": _text(failure.read),
+    "proc": _document(proc_status.read),
+    "proc_status": _text(proc_status.read_status),
+    "failure": _text(capture_failure.read),
     "job": _text(job.read_job),
     "content": lambda data: read_content(name_of("machine-a/x"), data, DEFAULTS),
 }

@@ -5,7 +5,7 @@ import pickle  # noqa: TID251  # makes seeds; only our own reader reads them
 
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
-from hangdog_models.reading import findings_json
+from hangdog_models.reading.hardware import findings_json
 
 _ENTRY = {
     "record_id": 0, "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": 3, "p2p_seq_id": 0,

@@ -16,10 +16,10 @@ import pytest
 from hangdog.commands.server import command as server_command
 from hangdog.main import COMMANDS
 from hangdog_agent import main as agent_main
-from hangdog_agent.rights import CAPABILITIES, SYSLOG, Place, grant
+from hangdog_agent.confinement.capabilities import CAPABILITIES, SYSLOG, Place, grant
 from hangdog_models.errors import HangdogError
-from hangdog_proto.asking import DEFAULT_ADDRESS
-from hangdog_server.actors.restarts import READ
+from hangdog_proto.client.lazy_channel import DEFAULT_ADDRESS
+from hangdog_server.actions.backends.kube_restarts import READ
 from manifests import documents
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -253,7 +253,7 @@ def test_the_units_start_programs_that_exist_with_options_they_know() -> None:
             assert parsed["listen"] == "${HANGDOG_LISTEN}"
             assert Path(parsed["store"]).parent == Path("/var/lib") / unit(name)["StateDirectory"]
     module = unit("hangdog-agent.service")["ExecStartPre"].rpartition(" -m ")[2]
-    assert module == "hangdog_agent.doctor"
+    assert module == "hangdog_agent.doctor.doctor"
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)

@@ -13,7 +13,7 @@ import pytest
 
 from fake_gpus import FakeGpus, built
 from hangdog.commands.diagnose import STATE
-from hangdog_agent.diagnose.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.settings import DiagnoseSettings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 #: A Python without torch: levels that need it are skipped, and the others are quick.

@@ -3,7 +3,7 @@
 import runpy
 from pathlib import Path
 
-from hangdog_agent.rights import CAPABILITIES
+from hangdog_agent.confinement.capabilities import CAPABILITIES
 from hangdog_agent.settings import chosen
 from manifests import documents
 from opening.footprint import KINDS, Footprint, features

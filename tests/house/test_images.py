@@ -120,7 +120,7 @@ def test_the_servers_lock_is_all_that_the_server_needs(wheel: Path, tmp_path: Pa
     bin_ = locked(tmp_path / "venv", "server", wheel)
     said([bin_ / "pip", "check"])
     assert "--listen" in said([bin_ / "hangdog", "server", "--help"], cwd=tmp_path)
-    modules = "hangdog_server.main, hangdog_server.web.serving, hangdog_server.postgres, hangdog_server.certs, apprise"
+    modules = "hangdog_server.main, hangdog_server.web.web_server, hangdog_server.store.postgres, hangdog_server.auth.certificates, apprise"
     said([bin_ / "python", "-c", f"import {modules}"], cwd=tmp_path)
     listed = json.loads((ROOT / "requirements" / "server.cdx.json").read_text("utf-8"))["components"]
     there = {
@@ -179,7 +179,7 @@ def test_the_agent_installs_and_runs_on_its_short_list(wheel: Path, tmp_path: Pa
     installed = {row["name"].lower() for row in json.loads(said([bin_ / "pip", "list", "--format", "json"]))}
     assert not installed & {"numpy", "scipy", "scikit-learn", "hdbscan", "click", "rich", "sqlalchemy", "torch"}
     assert "--server" in said([bin_ / "hangdog-agent", "--help"], cwd=tmp_path)
-    said([bin_ / "python", "-c", "import hangdog_proto.codec, hangdog_agent.link"], cwd=tmp_path)
+    said([bin_ / "python", "-c", "import hangdog_proto.codec.traces, hangdog_agent.connection.link"], cwd=tmp_path)
     look = json.loads(said([bin_ / "hangdog-agent", "--once", "--match-env", "HANGDOG_JOB=of-nobody"], cwd=tmp_path))
     assert look["jobs"] == []
 

@@ -12,10 +12,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from goldens import differing
-from hangdog.report import print_verdict
-from hangdog.terminal import console_for, printable
+from hangdog.output.terminal import console_for, printable
+from hangdog.output.verdict_text import print_verdict
 from hangdog_models.ranks import Rank, parse_ranks
-from hangdog_models.showing.words import headline, percent
 from hangdog_models.verdict import (
     Activity,
     ClusterView,
@@ -27,6 +26,7 @@ from hangdog_models.verdict import (
     Suspect,
     Verdict,
 )
+from hangdog_models.views.answer_text import headline, percent
 from strategies import verdicts
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -63,10 +63,10 @@ def test_every_module_opens_with_a_sentence(room: str) -> None:
 
 @pytest.mark.parametrize("room", [*ROOMS, "tools", "bench"])
 def test_no_module_is_longer_than_a_reader_has_patience_for(room: str) -> None:
-    """What outgrows 300 lines holds two ideas, and each has a name."""
+    """What outgrows 400 lines holds two ideas, and each has a name."""
     modules = [path for path in (ROOT / room).rglob("*.py") if path.parent.name != "generated"]
     lines = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8").count("\n") for path in modules}
-    assert modules and not {path: count for path, count in lines.items() if count > 300}
+    assert modules and not {path: count for path, count in lines.items() if count > 400}
 
 
 def test_test_files_have_unique_names() -> None:
@@ -114,7 +114,7 @@ import importlib, pkgutil, sys
 import hangdog_agent, hangdog_proto
 for package in (hangdog_agent, hangdog_proto):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        if ".diagnose.programs" not in module.name:  # children's, run by a Python that has torch
+        if ".machine_tests.programs" not in module.name:  # children's, run by a Python that has torch
             importlib.import_module(module.name)
 print(*{name.partition(".")[0] for name in sys.modules})
 """

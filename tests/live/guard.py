@@ -10,27 +10,27 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from hangdog_agent.capture import pyspy
-from hangdog_agent.capture.look import Tools
-from hangdog_agent.census import Census
-from hangdog_agent.checks.checks import Checks
-from hangdog_agent.checks.keeper import Keeper
-from hangdog_agent.checks.places import Places
+from hangdog_agent.capture.process_capture import Tools
+from hangdog_agent.checks.check_paths import Places
+from hangdog_agent.checks.check_scheduler import Checks
+from hangdog_agent.checks.checks_thread import Keeper
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.tcp import Tcp
-from hangdog_agent.identity import Identity
-from hangdog_agent.link import Link
+from hangdog_agent.connection.identity import Identity
+from hangdog_agent.connection.link import Link
+from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.watch import Watch
 from hangdog_agent.procfs import Proc
 from hangdog_agent.settings import Settings as AgentSettings
-from hangdog_agent.vigil.vigil import Vigil
-from hangdog_agent.watch import Watch
+from hangdog_agent.stalls.monitor import Vigil
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.rules.ruleset import packaged
-from hangdog_server.door import LOCAL, Opened
-from hangdog_server.fleet import Fleet
-from hangdog_server.incident import Means
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.incidents.incident_run import Means
+from hangdog_server.listener import LOCAL, Opened
 from hangdog_server.main import running
 from hangdog_server.settings import Settings as ServerSettings
-from hangdog_server.store import Incident, Store
+from hangdog_server.store.store import Incident, Store
 from live.job import MACHINE, AnnouncingProc, Job
 
 #: Starting a server and its agents, or ending them. Seconds.

@@ -12,15 +12,15 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from hangdog.demo.conductor import free_port
-from hangdog.demo.growth import Growth
 from hangdog.demo.job.settings import write_settings
-from hangdog.demo.progress import Progress
+from hangdog.demo.memory_growth import Growth
+from hangdog.demo.step_reports import Progress
 from hangdog_agent.capture import pyspy
-from hangdog_agent.capture.look import Tools
-from hangdog_agent.capture.series import Series
+from hangdog_agent.capture.capture_rounds import Series
+from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.census import Census
-from hangdog_agent.discover import Member, find
+from hangdog_agent.discovery.discover import Member, find
+from hangdog_agent.discovery.process_table import Census
 from hangdog_agent.procfs import Proc
 from hangdog_models.stack import Reason
 from live.network import Network

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.bundle import open_bundle
+from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models import topology
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.verdict import Kind, Verdict

@@ -9,7 +9,7 @@ import pytest
 @pytest.fixture
 def eighty_columns_of_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A pipe as wide as a terminal opens; times of day are those here."""
-    monkeypatch.setattr("hangdog.terminal.PIPE_WIDTH", 80)
+    monkeypatch.setattr("hangdog.output.terminal.PIPE_WIDTH", 80)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield

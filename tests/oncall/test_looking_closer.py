@@ -16,25 +16,25 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from goldens import differing
-from hangdog.cases import Evidence, evidence
 from hangdog.commands import diff, ranks, stacks, tree
+from hangdog.evidence.cases import Evidence, evidence
+from hangdog.evidence.write_bundle import files
 from hangdog.main import main
-from hangdog.raw import frame_fitted
-from hangdog.terminal import console_for
-from hangdog.written import files
-from hangdog_models.diagnosis.activity import main_thread
+from hangdog.output.raw_stacks import frame_fitted
+from hangdog.output.terminal import console_for
+from hangdog_models.diagnosis.observe.activity import main_thread
 from hangdog_models.ranks import Rank, parse_ranks
-from hangdog_models.showing import kinds
-from hangdog_models.showing import tree as merged_tree
-from hangdog_models.showing.comparing import Alike, side_by_side
-from hangdog_models.showing.one_rank import Seen, alike, of_rank
-from hangdog_models.showing.waiting import around
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Frame, ProcessTrace, Thread
 from hangdog_models.topology import Layout
 from hangdog_models.verdict import Suspect
-from hangdog_proto.reach import Reach
-from hangdog_server.replay import Replayed
+from hangdog_models.views import stack_tree as merged_tree
+from hangdog_models.views import unique_stacks
+from hangdog_models.views.one_rank import Seen, alike, of_rank
+from hangdog_models.views.stack_diff import Alike, side_by_side
+from hangdog_models.views.waits_view import around
+from hangdog_proto.client.channel_options import Reach
+from hangdog_server.incidents.replay import Replayed
 from stalled import LOADER, REDUCE, stalled
 from strategies import TEXT
 
@@ -108,7 +108,7 @@ def show_diff(found: Evidence, console: Console) -> None:
 
 
 def show_tree(found: Evidence, console: Console) -> None:
-    nodes = merged_tree.merged(kinds.of(found.snapshot.rounds).trainers())
+    nodes = merged_tree.merged(unique_stacks.of(found.snapshot.rounds).trainers())
     tree.show(found, nodes, False, console)
 
 

@@ -25,20 +25,20 @@ from guarded import guarded, made, now
 from hangdog.commands.jobs import as_json, running, show
 from hangdog.commands.watch import followed
 from hangdog.main import main
-from hangdog_models.acting.caps import Mode
+from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.errors import ServerUnreachable
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.owner import Owner, OwnerKind
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Kind
-from hangdog_proto import found
-from hangdog_proto.client import IncidentLine, JobLine, MachineLine
-from hangdog_proto.codec import pack
+from hangdog_proto.client.incidents import IncidentLine, JobLine, MachineLine
+from hangdog_proto.codec import findings
+from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server import certs, tokens
-from hangdog_server.actors.chosen import Chosen
-from hangdog_server.store import Incident, State
+from hangdog_server.actions.backends.actions_config import Chosen
+from hangdog_server.auth import certificates, tokens
+from hangdog_server.store.store import Incident, State
 from stories import trace
 from tested import broken, machines, sound
 
@@ -130,7 +130,7 @@ async def test_a_machine_that_is_sick_lost_or_misspelt(on: Stage) -> None:
         refused = await run(on, "why", "gpu-a71", status=64)
         assert "is it gpu-a17?" in refused.stderr and "hangdog ledger" in refused.stderr
         sick = Finding("NVML", "Xid 79", Bearing.CONVICTS, "GPU\x1b[2J is lost")
-        await agent.say(health=pb.Health(findings=found.pack([sick])))
+        await agent.say(health=pb.Health(findings=findings.pack([sick])))
         await on.until(lambda seen: any(line.findings for line in seen))
         shown = (await run(on, "why", "gpu-a17", status=1)).stdout
         assert shown.startswith("gpu-a17: sick, its own checks speak against it: Xid 79 (convicts)")
@@ -191,7 +191,7 @@ async def test_who_may_look_only_is_told_which_role_an_act_takes(tmp_path: Path)
 
 async def test_a_certificate_that_has_ended_is_told_with_what_to_renew(tmp_path: Path) -> None:
     cluster_ = made(tmp_path / "ca")
-    late = certs.client(cluster_.home, "carol", now() - 3 * DAY, tmp_path / "late", days=1)
+    late = certificates.client(cluster_.home, "carol", now() - 3 * DAY, tmp_path / "late", days=1)
     async with guarded(cluster_) as on:
         for command in COMMANDS.values():
             refused = await run(on, *command, "--tls", str(late), status=77)
@@ -200,7 +200,7 @@ async def test_a_certificate_that_has_ended_is_told_with_what_to_renew(tmp_path:
 
 async def test_a_server_whose_certificate_is_not_valid_now_is_told_with_the_clock(tmp_path: Path) -> None:
     cluster_ = made(tmp_path / "ca")
-    certs.server(cluster_.home, ["localhost"], now() + 9 * DAY, tmp_path / "tomorrow")
+    certificates.server(cluster_.home, ["localhost"], now() + 9 * DAY, tmp_path / "tomorrow")
     async with guarded(cluster_, tls=tmp_path / "tomorrow" / "server") as on:
         assert on.reach is not None and on.reach.tls is not None
         for what in ("show", "jobs", "watch one"):

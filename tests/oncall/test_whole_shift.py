@@ -11,10 +11,10 @@ import pytest
 from cast import NOON, PATIENT, Agent, cluster, stage
 from cast_acting import WIDE
 from goldens import Desk
-from hangdog_models.acting.caps import Mode
+from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_server.actors.chosen import Chosen
-from hangdog_server.actors.exclusion import Exclusion
+from hangdog_server.actions.backends.actions_config import Chosen
+from hangdog_server.actions.backends.exclude_file import Exclusion
 from stories import trace
 from tested import Answer, broken, machines, sound
 

@@ -14,14 +14,14 @@ from rich.console import Console
 from cast import NOON
 from goldens import differing
 from hangdog.commands.why import as_json, show
-from hangdog.machine_facts import Accusation, Facts
-from hangdog.standing import Word, assess
+from hangdog.evidence.machine_facts import Accusation, Facts
+from hangdog.output.machine_status import Word, assess
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Suspect
-from hangdog_proto.campaigns import ConvictionLine, MachinePast, PastTest
-from hangdog_proto.client import IncidentLine, JobLine, MachineLine
-from hangdog_proto.past import ActionLine, LedgerLine
+from hangdog_proto.client.campaigns import ConvictionLine, MachinePast, PastTest
+from hangdog_proto.client.history import ActionLine, LedgerLine
+from hangdog_proto.client.incidents import IncidentLine, JobLine, MachineLine
 
 GOLDEN = Path(__file__).parent / "golden"
 NOW = MachineLine("gpu-a17", "1", True, 3.0, (JobLine("llama", (Rank(0), Rank(1)), 64, ""),))

@@ -10,19 +10,19 @@ from click.testing import CliRunner
 
 from cast import NOON
 from goldens import differing, entry, typed_here
-from hangdog.demo.plan import Outcome, Plan
+from hangdog.demo.demo_plan import Outcome, Plan
 from hangdog.demo.shape import MACHINES, SIZES, WORLD_SIZE, machine
 from hangdog.main import main
-from hangdog_agent import surroundings
-from hangdog_agent.finding import Finding, Health
+from hangdog_agent.confinement.capabilities import PTRACE, Place, grant
+from hangdog_agent.doctor import environment
+from hangdog_agent.doctor_finding import Finding, Health
 from hangdog_agent.procfs import Proc, Status
-from hangdog_agent.rights import PTRACE, Place, grant
 from hangdog_models import topology
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.topology import Layout
-from hangdog_server.audit import Deed, append, line
+from hangdog_server.auth.audit_log import Deed, append, line
 from stories import snapshot, trace
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -121,9 +121,9 @@ def refused(proc: Proc) -> tuple[Finding, ...]:
             "another's process", Health.FAIL, str(Missing(Reason.NOT_PERMITTED, "py-spy: Permission denied")), line
         ),
         Finding("user", Health.OK, "uid 1000: sees the processes of this user"),
-        surroundings.yama(proc, status, True, place),
-        surroundings.seccomp(replace(status, seccomp=2), True, place),
-        surroundings.namespace(proc, False, place),
+        environment.yama(proc, status, True, place),
+        environment.seccomp(replace(status, seccomp=2), True, place),
+        environment.namespace(proc, False, place),
     )
 
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangdog_models.operations import evictions
-from hangdog_models.operations.document import from_json, to_json
+from hangdog_models.operations.compute import LISTED, report
 from hangdog_models.operations.evictions import CONVICTED, DISMISSED, PASSED, SOON_S, UNKNOWN, judged
-from hangdog_models.operations.past import Came, Incident, Naming, Past, Said, Standing, Trial
-from hangdog_models.operations.reckoning import LISTED, report
+from hangdog_models.operations.figure_text import duration
+from hangdog_models.operations.past_events import Came, Incident, Naming, Past, Said, Standing, Trial
 from hangdog_models.operations.report import OperationsReport
-from hangdog_models.operations.wording import duration
+from hangdog_models.operations.report_json import from_json, to_json
 
 DAY = 86400.0
 TAKEN = Naming("i1", "a", 130.0, Came.TAKEN, began=100.0, out=190.0)
@@ -153,7 +153,9 @@ def test_a_report_is_read_back_as_it_was_written(past: Past) -> None:
     assert to_json(from_json(json.loads(written))) == json.loads(written)
 
 
-@pytest.mark.parametrize("wrong", [{}, {"schema": "hangdog.verdict/1"}, {"schema": "hangdog.report/1", "since": 3}])
+@pytest.mark.parametrize(
+    "wrong", [{}, {"schema": "hangdog.verdict/1"}, {"schema": "hangdog.output.verdict_text/1", "since": 3}]
+)
 def test_what_is_no_report_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises((KeyError, TypeError, ValueError, AttributeError)):
         from_json(wrong)

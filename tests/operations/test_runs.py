@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangdog.main import main
-from hangdog_models.operations.chains import End, chains
 from hangdog_models.operations.evictions import CONVICTED, UNKNOWN
 from hangdog_models.operations.report import OperationsReport
-from hangdog_models.operations.runs import report
-from hangdog_models.recovery.history import (
+from hangdog_models.operations.restart_chains import End, chains
+from hangdog_models.operations.run_histories import report
+from hangdog_models.recovery.journal import written
+from hangdog_models.recovery.recovery_history import (
     Act,
     Began,
     Done,
@@ -27,7 +28,6 @@ from hangdog_models.recovery.history import (
     Stepped,
     Troubled,
 )
-from hangdog_models.recovery.journal import written
 from hangdog_models.recovery.trouble import Cause, Trouble
 
 GUILTY = Trouble(Cause.MACHINE, "verdict machine, 97%", (("b",),))

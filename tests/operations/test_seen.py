@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangdog_models.operations.document import from_json, to_json
-from hangdog_models.operations.past import Past
-from hangdog_models.operations.reckoning import report
+from hangdog_models.operations.compute import report
+from hangdog_models.operations.past_events import Past
 from hangdog_models.operations.report import OperationsReport
-from hangdog_models.operations.sessions import STEADY_S, UNNAMED, Session, Standstill
+from hangdog_models.operations.report_json import from_json, to_json
+from hangdog_models.operations.session_histories import STEADY_S, UNNAMED, Session, Standstill
 
 HOUR = 3600.0
 #: It trains for an hour, hangs for ten minutes and is killed, comes back five minutes later and trains for two hours.

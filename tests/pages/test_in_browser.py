@@ -15,8 +15,8 @@ from browser import PHONE, WIDE, browser, watched
 from deciding import deciding
 from hangdog.main import main
 from hangdog_models.snapshot import Job
-from hangdog_server.pages.incident import incident_page
-from hangdog_server.tokens import Role
+from hangdog_server.auth.tokens import Role
+from hangdog_server.web.incident_page import incident_page
 from stalled import judged, renamed, stalled
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 
 from hangdog.main import main
 from hangdog_models.ranks import Rank
-from hangdog_models.showing import kinds, tree
 from hangdog_models.snapshot import Job, Round
 from hangdog_models.stack import Frame, ProcessTrace, Thread
 from hangdog_models.verdict import Eviction, Kind, Verdict, to_json
-from hangdog_server.pages.incident import incident_page
+from hangdog_models.views import stack_tree, unique_stacks
+from hangdog_server.web.incident_page import incident_page
 from stalled import judged, renamed, stalled
 from strategies import verdicts
 
@@ -144,8 +144,8 @@ def test_ranks_that_are_all_in_another_place_make_no_page_without_bound() -> Non
         for rank in range(2560)
     )  # fmt: skip
     verdict, shown = judged(snapshot, topology)
-    raw = kinds.of([Round(0, own)])
-    shown = replace(shown, kinds=raw, tree=tree.merged(raw.trainers()))
+    raw = unique_stacks.of([Round(0, own)])
+    shown = replace(shown, kinds=raw, tree=stack_tree.merged(raw.trainers()))
     page = incident_page(verdict, shown)
     assert len(page) < 12 << 20
     told = data_of(page)

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 import pytest
 from msgspec import structs
 
-from hangdog_models.diagnosis import motion
-from hangdog_models.diagnosis.activity import Reader
 from hangdog_models.diagnosis.judge import diagnose, investigate
-from hangdog_models.planning.deepen import Deepened, deepen
+from hangdog_models.diagnosis.observe import motion
+from hangdog_models.diagnosis.observe.activity import Reader
+from hangdog_models.planning.native_depth import Deepened, deepen
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Snapshot

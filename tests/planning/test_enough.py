@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.planning.enough import enough
+from hangdog_models.planning.enough_rounds import enough
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Kind, Suspect, Verdict
 from stories import job, look, snapshot

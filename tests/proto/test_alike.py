@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
-from hangdog_proto import codec
-from hangdog_proto.alike import Packer, unpack
-from hangdog_proto.dictionary import Dictionary
+from hangdog_proto.codec import traces as codec
+from hangdog_proto.codec.dedup import Packer, unpack
+from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.pieces import Face, Shared, digest, packed, unpacked
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.pieces import Face, Shared, digest, packed, unpacked
 from traced import plausible, traces
 
 NAMES = ("MainThread", *(f"t{number}" for number in range(1, 10)))

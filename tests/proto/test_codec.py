@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.stack import Frame, ProcessState, ProcessTrace, Thread
-from hangdog_proto.codec import Bounds, pack, unpack
+from hangdog_proto.codec.traces import Bounds, pack, unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from traced import traces
 

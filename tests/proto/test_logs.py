@@ -93,6 +93,10 @@ def test_the_agent_writes_the_form_it_is_told_to(form: str) -> None:
         process.terminate()
     if form == "json":
         said = json.loads(line)
-        assert (said["machine"], said["level"], said["logger"]) == ("gpu-a17", "warning", "hangdog_agent.link")
+        assert (said["machine"], said["level"], said["logger"]) == (
+            "gpu-a17",
+            "warning",
+            "hangdog_agent.connection.link",
+        )
     else:
         assert re.match(r"\d{4}-\d\d-\d\d [\d:,]+ hangdog-agent: no line to 127\.0\.0\.1:1 ", line)

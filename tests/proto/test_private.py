@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_proto.private import make_file, make_folder, narrow, narrow_file
+from hangdog_proto.private_files import make_file, make_folder, narrow, narrow_file
 
 
 @pytest.fixture(autouse=True)

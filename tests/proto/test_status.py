@@ -10,8 +10,8 @@ import grpc
 import pytest
 
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable, UnreadableEvidence, WrongUse
-from hangdog_proto import status
-from hangdog_proto.client import Client
+from hangdog_proto.client import errors
+from hangdog_proto.client.incidents import Client
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsServicer, add_IncidentsServicer_to_server
 
@@ -30,7 +30,7 @@ class Refusing(IncidentsServicer):
         if isinstance(self.answer, pb.Incident):
             return self.answer
         if isinstance(self.answer, HangdogError):
-            code, words, metadata = status.written(self.answer)
+            code, words, metadata = errors.written(self.answer)
             context.set_trailing_metadata(metadata)
             context.abort(code, words)
         context.abort(self.answer, "in its own words")

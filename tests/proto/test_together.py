@@ -8,11 +8,11 @@ from msgspec import structs
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.stack import ProcessTrace
-from hangdog_proto import found
-from hangdog_proto.alike import Packer, unpack
-from hangdog_proto.dictionary import Dictionary
+from hangdog_proto.codec import findings
+from hangdog_proto.codec.dedup import Packer, unpack
+from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.rounds import count, earlier, kept, rewound, same, unfolded
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.together import count, earlier, kept, rewound, same, unfolded
 from traced import plausible, traces
 
 
@@ -42,7 +42,7 @@ def test_a_look_that_differs_in_its_cpu_seconds_alone_comes_back_from_the_one_be
     if cpu_s is None:  # the long form holds its CPU seconds itself
         assert before.traces and seconds
         return
-    after.findings.extend(found.pack([Finding("NVML", "Xid 79", Bearing.CONVICTS, "fell off the bus")]))
+    after.findings.extend(findings.pack([Finding("NVML", "Xid 79", Bearing.CONVICTS, "fell off the bus")]))
     after.statements.add(kind="record")
     assert same(before, after) == cpu_s, "what comes with the last look alone"
     assert earlier(after, cpu_s) == before

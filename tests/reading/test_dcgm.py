@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Bearing, Finding
-from hangdog_models.reading import dcgm
-from hangdog_models.reading.document import read_json
+from hangdog_models.reading.hardware import dcgm
+from hangdog_models.reading.json_document import read_json
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "public"
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.reading.diagnosis import LIMITS, SCHEMA, Blamed, OneTest, read_diagnosis
+from hangdog_models.reading.hardware.test_report import LIMITS, SCHEMA, Blamed, OneTest, read_diagnosis
 
 RESULT = {
     "test": "gemm",

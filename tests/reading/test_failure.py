@@ -2,7 +2,7 @@
 
 import pytest
 
-from hangdog_models.reading import failure
+from hangdog_models.reading.stacks import capture_failure
 from hangdog_models.stack import Missing, ProcessState, Reason
 
 GONE = "Error: Failed to get process executable name. Check that the process is running.\n"
@@ -30,7 +30,7 @@ SUSPEND = "Error: Failed to get stack traces\n\nCaused by:\n    0: Failed to sus
     ],
 )  # fmt: skip
 def test_the_reason_behind_a_tools_words(words: str, reason: Reason) -> None:
-    assert failure.read(words).reason is reason
+    assert capture_failure.read(words).reason is reason
 
 
 @pytest.mark.parametrize(
@@ -46,23 +46,23 @@ def test_the_reason_behind_a_tools_words(words: str, reason: Reason) -> None:
     ],
 )
 def test_the_state_of_the_process_refines_what_the_words_leave_open(words: str, letter: str, reason: Reason) -> None:
-    assert failure.read(words, ProcessState(3, letter)).reason is reason
+    assert capture_failure.read(words, ProcessState(3, letter)).reason is reason
 
 
 def test_the_words_are_kept_on_one_line_without_control_characters() -> None:
-    assert failure.read("Error:\n  \x1b[31mbad\x00").words == r"Error: \x1b[31mbad\x00"
-    assert len(failure.read("x" * 100_000).words) == 500
+    assert capture_failure.read("Error:\n  \x1b[31mbad\x00").words == r"Error: \x1b[31mbad\x00"
+    assert len(capture_failure.read("x" * 100_000).words) == 500
 
 
 @pytest.mark.parametrize("words", [GONE, SUSPEND, "Permission Denied: Try running again with elevated permissions"])
 def test_a_failed_dump_is_recognised_where_its_output_should_be(words: str) -> None:
-    assert failure.recognises(words)
-    assert not failure.recognises("ValueError: " + words)
+    assert capture_failure.recognises(words)
+    assert not capture_failure.recognises("ValueError: " + words)
 
 
 def test_refining_without_a_state_changes_nothing() -> None:
     missing = Missing(Reason.TIMED_OUT, "slow")
-    assert failure.refine(missing, None) == missing
+    assert capture_failure.refine(missing, None) == missing
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -71,4 +71,6 @@ def test_refining_without_a_state_changes_nothing() -> None:
 def test_what_hangdog_wrote_itself_keeps_its_reason(reason: Reason, words: str, letter: str) -> None:
     """Whatever its words sound like, and whatever the kernel says of the process."""
     missing = Missing(reason, words)
-    assert failure.read(failure.written(missing), ProcessState(5, letter) if letter else None) == missing
+    assert (
+        capture_failure.read(capture_failure.written(missing), ProcessState(5, letter) if letter else None) == missing
+    )

@@ -7,7 +7,7 @@ import pytest
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import MAX_RANK, Rank
-from hangdog_models.reading import findings_json
+from hangdog_models.reading.hardware import findings_json
 
 FULL = Finding(
     "kernel log", "Xid 79", Bearing.CONVICTS, "GPU fell off the bus", "a", Rank(3), "0000:1", (Rank(1),), ("10.0.0.2:5",),

@@ -7,7 +7,7 @@ import pytest
 from hangdog_models.collectives import CollectiveRecord
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import Rank
-from hangdog_models.reading.flight_recorder import read, recognises
+from hangdog_models.reading.collectives.flight_recorder import read, recognises
 
 
 def entry(sequence: int, group: str = "0", number: int = 0, **more: Any) -> dict[str, Any]:

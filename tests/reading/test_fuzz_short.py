@@ -8,8 +8,9 @@ from fuzzing.attempts import run
 from fuzzing.damage import inputs
 from fuzzing.readers import TARGETS
 from fuzzing.seeds import SEEDS
-from hangdog_models.reading import log, ras
-from hangdog_models.reading.ras_json import repaired
+from hangdog_models.reading.collectives import ras_text
+from hangdog_models.reading.collectives.ras_json import repaired
+from hangdog_models.reading.logs import training_log
 
 #: Lines and pieces that a pattern could stumble over when they are repeated.
 STUMBLING = [
@@ -43,10 +44,10 @@ def test_equal_seeds_give_equal_inputs() -> None:
 def test_repeated_pieces_take_no_longer_than_a_second_a_megabyte(piece: str, ending: str) -> None:
     text = (piece * (4000 // len(piece)) + ending) * 50  # 0.2 MB
     begin = time.process_time()
-    log.read(text, None)
+    training_log.read(text, None)
     repaired(text)
-    if ras.recognises(text):
-        ras.read(text)
+    if ras_text.recognises(text):
+        ras_text.read(text)
     assert time.process_time() - begin < 2  # measured: 0.05 s of CPU
 
 
@@ -54,7 +55,7 @@ def test_reading_grows_with_the_log_and_not_with_its_square() -> None:
     def seconds(copies: int) -> float:
         text = (SEEDS["log"][0] if isinstance(SEEDS["log"][0], str) else "") * copies
         begin = time.process_time()
-        log.read(text, None)
+        training_log.read(text, None)
         return time.process_time() - begin
 
     seconds(10)

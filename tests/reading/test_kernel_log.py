@@ -4,7 +4,7 @@ import pytest
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Bearing, Finding
-from hangdog_models.reading import kernel_log
+from hangdog_models.reading.hardware import kernel_log
 from hangdog_models.reading.limits import Limits
 
 

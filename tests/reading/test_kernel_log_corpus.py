@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_models.findings import Bearing, Finding
-from hangdog_models.reading import kernel_log
+from hangdog_models.reading.hardware import kernel_log
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "public"
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangdog_models.reading import kernel_log
-from hangdog_models.reading.kernel_line import split
+from hangdog_models.reading.hardware import kernel_log
+from hangdog_models.reading.hardware.kernel_line import split
 
 PIECES = st.sampled_from(
     [

@@ -5,8 +5,8 @@ import pytest
 from hangdog_models.collectives import NCCL_LOG, WATCHDOG, CollectiveRecord, RankCounters
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
-from hangdog_models.reading import log
-from hangdog_models.reading.log_lines import LogLine, lines_of_log
+from hangdog_models.reading.logs import training_log
+from hangdog_models.reading.logs.log_lines import LogLine, lines_of_log
 
 WORK = (
     "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=32, NumelOut=32, "
@@ -14,8 +14,8 @@ WORK = (
 )
 
 
-def streams(text: str, rank: int | None = None) -> dict[int | None, log.Stream]:
-    return {stream.rank: stream for stream in log.read(text, None if rank is None else Rank(rank))}
+def streams(text: str, rank: int | None = None) -> dict[int | None, training_log.Stream]:
+    return {stream.rank: stream for stream in training_log.read(text, None if rank is None else Rank(rank))}
 
 
 def counters(text: str, rank: int) -> RankCounters:
@@ -25,7 +25,11 @@ def counters(text: str, rank: int) -> RankCounters:
 
 
 def findings(text: str, rank: int | None = 0) -> list[Finding]:
-    return [finding for stream in log.read(text, None if rank is None else Rank(rank)) for finding in stream.findings]
+    return [
+        finding
+        for stream in training_log.read(text, None if rank is None else Rank(rank))
+        for finding in stream.findings
+    ]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +98,7 @@ def test_a_number_inside_a_group_is_a_rank_only_in_the_default_group() -> None:
 
 
 def test_a_local_rank_waits_for_somebody_who_knows_the_machine() -> None:
-    (stream,) = log.read("[default3]:  what():  CUDA error: unknown error\n", None)
+    (stream,) = training_log.read("[default3]:  what():  CUDA error: unknown error\n", None)
     assert (stream.rank, stream.local) == (None, 3)
     assert (stream.findings[0].bearing, stream.findings[0].rank) == (Bearing.RESET, None)
 
@@ -243,7 +247,7 @@ def test_of_a_process_the_first_error_counts_and_ranks_are_told_apart() -> None:
     mixed = [line for pair in zip(first, second, strict=True) for line in pair]
     mixed += ["[rank0]: RuntimeError: CUDA error: device-side assert triggered"]
     found: dict[int | None, tuple[Finding, ...]] = {
-        stream.rank: stream.findings for stream in log.read("\n".join(mixed), None)
+        stream.rank: stream.findings for stream in training_log.read("\n".join(mixed), None)
     }
     assert [(f.code, f.bearing, f.what) for f in found[0]] == [
         ("ValueError", Bearing.PROGRAM, "the program ended with ValueError: a bad batch")
@@ -266,5 +270,5 @@ def test_a_line_that_only_looks_like_an_exception_is_none() -> None:
 
 
 def test_a_log_in_which_nothing_is_known_says_nothing() -> None:
-    assert log.read("epoch 1, loss 2.0\n" * 100, Rank(0)) == ()
-    assert not log.recognises("epoch 1, loss 2.0\n")
+    assert training_log.read("epoch 1, loss 2.0\n" * 100, Rank(0)) == ()
+    assert not training_log.recognises("epoch 1, loss 2.0\n")

@@ -6,7 +6,7 @@ import pytest
 
 from hangdog_models.errors import OurFault
 from hangdog_models.findings import Bearing
-from hangdog_models.reading.log_table import packaged, parse
+from hangdog_models.reading.logs.log_table import packaged, parse
 
 #: Lines as the programs write them, in the order of the table.
 LINES = [

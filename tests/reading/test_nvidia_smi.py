@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Bearing, Finding
-from hangdog_models.reading import nvidia_smi
+from hangdog_models.reading.hardware import nvidia_smi
 from hangdog_models.reading.limits import Limits
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "public"

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.reading.collectives.plain_pickle import read_pickle, recognises
 from hangdog_models.reading.limits import Limits
-from hangdog_models.reading.plain_pickle import read_pickle, recognises
 
 NUMBERS = st.integers(-(1 << 63), (1 << 63) - 1)
 PLAIN = st.recursive(

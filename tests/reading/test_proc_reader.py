@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.reading import proc
+from hangdog_models.reading.stacks import proc_status
 from hangdog_models.stack import ProcessState
 
 
 def test_a_state_with_everything_unknown() -> None:
     nothing = dict.fromkeys(("wchan", "syscall", "cpu_s", "comm", "cmdline"))
-    assert proc.read({"pid": 6472, "state": "Z", **nothing}) == ProcessState(6472, "Z")
+    assert proc_status.read({"pid": 6472, "state": "Z", **nothing}) == ProcessState(6472, "Z")
 
 
 def test_a_full_state() -> None:
@@ -25,12 +25,12 @@ def test_a_full_state() -> None:
         "comm": "py",
         "cmdline": "py x",
     }
-    assert proc.read(document) == ProcessState(5, "D", "rpc_wait", "0 0x5", 6.0, "py", "py x")
+    assert proc_status.read(document) == ProcessState(5, "D", "rpc_wait", "0 0x5", 6.0, "py", "py x")
 
 
 @pytest.mark.parametrize("cpu", [True, "6", -1, 1e999, 10**400])
 def test_cpu_time_that_is_none_is_unknown(cpu: object) -> None:
-    assert proc.read({"pid": 5, "state": "S", "cpu_s": cpu}).cpu_s in (None, 1.0)
+    assert proc_status.read({"pid": 5, "state": "S", "cpu_s": cpu}).cpu_s in (None, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -39,16 +39,16 @@ def test_cpu_time_that_is_none_is_unknown(cpu: object) -> None:
 )
 def test_nonsense_is_refused(document: object) -> None:
     with pytest.raises(UnreadableEvidence, match="not a process state"):
-        proc.read(document)
+        proc_status.read(document)
 
 
 def test_the_kernels_own_text() -> None:
     text = Path("/proc/self/status").read_text()
-    assert proc.recognises_status(text)
-    state = proc.read_status(text)
+    assert proc_status.recognises_status(text)
+    state = proc_status.read_status(text)
     assert (state.pid, state.state) == (os.getpid(), "R")
 
 
 def test_a_status_without_a_pid_is_refused() -> None:
     with pytest.raises(UnreadableEvidence, match="no Pid"):
-        proc.read_status("Name:\tpython\nState:\tS (sleeping)\n")
+        proc_status.read_status("Name:\tpython\nState:\tS (sleeping)\n")

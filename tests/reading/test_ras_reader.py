@@ -7,8 +7,8 @@ import pytest
 
 from hangdog_models.collectives import RasMember, RasReport, RasStatus
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.reading import ras, ras_json
-from hangdog_models.reading.document import read_json
+from hangdog_models.reading.collectives import ras_json, ras_text
+from hangdog_models.reading.json_document import read_json
 
 TABLE = """\
 NCCL version 2.27.3 compiled with CUDA 12.8
@@ -37,8 +37,8 @@ def text(rows: str, *blocks: str) -> str:
 
 
 def one(given: str) -> RasReport:
-    assert ras.recognises(given)
-    (report,) = ras.read(given)
+    assert ras_text.recognises(given)
+    (report,) = ras_text.read(given)
     return report
 
 
@@ -138,14 +138,14 @@ def test_sound_communicators_are_known_by_size_and_their_number_is_bounded() -> 
 
 def test_several_reports_in_one_file_come_in_its_order() -> None:
     rows = "    0         1         1         {n}         {n}         {n}   RUNNING      OK"
-    reports = ras.read(text(rows.format(n=4)) + text(rows.format(n=8)))
+    reports = ras_text.read(text(rows.format(n=4)) + text(rows.format(n=8)))
     assert [report.communicators[0].size for report in reports] == [4, 8]
 
 
 def test_what_is_no_report_is_refused() -> None:
-    assert not ras.recognises("Group therapy\n")
+    assert not ras_text.recognises("Group therapy\n")
     with pytest.raises(UnreadableEvidence, match="no table and no block"):
-        ras.read("hello\n")
+        ras_text.read("hello\n")
 
 
 def member(rank: int, **more: Any) -> dict[str, Any]:

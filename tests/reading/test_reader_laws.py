@@ -10,22 +10,13 @@ from hypothesis import strategies as st
 
 from hangdog_models.errors import UnreadableEvidence, WrongUse
 from hangdog_models.ranks import Rank
-from hangdog_models.reading import (
-    failure,
-    flight_recorder,
-    gdb,
-    job,
-    log,
-    proc,
-    pyspy,
-    pyspy_text,
-    pystack,
-    ras,
-    ras_json,
-)
-from hangdog_models.reading.document import looks_like_json, read_json
-from hangdog_models.reading.dumped import DumpedProcess
+from hangdog_models.reading import job
+from hangdog_models.reading.collectives import flight_recorder, ras_json, ras_text
+from hangdog_models.reading.json_document import looks_like_json, read_json
 from hangdog_models.reading.limits import Limits
+from hangdog_models.reading.logs import training_log
+from hangdog_models.reading.stacks import capture_failure, gdb, proc_status, pyspy, pyspy_text, pystack
+from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 
 #: Small, so that the examples reach them.
 LIMITS = Limits(depth=4, values=200, threads=3, frames=4, text=20)
@@ -73,7 +64,7 @@ TEXTS = st.lists(LINES | st.text(max_size=30), max_size=30).map("\n".join) | st.
 
 DOCUMENT_READERS: list[Callable[[Any], object]] = [
     lambda document: pyspy.read(document, LIMITS),
-    lambda document: proc.read(document, LIMITS),
+    lambda document: proc_status.read(document, LIMITS),
     lambda document: flight_recorder.read(document, Rank(3), LIMITS),
     lambda document: flight_recorder.read(document, None, LIMITS),
     lambda document: ras_json.read(document, LIMITS),
@@ -84,9 +75,9 @@ TEXT_READERS: list[Callable[[str], object]] = [
     lambda text: pyspy_text.read(text, LIMITS),
     lambda text: pystack.read(text, LIMITS),
     lambda text: gdb.read(text, LIMITS),
-    lambda text: proc.read_status(text, LIMITS),
-    lambda text: ras.read(text, LIMITS),
-    lambda text: log.read(text, None, LIMITS),
+    lambda text: proc_status.read_status(text, LIMITS),
+    lambda text: ras_text.read(text, LIMITS),
+    lambda text: training_log.read(text, None, LIMITS),
     lambda text: ras_json.repaired(text),
 ]
 
@@ -112,15 +103,15 @@ def test_a_text_is_read_or_refused(read: Callable[[str], object], text: str) -> 
 @given(TEXTS)
 def test_recognising_never_fails(text: str) -> None:
     for recognises in (
-        pyspy_text.recognises, pystack.recognises, gdb.recognises, proc.recognises_status, failure.recognises, looks_like_json,
+        pyspy_text.recognises, pystack.recognises, gdb.recognises, proc_status.recognises_status, capture_failure.recognises, looks_like_json,
     ):  # fmt: skip
         assert recognises(text) in (True, False)
-    assert failure.read(text).words.isprintable()
+    assert capture_failure.read(text).words.isprintable()
 
 
 @given(DOCUMENTS)
 def test_what_is_recognised_is_told_apart(document: object) -> None:
-    readers = (pyspy.recognises, proc.recognises, flight_recorder.recognises)
+    readers = (pyspy.recognises, proc_status.recognises, flight_recorder.recognises)
     assert sum(recognises(document) for recognises in readers) <= 2
 
 

@@ -1,7 +1,7 @@
 """Native stacks of gdb join the Python stacks of the same process, and of no other."""
 
-from hangdog_models.reading.dumped import DumpedProcess
-from hangdog_models.reading.splice import splice
+from hangdog_models.reading.stacks.dumped_process import DumpedProcess
+from hangdog_models.reading.stacks.merge_native import splice
 from hangdog_models.stack import Frame, Thread
 
 TRAIN, LOSS = Frame("train", "train.py", 3), Frame("loss", "loss.py", 9)

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.reading import gdb, pyspy, pyspy_text, pystack
 from hangdog_models.reading.limits import Limits
+from hangdog_models.reading.stacks import gdb, pyspy, pyspy_text, pystack
 from hangdog_models.stack import Frame
 
 FRAME: dict[str, object] = {

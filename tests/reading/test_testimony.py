@@ -6,7 +6,7 @@ from evidence import flight
 from hangdog_models.collectives import RankCounters, RasCommunicator, RasMember, RasReport, RasStatus
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import Rank
-from hangdog_models.reading.testimony import Told, flight_record, joined, ras_report, united
+from hangdog_models.reading.collectives.library_counters import Told, flight_record, joined, ras_report, united
 from hangdog_models.stack import Missing, Reason
 
 A, B = "machine-a", "machine-b"

@@ -12,13 +12,13 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hangdog.supervising.keeping import Keeping
+from hangdog.supervising.history_file import Keeping
 from hangdog.supervising.logs import Log
-from hangdog.supervising.order import Order
-from hangdog.supervising.pending import Pending
+from hangdog.supervising.pending_changes import Pending
+from hangdog.supervising.run_order import Order
 from hangdog.supervising.supervisor import Supervisor
 from hangdog_models.errors import ServerUnreachable
-from hangdog_models.recovery.ladder import Means
+from hangdog_models.recovery.recovery_ladder import Means
 from hangdog_models.verdict import Coverage, Eviction, EvidenceReport, Kind, Verdict
 
 

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.planning.checkpoint import Price
-from hangdog_models.recovery.history import (
+from hangdog_models.recovery.journal import read, written
+from hangdog_models.recovery.ladder_state import DAY_S
+from hangdog_models.recovery.recovery_history import (
     RESTARTS,
     TESTS,
     Act,
@@ -23,10 +25,8 @@ from hangdog_models.recovery.history import (
     Stepped,
     Troubled,
 )
-from hangdog_models.recovery.journal import read, written
-from hangdog_models.recovery.ladder import Means, next_step
+from hangdog_models.recovery.recovery_ladder import Means, next_step
 from hangdog_models.recovery.settings import LadderSettings
-from hangdog_models.recovery.standing import DAY_S
 from hangdog_models.recovery.trouble import Cause, Trouble
 
 GUILTY = Trouble(Cause.MACHINE, "verdict machine, 97%", (("b",),))

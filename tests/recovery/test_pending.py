@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.supervising.keeping import Keeping
-from hangdog.supervising.pending import Pending
-from hangdog_models.recovery.history import Act, Changed, Opened, Stepped
+from hangdog.supervising.history_file import Keeping
+from hangdog.supervising.pending_changes import Pending
+from hangdog_models.recovery.recovery_history import Act, Changed, Opened, Stepped
 from small_disk import small_disk
 
 #: Much longer than anything here takes on a busy machine. Seconds.

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hangdog.supervising.family import kill, marked
+from hangdog.supervising.descendants import kill, marked
 
 #: Nobody listens there: verdicts are for the slow tests, exits are for these.
 NOBODY = ("--attach", "--server", "127.0.0.1:1")

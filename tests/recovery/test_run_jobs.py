@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.supervising.family import kill, marked
+from hangdog.supervising.descendants import kill, marked
 
 #: Each takes some 30 s on two idle cores; this bounds a busy machine. Seconds.
 PATIENCE_S = 300.0

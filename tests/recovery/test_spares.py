@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from cast import Stage, stage
-from hangdog.supervising.order import Order, active
+from hangdog.supervising.run_order import Order, active
 from hangdog.supervising.spares import free, incoming, tried
-from hangdog.supervising.watch import Cluster
+from hangdog.supervising.watcher import Cluster
 from hangdog_models.planning.checkpoint import Copies
-from hangdog_models.recovery.history import Act, Began, Done, Entry, Opened, Step, Stepped, Tried
 from hangdog_models.recovery.journal import read, written
-from hangdog_models.recovery.ladder import Means, next_step
-from hangdog_models.recovery.standing import stand
-from hangdog_models.recovery.trials import Trial, of_campaign
+from hangdog_models.recovery.ladder_state import stand
+from hangdog_models.recovery.recovery_history import Act, Began, Done, Entry, Opened, Step, Stepped, Tried
+from hangdog_models.recovery.recovery_ladder import Means, next_step
+from hangdog_models.recovery.spare_tests import Trial, of_campaign
 from hangdog_models.recovery.trouble import Cause, Trouble
-from hangdog_proto.reach import Reach
+from hangdog_proto.client.channel_options import Reach
 from tested import QUICK, Answer, broken, machines, skipped, sound
 
 #: Much longer than anything here takes on a busy machine. Seconds.

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import targets
-from hangdog.supervising.bill import bill
-from hangdog.supervising.family import marked
+from hangdog.supervising.descendants import marked
+from hangdog.supervising.history_file import Keeping
 from hangdog.supervising.hooks import carry_out, check
-from hangdog.supervising.keeping import Keeping
-from hangdog.supervising.order import Order, active, commands
+from hangdog.supervising.outage_bill import bill
+from hangdog.supervising.run_order import Order, active, commands
 from hangdog.supervising.spares import free
 from hangdog_models.errors import UnreadableEvidence, WrongUse
-from hangdog_models.recovery.history import (
+from hangdog_models.recovery.recovery_history import (
     Act,
     Began,
     Done,

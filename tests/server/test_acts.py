@@ -13,17 +13,17 @@ from click.testing import CliRunner, Result
 from cast import PATIENT, Stage, stage, trainer, verdict
 from cast_acting import WIDE
 from hangdog.main import main
-from hangdog_models.acting.caps import Mode
+from hangdog_models.actions.caps import Mode
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
-from hangdog_proto.codec import pack
+from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server import decisions
-from hangdog_server.actors.actor import Case
-from hangdog_server.actors.chosen import Chosen
-from hangdog_server.actors.exclusion import Exclusion
-from hangdog_server.door import LOCAL
+from hangdog_server.actions import policy
+from hangdog_server.actions.backends.actions_config import Chosen
+from hangdog_server.actions.backends.backend import Case
+from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.listener import LOCAL
 
 
 def judge(snapshot: Snapshot, topology: Topology) -> Verdict:
@@ -81,14 +81,12 @@ async def test_from_a_verdict_to_a_machine_that_is_back(tmp_path: Path, does: Ch
         assert (tmp_path / "excluded").read_text() == ""
         assert "holds no mark on a" in (await ask(on, "release", "a")).stderr
         assert "nothing of incident" in (await ask(on, "dismiss", name, "--because", "x")).stderr
-        await on.store.do(decisions.set_breaker, "half of all machines were asked for", "", 1.0)
+        await on.store.do(policy.set_breaker, "half of all machines were asked for", "", 1.0)
         assert (await ask(on, "actions", "--close-breaker", "--because", "it was me")).exit_code == 0
-        closed = await on.store.ask(decisions.breaker)
+        closed = await on.store.ask(policy.breaker)
         late = await ask(on, "actions", "--close-breaker")
         assert late.exit_code == 64 and "the breaker is closed" in late.stderr
-        assert closed[0] == "" and closed[1] > 1.0 and await on.store.ask(decisions.breaker) == closed, (
-            "nothing was done"
-        )
+        assert closed[0] == "" and closed[1] > 1.0 and await on.store.ask(policy.breaker) == closed, "nothing was done"
         assert "no incident's" in (await ask(on, "actions", name, "--close-breaker")).stderr
     recorded = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     told = [(one["what"], one["who"].split()[0], one["outcome"]) for one in recorded if one["what"] != "snapshot"]

@@ -12,10 +12,10 @@ from hangdog_models.errors import WrongUse
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.connection import LINE
-from hangdog_server.fleet import Fleet
-from hangdog_server.jobs import LocalJob
-from hangdog_server.orders import Order
+from hangdog_server.cluster.connection import LINE
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.protocol.commands import Order
+from hangdog_server.protocol.jobs import LocalJob
 from hangdog_server.settings import Settings
 
 SETTINGS = Settings()

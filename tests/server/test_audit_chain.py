@@ -14,19 +14,21 @@ import pytest
 from click.testing import CliRunner
 
 from hangdog.main import main
-from hangdog_server import audit, chain
-from hangdog_server.audit import Audit, Deed
+from hangdog_server.auth import audit_log, hash_chain
+from hangdog_server.auth.audit_log import Audit, Deed
 
 DEED = Deed("snapshot", "alice", "act", "token", "ipv4:10.0.0.5:1", "llama", "page", "0123", "asked")
 
 
-def filled(path: Path, number: int = 6, most_bytes: int = audit.MOST_BYTES) -> list[str]:
+def filled(path: Path, number: int = 6, most_bytes: int = audit_log.MOST_BYTES) -> list[str]:
     """A record of so many lines; their hashes."""
-    return [audit.append(path, audit.line(replace(DEED, who=str(who)), 0.0), most_bytes) for who in range(number)]
+    return [
+        audit_log.append(path, audit_log.line(replace(DEED, who=str(who)), 0.0), most_bytes) for who in range(number)
+    ]
 
 
-def checked(path: Path, *expected: str) -> chain.Checked:
-    return chain.check((audit.before(path), path), expected)
+def checked(path: Path, *expected: str) -> hash_chain.Checked:
+    return hash_chain.check((audit_log.before(path), path), expected)
 
 
 def lines(path: Path) -> list[bytes]:
@@ -48,7 +50,7 @@ def changed(kept: list[bytes]) -> list[bytes]:
 
 def forged(kept: list[bytes]) -> list[bytes]:
     """With a hash of its own that fits the line before."""
-    made = chain.linked(audit.line(replace(DEED, who="eve"), 0.0), [kept[1].rstrip(b"\n")], False)
+    made = hash_chain.linked(audit_log.line(replace(DEED, who="eve"), 0.0), [kept[1].rstrip(b"\n")], False)
     return [*kept[:2], made + b"\n", *kept[2:]]
 
 
@@ -96,11 +98,11 @@ def test_an_end_that_was_cut_off_shows_by_a_hash_that_was_kept_elsewhere(tmp_pat
 def test_the_chain_goes_on_over_the_file_that_is_set_aside(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     hashes = filled(path, 20, 1000)
-    assert audit.before(path).exists() and len(lines(path)) < 20
+    assert audit_log.before(path).exists() and len(lines(path)) < 20
     found = checked(path, hashes[-1])
     assert (found.broken, found.head, found.last) == ([], hashes[-1], 20)
-    assert found.lines == len(lines(path)) + len(lines(audit.before(path)))
-    aside = audit.before(path)
+    assert found.lines == len(lines(path)) + len(lines(audit_log.before(path)))
+    aside = audit_log.before(path)
     for damage, words in (
         (lines(aside)[1:], "are gone, and no file was set aside there"),
         (lines(aside)[:-1], "was changed, put in or taken out: 1 lines are gone"),
@@ -138,7 +140,7 @@ def test_a_line_that_a_crash_cut_off_is_told_from_tampering(tmp_path: Path) -> N
 
 def test_a_record_of_an_older_version_is_taken_up(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    path.write_text((audit.line(DEED, 0.0) + "\n") * 3)
+    path.write_text((audit_log.line(DEED, 0.0) + "\n") * 3)
     filled(path, 2)
     found = checked(path)
     assert (found.broken, found.older, found.lines) == ([], 3, 2)
@@ -188,10 +190,10 @@ async def test_a_server_notices_that_its_record_was_cut_off(tmp_path: Path, capl
 async def test_who_holds_the_lock_delays_nobody_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(audit, "_TRIES", 3)
+    monkeypatch.setattr(audit_log, "_TRIES", 3)
     path = tmp_path / "audit.jsonl"
     filled(path, 1)
-    with audit._turn(path):
+    with audit_log._turn(path):
         assert not await asyncio.wait_for(Audit(path, lambda: 0.0).note(DEED), 10)
     assert "another process holds the record's lock" in caplog.text
     assert path.with_name("audit.jsonl.lock").stat().st_mode & 0o777 == 0o600

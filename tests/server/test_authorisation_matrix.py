@@ -17,15 +17,17 @@ from grpc_health.v1 import health_pb2
 from browsed import Browsed, browsed
 from cast import stage
 from guarded import CLIENT, STRICT, Cluster, made, now
-from hangdog_proto import denylist, leaf, pems
-from hangdog_proto.denylist import Denied
+from hangdog_proto import deny_list
+from hangdog_proto import x509 as leaf
+from hangdog_proto.client import certificate_folder
+from hangdog_proto.deny_list import Denied
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server import permissions, tokens
-from hangdog_server.door import LOCAL, Door
-from hangdog_server.permissions import AGENT, ANYBODY, GRPC, HTTP, KNOWN
-from hangdog_server.tokens import Role
-from hangdog_server.web.guarding import Guard
+from hangdog_server.auth import permissions, tokens
+from hangdog_server.auth.permissions import AGENT, ANYBODY, GRPC, HTTP, KNOWN
+from hangdog_server.auth.tokens import Role
+from hangdog_server.listener import LOCAL, Door
 from hangdog_server.web.openapi import document
+from hangdog_server.web.request_guard import Guard
 
 DAY = 86400.0
 #: Every method that is defined, and one that is not.
@@ -119,7 +121,7 @@ def of_certificates(cluster: Cluster, some: Tokens, folder: Path) -> Iterator[Id
     denied = {"machine": cluster.machine("gpu-a"), "client": cluster.client("bob"), "proxy": cluster.client("gateway")}
     for each in denied.values():
         serial = leaf.read((each / "cert.pem").read_bytes()).serial
-        denylist.add(cluster.denied, Denied(serial, "", now()))
+        deny_list.add(cluster.denied, Denied(serial, "", now()))
     yield Identity("nobody", only, connects=False)
     yield Identity("nobody, with a token", only, act, connects=False)
     yield Identity("another authority's machine", stranger, act, connects=False)
@@ -175,7 +177,7 @@ def sent(address: str, identities: list[Identity]) -> Counter[str]:
         with (
             grpc.insecure_channel(address, options)
             if whoever.tls is None
-            else grpc.secure_channel(address, pems.channel_credentials(whoever.tls), options)
+            else grpc.secure_channel(address, certificate_folder.channel_credentials(whoever.tls), options)
         ) as channel:
             for method in [*METHODS, "/hangdog.v1.Incidents/Evict", "/grpc.reflection.v1.ServerReflection/Info"]:
                 code, may = outcome(channel, method, whoever), whoever.may(GRPC.get(method))

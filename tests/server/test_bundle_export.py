@@ -20,12 +20,12 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Frame, ProcessTrace
 from hangdog_models.verdict import Kind, Verdict, from_json
-from hangdog_proto import statement
-from hangdog_proto.codec import pack
+from hangdog_proto.codec import collectives
+from hangdog_proto.codec.collectives import Statement
+from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.statement import Statement
-from hangdog_server.gather import FURTHER
-from hangdog_server.store import Incident, State
+from hangdog_server.incidents.gather import FURTHER
+from hangdog_server.store.store import Incident, State
 from stories import trace
 
 
@@ -55,7 +55,7 @@ async def shows(agent: Agent, *looked: list[ProcessTrace], said: tuple[Statement
     for number, one in enumerate(looked):
         capture = pack(one)
         last = number == len(looked) - 1
-        capture.statements.extend(map(statement.pack, said if last else ()))
+        capture.statements.extend(map(collectives.pack, said if last else ()))
         await agent.say(captured=pb.Captured(order=order.order, round=number, capture=capture, last=last))
 
 
@@ -90,8 +90,8 @@ async def test_a_machine_outside_the_collective_is_evicted_from_the_bundle_too(t
 async def test_code_that_calls_different_collectives(tmp_path: Path) -> None:
     async with stage(tmp_path / "s.db", diagnose, TWO) as on, cluster(on, a=[0, 1], b=[2, 3]) as (a, b):
         one, other = ranks({0: "gather", 1: "gather"}), ranks({2: "scatter", 3: "scatter"})
-        said = [tuple(Statement(statement.Kind.RECORD, Rank(r), flight(5, 4)) for r in of) for of in ((0, 1), (2, 3))]
-        report = Statement(statement.Kind.RAS, None, RAS.format("ab", 1).encode())
+        said = [tuple(Statement(collectives.Kind.RECORD, Rank(r), flight(5, 4)) for r in of) for of in ((0, 1), (2, 3))]
+        report = Statement(collectives.Kind.RAS, None, RAS.format("ab", 1).encode())
         playing = (shows(a, one, one, said=(*said[0], report)), shows(b, other, other, said=(*said[1], report)))
         name, verdict = await judged(on, *playing)
         same(verdict, await exported(on, name, tmp_path / "out"))

@@ -14,7 +14,7 @@ import hangdog
 from dumper import pickled
 from evidence import flight
 from exported import RAS, same
-from hangdog.written import files
+from hangdog.evidence.write_bundle import files
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Bearing, Finding
@@ -22,19 +22,20 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job
 from hangdog_models.stack import Frame, Missing, ProcessTrace, Reason
 from hangdog_models.verdict import Verdict
-from hangdog_proto import found, statement
-from hangdog_proto.alike import Packer
-from hangdog_proto.codec import pack, unpack
-from hangdog_proto.dictionary import Dictionary
+from hangdog_proto.codec import collectives
+from hangdog_proto.codec import findings as found
+from hangdog_proto.codec.collectives import Statement
+from hangdog_proto.codec.dedup import Packer
+from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.pieces import PIECES
+from hangdog_proto.codec.traces import pack, unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.pieces import PIECES
-from hangdog_proto.statement import Statement
-from hangdog_server import gather, looks
-from hangdog_server.gather import Gathering, Plan
-from hangdog_server.heard import answer
-from hangdog_server.jobs import LocalJob
-from hangdog_server.judging import remembered, triage
-from hangdog_server.replay import Look, replay
+from hangdog_server.incidents import gather, round_diff
+from hangdog_server.incidents.decode import answer
+from hangdog_server.incidents.gather import Gathering, Plan
+from hangdog_server.incidents.judge import remembered, triage
+from hangdog_server.incidents.replay import Look, replay
+from hangdog_server.protocol.jobs import LocalJob
 from stories import STACKS, trace
 
 GONE = Missing(Reason.NO_AGENT, "the agent of it is not connected: its stream broke 40 s ago")
@@ -65,7 +66,7 @@ class Told:
                 kept.append(Look(machine, captured.round, captured.capture.SerializeToString()))
         for machine in self.lost:
             gather.lose(gathering, machine, 0.0)
-        snapshot = looks.explained(gather.conclude(gathering), gather.owners(gathering), self.gone)
+        snapshot = round_diff.explained(gather.conclude(gathering), gather.owners(gathering), self.gone)
         snapshot = replace(snapshot, findings=(*snapshot.findings, *self.findings))
         verdict = triage(snapshot, self.job_toml, self.announced, gather.placement(gathering), diagnose)
         asked = remembered(
@@ -158,13 +159,13 @@ def incidents(draw: st.DrawFn) -> Told:
                 capture.stacks.add(frames=[1 << 20])
             if number == rounds - 1 and counting:
                 said = [
-                    Statement(statement.Kind.RECORD, rank, draw(st.sampled_from(
+                    Statement(collectives.Kind.RECORD, rank, draw(st.sampled_from(
                         [flight(5, 4), flight(6, 5), flight(5, 5), pickled(7, 6), b"no record"])))
                     for rank in mine
                 ]  # fmt: skip
                 report = RAS.format(draw(st.sampled_from(["ab", "cd"])), mine[0]).encode()
-                said.append(Statement(statement.Kind.RAS, None, draw(st.sampled_from([report, b"<html>"]))))
-                capture.statements.extend(map(statement.pack, said))
+                said.append(Statement(collectives.Kind.RAS, None, draw(st.sampled_from([report, b"<html>"]))))
+                capture.statements.extend(map(collectives.pack, said))
             if number == rounds - 1 and draw(st.booleans()):
                 bad = Finding(
                     "kernel log", "Xid 79", draw(st.sampled_from(Bearing)), "fell off the bus", machine, at_s=5.0

@@ -10,13 +10,14 @@ import pytest
 
 from cast import NOON
 from cast_acting import World, world
-from hangdog_models.acting.caps import Mode
+from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import WrongUse
 from hangdog_models.planning.checkpoint import MOST
-from hangdog_server import decisions, intents
-from hangdog_server.actors.exclusion import Exclusion
-from hangdog_server.intents import Act
-from hangdog_server.manifests import Manifests
+from hangdog_server.actions import policy
+from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.actions.checkpoint_copies import Manifests
+from hangdog_server.store import actions
+from hangdog_server.store.actions import Act
 
 
 @dataclass
@@ -58,9 +59,9 @@ async def test_one_that_would_take_the_last_copy_is_refused_with_the_shards_unti
     words = await on.server.words("0a")
     assert "taking a, b would lose the last copy of shard shard-0, taking a alone would not: copy those" in words
 
-    async def approve() -> tuple[intents.Intent, ...]:
+    async def approve() -> tuple[actions.Intent, ...]:
         facts, rule = await on.server.acting.facts("0a"), on.server.acting.rule()
-        return await on.server.store.do(decisions.approve, "0a", facts, rule, "alice")
+        return await on.server.store.do(policy.approve, "0a", facts, rule, "alice")
 
     assert {row.state for row in await approve()} == {Act.REFUSED}, "people are bound by it, too"
     on.say({"shard-0": ["a", "b", "c"], "shard-1": ["b", "c"]})
@@ -76,7 +77,7 @@ async def test_what_a_machine_held_that_is_out_counts_for_nothing(on: Stage) -> 
     await on.server.judged("0b", "b")
     await on.server.acting.tick()
     assert await on.server.states("0b") == {"b": "refused"} and "shard-0" in await on.server.words("0b")
-    await on.server.store.do(decisions.release, "a", "", "alice", NOON)
+    await on.server.store.do(policy.release, "a", "", "alice", NOON)
     await on.server.until("0a", Act.RELEASED)
     await on.server.judged("0c", "b")
     await on.server.until("0c", Act.DONE)
@@ -89,11 +90,11 @@ async def test_copies_that_moved_between_the_decision_and_the_act_are_heard(on: 
     await on.server.judged("0a", "a")
     await on.server.acting.tick()
     facts, rule = await on.server.acting.facts("0a"), on.server.acting.rule()
-    await on.server.store.do(decisions.approve, "0a", facts, rule, "alice")
+    await on.server.store.do(policy.approve, "0a", facts, rule, "alice")
     on.say({"shard-0": ["a"]})
     await on.server.acting.tick()
     assert await on.server.states("0a") == {"a": "pending"} and "shard-0" in await on.server.words("0a")
-    (row,) = await on.server.store.ask(intents.of, "0a")
+    (row,) = await on.server.store.ask(actions.of, "0a")
     assert on.excluded == "" and not row.marked
     on.say({"shard-0": ["a", "c"]})
     await on.server.until("0a", Act.DONE)
@@ -107,8 +108,8 @@ async def test_a_mark_that_a_killed_server_may_have_set_is_carried_on_though_cop
     await on.server.judged("0a", "a")
     await on.server.acting.tick()
     facts, rule = await on.server.acting.facts("0a"), on.server.acting.rule()
-    (row,) = await on.server.store.do(decisions.approve, "0a", facts, rule, "alice")
-    assert await on.server.store.write("0a", intents.may, row)
+    (row,) = await on.server.store.do(policy.approve, "0a", facts, rule, "alice")
+    assert await on.server.store.write("0a", actions.may, row)
     on.say({"shard-0": ["a"]})
     await on.server.until("0a", Act.DONE)
     assert on.excluded == "a"

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 from hangdog_models.ranks import Rank
-from hangdog_server.claims import Claims
-from hangdog_server.jobs import LocalJob
-from hangdog_server.roster import Roster
-from hangdog_server.turns import Turns
+from hangdog_server.cluster.job_registry import Roster
+from hangdog_server.cluster.rank_claims import Claims
+from hangdog_server.incidents.fair_queue import Turns
+from hangdog_server.protocol.jobs import LocalJob
 
 ALICE, MALLORY = Owner(OwnerKind.USER, "1000", 1000), Owner(OwnerKind.USER, "1001", 1001)
 FIRST, SECOND = Owner(OwnerKind.SLURM, "1", 1000), Owner(OwnerKind.SLURM, "2", 1000)

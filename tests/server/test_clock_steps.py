@@ -17,7 +17,7 @@ import pytest
 
 import stepped
 from guarded import Cluster, guarded, made
-from hangdog_proto.client import Client, IncidentLine
+from hangdog_proto.client.incidents import Client, IncidentLine
 from stepped import Clock
 from targets import WAIT, running, until
 

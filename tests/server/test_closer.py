@@ -16,10 +16,10 @@ from cast import PATIENT, Agent, Listener, Stage, cluster, failed, stage, texts
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.stack import Frame, Missing, ProcessTrace, Reason
 from hangdog_models.verdict import Kind, Verdict
-from hangdog_proto.client import Step
-from hangdog_proto.codec import pack
+from hangdog_proto.client.incidents import Step
+from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.gather import FURTHER
+from hangdog_server.incidents.gather import FURTHER
 from stories import trace
 
 CALL = ["<module> train.py", "step train.py", "exchange binding.py"]

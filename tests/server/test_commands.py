@@ -21,7 +21,7 @@ from hangdog.reconnecting import Patience
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessTrace
-from hangdog_proto import found
+from hangdog_proto.codec import findings
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 NOBODY = "127.0.0.1:1"
@@ -115,7 +115,7 @@ async def test_from_the_first_agent_to_the_list_of_incidents(tmp_path: Path) -> 
         codes = ("hot", "Xid 79", "hot", "Xid 94", "link down")
         bearings = (Bearing.SLOWS, Bearing.CONVICTS, Bearing.SLOWS, Bearing.SUSPECTS, Bearing.SUSPECTS)
         sick = [Finding("NVML", *said, what="GPU 1\x1b[2J") for said in zip(codes, bearings, strict=True)]
-        await b.say(health=pb.Health(findings=found.pack(sick)))
+        await b.say(health=pb.Health(findings=findings.pack(sick)))
         async with asyncio.timeout(30):
             while "Xid 79, Xid 94, link down and 1 more" not in (machines := (await hangdog(on, "machines")).stdout):
                 pass

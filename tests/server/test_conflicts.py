@@ -10,15 +10,16 @@ import pytest
 
 from cast import PATIENT, Listener, Stage, stage, trainer
 from cast_acting import Played, World, world
-from hangdog_models.acting.caps import Mode
+from hangdog_models.actions.caps import Mode
 from hangdog_models.owner import Owner, OwnerKind, read, written
 from hangdog_models.ranks import Rank
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server import decisions, intents
-from hangdog_server.actors.actor import Actor, Case, Placement
-from hangdog_server.actors.slurm import Slurm
-from hangdog_server.jobs import LocalJob
-from hangdog_server.store import Incident
+from hangdog_server.actions import policy
+from hangdog_server.actions.backends.backend import Actor, Case, Placement
+from hangdog_server.actions.backends.slurm import Slurm
+from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.store import actions
+from hangdog_server.store.store import Incident
 
 SLURM, USER = Owner(OwnerKind.SLURM, "77", 1000), Owner(OwnerKind.USER, "1001", 1001)
 
@@ -43,10 +44,10 @@ async def test_nothing_is_done_for_a_job_whose_machines_contradict_each_other_no
         assert "not clear: liar claims rank 33, which a announced first" in await on.words("0a")
         on.mode = Mode.APPROVE
         on.begin()
-        await on.store.do(decisions.approve, "0a", await on.acting.facts("0a"), on.acting.rule(), "alice")
+        await on.store.do(policy.approve, "0a", await on.acting.facts("0a"), on.acting.rule(), "alice")
         assert await on.states("0a") == {"a": "refused"}, "nor where a person approves of it"
         on.fleet.announce(liar, {}, 1.0)
-        await on.store.do(decisions.approve, "0a", await on.acting.facts("0a"), on.acting.rule(), "alice")
+        await on.store.do(policy.approve, "0a", await on.acting.facts("0a"), on.acting.rule(), "alice")
         assert await on.states("0a") == {"a": "pending"}, "a conflict that is over is none"
 
 
@@ -72,7 +73,7 @@ async def test_acts_of_one_user_are_bounded_whatever_their_jobs_are_called(tmp_p
         await on.acting.tick()
         assert played.told == ["mark a", "mark c"]
         assert "1 more would be for jobs of user 1001 within a day" in await on.words("0b")
-        assert (await on.store.ask(intents.of, "0a"))[0].owner == USER
+        assert (await on.store.ask(actions.of, "0a"))[0].owner == USER
 
 
 @pytest.mark.parametrize("owner", [SLURM, USER, Owner()])

@@ -18,13 +18,13 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.snapshot import Job, Snapshot
 from hangdog_models.stack import Missing, Reason
-from hangdog_proto import statement
-from hangdog_proto.client import Step
-from hangdog_proto.codec import pack, unpack
+from hangdog_proto.client.incidents import Step
+from hangdog_proto.codec import collectives
+from hangdog_proto.codec.collectives import Kind, Statement
+from hangdog_proto.codec.traces import pack, unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.statement import Kind, Statement
-from hangdog_server.gather import Answer, Gathering, Plan, Waiting, conclude, ready, take
-from hangdog_server.replay import Look, opened
+from hangdog_server.incidents.gather import Answer, Gathering, Plan, Waiting, conclude, ready, take
+from hangdog_server.incidents.replay import Look, opened
 
 #: A report in which rank 1 of the communicator is dead.
 REPORT = (
@@ -43,7 +43,7 @@ def looked(
 ) -> pb.Captured:
     """One message of an answer."""
     capture = pack([trainer(rank) for rank in ranks])
-    capture.statements.extend(statement.pack(each) for each in said)
+    capture.statements.extend(collectives.pack(each) for each in said)
     return pb.Captured(round=number, capture=capture, last=last, more=more)
 
 
@@ -97,14 +97,14 @@ async def test_counters_behind_the_last_look_are_waited_for_and_kept(tmp_path: P
     again = Gathering(Plan("again", Job("llama"), plan["rounds"], plan["interval_s"], there), 0.0)
     for one in kept:
         capture = pb.Capture.FromString(one.packed)
-        how = Answer(one.machine, one.round, unpack(capture), told=statement.heard(capture), more=one.round == 0)
+        how = Answer(one.machine, one.round, unpack(capture), told=collectives.heard(capture), more=one.round == 0)
         assert not take(again, how)
     assert conclude(again).counters == seen(listener).counters
 
 
 async def test_one_that_cannot_be_read_is_named_and_costs_no_other(tmp_path: Path) -> None:
     listener = Listener()
-    bomb = statement.pack(Statement(Kind.RECORD, Rank(1), b"0" * 1_000_000))
+    bomb = collectives.pack(Statement(Kind.RECORD, Rank(1), b"0" * 1_000_000))
     bomb.size = 100
     strange = pb.Statement(kind="tarot", size=0)
     async with stage(tmp_path / "s.db", listener) as on, on.agent("a") as agent:
@@ -130,11 +130,11 @@ async def test_one_that_cannot_be_read_is_named_and_costs_no_other(tmp_path: Pat
 
 
 def test_a_bomb_is_never_inflated() -> None:
-    bomb = statement.pack(Statement(Kind.RECORD, Rank(1), bytes(20_000_000)))
+    bomb = collectives.pack(Statement(Kind.RECORD, Rank(1), bytes(20_000_000)))
     bomb.size = 100
     tracemalloc.start()
     try:
-        assert statement.heard(pb.Capture(statements=[bomb])) is not None
+        assert collectives.heard(pb.Capture(statements=[bomb])) is not None
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
@@ -222,21 +222,21 @@ async def test_an_agent_that_knows_no_counters_is_done_with_its_last_look(tmp_pa
     )
 )
 def test_unpacking_gives_back_what_was_packed(said: Statement) -> None:
-    travelled = pb.Statement.FromString(statement.pack(said).SerializeToString())
+    travelled = pb.Statement.FromString(collectives.pack(said).SerializeToString())
     expected = said if said.missing is None else replace(said, data=b"")
     if said.missing is not None:
         words = said.missing.words.encode("utf-8", "replace").decode()
         expected = replace(expected, missing=Missing(said.missing.reason, words))
-    assert statement.unpack(travelled) == expected
+    assert collectives.unpack(travelled) == expected
 
 
 @given(st.binary(max_size=60), st.integers(0, 1 << 40), st.binary(max_size=60))
 def test_whatever_arrives_only_our_error_comes_of_it(deflated: bytes, size: int, kind: bytes) -> None:
     packed = pb.Statement(kind=kind.decode("latin-1"), rank=1 << 31, deflated=deflated, size=size)
     with pytest.raises(UnreadableEvidence):
-        statement.unpack(packed)
+        collectives.unpack(packed)
     packed = pb.Statement(kind=Kind.RECORD, deflated=deflated, size=size)
-    assert statement.heard(pb.Capture(statements=[packed])) is not None
+    assert collectives.heard(pb.Capture(statements=[packed])) is not None
 
 
 async def test_from_the_ranks_own_pipes_to_the_judge(tmp_path: Path) -> None:
@@ -266,6 +266,6 @@ async def test_from_the_ranks_own_pipes_to_the_judge(tmp_path: Path) -> None:
     assert [counted.members["0"] for counted in snapshot.counters] == [(0, 1), (0, 1)]
     assert [len(round_.traces) for round_ in snapshot.rounds] == [2, 2]
     assert any(
-        statement.heard(pb.Capture.FromString(one.packed))
+        collectives.heard(pb.Capture.FromString(one.packed))
         for one in opened(Look(one.machine, one.round, one.packed) for one in kept)[1]
     )

@@ -8,8 +8,8 @@ from click.testing import CliRunner, Result
 
 from guarded import Cluster, made, now
 from hangdog.main import main
-from hangdog_proto import denylist, leaf
-from hangdog_server import audit, chain
+from hangdog_proto import deny_list, x509
+from hangdog_server.auth import audit_log, hash_chain
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def run(*arguments: str | Path, status: int = 0) -> Result:
 
 
 def serial(folder: Path) -> str:
-    return leaf.read((folder / "cert.pem").read_bytes()).serial
+    return x509.read((folder / "cert.pem").read_bytes()).serial
 
 
 def test_a_certificate_is_denied_listed_and_allowed_again(cluster: Cluster, tmp_path: Path) -> None:
@@ -41,15 +41,15 @@ def test_a_certificate_is_denied_listed_and_allowed_again(cluster: Cluster, tmp_
     rows = json.loads(run("certs", "denied", "--format", "json", *file).stdout)["denied"]
     assert [(row["serial"], row["owner"]) for row in rows] == [(serial(shown), None), (None, "machine gpu-b")]
     run("certs", "deny", colons, "--undo", *file)
-    assert [one.owner for one in denylist.read(tmp_path / "denied.json")] == ["machine gpu-b"]
+    assert [one.owner for one in deny_list.read(tmp_path / "denied.json")] == ["machine gpu-b"]
     assert "is not denied" in run("certs", "deny", colons, "--undo", *file, status=64).stderr
-    recorded = [(line["what"], line["why"].partition(":")[0]) for line in audit.read(tmp_path / "audit.jsonl")]
+    recorded = [(line["what"], line["why"].partition(":")[0]) for line in audit_log.read(tmp_path / "audit.jsonl")]
     assert recorded == [
         ("certificate denied", serial(shown)),
         ("certificate denied", "machine gpu-b"),
         ("certificate allowed", serial(shown)),
     ]
-    assert chain.check([tmp_path / "audit.jsonl"]).broken == []
+    assert hash_chain.check([tmp_path / "audit.jsonl"]).broken == []
 
 
 @pytest.mark.parametrize("which", ["", "xyz", "machine", "somebody gpu-a", "0x", "f" * 65])
@@ -60,11 +60,11 @@ def test_what_names_no_certificate_is_not_denied(tmp_path: Path, which: str) -> 
 
 def test_an_owner_that_is_denied_again_has_lost_its_newer_ones_too(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "denied.json"
-    denylist.add(file, denylist.Denied("", "machine gpu-a", now() - 3600))
-    between = leaf.read((cluster.machine("gpu-a", now() - 60) / "cert.pem").read_bytes())
-    assert denylist.DenyList(file).refuses(between) == ""
+    deny_list.add(file, deny_list.Denied("", "machine gpu-a", now() - 3600))
+    between = x509.read((cluster.machine("gpu-a", now() - 60) / "cert.pem").read_bytes())
+    assert deny_list.DenyList(file).refuses(between) == ""
     run("certs", "deny", "machine gpu-a", "--file", file)
-    assert "is denied" in denylist.DenyList(file).refuses(between) and len(denylist.read(file)) == 1
+    assert "is denied" in deny_list.DenyList(file).refuses(between) and len(deny_list.read(file)) == 1
 
 
 def test_an_issuer_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from cast import PATIENT, Agent, Listener, Stage, cluster, failed, stage, texts, trainer
 from hangdog_models.stack import ProcessTrace
-from hangdog_proto.alike import Packer, unpack
-from hangdog_proto.dictionary import Dictionary
+from hangdog_proto.codec.dedup import Packer, unpack
+from hangdog_proto.codec.dictionary import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.asking import Asking
-from hangdog_server.orders import Need
-from hangdog_server.replay import Look, opened
+from hangdog_server.incidents.missing_pieces import Asking
+from hangdog_server.incidents.replay import Look, opened
+from hangdog_server.protocol.commands import Need
 
 
 def look(order: pb.CaptureOrder, packer: Packer, *traces: ProcessTrace, number: int = 0) -> pb.Captured:

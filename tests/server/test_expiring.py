@@ -9,18 +9,20 @@ from prometheus_client import CollectorRegistry
 
 from guarded import Cluster, guarded, made, now
 from hangdog.main import main
-from hangdog_agent import own_certificate
-from hangdog_agent.finding import Health
-from hangdog_agent.tally import Standing, Tally
-from hangdog_proto import leaf
+from hangdog_agent.connection import own_certificate
+from hangdog_agent.doctor_finding import Health
+from hangdog_agent.metrics.metrics import Standing, Tally
+from hangdog_proto import x509
 from hangdog_proto.expiry import SHARE, SOON_S, ends_soon
-from hangdog_server import certs, issuing, metrics
-from hangdog_server.door import Opened
-from hangdog_server.expiring import Expiring
-from hangdog_server.fleet import Fleet
-from hangdog_server.metrics import Metrics
+from hangdog_server.auth import certificates
+from hangdog_server.auth import issuer as issuing
+from hangdog_server.auth.tls import Peer
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.expiry_warnings import Expiring
+from hangdog_server.listener import Opened
+from hangdog_server.observability import metrics
+from hangdog_server.observability.metrics import Metrics
 from hangdog_server.settings import Settings
-from hangdog_server.tls import Peer
 
 DAY = 86400.0
 
@@ -46,7 +48,7 @@ async def test_a_machines_certificate_that_ends_soon_stands_in_the_list(cluster:
             one, two = await on.machines()
             assert (one.certificate_ends_soon, two.certificate_ends_soon) == (True, False)
             assert 9.9 * DAY < one.certificate_left_s < 10.1 * DAY
-            assert two.serial == leaf.read((later / "cert.pem").read_bytes()).serial
+            assert two.serial == x509.read((later / "cert.pem").read_bytes()).serial
             assert on.reach is not None
             command = ["machines", "--server", on.address, "--tls", str(on.reach.tls)]
             asked = await asyncio.to_thread(
@@ -59,7 +61,7 @@ def fleet(*left: float) -> Fleet:
     """Connected machines whose certificates of 90 days have so many seconds left, at 0 by the fleet's clock."""
     found = Fleet(Settings())
     for number, seconds in enumerate(left):
-        said = leaf.Leaf("a", (), seconds - 90 * DAY, seconds, True, False)
+        said = x509.Leaf("a", (), seconds - 90 * DAY, seconds, True, False)
         found.certificates.note(f"gpu-{number}", Peer(leaf=said), 0.0)
     return found
 
@@ -80,9 +82,9 @@ def test_metrics_tell_how_long_certificates_last(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_log_says_what_ends_soon(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hangdog_server.expiring.steady", lambda: 0.0)
+    monkeypatch.setattr("hangdog_server.expiry_warnings.steady", lambda: 0.0)
     issuer = issuing.make(cluster.home / "issuer", now() - 25 * DAY, 30)
-    own = certs.server(cluster.home, ["localhost"], now() - 80 * DAY, cluster.home / "old")
+    own = certificates.server(cluster.home, ["localhost"], now() - 80 * DAY, cluster.home / "old")
     opened = Opened("127.0.0.1:0", cluster.door(tls=own, issuer=issuer), Settings(), now)
     told = Expiring(opened, fleet(*[DAY] * 7, 60 * DAY), now).told()
     assert told.keys() == {"server's certificate", "issuer's certificate", "machines"}

@@ -12,13 +12,14 @@ import pytest
 import fake_kube
 from cast_acting import World, world
 from fake_kube import RIGHT, Kube
-from hangdog_models.acting.caps import Mode
-from hangdog_server import decisions, foreseeing, intents
-from hangdog_server.actors.actor import ActorFailed, Case
-from hangdog_server.actors.exclusion import Exclusion
-from hangdog_server.actors.kube_api import KubeApi
-from hangdog_server.actors.kubernetes import Kubernetes
-from hangdog_server.intents import Act, said
+from hangdog_models.actions.caps import Mode
+from hangdog_server.actions import policy, restart_preview
+from hangdog_server.actions.backends.backend import ActorFailed, Case
+from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.actions.backends.kube_api import KubeApi
+from hangdog_server.actions.backends.kubernetes import Kubernetes
+from hangdog_server.store import actions
+from hangdog_server.store.actions import Act, said
 from kube_jobs import job, jobset, pod
 
 #: What the agents tell: a pod of the job on each of its two machines.
@@ -36,7 +37,7 @@ async def told(on: World, incident: str) -> str:
 
 async def approve(on: World, incident: str) -> None:
     facts, rule = await on.acting.facts(incident), on.acting.rule()
-    await on.store.do(decisions.approve, incident, facts, rule, "alice")
+    await on.store.do(policy.approve, incident, facts, rule, "alice")
 
 
 @dataclass
@@ -70,7 +71,7 @@ async def test_who_decides_is_told_that_the_job_will_not_start_again(cluster: Cl
     await cluster.server.judged("0a", "a", pods=PODS)
     words = await told(cluster.server, "0a")
     assert words.startswith(FAILS) and "In its manifest: failurePolicy.maxRestarts" in words
-    (row,) = await cluster.server.store.ask(intents.of, "0a")
+    (row,) = await cluster.server.store.ask(actions.of, "0a")
     assert said(row).endswith(words) and row.state in (Act.WAITING, Act.DRY_RUN) and not row.marked
     assert all(asked.startswith("GET") for asked in cluster.kube.asked), "it only looks"
     if cluster.server.mode is Mode.APPROVE:
@@ -114,7 +115,7 @@ async def test_a_missing_right_means_nothing_is_foreseen_and_is_said_once(
     cluster: Cluster, denied: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.kube.denied = {denied}
-    with caplog.at_level(logging.WARNING, "hangdog_server.actors.owners"):
+    with caplog.at_level(logging.WARNING, "hangdog_server.actions.backends.kube_owners"):
         for number, machine in enumerate("ab"):
             await cluster.server.judged(f"0{machine}", machine, pods=PODS)
             async with asyncio.timeout(60):
@@ -122,7 +123,7 @@ async def test_a_missing_right_means_nothing_is_foreseen_and_is_said_once(
                     await cluster.server.acting.tick()
                     await asyncio.sleep(0.01)
     await cluster.server.acting.close()
-    (line,) = (one.getMessage() for one in caplog.records if one.name == "hangdog_server.actors.owners")
+    (line,) = (one.getMessage() for one in caplog.records if one.name == "hangdog_server.actions.backends.kube_owners")
     assert "answers 403" in line and "deploy/kubernetes/acting.yaml" in line
     assert await cluster.server.words("0a") == ""
 
@@ -167,7 +168,7 @@ async def test_nothing_waits_for_whoever_is_asked(tmp_path: Path) -> None:
 
 
 async def test_whoever_does_not_answer_in_time_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreseeing, "WITHIN_S", 0.01)
+    monkeypatch.setattr(restart_preview, "WITHIN_S", 0.01)
     slow = Slow(tmp_path / "excluded")
     async with world(tmp_path / "s.db", tmp_path, slow, mode=Mode.APPROVE) as on:
         await on.judged("0a", "a")
@@ -185,7 +186,7 @@ async def test_what_it_says_is_bounded_and_in_mode_auto_nobody_is_asked(tmp_path
     slow.let.set()
     async with world(tmp_path / "s.db", tmp_path, slow, mode=Mode.DRY_RUN) as on:
         await on.judged("0a", "a")
-        assert len(await told(on, "0a")) <= foreseeing.WORDS
+        assert len(await told(on, "0a")) <= restart_preview.WORDS
     slow.asked = 0
     async with world(tmp_path / "auto.db", tmp_path, slow) as on:
         await on.judged("0a", "a")

@@ -12,7 +12,7 @@ from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Snapshot
 from hangdog_models.stack import Missing, ProcessTrace, Reason
-from hangdog_server.gather import (
+from hangdog_server.incidents.gather import (
     FLOW_S,
     Answer,
     Gathering,

@@ -4,7 +4,7 @@ import pytest
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import Rank
-from hangdog_server.jobs import LocalJob, describe
+from hangdog_server.protocol.jobs import LocalJob, describe
 
 PLACED = {"a": (Rank(0), Rank(1)), "b": (Rank(2), Rank(3))}
 

@@ -17,7 +17,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Suspect, Verdict
-from hangdog_proto.client import Step
+from hangdog_proto.client.incidents import Step
 from hangdog_proto.generated import hangdog_pb2 as pb
 from slow_job import training
 from targets import Sampler

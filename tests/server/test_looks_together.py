@@ -11,13 +11,13 @@ from msgspec import structs
 
 from cast import PATIENT, Listener, cluster, failed, stage, trainer
 from hangdog_models.stack import ProcessState, ProcessTrace
-from hangdog_proto import codec
-from hangdog_proto.alike import Packer, unpack
+from hangdog_proto.codec import traces
+from hangdog_proto.codec.dedup import Packer, unpack
+from hangdog_proto.codec.rounds import MOST_BEFORE, same
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.together import MOST_BEFORE, same
-from hangdog_server.captures import RawCapture, unfolded
-from hangdog_server.replay import Look, opened
-from hangdog_server.store import Store
+from hangdog_server.incidents.replay import Look, opened
+from hangdog_server.store.captures import RawCapture, unfolded
+from hangdog_server.store.store import Store
 
 THRICE = replace(PATIENT, rounds=3)
 
@@ -93,7 +93,7 @@ async def test_in_a_large_cluster_the_first_look_may_come_with_the_last(tmp_path
         asking = asyncio.create_task(on.snapshot(interval_s=0.01))
         order = await a.order()
         assert order.together == large
-        captures = [codec.pack([look]) for look in looks]
+        captures = [traces.pack([look]) for look in looks]
         captured = pb.Captured(order=order.order, round=2, capture=captures[2], last=True)
         for number, capture in enumerate(captures[:2]):
             captured.before.add(round=number, capture=capture)
@@ -127,7 +127,7 @@ async def test_a_look_stands_though_the_one_it_came_with_had_come_before(tmp_pat
     async with stage(tmp_path / "s.db", listener, THRICE) as on, cluster(on, a=[0]) as (a,):
         asking = asyncio.create_task(on.snapshot(interval_s=0.01))
         order = await a.order()
-        captures = [codec.pack([look]) for look in looks]
+        captures = [traces.pack([look]) for look in looks]
         for number in (0, 2):
             await a.say(captured=pb.Captured(order=order.order, round=number, capture=captures[number]))
         again = pb.Captured(order=order.order, round=2, capture=captures[2])

@@ -18,15 +18,15 @@ from cast import PATIENT, QUICK, Stage, cluster, stage, trainer
 from hangdog_models.errors import WrongUse
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import Doing, Sign
-from hangdog_proto import pulses
-from hangdog_proto.client import MachineLine
-from hangdog_proto.codec import pack
+from hangdog_proto.client.incidents import MachineLine
+from hangdog_proto.codec import stall_signs
+from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.failures import StoreFailed
-from hangdog_server.fleet import Fleet
-from hangdog_server.observing import observing
-from hangdog_server.scrape import scraped
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.observability.scrape import scraped
+from hangdog_server.observability.setup import observing
 from hangdog_server.settings import Settings
+from hangdog_server.store.store_errors import StoreFailed
 
 Numbers = dict[str, float]
 
@@ -136,7 +136,7 @@ async def test_agents_that_come_go_and_are_turned_away(tmp_path: Path) -> None:
 async def test_a_suspicion_is_timed_and_so_is_its_way_to_the_verdict(tmp_path: Path) -> None:
     async with watched(tmp_path / "s.db") as (on, scraper), cluster(on, a=[0]) as (a,):
         signs = {"llama": {Rank(0): Sign(Doing.STILL, 12.0, overdue=True)}}
-        await a.say(pulse=pulses.pack(signs))
+        await a.say(pulse=stall_signs.pack(signs))
         while not (message := await a.next()).HasField("capture"):
             pass
         await a.answer(message.capture, trainer(0))

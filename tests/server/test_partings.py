@@ -14,14 +14,14 @@ from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Frame, Missing, ProcessTrace, Reason, Thread
 from hangdog_models.verdict import Kind
-from hangdog_proto import found
-from hangdog_proto.client import MachineLine
+from hangdog_proto.client.incidents import MachineLine
+from hangdog_proto.codec import findings
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.connection import Connection
-from hangdog_server.fleet import Fleet
-from hangdog_server.jobs import LocalJob
-from hangdog_server.orders import Pace
-from hangdog_server.partings import BACK_S, Parting, meaning
+from hangdog_server.cluster.connection import Connection
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.protocol.commands import Pace
+from hangdog_server.protocol.disconnects import BACK_S, Parting, meaning
+from hangdog_server.protocol.jobs import LocalJob
 
 B = Parting("b", 1000.0, 1.0)
 
@@ -119,7 +119,7 @@ async def test_a_machine_that_vanished_is_missing_with_how_and_its_findings_stay
         await c.hello(llama=[4, 5])
         async with on.agent("b") as b:
             await b.hello(llama=[2, 3])
-            await b.say(health=pb.Health(findings=found.pack([GONE])))
+            await b.say(health=pb.Health(findings=findings.pack([GONE])))
             await on.until(lambda seen: any(line.findings == (GONE,) for line in seen))
             if goodbye:
                 await b.say(presence=pb.Presence(jobs=[pb.LocalJob(job="llama", ranks=[2, 3])], leaving=True))

@@ -16,12 +16,12 @@ from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable, Unr
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Verdict
-from hangdog_proto.client import Client, Step
-from hangdog_server.door import LOCAL, Opened
-from hangdog_server.fleet import Fleet
-from hangdog_server.incident import Means
+from hangdog_proto.client.incidents import Client, Step
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.incidents.incident_run import Means
+from hangdog_server.listener import LOCAL, Opened
 from hangdog_server.main import running
-from hangdog_server.store import State, Store
+from hangdog_server.store.store import State, Store
 
 
 @asynccontextmanager

@@ -13,11 +13,11 @@ import fake_nvsentinel
 from cast_acting import World, world
 from fake_kube import POWERLESS, RIGHT, Kube
 from fake_nvsentinel import Connector
-from hangdog_server.actors.exclusion import Exclusion
-from hangdog_server.actors.kube_api import KubeApi
-from hangdog_server.actors.kubernetes import Kubernetes
-from hangdog_server.actors.nvsentinel import OPTED_OUT, NVSentinel
-from hangdog_server.intents import Act
+from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.actions.backends.kube_api import KubeApi
+from hangdog_server.actions.backends.kubernetes import Kubernetes
+from hangdog_server.actions.backends.nvsentinel import OPTED_OUT, NVSentinel
+from hangdog_server.store.actions import Act
 
 
 @dataclass

@@ -14,15 +14,15 @@ from click.testing import CliRunner, Result
 from cast import NOON, PATIENT, Stage, stage, trainer, verdict
 from cast_acting import WIDE
 from hangdog.main import main
-from hangdog_models.acting.caps import Mode
+from hangdog_models.actions.caps import Mode
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.suspicion import Doing, Sign
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Suspect, Verdict
-from hangdog_proto import pulses
-from hangdog_server.actors.chosen import Chosen
-from hangdog_server.actors.exclusion import Exclusion
+from hangdog_proto.codec import stall_signs
+from hangdog_server.actions.backends.actions_config import Chosen
+from hangdog_server.actions.backends.exclude_file import Exclusion
 
 #: A machine's name that a browser would run and rich would take for its own; agents may not have one that a terminal obeys.
 HOSTILE = "a<script>alert(1)</script>[bold]"
@@ -64,7 +64,7 @@ async def test_from_a_standstill_to_the_report(tmp_path: Path, does: Chosen) -> 
             await a.hello(llama=[0])
             await x.hello()
             await on.knows(HOSTILE)
-            await a.say(pulse=pulses.pack(stuck))
+            await a.say(pulse=stall_signs.pack(stuck))
             async with asyncio.timeout(60):
                 while not (message := await a.next()).HasField("capture"):
                     pass
@@ -76,7 +76,7 @@ async def test_from_a_standstill_to_the_report(tmp_path: Path, does: Chosen) -> 
             document = json.loads((await ask(on, "report", "--format", "json")).stdout)
             refused = await ask(on, "report", "--since", "soon")
     assert refused.exit_code == 64 and "no duration" in refused.stderr
-    assert document["schema"] == "hangdog.report/1"
+    assert document["schema"] == "hangdog.output.verdict_text/1"
     assert 6.0 <= document["figures"]["mttd"]["value"] < 60.0 and document["figures"]["mttd"]["count"] == 1
     assert document["figures"]["isolated"]["value"] is not None
     assert document["tallies"]["incidents"]["counts"] == {"machine": 1}

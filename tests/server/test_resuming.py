@@ -18,14 +18,14 @@ from hangdog_models.stack import Reason
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Verdict, to_json
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.desk import Desk
-from hangdog_server.failures import StoreFailed
-from hangdog_server.fleet import Fleet
-from hangdog_server.incident import AGAIN_S, Means
-from hangdog_server.leading import Leading
-from hangdog_server.replay import Look, replay
-from hangdog_server.resuming import ATTEMPTS
-from hangdog_server.store import Incident, State, Store
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.cluster.leadership import Leading
+from hangdog_server.incidents.incident_run import AGAIN_S, Means
+from hangdog_server.incidents.registry import Desk
+from hangdog_server.incidents.replay import Look, replay
+from hangdog_server.incidents.resume import ATTEMPTS
+from hangdog_server.store.store import Incident, State, Store
+from hangdog_server.store.store_errors import StoreFailed
 
 #: Who is not back soon is not waited for.
 SHORT = replace(PATIENT, returned_s=0.5)
@@ -222,7 +222,7 @@ async def test_a_verdict_is_stored_once_the_store_is_back(tmp_path: Path, monkey
         await judged(store, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Store, "judged", failing)
-    monkeypatch.setattr("hangdog_server.incident.AGAIN_S", min(AGAIN_S, 0.05))
+    monkeypatch.setattr("hangdog_server.incidents.incident_run.AGAIN_S", min(AGAIN_S, 0.05))
     async with stage(tmp_path / "s.db") as on, cluster(on, a=[0]) as (a,):
         asking = asyncio.create_task(on.snapshot())
         await a.answer(await a.order(), trainer(0))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_proto.client import Client
+from hangdog_proto.client.incidents import Client
 from targets import WAIT, running, until
 
 MARK = ("HANGDOG_TEST_RETURN", str(os.getpid()))

@@ -12,15 +12,15 @@ from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
-from hangdog_proto import found
-from hangdog_proto.codec import pack
+from hangdog_proto.codec import findings
+from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.dates import Run
-from hangdog_server.failures import StoreFailed
-from hangdog_server.resuming import ATTEMPTS
-from hangdog_server.retention import Retention
-from hangdog_server.spooled import Spooled
-from hangdog_server.store import Incident, State
+from hangdog_server.incidents.resume import ATTEMPTS
+from hangdog_server.store.offline_captures import Spooled
+from hangdog_server.store.retention import Retention
+from hangdog_server.store.store import Incident, State
+from hangdog_server.store.store_errors import StoreFailed
+from hangdog_server.store.trusted_date import Run
 
 #: One in which what did not come is not waited for.
 IMPATIENT = replace(PATIENT, returned_s=0.3)
@@ -128,7 +128,7 @@ async def test_machines_that_do_not_come_are_missing_with_a_reason(tmp_path: Pat
     async with stage(tmp_path / "s.db", listener, IMPATIENT) as on, on.agent("a") as a, on.agent("b") as b:
         await a.hello(llama=[0, 1])
         await b.hello(llama=[2, 3])
-        await b.say(health=pb.Health(findings=found.pack([hot])))
+        await b.say(health=pb.Health(findings=findings.pack([hot])))
         await on.until(lambda seen: any(machine.findings for machine in seen))
         await handed_over(a, look(0, 1))
         await judged(on)

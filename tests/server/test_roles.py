@@ -14,14 +14,14 @@ import pytest
 from cast import Stage, stage, trainer
 from guarded import STRICT, Cluster, beside, guarded, made, now
 from hangdog_models.errors import HangdogError, NotAllowed, WrongUse
-from hangdog_proto.client import Client
+from hangdog_proto.client.channel_options import Reach, open_channel
+from hangdog_proto.client.incidents import Client
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.reach import Reach, open_channel
-from hangdog_server import tokens
-from hangdog_server.door import Door
-from hangdog_server.permissions import GRPC as NEEDED
-from hangdog_server.tokens import Role, Tokens
-from hangdog_server.tries import address
+from hangdog_server.auth import tokens
+from hangdog_server.auth.permissions import GRPC as NEEDED
+from hangdog_server.auth.refused_requests import address
+from hangdog_server.auth.tokens import Role, Tokens
+from hangdog_server.listener import Door
 
 #: Every request of people, and the role it takes.
 ASKED: dict[str, tuple[Role, Callable[[Client], object]]] = {

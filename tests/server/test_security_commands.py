@@ -18,11 +18,11 @@ from click.testing import CliRunner, Result
 from cast import PATIENT, Stage, stage
 from guarded import made, now
 from hangdog.main import main
-from hangdog_proto.client import Client
-from hangdog_proto.reach import Reach, is_loopback, open_aio_channel
-from hangdog_server import audit, certs
-from hangdog_server.audit import Audit, Deed
-from hangdog_server.limits import EACH, SELDOM_S, Budget, Seldom
+from hangdog_proto.client.channel_options import Reach, is_loopback, open_aio_channel
+from hangdog_proto.client.incidents import Client
+from hangdog_server.auth import audit_log, certificates
+from hangdog_server.auth.audit_log import Audit, Deed
+from hangdog_server.protocol.rate_limits import EACH, SELDOM_S, Budget, Seldom
 
 DEED = Deed("snapshot", "alice", "act", "token", "ipv4:10.0.0.5:1", "llama", "page", "0123", "asked")
 
@@ -63,9 +63,9 @@ def test_certificates_are_made_shown_and_never_overwritten(tmp_path: Path) -> No
         ("client alice", []),
     ]
     assert "ends in 90 d" in run("certs", "show", home / "machines" / "gpu-a").stdout
-    old = certs.machine(home, "old", now() - 100 * 86400, tmp_path)
+    old = certificates.machine(home, "old", now() - 100 * 86400, tmp_path)
     assert "ended 10 d ago" in run("certs", "show", old).stdout
-    soon = certs.machine(home, "soon", now() - 80 * 86400, tmp_path)
+    soon = certificates.machine(home, "soon", now() - 80 * 86400, tmp_path)
     assert "(renew it)" in run("certs", "show", soon).stdout
 
 
@@ -107,13 +107,13 @@ def test_a_token_is_printed_once_and_listed_without_itself(tmp_path: Path) -> No
 def test_the_record_is_appended_set_aside_and_read_whatever_is_in_it(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     for number in range(8):
-        audit.append(path, audit.line(replace(DEED, who=str(number), why="\x1b[2J\n"), 0.0), 400)
-    kept = [entry["who"] for entry in audit.read(path)]
+        audit_log.append(path, audit_log.line(replace(DEED, who=str(number), why="\x1b[2J\n"), 0.0), 400)
+    kept = [entry["who"] for entry in audit_log.read(path)]
     assert kept == [str(number) for number in range(8)][-len(kept) :] and 2 <= len(kept) < 8
-    assert audit.before(path).exists() and path.stat().st_size <= 400
+    assert audit_log.before(path).exists() and path.stat().st_size <= 400
     with path.open("ab") as file:
         file.write(b'{"torn": ')
-    audit.append(path, audit.line(DEED, 0.0))
+    audit_log.append(path, audit_log.line(DEED, 0.0))
     with path.open("ab") as file:
         file.write(b"[1]\n\xff\xfe\n")
     shown = run("audit", "--file", path).stdout

@@ -13,10 +13,10 @@ from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import OVER_S, Doing, Sign
 from hangdog_models.verdict import Kind
-from hangdog_proto import pulses
+from hangdog_proto.codec import stall_signs
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.jobs import LocalJob
-from hangdog_server.vigil import AGAIN_S, SELDOM_S, Vigil
+from hangdog_server.cluster.stalls import AGAIN_S, SELDOM_S, Vigil
+from hangdog_server.protocol.jobs import LocalJob
 
 STUCK = Sign(Doing.STILL, 6.0, overdue=True, place="all_reduce")
 RUNNING = {"a": LocalJob("llama", (Rank(0), Rank(1))), "b": LocalJob("llama", (Rank(2), Rank(3)))}
@@ -108,20 +108,22 @@ def test_an_open_case_is_looked_into_again_and_less_and_less_often(verdict: Kind
 
 def test_pulses_survive_the_wire_and_nonsense_does_not() -> None:
     mine = Owner(OwnerKind.USER, "1000", 1000)
-    assert pulses.unpack(pulses.pack(said(0, 7))) == {("llama", UNKNOWN): said(0, 7)["llama"]}
-    assert pulses.unpack(pulses.pack(said(0), {"llama": ("llama", mine)})) == {("llama", mine): said(0)["llama"]}
-    assert pulses.unpack(pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[pb.Sign(rank=1, doing="dancing")])])) == {
+    assert stall_signs.unpack(stall_signs.pack(said(0, 7))) == {("llama", UNKNOWN): said(0, 7)["llama"]}
+    assert stall_signs.unpack(stall_signs.pack(said(0), {"llama": ("llama", mine)})) == {
+        ("llama", mine): said(0)["llama"]
+    }
+    assert stall_signs.unpack(pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[pb.Sign(rank=1, doing="dancing")])])) == {
         ("j", UNKNOWN): {Rank(1): Sign(Doing.WORKING, 0.0)}
     }
     for told, taken in ((2.5, 2.5), (float("inf"), 4.0), (float("nan"), 1.0), (-3.0, 1.0), (0.0, 1.0)):
         pulse = pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[pb.Sign(rank=1, doing="working", crowding=told)])])
-        assert pulses.unpack(pulse)["j", UNKNOWN][Rank(1)].crowding == taken
+        assert stall_signs.unpack(pulse)["j", UNKNOWN][Rank(1)].crowding == taken
     for nonsense in (pb.Sign(rank=1 << 31), pb.Sign(seconds=float("nan")), pb.Sign(seconds=-1.0)):
         nonsense.doing = "still"
         with pytest.raises(UnreadableEvidence):
-            pulses.unpack(pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[nonsense])]))
+            stall_signs.unpack(pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[nonsense])]))
     with pytest.raises(UnreadableEvidence):
-        pulses.unpack(pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[pb.Sign()] * (pulses.RANKS + 1))]))
+        stall_signs.unpack(pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[pb.Sign()] * (stall_signs.RANKS + 1))]))
 
 
 async def heard(agent: Agent, body: Literal["capture", "doubt"]) -> pb.ToAgent:
@@ -147,11 +149,11 @@ async def test_a_job_that_stands_still_is_asked_after_by_itself(tmp_path: Path) 
         await a.hello(llama=[0, 1])
         await b.hello(llama=[2, 3])
         await on.knows("a", "b")
-        await a.say(pulse=pulses.pack(said(0, 1)))
+        await a.say(pulse=stall_signs.pack(said(0, 1)))
         doubt = (await heard(b, "doubt")).doubt  # the others are looked at closer before anybody is asked
         assert doubt.job == "llama" and doubt.seconds > 0
         assert not await on.store.latest("", 9)
-        await b.say(pulse=pulses.pack(said(2, 3)))
+        await b.say(pulse=stall_signs.pack(said(2, 3)))
         for agent, ranks in ((a, (0, 1)), (b, (2, 3))):
             order = (await heard(agent, "capture")).capture
             await agent.answer(order, *(trainer(rank) for rank in ranks))
@@ -173,6 +175,6 @@ async def test_a_bug_in_one_thought_does_not_end_the_watch(
     async with stage(tmp_path / "s.db") as on, on.agent("a") as a:
         await a.hello(llama=[0, 1])
         await on.knows("a")
-        await a.say(pulse=pulses.pack(said(0, 1)))
+        await a.say(pulse=stall_signs.pack(said(0, 1)))
         await heard(a, "capture")
     assert any("missed a thought" in record.message for record in caplog.records)

@@ -5,7 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from hangdog_server.settings import Settings
-from hangdog_server.store import State
+from hangdog_server.store.store import State
 
 TEXT = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")
 #: What a default is written in.

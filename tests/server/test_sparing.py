@@ -14,10 +14,10 @@ from cast import Listener, cluster, stage, trainer, verdict
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Verdict
-from hangdog_server import sparing
-from hangdog_server.looking import Looking
-from hangdog_server.sparing import spared
-from hangdog_server.store import Store
+from hangdog_server.incidents import gc_freeze
+from hangdog_server.incidents.gc_freeze import spared
+from hangdog_server.incidents.rounds import Looking
+from hangdog_server.store.store import Store
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def uncollected() -> Iterator[None]:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was passed over is so no longer once nothing runs."""
-    monkeypatch.setattr(sparing, "_AFTER_S", 0.0)
+    monkeypatch.setattr(gc_freeze, "_AFTER_S", 0.0)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -71,7 +71,7 @@ async def test_the_last_of_several_incidents_ends_it() -> None:
 
 
 async def test_behind_the_last_incident_the_cluster_is_spared_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparing, "_AFTER_S", 0.05)
+    monkeypatch.setattr(gc_freeze, "_AFTER_S", 0.05)
     with spared():
         pass
     assert gc.get_freeze_count() > 0
@@ -125,7 +125,7 @@ async def test_nor_do_they_where_incidents_overlap_without_end() -> None:
 
 
 async def test_no_incident_is_gone_over_as_a_whole_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparing, "_GONE_S", 0.05)
+    monkeypatch.setattr(gc_freeze, "_GONE_S", 0.05)
     with spared():
         pass
     await _as_usual()  # whatever incidents of tests before left
@@ -152,7 +152,7 @@ async def test_no_incident_is_gone_over_as_a_whole_while_it_runs(monkeypatch: py
 
 async def _as_usual() -> None:
     async with asyncio.timeout(20):
-        while sparing._usual is not None:
+        while gc_freeze._usual is not None:
             await asyncio.sleep(0.01)
 
 

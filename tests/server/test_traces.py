@@ -16,9 +16,9 @@ from cast import PATIENT, cluster, stage, trainer
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Verdict
-from hangdog_server.fleet import Fleet
-from hangdog_server.observing import Observers
-from hangdog_server.traces import Traces
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.observability.setup import Observers
+from hangdog_server.observability.traces import Traces
 
 
 @pytest.fixture
@@ -78,8 +78,8 @@ import asyncio, logging, sys
 logging.basicConfig(level=logging.WARNING)
 for name in sys.argv[1:]:
     sys.modules[name] = None
-from hangdog_server.fleet import Fleet
-from hangdog_server.observing import observing
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.observability.setup import observing
 from hangdog_server.settings import Settings
 async def main():
     async with observing("", Fleet(Settings())) as observers:

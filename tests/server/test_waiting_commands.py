@@ -15,9 +15,9 @@ import pytest
 from cast import PATIENT, Agent, Stage, trainer
 from hangdog.reconnecting import Patience
 from hangdog_models.errors import ServerUnreachable
-from hangdog_proto.client import Client
-from hangdog_proto.dictionary import Dictionary
-from hangdog_server.store import Store
+from hangdog_proto.client.incidents import Client
+from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_server.store.store import Store
 from tested import machines, report
 
 HANGDOG = (sys.executable, "-m", "hangdog")

@@ -12,13 +12,13 @@ from cast import NOON, PATIENT, QUICK, Agent, Listener, cluster, failed, stage, 
 from hangdog_models.snapshot import Job
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.verdict import from_json
-from hangdog_proto.codec import unpack
+from hangdog_proto.codec.traces import unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.gather import Answer, Gathering, Plan, conclude, owners, placement, take
-from hangdog_server.jobs import LocalJob
-from hangdog_server.judging import triage
-from hangdog_server.looks import explained
-from hangdog_server.store import State
+from hangdog_server.incidents.gather import Answer, Gathering, Plan, conclude, owners, placement, take
+from hangdog_server.incidents.judge import triage
+from hangdog_server.incidents.round_diff import explained
+from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.store.store import State
 
 
 async def answer(agent: Agent, *ranks: int) -> None:

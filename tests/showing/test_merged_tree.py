@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangdog_models.ranks import Rank, format_runs, meet, parse_ranks, runs_of, size, united
-from hangdog_models.showing.limbs import folded
-from hangdog_models.showing.tree import Node, merged, path
 from hangdog_models.stack import Frame
+from hangdog_models.views.collapsed_tree import folded
+from hangdog_models.views.stack_tree import Node, merged, path
 
 FRAMES = st.builds(
     Frame,

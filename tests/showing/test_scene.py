@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from hangdog_models.ranks import Rank, format_runs, parse_ranks, size
-from hangdog_models.showing import grid, kinds
-from hangdog_models.showing.document import document
-from hangdog_models.showing.exports import collapsed, speedscope
-from hangdog_models.showing.postmortem import markdown, plain
 from hangdog_models.snapshot import Round
 from hangdog_models.stack import Frame, ProcessTrace, Thread
 from hangdog_models.topology import Layout, build
+from hangdog_models.views import grid, unique_stacks
+from hangdog_models.views.exports import collapsed, speedscope
+from hangdog_models.views.incident_json import document
+from hangdog_models.views.postmortem import markdown, plain
 from stalled import LOADER, judged, renamed, stalled
 from stories import trace
 from strategies import TEXT, verdicts
@@ -89,7 +89,7 @@ def test_every_rank_is_of_one_kind_and_alike_ranks_are_of_one() -> None:
 
 
 def test_the_stack_of_the_look_that_saw_one_is_shown_where_the_last_saw_none() -> None:
-    found = kinds.of([Round(0, (trace(0, "loader"),)), Round(1, (trace(0, "timed out"),))])
+    found = unique_stacks.of([Round(0, (trace(0, "loader"),)), Round(1, (trace(0, "timed out"),))])
     assert [len(process.threads) for process in found.kinds[0].processes] == [1]
 
 
@@ -97,15 +97,15 @@ def test_threads_of_other_names_tell_ranks_apart_and_ids_do_not() -> None:
     def one(rank: int, name: str) -> ProcessTrace:
         return ProcessTrace(Rank(rank), pid=7 * rank, threads=(Thread(name, 7 * rank, LOADER),))
 
-    found = kinds.of([Round(0, (one(1, "MainThread"), one(2, "MainThread"), one(3, "other")))])
+    found = unique_stacks.of([Round(0, (one(1, "MainThread"), one(2, "MainThread"), one(3, "other")))])
     assert [kind.ranks for kind in found.kinds] == [(1, 2), (3,)]
 
 
 def test_what_is_shown_of_many_kinds_is_bounded_and_begins_with_the_suspects() -> None:
     stacks = tuple((Frame(f"f{at}", "x.py"),) * 10 for at in range(50))
     traces = tuple(ProcessTrace(Rank(at), threads=(Thread("MainThread", 0, stack),)) for at, stack in enumerate(stacks))
-    found = kinds.of([Round(0, traces)])
-    told = kinds.shown(found.kinds, frozenset({Rank(31)}), found.stacks, most=60)
+    found = unique_stacks.of([Round(0, traces)])
+    told = unique_stacks.shown(found.kinds, frozenset({Rank(31)}), found.stacks, most=60)
     assert [kind.ranks for kind in told] == [(31,), (0,), (1,), (2,), (3,)]
 
 

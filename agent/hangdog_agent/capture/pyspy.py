@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.confinement import children, credentials
-from hangdog_agent.confinement.children import Child, Limits
+from hangdog_agent.confinement import confined_children, credentials
+from hangdog_agent.confinement.confined_children import Child, Limits
 from hangdog_agent.confinement.credentials import Refused
-from hangdog_agent.killable import Outcome, run
+from hangdog_agent.confinement.subprocesses import Outcome, run
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.reading.pyspy import threads_from_json
+from hangdog_models.reading.stacks.pyspy import threads_from_json
 from hangdog_models.stack import Missing, Reason, Thread
 
 #: A panic of py-spy would otherwise print pages, and nothing else of the environment concerns it.
@@ -87,7 +87,7 @@ class PySpy:
             _ENVIRON,
             stop,
             self.executable,
-            children.tool(who, _LIMITS),
+            confined_children.tool(who, _LIMITS),
         )
         if outcome.status != 0:
             return explain(outcome)

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from hangdog_agent.capture import listeners
-from hangdog_agent.capture.look import Tools
+from hangdog_agent.capture import listening_sockets
+from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.confinement import credentials
 from hangdog_agent.confinement.credentials import Refused
-from hangdog_agent.discover import Member
+from hangdog_agent.discovery.discover import Member
 from hangdog_models.reading.printable import printable
 from hangdog_models.stack import Missing, Reason
-from hangdog_proto.statement import MOST_BYTES, Kind, Statement
+from hangdog_proto.codec.collectives import MOST_BYTES, Kind, Statement
 
 #: Where RAS listens unless the job's environment says otherwise.
 ADDRESS = "localhost:28028"
@@ -77,7 +77,7 @@ def _require_own(port: int, member: Member, tools: Tools) -> None:
     """Nothing is said to another user's server, whatever port a trainer names. Raises _Failed."""
     proc, pid = str(tools.proc.root), member.process.pid
     try:
-        users, who = listeners.owners(proc, pid, port), credentials.of(pid, proc)
+        users, who = listening_sockets.owners(proc, pid, port), credentials.of(pid, proc)
     except Refused as error:
         raise _Failed(Reason.NOT_PERMITTED, str(error)) from None
     except OSError:

@@ -8,12 +8,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hangdog_agent.capture.look import Tools
-from hangdog_agent.confinement import children
-from hangdog_agent.discover import Member
-from hangdog_agent.killable import Outcome, run
+from hangdog_agent.capture.process_capture import Tools
+from hangdog_agent.confinement import confined_children
+from hangdog_agent.confinement.subprocesses import Outcome, run
+from hangdog_agent.discovery.discover import Member
 from hangdog_models.stack import Missing, Reason
-from hangdog_proto.statement import MOST_BYTES, Kind, Statement
+from hangdog_proto.codec.collectives import MOST_BYTES, Kind, Statement
 
 #: PyTorch's names for the same, the first one set counts: newer ones first, as PyTorch does where it knows both.
 _PIPES = ("TORCH_FR_DEBUG_INFO_PIPE_FILE", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE")
@@ -77,9 +77,11 @@ def _asked(member: Member, tools: Tools, patience: Patience) -> bytes | Missing:
         "dump_s": patience.dump_s,
         "cpu_s": int(patience.whole_s) + 2,
     }
-    command = children.reader("hangdog_agent.capture.asking", json.dumps(order))
-    environ = children.environment()
-    outcome = run(command, patience.whole_s, MOST_BYTES, environ=environ, stop=tools.stop, child=children.READER)
+    command = confined_children.reader("hangdog_agent.capture.recorder_process", json.dumps(order))
+    environ = confined_children.environment()
+    outcome = run(
+        command, patience.whole_s, MOST_BYTES, environ=environ, stop=tools.stop, child=confined_children.READER
+    )
     return outcome.stdout if outcome.status == 0 and outcome.stdout else _explain(outcome)
 
 

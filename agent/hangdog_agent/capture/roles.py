@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from hangdog_agent.discover import Kind, Member
+from hangdog_agent.discovery.discover import Kind, Member
 from hangdog_models.stack import TRAINER, Frame, Thread
 
 #: A frame in a file that holds this text tells what a process is for; the first that matches decides.

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from hangdog_agent.checks.places import Places, names, text
-from hangdog_agent.checks.result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.check_paths import Places, names, text
+from hangdog_agent.checks.check_result import Component, Moment, Result, Sort, state
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_agent.confinement.children import Child, Limits
-from hangdog_agent.killable import run
+from hangdog_agent.confinement.confined_children import Child, Limits
+from hangdog_agent.confinement.subprocesses import run
 from hangdog_models.findings import Bearing, Finding
 
 _SOURCE = "disk"

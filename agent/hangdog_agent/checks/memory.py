@@ -1,7 +1,7 @@
 """Checks the host's memory: short of it, processes killed for it, errors that its modules could not correct."""
 
-from hangdog_agent.checks.places import Places, names, number, text
-from hangdog_agent.checks.result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.check_paths import Places, names, number, text
+from hangdog_agent.checks.check_result import Component, Moment, Result, Sort, state
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_models.counts import counted
 from hangdog_models.findings import Bearing

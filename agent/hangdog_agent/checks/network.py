@@ -6,9 +6,9 @@ One alert heals by itself more often than not, so it only counts with a second o
 from dataclasses import dataclass, field
 from typing import Any
 
-from hangdog_agent.checks.notes import Notes
-from hangdog_agent.checks.places import Places, names, text
-from hangdog_agent.checks.result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.check_paths import Places, names, text
+from hangdog_agent.checks.check_result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.strikes import Strikes
 from hangdog_agent.checks.traffic import Port, Ports

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from hangdog_agent.checks.places import Places, text
-from hangdog_agent.checks.result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.check_paths import Places, text
+from hangdog_agent.checks.check_result import Component, Moment, Result, Sort, state
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.strikes import Strikes
 from hangdog_models.findings import Bearing

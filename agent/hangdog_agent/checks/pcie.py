@@ -7,13 +7,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from hangdog_agent.checks.notes import Notes
-from hangdog_agent.checks.places import Places, names, number, text
-from hangdog_agent.checks.result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.check_paths import Places, names, number, text
+from hangdog_agent.checks.check_result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.strikes import Strikes
 from hangdog_models.findings import Bearing
-from hangdog_models.reading.pci import canonical
+from hangdog_models.reading.hardware.pci import canonical
 
 _SOURCE = "PCIe"
 #: Classes of devices, their first four digits: display, 3D, InfiniBand, and Ethernet of Mellanox only.

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hangdog_agent.checks.places import Places, names, text
-from hangdog_agent.checks.result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.check_paths import Places, names, text
+from hangdog_agent.checks.check_result import Component, Moment, Result, Sort, state
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_models.counts import counted
 from hangdog_models.findings import Bearing

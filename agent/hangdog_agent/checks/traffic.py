@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hangdog_agent.checks.places import Places, names, text
+from hangdog_agent.checks.check_paths import Places, names, text
 
 #: Ports of one machine; the largest have 16 cards of two ports, and virtual functions beside them.
 _MOST_PORTS = 256

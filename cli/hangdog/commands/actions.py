@@ -2,10 +2,10 @@
 
 import click
 
-from hangdog.acts import show
 from hangdog.options import format_option, server_option
+from hangdog.output.action_lines import show
 from hangdog_models.errors import WrongUse
-from hangdog_proto.client import Client
+from hangdog_proto.client.incidents import Client
 
 
 @click.command("actions")

@@ -2,9 +2,9 @@
 
 import click
 
-from hangdog.acts import show
 from hangdog.options import format_option, server_option
-from hangdog_proto.client import Client
+from hangdog.output.action_lines import show
+from hangdog_proto.client.incidents import Client
 
 
 @click.command("approve")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from hangdog.local import AUDIT, beside_usual
 from hangdog.options import format_option
-from hangdog.terminal import printable
+from hangdog.output.terminal import printable
+from hangdog.server_paths import AUDIT, beside_usual
 from hangdog_models.counts import counted
 from hangdog_models.errors import WrongUse
 
@@ -49,7 +49,7 @@ def command(
     the hash of the last line: kept on another machine and given as --expect later, it shows that nothing was cut off or
     made anew since.
     """
-    from hangdog_server.audit import read
+    from hangdog_server.auth.audit_log import read
 
     if expect and not verify:
         raise WrongUse("--expect is for --verify", "hangdog audit --verify --expect HASH")
@@ -72,8 +72,8 @@ def command(
 
 def _verified(file: Path, expect: tuple[str, ...], form: str) -> int:
     """Checks the chain and says what it found; the exit status."""
-    from hangdog_server.audit import before
-    from hangdog_server.chain import check
+    from hangdog_server.auth.audit_log import before
+    from hangdog_server.auth.hash_chain import check
 
     try:
         found = check((before(file), file), expect)

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
-from hangdog.cases import replayed
-from hangdog.moments import utc
+from hangdog.evidence.cases import replayed
+from hangdog.evidence.write_bundle import File, files
 from hangdog.options import server_option
-from hangdog.terminal import printable
-from hangdog.written import File, files
+from hangdog.output.terminal import printable
+from hangdog.output.times import utc
 from hangdog_models.counts import counted
 from hangdog_models.errors import WrongUse
-from hangdog_models.showing.words import percent
-from hangdog_proto.client import Client, Kept
+from hangdog_models.views.answer_text import percent
+from hangdog_proto.client.incidents import Client, Kept
 
 
 @click.command("bundle")

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import click
 
 from hangdog.commands.token import record
-from hangdog.local import DENIED, beside_usual
-from hangdog.moments import ago, utc
 from hangdog.options import format_option
-from hangdog.terminal import printable
+from hangdog.output.terminal import printable
+from hangdog.output.times import ago, utc
+from hangdog.server_paths import DENIED, beside_usual
 from hangdog_models.errors import WrongUse
 from hangdog_proto.expiry import ends_soon
 
@@ -77,9 +77,9 @@ def init(folder: Path, names: tuple[str, ...], days: int, form: str) -> None:
 
     FOLDER/ca.key signs all others: keep it off the server and the machines.
     """
-    from hangdog_server import certs
+    from hangdog_server.auth import certificates
 
-    _tell(certs.init(folder, names or _own_names(), _now(), days), form)
+    _tell(certificates.init(folder, names or _own_names(), _now(), days), form)
 
 
 @command.command("server")
@@ -90,9 +90,9 @@ def init(folder: Path, names: tuple[str, ...], days: int, form: str) -> None:
 @format_option
 def server(names: tuple[str, ...], ca: Path, into: Path | None, days: int, form: str) -> None:
     """Make another certificate for a server: a second one, or a renewed one."""
-    from hangdog_server import certs
+    from hangdog_server.auth import certificates
 
-    _tell([certs.server(ca, names or _own_names(), _now(), into or ca, days)], form)
+    _tell([certificates.server(ca, names or _own_names(), _now(), into or ca, days)], form)
 
 
 @command.command("machine")
@@ -106,9 +106,9 @@ def machine(names: tuple[str, ...], ca: Path, into: Path | None, days: int, form
 
     NAME is what the agent calls it: `--machine`, by default the host's name. Folders: machines/NAME.
     """
-    from hangdog_server import certs
+    from hangdog_server.auth import certificates
 
-    _several(certs.machine, names, ca, into or ca / "machines", days, form)
+    _several(certificates.machine, names, ca, into or ca / "machines", days, form)
 
 
 @command.command("client")
@@ -122,9 +122,9 @@ def client(names: tuple[str, ...], ca: Path, into: Path | None, days: int, form:
 
     What its owner may do is said by a token (`hangdog token`). Folders: clients/NAME.
     """
-    from hangdog_server import certs
+    from hangdog_server.auth import certificates
 
-    _several(certs.client, names, ca, into or ca / "clients", days, form)
+    _several(certificates.client, names, ca, into or ca / "clients", days, form)
 
 
 @command.command("issuer")
@@ -137,7 +137,7 @@ def issuer(folder: Path, days: int, form: str) -> None:
     Give it to `hangdog server --issuer`, to all servers the same one. It is held to certificates of machines: whoever
     steals it can speak for machines, and for no server, person or proxy. Only the server believes it.
     """
-    from hangdog_server import issuing
+    from hangdog_server.auth import issuer as issuing
 
     _tell([issuing.make(folder, _now(), days)], form)
 
@@ -169,15 +169,15 @@ def deny(which: str, reason: str, undo: bool, file: Path) -> None:
     hangdog certs deny 3f:a9:00:17 --reason 'lost laptop'
     hangdog certs deny hangdog-ca/clients/alice
     """
-    from hangdog_proto import denylist
+    from hangdog_proto import deny_list
 
     serial, owner = _which(which)
     if undo:
-        denylist.remove(file, serial, owner)
+        deny_list.remove(file, serial, owner)
         record(file, "certificate allowed", serial or owner)
         click.echo(f"{printable(serial or owner)} is denied no longer")
         return
-    if not denylist.add(file, denylist.Denied(serial, owner, _now(), reason)):
+    if not deny_list.add(file, deny_list.Denied(serial, owner, _now(), reason)):
         click.echo(f"{printable(serial or owner)} was denied already")
         return
     record(file, "certificate denied", f"{serial or owner}{': ' * bool(reason)}{reason}")
@@ -191,9 +191,9 @@ def deny(which: str, reason: str, undo: bool, file: Path) -> None:
 @format_option
 def denied(file: Path, form: str) -> None:
     """List the certificates that are denied."""
-    from hangdog_proto import denylist
+    from hangdog_proto import deny_list
 
-    now, found = _now(), denylist.read(file)
+    now, found = _now(), deny_list.read(file)
     if form == "json":
         rows = [
             {"serial": one.serial or None, "owner": one.owner or None, "at": utc(one.at), "reason": one.reason}
@@ -220,9 +220,9 @@ def _several(make: Make, names: Sequence[str], ca: Path, into: Path, days: int, 
 
 
 def _tell(paths: Sequence[Path], form: str) -> None:
-    from hangdog_server import certs
+    from hangdog_server.auth import certificates
 
-    now, found = _now(), [certs.show(path) for path in paths]
+    now, found = _now(), [certificates.show(path) for path in paths]
     if form == "json":
         rows = [
             {
@@ -252,14 +252,14 @@ def _tell(paths: Sequence[Path], form: str) -> None:
 
 def _which(said: str) -> tuple[str, str]:
     """A serial number or an owner, one of them empty; raises WrongUse."""
-    from hangdog_proto.leaf import serial_digits
-    from hangdog_server import certs
+    from hangdog_proto.x509 import serial_digits
+    from hangdog_server.auth import certificates
 
     kind, _, name = said.partition(" ")
     if kind in KINDS and name.strip():
         return "", f"{kind} {name.strip()}"
     if said and Path(said).exists():
-        return certs.show(Path(said)).serial, ""
+        return certificates.show(Path(said)).serial, ""
     try:
         return serial_digits(said), ""
     except ValueError as error:

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import click
 
+from hangdog.demo.demo_plan import Outcome, Plan, draw
 from hangdog.demo.faults import FAULTS
-from hangdog.demo.plan import Outcome, Plan, draw
 from hangdog.demo.shape import MACHINES, SIZES, WORLD_SIZE
-from hangdog.lines import Line, print_line
-from hangdog.report import print_verdict
-from hangdog.terminal import console_for
+from hangdog.output.lines import Line, print_line
+from hangdog.output.terminal import console_for
+from hangdog.output.verdict_text import print_verdict
 from hangdog_models.errors import WrongUse
 from hangdog_models.verdict import Kind, to_json
 

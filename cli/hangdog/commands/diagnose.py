@@ -18,22 +18,22 @@ from click.core import ParameterSource
 from rich.table import Table
 from rich.text import Text
 
-from hangdog import campaigns
-from hangdog.campaigns import Wanted
 from hangdog.durations import seconds
 from hangdog.options import Number, format_option, server_option
-from hangdog.terminal import console_for, printable
-from hangdog_agent.diagnose.engine import Engine, Probe
-from hangdog_agent.diagnose.group import Group
-from hangdog_agent.diagnose.keepsake import Keepsake
-from hangdog_agent.diagnose.ladder import SCHEMA, Diagnosis, Verdict, climb, golden, to_json
-from hangdog_agent.diagnose.level import Level, Outcome
-from hangdog_agent.diagnose.settings import DiagnoseSettings
-from hangdog_agent.diagnose.standard import ALONE, LEVELS, Wish, standard
+from hangdog.output import campaign_lines
+from hangdog.output.campaign_lines import Wanted
+from hangdog.output.terminal import console_for, printable
+from hangdog_agent.machine_tests.gpu_settings_backup import Keepsake
+from hangdog_agent.machine_tests.group import Group
+from hangdog_agent.machine_tests.level import Level, Outcome
+from hangdog_agent.machine_tests.level_runner import SCHEMA, Diagnosis, Verdict, climb, golden, to_json
+from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.standard_levels import ALONE, LEVELS, Wish, standard
+from hangdog_agent.machine_tests.torch_engine import Engine, Probe
 from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, UnreadableEvidence, WrongUse
-from hangdog_models.reading.document import read_json
-from hangdog_proto.reach import Reach
+from hangdog_models.reading.json_document import read_json
+from hangdog_proto.client.channel_options import Reach
 
 #: The word stands beside the colour, so nothing is lost without it.
 STYLES = {Outcome.PASS: "green", Outcome.INCONCLUSIVE: "yellow", Outcome.FAIL: "bold red"}
@@ -210,12 +210,12 @@ def command(
 
 def _over_server(server: Reach, wanted: Wanted, dry_run: bool, follow: str, abort: str, form: str) -> int:
     if follow:
-        return campaigns.follow(server, follow, form)
+        return campaign_lines.follow(server, follow, form)
     if abort:
-        return campaigns.abort(server, abort)
+        return campaign_lines.abort(server, abort)
     if not (wanted.machines or wanted.incident):
-        return campaigns.show_list(server, form)
-    return campaigns.show_plan(server, wanted, form) if dry_run else campaigns.conduct(server, wanted, form)
+        return campaign_lines.show_list(server, form)
+    return campaign_lines.show_plan(server, wanted, form) if dry_run else campaign_lines.conduct(server, wanted, form)
 
 
 def _require_no_local(ctx: click.Context) -> None:

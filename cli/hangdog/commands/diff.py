@@ -8,17 +8,17 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from hangdog.cases import Evidence, evidence
+from hangdog.evidence.cases import Evidence, evidence
 from hangdog.options import RANK, evidence_argument, format_option, server_option
-from hangdog.raw import frame_fitted, frame_json
-from hangdog.terminal import console_for
-from hangdog_models.diagnosis.activity import main_thread
+from hangdog.output.raw_stacks import frame_fitted, frame_json
+from hangdog.output.terminal import console_for
+from hangdog_models.diagnosis.observe.activity import main_thread
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.printable import printable
-from hangdog_models.showing.comparing import Alike, Row, side_by_side
-from hangdog_models.showing.one_rank import Seen
 from hangdog_models.stack import Frame
-from hangdog_proto.reach import Reach
+from hangdog_models.views.one_rank import Seen
+from hangdog_models.views.stack_diff import Alike, Row, side_by_side
+from hangdog_proto.client.channel_options import Reach
 
 #: What stands between two frames, as `diff --side-by-side` has it; the sign tells it without colour, too.
 SIGNS = {Alike.SAME: " ", Alike.LINE: "|", Alike.LEFT: "<", Alike.RIGHT: ">"}

@@ -8,8 +8,8 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from hangdog.terminal import console_for, printable
-from hangdog_agent.doctor import Finding, Health, examine, works
+from hangdog.output.terminal import console_for, printable
+from hangdog_agent.doctor.doctor import Finding, Health, examine, works
 
 #: The word stands beside the colour, so nothing is lost without it.
 STYLES = {Health.OK: "green", Health.WARN: "yellow", Health.FAIL: "bold red"}

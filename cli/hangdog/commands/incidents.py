@@ -6,13 +6,13 @@ import sys
 import click
 from rich.table import Table
 
-from hangdog.lines import add_row, table
-from hangdog.moments import here, utc
 from hangdog.options import format_option, server_option
-from hangdog.terminal import console_for, printable
-from hangdog_models.showing.words import percent
-from hangdog_proto.client import Client, IncidentLine
-from hangdog_proto.reach import Reach
+from hangdog.output.lines import add_row, table
+from hangdog.output.terminal import console_for, printable
+from hangdog.output.times import here, utc
+from hangdog_models.views.answer_text import percent
+from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.incidents import Client, IncidentLine
 
 
 @click.command("incidents")

@@ -9,17 +9,17 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from hangdog.lines import add_row, table
-from hangdog.machine_facts import UNDER_WAY
-from hangdog.moments import here, utc
+from hangdog.evidence.machine_facts import UNDER_WAY
 from hangdog.options import format_option, server_option
-from hangdog.terminal import console_for
+from hangdog.output.lines import add_row, table
+from hangdog.output.terminal import console_for
+from hangdog.output.times import here, utc
 from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.printable import printable
-from hangdog_models.showing.words import percent
-from hangdog_proto.client import Client, IncidentLine, MachineLine
-from hangdog_proto.reach import Reach
+from hangdog_models.views.answer_text import percent
+from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.incidents import Client, IncidentLine, MachineLine
 
 #: Incidents that are looked through for those of the jobs: what a server tells at once.
 INCIDENTS = 1000

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 import click
 from rich.table import Table
 
-from hangdog.lines import add_row, table
-from hangdog.moments import here, utc
 from hangdog.options import Number, format_option, server_option
-from hangdog.terminal import console_for, printable
-from hangdog_models.showing.words import percent
-from hangdog_proto.client import Client
-from hangdog_proto.past import LedgerLine, RecordLine
+from hangdog.output.lines import add_row, table
+from hangdog.output.terminal import console_for, printable
+from hangdog.output.times import here, utc
+from hangdog_models.views.answer_text import percent
+from hangdog_proto.client.history import LedgerLine, RecordLine
+from hangdog_proto.client.incidents import Client
 
 #: Seconds of a day.
 DAY_S = 86400.0

@@ -6,15 +6,15 @@ import sys
 import click
 from rich.table import Table
 
-from hangdog.lines import add_row, table
-from hangdog.moments import ago
 from hangdog.options import format_option, server_option
-from hangdog.past import print_past
-from hangdog.terminal import console_for
+from hangdog.output.lines import add_row, table
+from hangdog.output.machine_history import print_past
+from hangdog.output.terminal import console_for
+from hangdog.output.times import ago
 from hangdog_models.findings import Bearing
 from hangdog_models.ranks import format_ranks
-from hangdog_proto.client import Client, JobLine, MachineLine
-from hangdog_proto.reach import Reach
+from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.incidents import Client, JobLine, MachineLine
 
 #: Findings of a machine that stand in its line; JSON has them all.
 NAMED = 3

@@ -11,8 +11,8 @@ from hangdog_models.errors import ServerUnreachable, WrongUse
 from hangdog_models.reading.printable import printable
 
 if TYPE_CHECKING:
-    from hangdog_server.notices.chosen import Receiver
-    from hangdog_server.notices.message import Message
+    from hangdog_server.notifications.message import Message
+    from hangdog_server.notifications.notify_config import Receiver
 
 
 @click.command("notify")
@@ -39,9 +39,9 @@ def command(file: Path, names: tuple[str, ...], dry_run: bool) -> None:
     hangdog notify --notify /etc/hangdog/notify.toml --dry-run
     hangdog notify --notify /etc/hangdog/notify.toml --to on-call
     """
-    from hangdog_server.notices.chosen import told  # here: the server's packages come with an extra
-    from hangdog_server.notices.message import message
-    from hangdog_server.notices.posting import check
+    from hangdog_server.notifications.message import message
+    from hangdog_server.notifications.notify_config import told  # here: the server's packages come with an extra
+    from hangdog_server.notifications.send import check
 
     found = told(file)
     if unknown := set(names) - {one.name for one in found.receivers}:
@@ -63,7 +63,7 @@ def command(file: Path, names: tuple[str, ...], dry_run: bool) -> None:
 
 async def _sent(receivers: "Sequence[Receiver]", test: "Message") -> list[str]:
     """Sends to all of them at once and says of each what came of it; the names of those to whom it did not go."""
-    from hangdog_server.notices.posting import post
+    from hangdog_server.notifications.send import post
 
     posted = await asyncio.gather(*(post(one, test) for one in receivers))
     for one, came in zip(receivers, posted, strict=True):

@@ -10,8 +10,8 @@ import click
 
 from hangdog.durations import seconds
 from hangdog.options import Number, format_option
-from hangdog.planned import heading, pairs, pool_json, pools_table
-from hangdog.terminal import console_for, printable
+from hangdog.output.plan_text import heading, pairs, pool_json, pools_table
+from hangdog.output.terminal import console_for, printable
 from hangdog_models.counts import counted
 from hangdog_models.errors import WrongUse
 from hangdog_models.planning.backups import place

@@ -7,20 +7,20 @@ from collections.abc import Iterator
 import click
 from rich.console import Console
 
-from hangdog.cases import Evidence, evidence
-from hangdog.lines import Line, add_row, print_line, print_sections, table
+from hangdog.evidence.cases import Evidence, evidence
 from hangdog.options import RANK, evidence_argument, format_option, server_option
-from hangdog.terminal import console_for
+from hangdog.output.lines import Line, add_row, print_line, print_sections, table
+from hangdog.output.terminal import console_for
 from hangdog_models.counts import counted
-from hangdog_models.diagnosis.case import Case
-from hangdog_models.diagnosis.wording import where as stands
+from hangdog_models.diagnosis.hypotheses.reason_text import where as stands
+from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.ranks import Rank, format_ranks, format_runs, size
 from hangdog_models.reading.printable import printable
-from hangdog_models.showing.grid import JOINED
-from hangdog_models.showing.waiting import Surroundings, Wait, around
-from hangdog_models.showing.words import BLAMELESS, doing, headline, percent, ranks_said
 from hangdog_models.verdict import ClusterView, Suspect, Verdict
-from hangdog_proto.reach import Reach
+from hangdog_models.views.answer_text import BLAMELESS, doing, headline, percent, ranks_said
+from hangdog_models.views.grid import JOINED
+from hangdog_models.views.waits_view import Surroundings, Wait, around
+from hangdog_proto.client.channel_options import Reach
 
 #: Clusters for people, those of suspects and then the largest; JSON has all.
 CLUSTERS = 40

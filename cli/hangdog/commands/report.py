@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from hangdog.durations import seconds
-from hangdog.histories import read_histories
-from hangdog.operations import print_report
+from hangdog.evidence.run_histories import read_histories
 from hangdog.options import format_option, server_option
-from hangdog_models.operations import runs
-from hangdog_models.operations.document import to_json
+from hangdog.output.report_text import print_report
+from hangdog_models.operations import run_histories
 from hangdog_models.operations.report import OperationsReport
-from hangdog_proto.client import Client
-from hangdog_proto.reach import Reach
+from hangdog_models.operations.report_json import to_json
+from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.incidents import Client
 
 
 @click.command("report")
@@ -43,8 +43,8 @@ def command(within_s: float, histories: tuple[Path, ...], html: Path | None, for
     """
     report = _read(histories, within_s) if histories else _asked(server, within_s)
     if html is not None:
-        from hangdog.pagefile import write_text
-        from hangdog_server.pages.operations import operations_page
+        from hangdog.output.html_file import write_text
+        from hangdog_server.web.operations_page import operations_page
 
         write_text(html, operations_page(report))
     if form == "json":
@@ -60,4 +60,4 @@ def _asked(server: Reach, within_s: float) -> OperationsReport:
 
 def _read(files: tuple[Path, ...], within_s: float) -> OperationsReport:
     now = time.time()  # noqa: TID251  # a command is where the clock is read
-    return runs.report(read_histories(files), max(0.0, now - within_s), now)
+    return run_histories.report(read_histories(files), max(0.0, now - within_s), now)

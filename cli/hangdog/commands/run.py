@@ -14,24 +14,24 @@ import click
 
 from hangdog.durations import seconds
 from hangdog.options import server_option
+from hangdog.output.terminal import printable
 from hangdog.supervising import hooks
-from hangdog.supervising.bill import bill
-from hangdog.supervising.keeping import Keeping
-from hangdog.supervising.local import Local
+from hangdog.supervising.history_file import Keeping
+from hangdog.supervising.local_cluster import Local
 from hangdog.supervising.logs import Log
-from hangdog.supervising.order import Order
-from hangdog.supervising.pending import Pending
+from hangdog.supervising.outage_bill import bill
+from hangdog.supervising.pending_changes import Pending
+from hangdog.supervising.run_options import copies_in, limits, price_of
+from hangdog.supervising.run_order import Order
 from hangdog.supervising.supervisor import Supervisor
-from hangdog.supervising.told import copies_in, limits, price_of
-from hangdog.supervising.watch import Cluster, Watcher
-from hangdog.terminal import printable
+from hangdog.supervising.watcher import Cluster, Watcher
 from hangdog_agent.settings import chosen
-from hangdog_agent.witness.pattern import safe
+from hangdog_agent.stalls.progress.safe_regex import safe
 from hangdog_models.errors import WrongUse
-from hangdog_models.recovery.history import TESTS, Act
-from hangdog_models.recovery.ladder import Means
-from hangdog_models.recovery.trials import LEVELS as TRIALS
-from hangdog_proto.reach import Reach
+from hangdog_models.recovery.recovery_history import TESTS, Act
+from hangdog_models.recovery.recovery_ladder import Means
+from hangdog_models.recovery.spare_tests import LEVELS as TRIALS
+from hangdog_proto.client.channel_options import Reach
 
 #: What a machine may be called: its name is part of file names and of command lines.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")

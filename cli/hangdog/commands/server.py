@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from hangdog.local import AUDIT, DENIED, SOCKET, TOKENS, beside, default_store
 from hangdog.options import Number
+from hangdog.server_paths import AUDIT, DENIED, SOCKET, TOKENS, beside, default_store
 from hangdog_models.errors import WrongUse
-from hangdog_proto.asking import DEFAULT_ADDRESS
+from hangdog_proto.client.lazy_channel import DEFAULT_ADDRESS
 from hangdog_proto.logs import FORMS, configure
 
 #: What the members of a group may be let do.
@@ -213,8 +213,8 @@ def command(
     stderr until SIGTERM or Ctrl-C ends it.
     """
     from hangdog_models.diagnosis.judge import diagnose  # here: the server's packages come with an extra
-    from hangdog_server.door import Door
-    from hangdog_server.issuing import LIFE_DAYS
+    from hangdog_server.auth.issuer import LIFE_DAYS
+    from hangdog_server.listener import Door
     from hangdog_server.main import serve
     from hangdog_server.settings import Settings
 

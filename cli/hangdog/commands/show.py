@@ -6,14 +6,14 @@ import sys
 import click
 
 from hangdog.commands.incidents import as_json
-from hangdog.lines import Line, print_line
-from hangdog.moments import here
 from hangdog.options import format_option, server_option
-from hangdog.report import print_verdict
-from hangdog.terminal import console_for, printable
+from hangdog.output.lines import Line, print_line
+from hangdog.output.terminal import console_for, printable
+from hangdog.output.times import here
+from hangdog.output.verdict_text import print_verdict
 from hangdog_models.verdict import to_json
-from hangdog_proto.client import Client, IncidentLine
-from hangdog_proto.reach import Reach
+from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.incidents import Client, IncidentLine
 
 #: Exit status for an incident without a verdict: as little is decided as by `undetermined`.
 UNDECIDED = 2

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import click
 
-from hangdog.machine_facts import UNDER_WAY
+from hangdog.evidence.machine_facts import UNDER_WAY
 from hangdog.options import Number, format_option, server_option
+from hangdog.output.terminal import console_for, printable
+from hangdog.output.verdict_text import print_verdict
 from hangdog.reconnecting import Patience
-from hangdog.report import print_verdict
-from hangdog.terminal import console_for, printable
 from hangdog_models.errors import OurFault, ServerUnreachable, UnreadableEvidence, WrongUse
 from hangdog_models.reading.job import read_job
 from hangdog_models.verdict import Verdict, to_json
-from hangdog_proto.client import Client
-from hangdog_proto.reach import Reach
+from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.incidents import Client
 
 #: Bytes of a job.toml: what the reader takes, and one more, so that it sees when there is more.
 _MOST = (8 << 20) + 1

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 import click
 from rich.console import Console
 
-from hangdog.cases import Evidence, evidence
-from hangdog.lines import Line, print_line, print_sections
+from hangdog.evidence.cases import Evidence, evidence
 from hangdog.options import RANK, evidence_argument, format_option, server_option
-from hangdog.raw import frame_said, state_said, thread_json, thread_said
-from hangdog.terminal import console_for
-from hangdog_models.diagnosis.activity import main_thread
+from hangdog.output.lines import Line, print_line, print_sections
+from hangdog.output.raw_stacks import frame_said, state_said, thread_json, thread_said
+from hangdog.output.terminal import console_for
+from hangdog_models.diagnosis.observe.activity import main_thread
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.printable import printable
-from hangdog_models.showing.one_rank import Seen, alike
-from hangdog_proto.reach import Reach
+from hangdog_models.views.one_rank import Seen, alike
+from hangdog_proto.client.channel_options import Reach
 
 #: Different names of threads that stand alike, and threads of one process in all; JSON has the others.
 NAMES, THREADS = 6, 200

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from hangdog.local import AUDIT, TOKENS, beside, beside_usual
-from hangdog.moments import ago, utc
 from hangdog.options import format_option
-from hangdog.terminal import printable
+from hangdog.output.terminal import printable
+from hangdog.output.times import ago, utc
+from hangdog.server_paths import AUDIT, TOKENS, beside, beside_usual
 from hangdog_models.counts import counted
 
 ROLES = ("view", "trigger", "act")
@@ -53,8 +53,8 @@ def command() -> None:
 @format_option
 def new(name: str, role: str, days: int, tokens: Path, form: str) -> None:
     """Make a token and print it, once: it is kept nowhere. Give it to its owner as HANGDOG_TOKEN."""
-    from hangdog_server.tokens import Role
-    from hangdog_server.tokens import new as made
+    from hangdog_server.auth.tokens import Role
+    from hangdog_server.auth.tokens import new as made
 
     token = made(tokens, name, Role[role.upper()], time.time(), days)  # noqa: TID251  # a command reads the clock
     record(tokens, "token new", f"{name}, {role}, {counted(days, 'day')}")
@@ -69,7 +69,7 @@ def new(name: str, role: str, days: int, tokens: Path, form: str) -> None:
 @format_option
 def listed(tokens: Path, form: str) -> None:
     """List whose tokens there are, what they may do, and when they end."""
-    from hangdog_server.tokens import read
+    from hangdog_server.auth.tokens import read
 
     now, found = time.time(), read(tokens)  # noqa: TID251  # a token ends by the wall clock
     if form == "json":
@@ -91,7 +91,7 @@ def listed(tokens: Path, form: str) -> None:
 @tokens_option
 def revoke(name: str, tokens: Path) -> None:
     """End the token of NAME; from its next request on a server refuses it."""
-    from hangdog_server.tokens import revoke as ended
+    from hangdog_server.auth.tokens import revoke as ended
 
     ended(tokens, name)
     record(tokens, "token revoke", name)
@@ -100,7 +100,7 @@ def revoke(name: str, tokens: Path) -> None:
 
 def record(file: Path, what: str, why: str) -> None:
     """Records who changed `file`, which lies beside the record; that must not undo the change, so a failure is only told."""
-    from hangdog_server.audit import Deed, append, line
+    from hangdog_server.auth.audit_log import Deed, append, line
 
     deed = Deed(what, getpass.getuser(), "", "shell", "", "", why, outcome="done")
     try:

@@ -7,18 +7,18 @@ from collections.abc import Iterator, Sequence
 import click
 from rich.console import Console
 
-from hangdog.cases import Evidence, evidence
-from hangdog.lines import Line, print_line
+from hangdog.evidence.cases import Evidence, evidence
 from hangdog.options import evidence_argument, format_option, server_option
-from hangdog.raw import NAME
-from hangdog.terminal import console_for
+from hangdog.output.lines import Line, print_line
+from hangdog.output.raw_stacks import NAME
+from hangdog.output.terminal import console_for
 from hangdog_models.counts import counted
 from hangdog_models.ranks import Runs, format_runs, meet, runs_of, size
 from hangdog_models.reading.printable import printable
-from hangdog_models.showing import kinds, tree
-from hangdog_models.showing.limbs import Limb, folded
-from hangdog_models.showing.tree import Call, Node
-from hangdog_proto.reach import Reach
+from hangdog_models.views import stack_tree, unique_stacks
+from hangdog_models.views.collapsed_tree import Limb, folded
+from hangdog_models.views.stack_tree import Call, Node
+from hangdog_proto.client.channel_options import Reach
 
 #: Limbs for people, unless they ask for all: a few screens.
 LIMBS = 60
@@ -46,7 +46,7 @@ def command(where: str, whole: bool, form: str, server: Reach) -> None:
     hangdog tree ./hang-of-noon --all
     """
     found = evidence(where, server)
-    nodes = tree.merged(kinds.of(found.snapshot.rounds).trainers())
+    nodes = stack_tree.merged(unique_stacks.of(found.snapshot.rounds).trainers())
     if form == "json":
         document = {"schema": "hangdog.tree/1", **found.as_json(), "calls": [_as_json(node) for node in nodes]}
         click.echo(json.dumps(document, indent=2))

@@ -9,16 +9,16 @@ from pathlib import Path
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from hangdog.bundle import Progress as Told
-from hangdog.explanation import print_explanation
+from hangdog.evidence.open_bundle import Progress as Told
 from hangdog.offline import opened
 from hangdog.options import Number
-from hangdog.report import print_verdict
-from hangdog.terminal import console_for
-from hangdog_models.diagnosis.case import Case
+from hangdog.output.explanation import print_explanation
+from hangdog.output.terminal import console_for
+from hangdog.output.verdict_text import print_verdict
 from hangdog_models.diagnosis.clustering.catalogue import MODELS
-from hangdog_models.diagnosis.conclude import conclude
 from hangdog_models.diagnosis.options import Options
+from hangdog_models.diagnosis.verdict.case import Case
+from hangdog_models.diagnosis.verdict.conclude import conclude
 from hangdog_models.errors import HangdogError
 from hangdog_models.verdict import Verdict, to_json
 
@@ -98,7 +98,7 @@ def command(
 
 def _unwritten(html: Path, case: Case, verdict: Verdict) -> HangdogError | None:
     """Writes the page; what a disk refuses is given back, for it must cost nobody the verdict."""
-    from hangdog.pagefile import write_page  # here: who wants no page does not wait for the templates
+    from hangdog.output.html_file import write_page  # here: who wants no page does not wait for the templates
 
     try:
         write_page(html, case, verdict)

@@ -9,18 +9,18 @@ import click
 
 from hangdog.commands.incidents import as_json
 from hangdog.durations import seconds
-from hangdog.machine_facts import UNDER_WAY
-from hangdog.moments import here
+from hangdog.evidence.machine_facts import UNDER_WAY
 from hangdog.options import format_option, server_option
+from hangdog.output.terminal import console_for
+from hangdog.output.times import here
+from hangdog.output.verdict_text import print_verdict
 from hangdog.reconnecting import Patience
-from hangdog.report import print_verdict
-from hangdog.terminal import console_for
 from hangdog_models.errors import ServerUnreachable
 from hangdog_models.reading.printable import printable
-from hangdog_models.showing.words import percent
 from hangdog_models.verdict import to_json
-from hangdog_proto.client import Client, IncidentLine
-from hangdog_proto.reach import Reach
+from hangdog_models.views.answer_text import percent
+from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.incidents import Client, IncidentLine
 
 #: Incidents that are looked at each time: more do not change between two looks.
 LATEST = 100

@@ -8,18 +8,18 @@ from collections.abc import Iterator
 import click
 from rich.console import Console
 
-from hangdog.acts import news
-from hangdog.lines import Line, more, print_line, print_sections
-from hangdog.machine_facts import Facts, ask
-from hangdog.moments import ago, here, utc
+from hangdog.evidence.machine_facts import Facts, ask
 from hangdog.options import format_option, server_option
-from hangdog.standing import Standing, Word, assess
-from hangdog.terminal import console_for
+from hangdog.output.action_lines import news
+from hangdog.output.lines import Line, more, print_line, print_sections
+from hangdog.output.machine_status import Standing, Word, assess
+from hangdog.output.terminal import console_for
+from hangdog.output.times import ago, here, utc
 from hangdog_models.ranks import format_ranks
 from hangdog_models.reading.printable import printable
-from hangdog_models.showing.repeated import alike, times
-from hangdog_models.showing.words import percent, ranks_said
-from hangdog_proto.reach import Reach
+from hangdog_models.views.answer_text import percent, ranks_said
+from hangdog_models.views.repeated_tests import alike, times
+from hangdog_proto.client.channel_options import Reach
 
 #: How many of each are shown, so that all of it is one screen; JSON has all that was asked for.
 REASONS, JOBS, FINDINGS, LEDGER, TESTS, ACTS = 6, 3, 5, 5, 5, 3

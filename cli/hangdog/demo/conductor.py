@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from hangdog.demo.demo_plan import Outcome, Plan
 from hangdog.demo.evidence import write_bundle
 from hangdog.demo.faults import Victim
-from hangdog.demo.growth import Growth
+from hangdog.demo.memory_growth import Growth
 from hangdog.demo.pipes import first_line, whole_output
-from hangdog.demo.plan import Outcome, Plan
 from hangdog.demo.processes import Processes
-from hangdog.demo.progress import Progress, Step
 from hangdog.demo.shape import MACHINES, RANKS_PER_MACHINE, TOKENS_PER_STEP, WORLD_SIZE, machine, topology
+from hangdog.demo.step_reports import Progress, Step
 from hangdog_models.errors import OurFault
 from hangdog_models.verdict import Verdict, from_json
 

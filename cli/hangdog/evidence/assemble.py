@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hangdog.evidence.content import Failure, Stacks
+from hangdog.evidence.counters import counters_of, findings_of, ras_reports
 from hangdog.evidence.placing import Placed
-from hangdog.evidence.testimony import counters_of, findings_of, ras_reports
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank
-from hangdog_models.reading import failure
-from hangdog_models.reading.dumped import DumpedProcess
-from hangdog_models.reading.splice import splice
+from hangdog_models.reading.stacks import capture_failure
+from hangdog_models.reading.stacks.dumped_process import DumpedProcess
+from hangdog_models.reading.stacks.merge_native import splice
 from hangdog_models.snapshot import Round
 from hangdog_models.stack import TRAINER, Missing, ProcessState, ProcessTrace, Reason
 
@@ -96,9 +96,9 @@ def _parts(placed: Placed, assembly: Assembly) -> Iterable[tuple[str, str, Part]
 def _trace(rank: Rank, role: str, parts: Gathered, assembly: Assembly) -> ProcessTrace:
     process = _process(rank, role, parts, assembly)
     state = parts.state[1] if parts.state else None
-    missing = failure.read(parts.failure[1].words, state) if parts.failure else None
+    missing = capture_failure.read(parts.failure[1].words, state) if parts.failure else None
     if missing is None and not process.threads:
-        missing = failure.refine(Missing(Reason.NO_EVIDENCE, "the bundle holds no stacks of it"), state)
+        missing = capture_failure.refine(Missing(Reason.NO_EVIDENCE, "the bundle holds no stacks of it"), state)
     pid = process.pid if process.pid is not None else state.pid if state else None
     return ProcessTrace(rank, role, pid, process.threads, state, missing)
 

@@ -8,27 +8,14 @@ from hangdog.evidence.naming import Name
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Finding
-from hangdog_models.reading import (
-    dcgm,
-    failure,
-    findings_json,
-    flight_recorder,
-    gdb,
-    kernel_log,
-    log,
-    nvidia_smi,
-    plain_pickle,
-    proc,
-    pyspy,
-    pyspy_text,
-    pystack,
-    ras,
-    ras_json,
-)
-from hangdog_models.reading.document import looks_like_json, read_json
-from hangdog_models.reading.dumped import DumpedProcess
+from hangdog_models.reading.collectives import flight_recorder, plain_pickle, ras_json, ras_text
+from hangdog_models.reading.hardware import dcgm, findings_json, kernel_log, nvidia_smi
+from hangdog_models.reading.json_document import looks_like_json, read_json
 from hangdog_models.reading.limits import Limits
+from hangdog_models.reading.logs import training_log
 from hangdog_models.reading.printable import decoded
+from hangdog_models.reading.stacks import capture_failure, gdb, proc_status, pyspy, pyspy_text, pystack
+from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.stack import Frame, ProcessState
 
 #: Bytes that must be enough to tell a format; a command line of a few KB may stand before py-spy's first thread.
@@ -54,7 +41,7 @@ class Failure:
 class Logged:
     """What logs and tools of a machine say: of a training log its processes, of the kernel and the GPU tools findings."""
 
-    streams: tuple[log.Stream, ...] = ()
+    streams: tuple[training_log.Stream, ...] = ()
     findings: tuple[Finding, ...] = ()
 
 
@@ -100,11 +87,11 @@ def _read_text(name: Name, head: str, data: bytes, limits: Limits) -> Content:
     for recognises, read, what, native_only in _STACK_TEXTS:
         if recognises(head):
             return Stacks(read(decoded(data, what), limits), native_only)
-    if proc.recognises_status(head):
-        return proc.read_status(decoded(data, "/proc/<pid>/status"), limits)
-    if ras.recognises(head):
-        return Asked(ras.read(decoded(data, "the report of ncclras"), limits))
-    if failure.recognises(
+    if proc_status.recognises_status(head):
+        return proc_status.read_status(decoded(data, "/proc/<pid>/status"), limits)
+    if ras_text.recognises(head):
+        return Asked(ras_text.read(decoded(data, "the report of ncclras"), limits))
+    if capture_failure.recognises(
         head
     ):  # the dump that failed lies where its output should: `py-spy dump ... > rank3.txt 2>&1`
         return Failure(head[: limits.text])
@@ -114,10 +101,10 @@ def _read_text(name: Name, head: str, data: bytes, limits: Limits) -> Content:
     if nvidia_smi.recognises(head):
         return Logged(findings=nvidia_smi.read(text, limits))
     # One file may hold both: what the journal of a machine says, and what the job printed.
-    of_kernel, of_job = kernel_log.recognises(head), log.recognises(text)
+    of_kernel, of_job = kernel_log.recognises(head), training_log.recognises(text)
     if not of_kernel and not of_job:
         return Unused()
-    streams = log.read(text, name.rank, limits) if of_job else ()
+    streams = training_log.read(text, name.rank, limits) if of_job else ()
     return Logged(streams, kernel_log.read(text, limits) if of_kernel else ())
 
 
@@ -141,8 +128,8 @@ def _read_document(name: Name, document: object, limits: Limits) -> Content:
         return Stacks(pyspy.read(document, limits))
     if flight_recorder.recognises(document):
         return flight_recorder.read(document, name.rank, limits)
-    if proc.recognises(document):
-        return proc.read(document, limits)
+    if proc_status.recognises(document):
+        return proc_status.read(document, limits)
     if ras_json.recognises(document):
         return Asked((ras_json.read(document, limits),))
     if findings_json.recognises(document):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from hangdog.evidence.content import OWNERLESS, Content, Logged, Stacks
 from hangdog.evidence.naming import Name
 from hangdog_models.ranks import MAX_RANK, Rank, format_ranks
-from hangdog_models.reading.dumped import DumpedProcess
-from hangdog_models.reading.log import Stream
+from hangdog_models.reading.logs.training_log import Stream
+from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.topology import Layout
 
 #: The name of a machine that a layout derives from `gpus_per_node`.

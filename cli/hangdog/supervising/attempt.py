@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from hangdog.supervising.family import descendants, kill, pause, reap
+from hangdog.supervising.descendants import descendants, kill, pause, reap
 from hangdog.supervising.logs import Log
 
 #: Tells which machine a process stands for, and which attempt it belongs to.
@@ -41,7 +41,7 @@ class Attempt:
             path = folder / f"{machine}.log"
             with path.open("ab") as log:  # a file and no pipe: nobody has to read it for the job to go on
                 self._processes[machine] = subprocess.Popen(
-                    (sys.executable, "-P", "-m", "hangdog.supervising.tether", str(os.getpid()), *command),
+                    (sys.executable, "-P", "-m", "hangdog.supervising.parent_death", str(os.getpid()), *command),
                     env={**environ, MACHINE: machine, PLACE: place(machine)},
                     stdin=subprocess.DEVNULL,
                     stdout=log,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hangdog_models.errors import WrongUse
-from hangdog_models.recovery.history import TESTS, Step
+from hangdog_models.recovery.recovery_history import TESTS, Step
 
 #: Bytes of what a hook printed that are looked at: the last ones.
 PRINTED = 64 << 10

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from hangdog_agent.witness.steps import Steps
+from hangdog_agent.stalls.progress.step_lines import Steps
 
 #: Bytes read of one log at a time: some tens of lines, of which each is looked at.
 CHUNK = 8192

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Sequence
 
-from hangdog.supervising.order import Order
-from hangdog.supervising.watch import Watcher
+from hangdog.supervising.run_order import Order
+from hangdog.supervising.watcher import Watcher
 from hangdog_models.errors import HangdogError
-from hangdog_models.recovery.history import Act, Step
-from hangdog_models.recovery.trials import Trial, of_campaign
+from hangdog_models.recovery.recovery_history import Act, Step
+from hangdog_models.recovery.spare_tests import Trial, of_campaign
 
 
 def free(order: Order, machines: Collection[str], out: Collection[str]) -> tuple[str, ...]:

@@ -11,15 +11,16 @@ from hangdog.demo.conductor import free_port
 from hangdog.demo.prctl import adopt_orphans
 from hangdog.supervising import hooks
 from hangdog.supervising.attempt import DEATH_S, TOKEN, Attempt
-from hangdog.supervising.family import kill, marked, pause
-from hangdog.supervising.keeping import Keeping
+from hangdog.supervising.descendants import kill, marked, pause
+from hangdog.supervising.history_file import Keeping
 from hangdog.supervising.logs import Log
-from hangdog.supervising.order import Order, active, commands
-from hangdog.supervising.pending import Pending
+from hangdog.supervising.pending_changes import Pending
+from hangdog.supervising.run_order import Order, active, commands
 from hangdog.supervising.spares import free, incoming, tried
-from hangdog.supervising.watch import Watcher, newest
+from hangdog.supervising.watcher import Watcher, newest
 from hangdog_models.counts import counted
-from hangdog_models.recovery.history import (
+from hangdog_models.recovery.ladder_state import stand
+from hangdog_models.recovery.recovery_history import (
     MERGES,
     RESTARTS,
     Act,
@@ -35,9 +36,8 @@ from hangdog_models.recovery.history import (
     Tried,
     Troubled,
 )
-from hangdog_models.recovery.ladder import Means, next_step
+from hangdog_models.recovery.recovery_ladder import Means, next_step
 from hangdog_models.recovery.settings import LadderSettings
-from hangdog_models.recovery.standing import stand
 from hangdog_models.recovery.trouble import Cause, Trouble, of_exit, of_verdict
 
 #: Between two looks at the job's logs and processes, and between two questions for a verdict. Seconds.

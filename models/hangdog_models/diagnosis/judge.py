@@ -2,26 +2,23 @@
 
 from collections.abc import Sequence
 
-from hangdog_models.diagnosis import (
-    activity,
-    apart,
-    conclude,
+from hangdog_models.diagnosis.clustering.catalogue import clustering
+from hangdog_models.diagnosis.hypotheses import (
     contradiction,
-    counters,
     disagreement,
-    lost,
-    motion,
-    ras,
+    explanations,
+    missing_dumps,
+    outliers,
     reports,
     structure,
-    stuck,
-    suspects,
-    waits,
+    stuck_groups,
 )
-from hangdog_models.diagnosis.case import Case
-from hangdog_models.diagnosis.clustering.catalogue import clustering
-from hangdog_models.diagnosis.motion import Look
+from hangdog_models.diagnosis.observe import activity, motion
+from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.options import DEFAULTS, Options
+from hangdog_models.diagnosis.verdict import conclude
+from hangdog_models.diagnosis.verdict.case import Case
+from hangdog_models.diagnosis.waits import collective_counters, ras_waits, waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Snapshot
@@ -43,22 +40,22 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     moved = motion.observe(looks, motion.working(snapshot.rounds, snapshot.interval_s))
     last = _last(looks)
     crowd = waits.crowd_of(last, moved, topology) if snapshot.counters else frozenset()
-    records = counters.ordered(snapshot.counters)
-    counted = counters.count(records, last, topology, crowd)
-    heard = ras.hear(snapshot, last, topology)
+    records = collective_counters.ordered(snapshot.counters)
+    counted = collective_counters.count(records, last, topology, crowd)
+    heard = ras_waits.hear(snapshot, last, topology)
     denied = contradiction.find(records, counted.holds, last, moved)
     look = conclude.with_absent({**last, **counted.standings, **heard.standings}, topology, snapshot)
     held = waits.find(look, moved, topology, (*counted.holds, *heard.holds))
     seen = max(sum(standing.activity is not Activity.MISSING for standing in look.values()), heard.answered)
     clusters = clustering(options.clustering)(look, topology)
-    aside = apart.find(clusters, look, held, topology)
+    aside = outliers.find(clusters, look, held, topology)
     found = (
-        *suspects.find(look, held, moved, topology, lost=bool(aside.lost)),
+        *explanations.find(look, held, moved, topology, lost=bool(aside.lost)),
         *disagreement.blame(disagreement.find(records), topology),
-        *lost.blame_lost(records, look, held, moved, topology),
+        *missing_dumps.blame_lost(records, look, held, moved, topology),
         *structure.blame_structure(clusters, aside, held, moved, topology),
         *contradiction.doubt(denied),
-        suspects.unseen(seen, topology.world_size, inside=stuck.proven(look, held)),
+        explanations.unseen(seen, topology.world_size, inside=stuck_groups.proven(look, held)),
     )
     hypotheses = reports.weighed(found, snapshot.findings, topology)
     return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters, denied)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from hangdog_models.operations.past import Came, Naming, Trial
+from hangdog_models.operations.past_events import Came, Naming, Trial
 
 #: A campaign that was not asked for the incident itself speaks of a naming if it began so soon afterwards: in a day a
 #: machine is repaired or replaced (ByteRobust's time to replenish), and then tests say nothing of what it was. Seconds.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.reading.document import read_json
+from hangdog_models.reading.json_document import read_json
 from hangdog_models.reading.printable import printable
 
 #: Machines that hold a copy of each shard of the newest checkpoint, by the shard's name.

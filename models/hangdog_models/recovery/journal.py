@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.recovery.history import (
+from hangdog_models.recovery.recovery_history import (
     Act,
     Began,
     Changed,

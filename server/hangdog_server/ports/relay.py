@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from hangdog_server.ports.admission import State
-from hangdog_server.ports.pair import Pair, Way
+from hangdog_server.ports.relayed_connection import Pair, Way
 
 #: Connections accepted, and bytes passed on, in one turn: whatever comes, all else has its turn, too.
 _AT_ONCE, _CHUNK = 64, 256 << 10

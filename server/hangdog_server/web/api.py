@@ -6,9 +6,9 @@ from typing import Any
 
 from hangdog_models.errors import WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.store import Incident
+from hangdog_server.store.store import Incident
 from hangdog_server.web.history import Life
-from hangdog_server.web.present import MachineNow, Present
+from hangdog_server.web.overview import MachineNow, Present
 
 
 def incident_line(incident: Incident) -> dict[str, Any]:

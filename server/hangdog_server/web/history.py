@@ -4,18 +4,19 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from hangdog_server import intents, ledger, trials
-from hangdog_server.campaigns import records, report
-from hangdog_server.campaigns.records import Campaign, Glimpse, State
-from hangdog_server.capturing import named
-from hangdog_server.deeds import Deeds, Standing, concerned
-from hangdog_server.digest import digest
-from hangdog_server.intents import OPEN, Act, Intent, said
-from hangdog_server.ledger import Entry
+from hangdog_server.campaigns import campaign_report
+from hangdog_server.etag import digest
+from hangdog_server.grpc_api.action_service import Deeds, Standing, concerned
+from hangdog_server.incidents.round_capture import named
 from hangdog_server.settings import Settings
-from hangdog_server.store import Incident, Store
-from hangdog_server.trials import Past
-from hangdog_server.web.words import utc
+from hangdog_server.store import actions, machine_history, test_results
+from hangdog_server.store import campaigns as records
+from hangdog_server.store.actions import OPEN, Act, Intent, said
+from hangdog_server.store.campaigns import Campaign, Glimpse, State
+from hangdog_server.store.machine_history import Entry
+from hangdog_server.store.store import Incident, Store
+from hangdog_server.store.test_results import Past
+from hangdog_server.web.format_time import utc
 
 #: What ended is told of on the first page for so long: a shift and its hand-over. Seconds.
 LATELY_S = 12 * 3600.0
@@ -115,22 +116,22 @@ class History:
 
     async def of(self, incident: str) -> Done:
         """What is done about an incident."""
-        acts = await self._store.ask(intents.of, incident)
+        acts = await self._store.ask(actions.of, incident)
         return Done(incident, acts, await self._store.ask(records.about, incident), await self._deeds.standing())
 
     async def acts_of(self, prefix: str) -> tuple[str, tuple[Intent, ...]]:
         """The one incident whose name begins so, and its acts; raises WrongUse."""
         incident = (await self._store.find(prefix)).id
-        return incident, await self._store.ask(intents.of, incident)
+        return incident, await self._store.ask(actions.of, incident)
 
     async def acts_on(self, machine: str) -> tuple[Intent, ...]:
         """The acts on a machine, the newest first."""
-        return await self._store.ask(intents.of_machine, machine)
+        return await self._store.ask(actions.of_machine, machine)
 
     async def lately(self) -> Lately:
         """What is done now, and was lately."""
         since, standing = self._clock() - LATELY_S, await self._deeds.standing()
-        rows = await self._store.ask(intents.lately, since, MOST)
+        rows = await self._store.ask(actions.lately, since, MOST)
         campaigns = await self._store.ask(records.lately, since, MOST)
         by: dict[str, list[Intent]] = {}
         for row in rows:
@@ -141,8 +142,8 @@ class History:
     async def marks(self, incidents: Collection[str]) -> tuple[str, dict[str, str]]:
         """The mark of `lately`, and of each of these incidents that something is done about the mark of that."""
         since, standing = self._clock() - LATELY_S, await self._deeds.standing()
-        rows = await self._store.ask(intents.lately, since, MOST)
-        acts = await self._store.ask(intents.of_each, incidents)
+        rows = await self._store.ask(actions.lately, since, MOST)
+        acts = await self._store.ask(actions.of_each, incidents)
         about, recent = await self._store.ask(records.glimpses, incidents, since, MOST)
         found = {}
         for incident in {row.incident for row in acts} | {one.incident for one in about}:
@@ -152,9 +153,9 @@ class History:
 
     async def life(self, machine: str) -> Life:
         """What is kept of a machine."""
-        found = await self._store.ask(trials.of, machine, MOST)
-        said = await self._store.ask(ledger.of, machine, 0.0, MOST)
-        acts = await self._store.ask(intents.of_machine, machine)
+        found = await self._store.ask(test_results.of, machine, MOST)
+        said = await self._store.ask(machine_history.of, machine, 0.0, MOST)
+        acts = await self._store.ask(actions.of_machine, machine)
         return Life(found, found.probation(self._settings.probation_s), said, acts[:MOST])
 
     async def probation(self, machines: Collection[str]) -> frozenset[str]:
@@ -162,7 +163,7 @@ class History:
         if not self._settings.probation_s:
             return frozenset()
         since = self._clock() - self._settings.probation_s
-        known = await self._store.ask(trials.offences, machines, since)
+        known = await self._store.ask(test_results.offences, machines, since)
         return frozenset(machine for machine, serials in known.serials.items() if any(map(known.counts.get, serials)))
 
 
@@ -175,7 +176,7 @@ def told(campaign: Campaign) -> str:
     """How far a campaign is or what came of it, in one sentence."""
     if campaign.report:
         try:
-            return report.sentence(json.loads(campaign.report))
+            return campaign_report.sentence(json.loads(campaign.report))
         except (ValueError, KeyError, TypeError):  # of another version of ours
             return f"{campaign.state}: {named(campaign.convicted) or 'nobody'} convicted"
     if campaign.state is State.RUNNING:

@@ -4,13 +4,13 @@ import json
 from importlib.resources import files
 from typing import Any
 
-from hangdog_models.acting.caps import Mode
-from hangdog_models.operations.past import Standing
+from hangdog_models.actions.caps import Mode
+from hangdog_models.operations.past_events import Standing
 from hangdog_models.verdict import Kind
-from hangdog_server.campaigns.records import State as CampaignState
-from hangdog_server.heard import WHY
-from hangdog_server.intents import Act
-from hangdog_server.store import State
+from hangdog_server.incidents.decode import WHY
+from hangdog_server.store.actions import Act
+from hangdog_server.store.campaigns import State as CampaignState
+from hangdog_server.store.store import State
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _NUMBER: dict[str, Any] = {"type": "number"}

@@ -9,25 +9,25 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from hangdog_models.errors import NotAllowed, ServerUnreachable, WrongUse
-from hangdog_models.showing.repeated import alike, times
-from hangdog_server.intents import Act, said
-from hangdog_server.pages.drawing import page
-from hangdog_server.roles import Person
+from hangdog_models.views.repeated_tests import alike, times
+from hangdog_server.auth.authorizer import Person
+from hangdog_server.auth.tokens import Role
 from hangdog_server.settings import Settings
-from hangdog_server.store import Store
-from hangdog_server.tables import storable
-from hangdog_server.tokens import Role
+from hangdog_server.store.actions import Act, said
+from hangdog_server.store.store import Store
+from hangdog_server.store.tables import storable
 from hangdog_server.web import api
-from hangdog_server.web.acts import Acts
-from hangdog_server.web.asker import Asker, inside
-from hangdog_server.web.campaigning import Campaigning
-from hangdog_server.web.drawn import Drawn, done_part
-from hangdog_server.web.feed import Feed, Seen
-from hangdog_server.web.guarding import Guard, form, nav
+from hangdog_server.web.action_pages import Acts
+from hangdog_server.web.campaign_pages import Campaigning
+from hangdog_server.web.credentials import Asker, inside
+from hangdog_server.web.format_time import ago, utc
 from hangdog_server.web.history import TONES, History, mark, told
+from hangdog_server.web.live_feed import Feed, Seen
 from hangdog_server.web.openapi import document
-from hangdog_server.web.present import Observatory, Present
-from hangdog_server.web.words import ago, utc
+from hangdog_server.web.overview import Observatory, Present
+from hangdog_server.web.remembered_pages import Drawn, done_part
+from hangdog_server.web.render import page
+from hangdog_server.web.request_guard import Guard, form, nav
 
 #: Bytes of what is posted to log in: a token is 51 characters.
 MOST = 4096

@@ -12,7 +12,7 @@ import pytest
 
 from attacking.stage import BRIEF, KINDS, OTHER, UID, Attacker, attacking, captured, folder, needs_root, settled
 from dumper import pickled
-from hangdog_proto.statement import Statement
+from hangdog_proto.codec.collectives import Statement
 
 pytestmark = needs_root
 

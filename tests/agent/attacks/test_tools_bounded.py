@@ -17,8 +17,8 @@ import targets
 from attacking.stage import BRIEF
 from attacking.tools_seen import Tools as Seen
 from dumper import pickled, played
-from hangdog_agent.capture import native
-from hangdog_agent.capture.look import Tools, look
+from hangdog_agent.capture import native_stacks
+from hangdog_agent.capture.process_capture import Tools, look
 from hangdog_agent.capture.recorder import record
 from hangdog_models.stack import Missing
 from recorder_asked import trainer
@@ -88,7 +88,7 @@ def test_py_spy_is_bounded(tools: Tools) -> None:
 
 def test_a_native_py_spy_is_bounded(tools: Tools) -> None:
     with targets.running(targets.WAIT) as process, Seen(process.pid) as seen:
-        native.look(targets.row(process), tools)
+        native_stacks.look(targets.row(process), tools)
     assert seen.named("--native")
     for tool in seen.named("--native"):
         assert tool.bounded(), tool
@@ -137,7 +137,7 @@ def test_a_library_that_is_huge_and_no_library(tools: Tools, tmp_path: Path, con
     os.truncate(library, HUGE)
     with running(os.path.realpath(sys.executable), "-c", WAIT, library) as process, Seen(process.pid) as seen:
         told = look(targets.row(process), tools, until())
-        deep = native.look(targets.row(process), tools)
+        deep = native_stacks.look(targets.row(process), tools)
     assert told.missing is not None or told.threads
     assert deep.missing is not None or deep.threads
     assert max(tool.most_bytes for tool in seen.named("dump")) < MOST_BYTES

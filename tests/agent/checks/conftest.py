@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fake_gpus import FakeGpus, built
-from hangdog_agent.checks.notes import Notes
-from hangdog_agent.checks.result import Moment
+from hangdog_agent.checks.check_result import Moment
+from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.settings import CheckSettings
 from watched_gpus import SETTINGS, Watch, Watched
 

@@ -3,10 +3,10 @@
 from dataclasses import fields
 from pathlib import Path
 
-from hangdog_agent.checks.checks import Checks
-from hangdog_agent.checks.places import Places
+from hangdog_agent.checks.check_paths import Places
+from hangdog_agent.checks.check_scheduler import Checks
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_agent.checks.standard import standard
+from hangdog_agent.checks.standard_checks import standard
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "checks.md").read_text(encoding="utf-8")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fake_gpus import FakeGpus
-from hangdog_agent.checks.result import Kind
+from hangdog_agent.checks.check_result import Kind
 from hangdog_models.findings import Bearing
 from watched_gpus import SETTINGS, Watch, said
 

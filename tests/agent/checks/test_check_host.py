@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from hangdog_agent.checks import disk
+from hangdog_agent.checks.check_paths import Places
+from hangdog_agent.checks.check_result import Kind, Moment, Result
+from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.disk import Disks
 from hangdog_agent.checks.memory import Memory
-from hangdog_agent.checks.notes import Notes
 from hangdog_agent.checks.pcie import Pcie
-from hangdog_agent.checks.places import Places
-from hangdog_agent.checks.result import Kind, Moment, Result
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_models.findings import Bearing, Finding
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.checks.kernel import Kernel
+from hangdog_agent.checks.check_paths import Places
+from hangdog_agent.checks.check_result import Component, Kind, Moment, Result, Sort
+from hangdog_agent.checks.check_state import Notes
+from hangdog_agent.checks.kernel_log import Kernel
 from hangdog_agent.checks.kmsg import Kmsg, parse
-from hangdog_agent.checks.notes import Notes
-from hangdog_agent.checks.places import Places
-from hangdog_agent.checks.result import Component, Kind, Moment, Result, Sort
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_models.findings import Bearing
 

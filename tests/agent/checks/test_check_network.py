@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from hangdog_agent.checks import traffic
+from hangdog_agent.checks.check_paths import Places, text
+from hangdog_agent.checks.check_result import Kind, Moment, Result
+from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.network import Network
-from hangdog_agent.checks.notes import Notes
-from hangdog_agent.checks.places import Places, text
-from hangdog_agent.checks.result import Kind, Moment, Result
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.traffic import Traffic
 from hangdog_models.findings import Bearing

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from hangdog_agent.checks.check_paths import Places
+from hangdog_agent.checks.check_result import Kind, Moment, Result
 from hangdog_agent.checks.nfs import Nfs, parse
-from hangdog_agent.checks.places import Places
-from hangdog_agent.checks.result import Kind, Moment, Result
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_models.findings import Bearing
 

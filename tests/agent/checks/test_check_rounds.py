@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 import targets
-from hangdog_agent.checks.checks import Checks
-from hangdog_agent.checks.notes import Notes
-from hangdog_agent.checks.places import Places
-from hangdog_agent.checks.result import Check, Component, Kind, Moment, Result, Sort, kind_of, state
+from hangdog_agent.checks.check_paths import Places
+from hangdog_agent.checks.check_result import Check, Component, Kind, Moment, Result, Sort, kind_of, state
+from hangdog_agent.checks.check_scheduler import Checks
+from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_agent.checks.standard import standard
+from hangdog_agent.checks.standard_checks import standard
 from hangdog_agent.checks.strikes import Strikes
-from hangdog_models.diagnosis.hardware import CONVICTING, weigh
+from hangdog_models.diagnosis.hypotheses.hardware import CONVICTING, weigh
 from hangdog_models.findings import Bearing
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology

@@ -13,10 +13,10 @@ import pytest
 
 import targets
 from fake_gpus import FakeGpus
-from hangdog_agent.checks.gpu import Gpus
-from hangdog_agent.checks.notes import Notes
-from hangdog_agent.checks.result import Kind, Moment
-from hangdog_agent.checks.sweeper import Sweeper
+from hangdog_agent.checks.check_result import Kind, Moment
+from hangdog_agent.checks.check_state import Notes
+from hangdog_agent.checks.gpus.gpu import Gpus
+from hangdog_agent.checks.gpus.nvml_client import Sweeper
 from hangdog_models.findings import Bearing
 from watched_gpus import SETTINGS, Watch, said
 
@@ -101,7 +101,7 @@ def test_children_that_do_not_die_are_left_behind_up_to_a_number(
     gpus.say("0/power", "@")
     gpus.say("init", "@")
     with monkeypatch.context() as patched:
-        patched.setattr("hangdog_agent.checks.sweeper.os.killpg", stop)
+        patched.setattr("hangdog_agent.checks.gpus.nvml_client.os.killpg", stop)
         for _ in range(2):
             watched.look()
         held = watched.sweeper.abandoned
@@ -151,7 +151,7 @@ def test_who_was_there_is_known_after_a_restart_of_the_agent_but_not_of_the_mach
 def test_the_child_ends_with_the_agent_even_if_that_is_killed_while_nvml_is_silent(gpus: FakeGpus) -> None:
     program = """
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_agent.checks.sweeper import Sweeper
+from hangdog_agent.checks.gpus.nvml_client import Sweeper
 import os, sys
 sweeper = Sweeper(CheckSettings())
 assert sweeper.ask(full=True).document["count"] == 2

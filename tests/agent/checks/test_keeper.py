@@ -2,9 +2,9 @@
 
 import threading
 
-from hangdog_agent.checks.checks import Checks
-from hangdog_agent.checks.keeper import Keeper
-from hangdog_agent.checks.result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.check_result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.check_scheduler import Checks
+from hangdog_agent.checks.checks_thread import Keeper
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_models.findings import Bearing
 

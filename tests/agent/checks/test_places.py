@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hangdog_agent.checks.places import Places
+from hangdog_agent.checks.check_paths import Places
 
 
 def test_a_start_and_a_serial_number_are_read_where_they_are(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import hangdog_agent
 import threading
 from concurrent.futures import ThreadPoolExecutor
 import grpc
-from hangdog_agent.confinement.children import Child
+from hangdog_agent.confinement.confined_children import Child
 from hangdog_agent.confinement.credentials import Credentials
-from hangdog_agent.killable import run
+from hangdog_agent.confinement.subprocesses import run
 from hangdog_proto.generated import hangdog_pb2 as pb, hangdog_pb2_grpc as rpc
 
 class Talks(rpc.AgentsServicer):

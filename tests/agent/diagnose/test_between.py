@@ -14,10 +14,10 @@ from typing import Self
 import pytest
 
 import ladder
-from hangdog_agent.diagnose.between import Between
-from hangdog_agent.diagnose.engine import Engine
-from hangdog_agent.diagnose.group import Group
-from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.machine_tests.group import Group
+from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.machine_tests.levels.between_machines import Between
+from hangdog_agent.machine_tests.torch_engine import Engine
 from ladder import ON_CPU, SMALL, failed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import ladder
-from hangdog_agent.diagnose.alignment import Alignment
-from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.machine_tests.levels.alignment import Alignment
 from hangdog_models.planning.alignment import Digests
 from ladder import ON_CPU, failed, play
 
@@ -67,7 +67,7 @@ def test_a_gradient_that_is_wrong_now_and_then_disagrees_with_itself() -> None:
 
 def test_bits_of_other_work_are_not_compared(tmp_path: Path) -> None:
     """Another version of a program computes other bits on sound devices."""
-    key = "from hangdog_agent.diagnose.programs.device import key; import sys; print(key('cpu', sys.argv[1]))"
+    key = "from hangdog_agent.machine_tests.programs.device import key; import sys; print(key('cpu', sys.argv[1]))"
     program, told = tmp_path / "program.py", []
     for text in ("a", "b", "a"):
         program.write_text(text)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from hangdog_agent.diagnose.ladder import Verdict, climb, golden, to_json
-from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.machine_tests.level_runner import Verdict, climb, golden, to_json
 
 PASSED = Result(1, "t", Outcome.PASS, "fine", digests={"a": "1"}, key="k")
 OPEN = Result(1, "t", Outcome.INCONCLUSIVE, "it \x1b[31m did not answer\n", evidence=("x" * 10_000,) * 100)

@@ -16,12 +16,12 @@ import pytest
 import ladder
 import targets
 from fake_gpus import FakeGpus, built
-from hangdog_agent.diagnose.dcgm import Dcgm
-from hangdog_agent.diagnose.group import Group
-from hangdog_agent.diagnose.keepsake import Keepsake
-from hangdog_agent.diagnose.ladder import climb
-from hangdog_agent.diagnose.level import Level, Outcome, Result, Sort
-from hangdog_agent.diagnose.standard import LEVELS, Wish, standard
+from hangdog_agent.machine_tests.gpu_settings_backup import Keepsake
+from hangdog_agent.machine_tests.group import Group
+from hangdog_agent.machine_tests.level import Level, Outcome, Result, Sort
+from hangdog_agent.machine_tests.level_runner import climb
+from hangdog_agent.machine_tests.levels.dcgm import Dcgm
+from hangdog_agent.machine_tests.standard_levels import LEVELS, Wish, standard
 from ladder import ON_CPU, SMALL
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hangdog_agent.diagnose.dcgm import Dcgm
-from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
-from hangdog_agent.diagnose.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.machine_tests.levels.dcgm import Dcgm
+from hangdog_agent.machine_tests.settings import DiagnoseSettings
 from ladder import play
 
 GPU1 = (Conviction(Sort.DEVICE, ("GPU 1",)),)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import targets
-from hangdog_agent.diagnose.members import End, Ended, Member, Ran
-from hangdog_agent.diagnose.run import run, sweep
+from hangdog_agent.machine_tests.members import End, Ended, Member, Ran
+from hangdog_agent.machine_tests.run_members import run, sweep
 from targets import letter
 
 pytestmark = pytest.mark.slow  # real processes that hang until their deadline
@@ -159,7 +159,7 @@ def test_even_a_warden_may_be_stopped_or_killed(tmp_path: Path, number: int) -> 
 def test_nothing_is_left_when_whoever_asked_is_killed(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     program = (
-        "import sys; from hangdog_agent.diagnose.run import Member, run\n"
+        "import sys; from hangdog_agent.machine_tests.run_members import Member, run\n"
         f"run([Member('0', (sys.executable, '-c', {STRAY + 'time.sleep(600)'!r}, {str(pids)!r}))], 60.0)"
     )
     asking = subprocess.Popen([sys.executable, "-c", program])

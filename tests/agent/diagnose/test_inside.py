@@ -3,8 +3,8 @@
 import pytest
 
 import ladder
-from hangdog_agent.diagnose.inside import Inside
-from hangdog_agent.diagnose.level import Conviction, Outcome, Sort
+from hangdog_agent.machine_tests.level import Conviction, Outcome, Sort
+from hangdog_agent.machine_tests.levels.inside_machine import Inside
 from ladder import ON_CPU, SMALL, failed, play
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]

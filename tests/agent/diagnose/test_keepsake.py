@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fake_gpus import FakeGpus, built
-from hangdog_agent.diagnose.keepsake import Keepsake
+from hangdog_agent.machine_tests.gpu_settings_backup import Keepsake
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 
 from clean import Row, measure
-from hangdog_agent.diagnose.ladder import Verdict
-from hangdog_agent.diagnose.standard import LEVELS
+from hangdog_agent.machine_tests.level_runner import Verdict
+from hangdog_agent.machine_tests.standard_levels import LEVELS
 
 RUNS = 200
 

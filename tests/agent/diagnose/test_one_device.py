@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 import ladder
-from hangdog_agent.diagnose.device import OneDevice
-from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.machine_tests.levels.single_device import OneDevice
 from ladder import ON_CPU, SMALL, failed, play
 
 CPU0 = (Conviction(Sort.DEVICE, ("cpu:0",)),)
@@ -40,10 +40,10 @@ def test_a_sound_device_passes_every_test(clean: tuple[Result, ...]) -> None:
 #: Prints what devices are given to multiply, and the weights of the small model.
 GIVEN = """
 import torch
-from hangdog_agent.diagnose.programs.device import digest
-from hangdog_agent.diagnose.programs.layout import Layout
-from hangdog_agent.diagnose.programs.minigpt import Stage, weights
-from hangdog_agent.diagnose.programs.one_device import operands
+from hangdog_agent.machine_tests.programs.device import digest
+from hangdog_agent.machine_tests.programs.layout import Layout
+from hangdog_agent.machine_tests.programs.minigpt import Stage, weights
+from hangdog_agent.machine_tests.programs.one_device import operands
 for regime in ("exact", "ones", "ordinary", "small", "large"):
     print(*map(digest, operands(regime, torch.float32, 64)))
 layout = Layout(None, "cpu")

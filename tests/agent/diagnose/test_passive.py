@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from fake_gpus import FakeGpus, built
-from hangdog_agent.checks.gpu import Gpus
-from hangdog_agent.checks.notes import Notes
-from hangdog_agent.checks.places import Places
-from hangdog_agent.checks.result import Moment
+from hangdog_agent.checks.check_paths import Places
+from hangdog_agent.checks.check_result import Moment
+from hangdog_agent.checks.check_state import Notes
+from hangdog_agent.checks.gpus.gpu import Gpus
+from hangdog_agent.checks.gpus.nvml_client import Sweeper
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_agent.checks.sweeper import Sweeper
-from hangdog_agent.diagnose.engine import Engine, Probe, Report, read
-from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
-from hangdog_agent.diagnose.members import End, Ended
-from hangdog_agent.diagnose.passive import Passive, judged
-from hangdog_agent.diagnose.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.machine_tests.levels.passive import Passive, judged
+from hangdog_agent.machine_tests.members import End, Ended
+from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.torch_engine import Engine, Probe, Report, read
 from ladder import failed
 
 XID_79 = "NVRM: Xid (PCI:0000:1c:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."

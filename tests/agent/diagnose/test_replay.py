@@ -8,10 +8,10 @@ import time
 import pytest
 
 import targets
-from hangdog_agent.diagnose.group import Group
-from hangdog_agent.diagnose.level import Conviction, Outcome, Result, Sort
-from hangdog_agent.diagnose.replay import Replay
-from hangdog_agent.diagnose.run import LINGER_S
+from hangdog_agent.machine_tests.group import Group
+from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.machine_tests.levels.replay import Replay
+from hangdog_agent.machine_tests.run_members import LINGER_S
 from ladder import ON_CPU, SMALL
 
 pytestmark = pytest.mark.slow  # real processes that hang until their deadline

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangdog_agent.diagnose import alignment, device
-from hangdog_agent.diagnose.beside import beside
-from hangdog_agent.diagnose.engine import Engine, Report, cleaned, read
-from hangdog_agent.diagnose.exchange import arrived, gathered, rates
-from hangdog_agent.diagnose.group import Group
-from hangdog_agent.diagnose.level import Conviction, Outcome, Sort
-from hangdog_agent.diagnose.members import End, Ended
-from hangdog_agent.diagnose.run import run
+from hangdog_agent.machine_tests.group import Group
+from hangdog_agent.machine_tests.level import Conviction, Outcome, Sort
+from hangdog_agent.machine_tests.levels import alignment, single_device
+from hangdog_agent.machine_tests.levels.exchange import arrived, gathered, rates
+from hangdog_agent.machine_tests.levels.peer_comparison import beside
+from hangdog_agent.machine_tests.members import End, Ended
+from hangdog_agent.machine_tests.run_members import run
+from hangdog_agent.machine_tests.torch_engine import Engine, Report, cleaned, read
 from hangdog_models.planning.alignment import Answer
 
 NAMES = ["memory", "gemm", "count", "wrong", "wanted", "was", "word", "digests", "digest", "times", "kinds", "parts", "items",
@@ -46,10 +46,10 @@ def gemm(**more: Any) -> Report:
 @given(st.dictionaries(st.sampled_from(NAMES), VALUES))
 def test_no_report_raises(found: dict[str, Any]) -> None:
     report = Report(ended(), found)
-    assert all(one.words for one in device.judged(report))
+    assert all(one.words for one in single_device.judged(report))
     assert all(one.words for one in alignment._alone("cuda:0", report))
     alignment._answers({"cuda:0": report})
-    beside(1, [answer for answer in [device._answer(report)] if answer], [], {}, 1)
+    beside(1, [answer for answer in [single_device._answer(report)] if answer], [], {}, 1)
     pairs = (
         [one for one in found.get("parts", []) if isinstance(one, dict)] if isinstance(found.get("parts"), list) else []
     )
@@ -75,7 +75,7 @@ def test_no_report_raises(found: dict[str, Any]) -> None:
 def test_one_odd_product_is_not_enough_two_are_and_a_checked_one_is(
     more: dict[str, Any], outcome: Outcome, whom: tuple[Conviction, ...]
 ) -> None:
-    (result,) = device.judged(gemm(**more))
+    (result,) = single_device.judged(gemm(**more))
     assert (result.outcome, result.convicts) == (outcome, whom)
 
 
@@ -97,7 +97,7 @@ def test_a_program_that_failed_has_no_result_whatever_it_said_before() -> None:
     assert read(ended(said)).found == {"gemm": []}
     broken = read(ended(said + '{"at": "the end \\u001b[31m"}', status=1))
     assert (broken.found, broken.at, broken.step) == ({}, "the end \\x1b[31m", 2)
-    (result,) = device.judged(broken)
+    (result,) = single_device.judged(broken)
     assert result.outcome is Outcome.INCONCLUSIVE
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import targets
-from hangdog_agent.confinement import children
-from hangdog_agent.witness import files
-from hangdog_agent.witness.files import Files
-from hangdog_agent.witness.wish import Found, Wish
+from hangdog_agent.confinement import confined_children
+from hangdog_agent.stalls.progress import files
+from hangdog_agent.stalls.progress.file_query import Found, Wish
+from hangdog_agent.stalls.progress.files import Files
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_more_wishes_than_a_line_holds_are_left_for_later(tmp_path: Path, rounds
 HANGING = """
 import sys, time
 sys.path.insert(0, {packages!r})
-from hangdog_agent.witness import looking
+from hangdog_agent.stalls.progress import looking
 look = looking._look
 def hang(proc, who, wish):
     if wish["path"].rpartition("/")[2] in {names!r}:
@@ -150,9 +150,11 @@ looking.main()
 @contextmanager
 def hanging(monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[None]:
     """Paths of these names do not answer, for processes that are started meanwhile."""
-    program = HANGING.format(packages=children._PACKAGES, names=names)
+    program = HANGING.format(packages=confined_children._PACKAGES, names=names)
     with monkeypatch.context() as patch:
-        patch.setattr(children, "reader", lambda _, *given: (sys.executable, "-I", "-S", "-c", program, *given))
+        patch.setattr(
+            confined_children, "reader", lambda _, *given: (sys.executable, "-I", "-S", "-c", program, *given)
+        )
         patch.setattr(files, "_HANGS_S", 1.5)
         yield
 

@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 
 import targets
-from hangdog_agent.capture.look import Tools
+from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.census import Census
-from hangdog_agent.discover import Key, Member, find
-from hangdog_agent.discover import Kind as Sort
-from hangdog_agent.vigil.settings import VigilSettings
-from hangdog_agent.witness import files
-from hangdog_agent.witness.collectives import Collectives, count
-from hangdog_agent.witness.logs import Logs
-from hangdog_agent.witness.witness import LEAST, Kind, Witness
-from hangdog_agent.witness.witnesses import Witnesses
+from hangdog_agent.discovery.discover import Key, Member, find
+from hangdog_agent.discovery.discover import Kind as Sort
+from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.stalls.progress import files
+from hangdog_agent.stalls.progress.collective_counts import Collectives, count
+from hangdog_agent.stalls.progress.logs import Logs
+from hangdog_agent.stalls.progress.progress_signal import LEAST, Kind, Witness
+from hangdog_agent.stalls.progress.sources import Witnesses
+from hangdog_agent.stalls.settings import VigilSettings
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing, Reason
 from played_ras import Played, Say, served

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from hangdog_agent.witness.pattern import safe
-from hangdog_agent.witness.steps import LINE, Steps
+from hangdog_agent.stalls.progress.safe_regex import safe
+from hangdog_agent.stalls.progress.step_lines import LINE, Steps
 from hangdog_models.errors import WrongUse
 
 CHANCE = random.Random(1)

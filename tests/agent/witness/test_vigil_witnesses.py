@@ -5,12 +5,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from hangdog_agent.beat import Beat
-from hangdog_agent.vigil.job import JobVigil, Key
-from hangdog_agent.vigil.posture import Glance
-from hangdog_agent.vigil.settings import VigilSettings
-from hangdog_agent.witness.witness import Kind, Witness
-from hangdog_models.diagnosis import activity
+from hangdog_agent.discovery.cpu_activity import Beat
+from hangdog_agent.stalls.job_monitor import JobVigil, Key
+from hangdog_agent.stalls.progress.progress_signal import Kind, Witness
+from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.stalls.stack_motion import Glance
+from hangdog_models.diagnosis.observe import activity
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.suspicion import Doing, Patience, Sign, suspect

@@ -2,10 +2,10 @@
 
 import pytest
 
-from hangdog_agent.vigil.settings import VigilSettings
-from hangdog_agent.witness.flow import Meter, total
-from hangdog_agent.witness.power import Power
-from hangdog_agent.witness.witness import LEAST, Kind, Witness
+from hangdog_agent.stalls.progress.gpu_power import Power
+from hangdog_agent.stalls.progress.network_bytes import Meter, total
+from hangdog_agent.stalls.progress.progress_signal import LEAST, Kind, Witness
+from hangdog_agent.stalls.settings import VigilSettings
 
 SETTINGS = VigilSettings()
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from hangdog_models.planning.campaign.belief import Belief, members, update
 from hangdog_models.planning.campaign.fault import FIXED, FailureMode, grid
-from hangdog_models.planning.campaign.gain import gained, reach
+from hangdog_models.planning.campaign.information_gain import gained, reach
 from hangdog_models.planning.campaign.launch import Budget, Diagnostic, Launch, Outcome, Result, Round
-from hangdog_models.planning.campaign.plan import plan
 from hangdog_models.planning.campaign.posterior import infer
 from hangdog_models.planning.campaign.prior import begin
+from hangdog_models.planning.campaign.round_planner import plan
 
 GEMM = Diagnostic("gemm", 30, miss=0.3, false_alarm=0.01, blind=("shows in 0.5 of runs",))
 RING = Diagnostic("ring", 60, setup_s=20, least=2, most=6, network=True)

@@ -10,8 +10,8 @@ import pytest
 from hangdog_models.planning.campaign.belief import Belief, update
 from hangdog_models.planning.campaign.fault import FIXED, FailureMode, Where, grid
 from hangdog_models.planning.campaign.launch import Budget, Diagnostic, Launch, Outcome, Result, Round
-from hangdog_models.planning.campaign.plan import Because, Stop, plan
 from hangdog_models.planning.campaign.prior import begin
+from hangdog_models.planning.campaign.round_planner import Because, Stop, plan
 from hangdog_models.planning.campaign.thresholds import Thresholds
 
 NAMES = [f"m{at:02}" for at in range(32)]

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from hangdog_models.planning.campaign.belief import update
-from hangdog_models.planning.campaign.ladder import (
+from hangdog_models.planning.campaign.launch import Budget, Launch, Outcome, Result, Round
+from hangdog_models.planning.campaign.level_planner import (
     LADDER,
     MODES,
     NETWORK,
@@ -17,10 +18,9 @@ from hangdog_models.planning.campaign.ladder import (
     modes,
     outcomes,
 )
-from hangdog_models.planning.campaign.launch import Budget, Launch, Outcome, Result, Round
-from hangdog_models.planning.campaign.plan import Stop, plan
 from hangdog_models.planning.campaign.prior import begin
-from hangdog_models.reading.diagnosis import read_diagnosis
+from hangdog_models.planning.campaign.round_planner import Stop, plan
+from hangdog_models.reading.hardware.test_report import read_diagnosis
 
 ONE, BETWEEN = LADDER[1], LADDER[3]
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_models.acting.caps import Caps, Mode
+from hangdog_models.actions.caps import Caps, Mode
 from hangdog_models.errors import WrongUse
-from hangdog_server.actors.chosen import Chosen, chosen
-from hangdog_server.actors.nothing import Nothing
+from hangdog_server.actions.backends.actions_config import Chosen, chosen
+from hangdog_server.actions.backends.no_action import Nothing
 
 WHOLE = """
 mode = "auto"

@@ -14,15 +14,15 @@ import fake_kube
 import fake_nvsentinel
 from fake_kube import RIGHT, Kube
 from fake_nvsentinel import Connector
-from hangdog_server.actors.actor import OURS, Actor, ActorFailed, Case, Mark
-from hangdog_server.actors.alertmanager import Alertmanager
-from hangdog_server.actors.exclusion import Exclusion
-from hangdog_server.actors.kube_api import KubeApi
-from hangdog_server.actors.kubernetes import Kubernetes
-from hangdog_server.actors.nothing import Nothing
-from hangdog_server.actors.nvsentinel import OPTED_OUT, NVSentinel
-from hangdog_server.actors.slurm import Slurm
-from hangdog_server.actors.webhook import Webhook
+from hangdog_server.actions.backends.alertmanager import Alertmanager
+from hangdog_server.actions.backends.backend import OURS, Actor, ActorFailed, Case, Mark
+from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.actions.backends.kube_api import KubeApi
+from hangdog_server.actions.backends.kubernetes import Kubernetes
+from hangdog_server.actions.backends.no_action import Nothing
+from hangdog_server.actions.backends.nvsentinel import OPTED_OUT, NVSentinel
+from hangdog_server.actions.backends.slurm import Slurm
+from hangdog_server.actions.backends.webhook import Webhook
 from real_kube import ACTING, RealKube
 from receiver import receiving
 

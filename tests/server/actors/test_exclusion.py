@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_server.actors.actor import ActorFailed, Case, Mark
-from hangdog_server.actors.exclusion import Exclusion
+from hangdog_server.actions.backends.backend import ActorFailed, Case, Mark
+from hangdog_server.actions.backends.exclude_file import Exclusion
 from small_disk import small_disk
 
 CASE = Case("0a1b", "gpu-a17", "llama", "rank 3 is in gc_collect")

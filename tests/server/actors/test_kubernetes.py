@@ -10,10 +10,10 @@ import pytest
 import fake_kube
 from fake_kube import POWERLESS, RIGHT, Kube
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
-from hangdog_server.actors.actor import ActorFailed, Case, Mark, Placement
-from hangdog_server.actors.kube_api import KubeApi
-from hangdog_server.actors.kubernetes import CONDITION, TRIES, Kubernetes
-from hangdog_server.actors.pods import PAGE
+from hangdog_server.actions.backends.backend import ActorFailed, Case, Mark, Placement
+from hangdog_server.actions.backends.kube_api import KubeApi
+from hangdog_server.actions.backends.kube_pods import PAGE
+from hangdog_server.actions.backends.kubernetes import CONDITION, TRIES, Kubernetes
 
 JOB = Owner(OwnerKind.PODS, "0", 0)
 CASE = Case("0a1b", "gpu-a17", "llama", "rank 3 is in gc_collect, outside any collective", JOB, ("u1",))

@@ -17,10 +17,10 @@ import fake_kube
 import fake_nvsentinel
 from fake_kube import RIGHT, Kube
 from fake_nvsentinel import CONTACT_SUPPORT, EXECUTE_REMEDIATION, STORE_ONLY, Connector
-from hangdog_server.actors.actor import ActorFailed, Case, Mark
-from hangdog_server.actors.chosen import chosen
-from hangdog_server.actors.kube_api import KubeApi
-from hangdog_server.actors.nvsentinel import OPTED_OUT, NVSentinel
+from hangdog_server.actions.backends.actions_config import chosen
+from hangdog_server.actions.backends.backend import ActorFailed, Case, Mark
+from hangdog_server.actions.backends.kube_api import KubeApi
+from hangdog_server.actions.backends.nvsentinel import OPTED_OUT, NVSentinel
 
 CASE = Case("0a1b", "gpu-a17", "llama", "rank 3 is in gc_collect")
 NOON = 1_800_000_000.5

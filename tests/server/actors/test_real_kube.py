@@ -13,10 +13,10 @@ import pytest
 import fake_kube
 from fake_kube import RIGHT
 from hangdog_models.owner import Owner, OwnerKind
-from hangdog_server.actors.actor import ActorFailed, Case, Mark, Placement
-from hangdog_server.actors.kube_api import KubeApi
-from hangdog_server.actors.kubernetes import CONDITION, Kubernetes
-from hangdog_server.actors.restarts import BACKOFF
+from hangdog_server.actions.backends.backend import ActorFailed, Case, Mark, Placement
+from hangdog_server.actions.backends.kube_api import KubeApi
+from hangdog_server.actions.backends.kube_restarts import BACKOFF
+from hangdog_server.actions.backends.kubernetes import CONDITION, Kubernetes
 from kube_jobs import job, jobset, pod
 from real_kube import ACTING, POWERLESS, ROOT, Object, RealKube
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hangdog_server.actors.restarts import READ, Ref, foreseen, owner
+from hangdog_server.actions.backends.kube_restarts import READ, Ref, foreseen, owner
 from kube_jobs import FATAL, FREE, IGNORED, JOBSET, KUBEFLOW, VOLCANO, job, jobset, pod, pytorchjob, volcano
 from manifests import block
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from hangdog_models.owner import Owner, OwnerKind
-from hangdog_server.actors.actor import ActorFailed, Case, Placement
-from hangdog_server.actors.slurm import Slurm as Actor
+from hangdog_server.actions.backends.backend import ActorFailed, Case, Placement
+from hangdog_server.actions.backends.slurm import Slurm as Actor
 from slurm import PATIENCE_S, Slurm
 
 pytestmark = pytest.mark.slow

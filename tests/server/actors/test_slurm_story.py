@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from cast_acting import World, world
-from hangdog_server import decisions
-from hangdog_server.actors.slurm import Slurm as Actor
-from hangdog_server.intents import Act
+from hangdog_server.actions import policy
+from hangdog_server.actions.backends.slurm import Slurm as Actor
+from hangdog_server.store.actions import Act
 from slurm import PATIENCE_S, Slurm
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,7 @@ async def test_a_hung_job_gets_on_without_its_machine_which_comes_back_when_rele
     state, reason = cluster.state(machine)
     assert "drain" in state and reason == "hangdog: 0a machine (97%), hangdog show 0a"
     assert cluster.runs(job) != machine and cluster.job(job, "Restarts") == "1"
-    await on.store.do(decisions.release, machine, "mended", "alice", on.now)
+    await on.store.do(policy.release, machine, "mended", "alice", on.now)
     await until(on, reaches(on, "0a", Act.RELEASED))
     state, reason = cluster.state(machine)
     assert "drain" not in state and reason == "none" and cluster.job(job, "JobState") == "RUNNING"

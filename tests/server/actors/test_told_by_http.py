@@ -8,10 +8,10 @@ from datetime import datetime
 
 import pytest
 
-from hangdog_server.actors.actor import ActorFailed, Case
-from hangdog_server.actors.alertmanager import Alertmanager
-from hangdog_server.actors.sending import Answer, opened, send, shown
-from hangdog_server.actors.webhook import Webhook
+from hangdog_server.actions.backends.alertmanager import Alertmanager
+from hangdog_server.actions.backends.backend import ActorFailed, Case
+from hangdog_server.actions.backends.http_client import Answer, opened, send, shown
+from hangdog_server.actions.backends.webhook import Webhook
 from receiver import receiving
 
 NOON = 1_800_000_000.0

@@ -15,7 +15,7 @@ from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Suspect, Verdict
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.door import LOCAL
+from hangdog_server.listener import LOCAL
 from tested import Answer, broken, machines, sound
 
 
@@ -65,7 +65,11 @@ async def test_programs_get_one_object_and_the_machine_remembers(on: Stage) -> N
         assert "one device: gemm" in past.stdout and f"by campaign {document['campaign']}" in past.stdout
         assert "on probation until" in past.stdout
         told = json.loads((await run(on, "machines", "m1", "--format", "json")).stdout)
-        assert (told["schema"], len(told["convictions"]), told["tests"][0]["outcome"]) == ("hangdog.past/1", 1, "fail")
+        assert (told["schema"], len(told["convictions"]), told["tests"][0]["outcome"]) == (
+            "hangdog.output.machine_history/1",
+            1,
+            "fail",
+        )
         assert "convicted" in (await run(on, "ledger", "m1")).stdout
         listed = await diagnose(on, "--list")
         assert document["campaign"] in listed.stdout and "done" in listed.stdout

@@ -19,12 +19,12 @@ import sqlalchemy as sa
 import crashing
 from cast import Agent
 from hangdog_models.errors import HangdogError
-from hangdog_proto.campaigns import CampaignClient
+from hangdog_proto.client.campaigns import CampaignClient
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.campaigns import records
-from hangdog_server.campaigns.records import State
-from hangdog_server.store import Store
-from hangdog_server.tables import CONVICTIONS, LAUNCHES, LEDGER, TESTS
+from hangdog_server.store import campaigns
+from hangdog_server.store.campaigns import State
+from hangdog_server.store.store import Store
+from hangdog_server.store.tables import CONVICTIONS, LAUNCHES, LEDGER, TESTS
 from tested import Machine, broken, sound
 
 #: In `make test-slow` and in `make soak`; a campaign of two machines passes a hundred points and more.
@@ -128,9 +128,9 @@ async def told(servers: asyncio.subprocess.Process, folder: Path, where: Path, d
 
 
 async def true_of(store: Store, story: Story) -> None:
-    (campaign,) = await store.ask(records.latest, 9)
+    (campaign,) = await store.ask(campaigns.latest, 9)
     assert (campaign.state, campaign.convicted) == (State.DONE, ("m1",)), campaign
-    launches = await store.ask(records.launches, campaign.id)
+    launches = await store.ask(campaigns.launches, campaign.id)
     assert all(one.came and one.came.result != "inconclusive" for one in launches), launches
     assert {f"{campaign.id}-{one.number}" for one in launches} == {launch for _, launch in story.done}
 

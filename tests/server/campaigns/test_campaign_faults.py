@@ -9,14 +9,16 @@ import pytest
 
 from cast import Stage, stage
 from hangdog_models.errors import OurFault, ServerUnreachable
-from hangdog_proto.campaigns import CampaignStep
+from hangdog_proto.client.campaigns import CampaignStep
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.agents import Agents
-from hangdog_server.campaigns import course, launching, records
-from hangdog_server.capturing import steady
-from hangdog_server.failures import StoreFailed
-from hangdog_server.fleet import Fleet
-from hangdog_server.orders import Abort, Diagnose
+from hangdog_server.campaigns import campaign_run
+from hangdog_server.campaigns import launch as launching
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.grpc_api.agent_service import Agents
+from hangdog_server.incidents.round_capture import steady
+from hangdog_server.protocol.commands import Abort, Diagnose
+from hangdog_server.store import campaigns
+from hangdog_server.store.store_errors import StoreFailed
 from tested import QUICK, Answer, Machine, asking, broken, campaign, linked, machine, machines, report, sound
 
 
@@ -26,7 +28,7 @@ async def test_a_store_that_is_away_for_a_while_holds_a_campaign_up_and_does_not
     failures = {"planned": 1, "concluded": 2, "end": 1, "met": 1}
 
     def sometimes(name: str) -> None:
-        real = getattr(records, name)
+        real = getattr(campaigns, name)
 
         def step(*given: Any, **named: Any) -> Any:
             if failures[name]:
@@ -34,11 +36,11 @@ async def test_a_store_that_is_away_for_a_while_holds_a_campaign_up_and_does_not
                 raise StoreFailed("the store failed: its disk is full")
             return real(*given, **named)
 
-        monkeypatch.setattr(records, name, step)
+        monkeypatch.setattr(campaigns, name, step)
 
     for name in failures:
         sometimes(name)
-    monkeypatch.setattr(course, "AGAIN_S", 0.01)
+    monkeypatch.setattr(campaign_run, "AGAIN_S", 0.01)
     bad = linked("m1")
     async with machines(on, m0=bad, m1=bad, m2=bad):
         told = await campaign(on, "m0", "m1", "m2", levels=[3], budget_s=600.0)
@@ -52,7 +54,7 @@ async def test_a_bug_of_ours_ends_the_campaign_and_the_tests_and_is_told(
         raise ZeroDivisionError("no machines")
 
     async with machines(on, m0=sound, m1=lambda order: None) as played:
-        monkeypatch.setattr(course, "concluded", broken_down)
+        monkeypatch.setattr(campaign_run, "concluded", broken_down)
         with pytest.raises(OurFault, match="ZeroDivisionError: no machines"):
             await campaign(on, "m0", "m1", levels=[1], budget_s=600.0)
         order = await played["m1"].ordered()
@@ -150,7 +152,7 @@ async def test_what_nobody_asked_for_is_not_heard(on: Stage) -> None:
 async def test_where_they_meet_is_said_by_the_first_member_alone_and_once() -> None:
     fleet, met = Fleet(QUICK), list[str]()
     lines = [fleet.connect(name, "1", f"ipv4:10.0.0.{at}:5", 0.0).line for at, name in enumerate(("m0", "m1"))]
-    group = records.Kept(0, 1, "between machines", ("m0", "m1"), 1, 0.0, 60.0)
+    group = campaigns.Kept(0, 1, "between machines", ("m0", "m1"), 1, 0.0, 60.0)
 
     async def keep(where: str) -> None:
         met.append(where)

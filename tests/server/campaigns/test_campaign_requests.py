@@ -10,9 +10,9 @@ import pytest
 
 from cast import Stage, stage
 from hangdog_models.errors import HangdogError, WrongUse
-from hangdog_proto.campaigns import CampaignStep
+from hangdog_proto.client.campaigns import CampaignStep
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.door import LOCAL
+from hangdog_server.listener import LOCAL
 from tested import QUICK, asking, campaign, machines, sound
 
 

@@ -11,10 +11,11 @@ import sqlalchemy as sa
 from cast import NOON, PATIENT, Stage, stage
 from hangdog_models.errors import HangdogError, ServerUnreachable
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.campaigns import course, records
-from hangdog_server.campaigns.records import Campaign, State
-from hangdog_server.store import Store
-from hangdog_server.tables import CONVICTIONS, LAUNCHES, LEDGER
+from hangdog_server.campaigns import campaign_run
+from hangdog_server.store import campaigns
+from hangdog_server.store.campaigns import Campaign, State
+from hangdog_server.store.store import Store
+from hangdog_server.store.tables import CONVICTIONS, LAUNCHES, LEDGER
 from tested import asking, broken, campaign, machines, sound
 
 #: Who is not back soon is not waited for.
@@ -52,9 +53,9 @@ async def count(store: Store, table: sa.Table) -> int:
 async def ended(on: Stage) -> Campaign:
     """The one campaign, once it is not under way any more."""
     async with asyncio.timeout(50):
-        while (await on.store.ask(records.latest, 9))[0].state is State.RUNNING:
+        while (await on.store.ask(campaigns.latest, 9))[0].state is State.RUNNING:
             await asyncio.sleep(0.01)
-    (one,) = await on.store.ask(records.latest, 9)
+    (one,) = await on.store.ask(campaigns.latest, 9)
     return one
 
 
@@ -69,7 +70,7 @@ async def test_what_was_under_way_is_asked_for_again_by_its_name_and_convicts_on
         names = [one.launch for each in played.values() for one in each.orders]
         assert len(names) == len(set(names)), "what had an answer is not done again"
         assert await count(on.store, CONVICTIONS) == await count(on.store, LEDGER) == 1
-        assert not await on.store.do(records.end, done.id, State.DONE, 1.0, "", "", [records.Convict("m0", 1.0)])
+        assert not await on.store.do(campaigns.end, done.id, State.DONE, 1.0, "", "", [campaigns.Convict("m0", 1.0)])
         assert await count(on.store, CONVICTIONS) == await count(on.store, LEDGER) == 1
 
 
@@ -94,7 +95,7 @@ async def test_machines_that_come_back_later_than_their_server_are_waited_for(tm
     before = await left(tmp_path / "s.db")
     async with stage(tmp_path / "s.db", settings=replace(PATIENT, campaign_lost_s=0.0, returned_s=60.0)) as on:
         async with asyncio.timeout(50):
-            while (await on.store.ask(records.open_))[0].asked["attempt"] != 1:
+            while (await on.store.ask(campaigns.open_))[0].asked["attempt"] != 1:
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)  # a server that waits as while it runs would have given m1 up
         async with machines(on, m0=sound, m1=broken(1), m2=sound) as played:
@@ -112,7 +113,7 @@ async def test_the_time_without_a_server_is_of_the_budget(tmp_path: Path) -> Non
 
 async def test_it_is_not_taken_up_for_ever(tmp_path: Path) -> None:
     await left(tmp_path / "s.db")
-    for _ in range(course.ATTEMPTS):
+    for _ in range(campaign_run.ATTEMPTS):
         async with stage(tmp_path / "s.db") as on, machines(on, m1=lambda order: None) as played:
             await played["m1"].ordered()
     async with stage(tmp_path / "s.db") as on:

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from hangdog_models.planning.campaign.belief import Belief, update
-from hangdog_models.planning.campaign.ladder import LADDER, Conclusion, outcomes
 from hangdog_models.planning.campaign.launch import Launch, Result
-from hangdog_models.planning.campaign.plan import Because, Stop
-from hangdog_server.campaigns.records import Kept
-from hangdog_server.campaigns.report import End, Verdict, convicts, verdict
-from hangdog_server.campaigns.requests import Asked
+from hangdog_models.planning.campaign.level_planner import LADDER, Conclusion, outcomes
+from hangdog_models.planning.campaign.round_planner import Because, Stop
+from hangdog_server.campaigns.campaign_report import End, Verdict, convicts, verdict
+from hangdog_server.campaigns.campaign_request import Asked
+from hangdog_server.store.campaigns import Kept
 
 MACHINES = tuple(f"m{number}" for number in range(16))
 ASKED = Asked((1,), 600.0, dict.fromkeys(MACHINES, 1 / 32), 0.5, 0.0, 0.05, {})

@@ -1,7 +1,7 @@
 """Campaigns over the wire, with machines that are played: who is convicted, who never is, and what is said of the others."""
 
 from cast import Stage
-from hangdog_proto.campaigns import CampaignStep
+from hangdog_proto.client.campaigns import CampaignStep
 from hangdog_proto.generated import hangdog_pb2 as pb
 from tested import Answer, asking, broken, campaign, linked, machines, report, skipped, sound
 

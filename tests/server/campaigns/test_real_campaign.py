@@ -16,7 +16,7 @@ import pytest
 
 import ladder
 from hangdog_models.errors import ServerUnreachable
-from hangdog_proto.campaigns import CampaignClient
+from hangdog_proto.client.campaigns import CampaignClient
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]
 

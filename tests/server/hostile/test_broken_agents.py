@@ -18,10 +18,10 @@ from cast import cluster as crowd
 from guarded import STRICT, Cluster, beside, guarded, refusal
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import Doing, Sign
-from hangdog_proto import pulses
-from hangdog_proto.codec import pack
+from hangdog_proto.client.channel_options import Reach, open_aio_channel
+from hangdog_proto.codec import stall_signs
+from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.reach import Reach, open_aio_channel
 
 MIB = 1 << 20
 CONNECT, LIST = "/hangdog.v1.Agents/Connect", "/hangdog.v1.Incidents/List"
@@ -262,8 +262,8 @@ async def test_nobody_has_the_ranks_of_others_suspected(cluster: Cluster, caplog
         async with on.agent("bad", cluster.machine("bad")) as bad:
             await bad.hello(qwen=[5])
             await on.knows("good", "bad")
-            await bad.say(pulse=pulses.pack({"llama": {Rank(0): still, Rank(1): still}}))
-            await bad.say(pulse=pulses.pack({"qwen": {Rank(5): still}}))
+            await bad.say(pulse=stall_signs.pack({"llama": {Rank(0): still, Rank(1): still}}))
+            await bad.say(pulse=stall_signs.pack({"qwen": {Rank(5): still}}))
             order = await bad.next()
             assert order.doubt.job == "qwen", "its own ranks it may speak of"
             await bad.order()

@@ -13,15 +13,16 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from cast import Stage, trainer
 from guarded import CLIENT, Cluster, guarded, now, refusal
 from hangdog_models.errors import NotAllowed, WrongUse
-from hangdog_proto import denylist, leaf
-from hangdog_proto.client import Client
-from hangdog_proto.denylist import Denied, DenyList
+from hangdog_proto import deny_list
+from hangdog_proto import x509 as leaf
+from hangdog_proto.client.channel_options import Reach, open_channel
+from hangdog_proto.client.incidents import Client
+from hangdog_proto.deny_list import Denied, DenyList
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.reach import Reach, open_channel
-from hangdog_server import admission, tokens
-from hangdog_server.door import Opened
+from hangdog_server.auth import peer_certificates, tokens
+from hangdog_server.auth.tokens import Role
+from hangdog_server.listener import Opened
 from hangdog_server.settings import Settings
-from hangdog_server.tokens import Role
 
 HELLO = pb.Hello(machine="gpu-a")
 
@@ -31,7 +32,7 @@ def serial(folder: Path) -> str:
 
 
 def deny(cluster: Cluster, folder: Path, reason: str = "stolen") -> None:
-    assert denylist.add(cluster.denied, Denied(serial(folder), "", now(), reason))
+    assert deny_list.add(cluster.denied, Denied(serial(folder), "", now(), reason))
 
 
 def asked(on: Stage, shown: Path, token: str = "", *said: tuple[str, str]) -> tuple[grpc.StatusCode, str]:
@@ -112,7 +113,7 @@ async def test_a_persons_certificate_must_allow_client_authentication(
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Denied streams are looked for often, so that a test need not wait."""
-    monkeypatch.setattr(admission, "WATCHED_S", 0.05)
+    monkeypatch.setattr(peer_certificates, "WATCHED_S", 0.05)
 
 
 @pytest.mark.usefixtures("watched")
@@ -167,7 +168,7 @@ async def test_a_denied_proxy_says_of_nobody_who_they_are(cluster: Cluster) -> N
 @pytest.mark.usefixtures("watched")
 async def test_a_damaged_deny_list_lets_nobody_in_and_puts_nobody_out(cluster: Cluster) -> None:
     shown = cluster.machine("gpu-b")
-    denylist.add(cluster.denied, Denied("abc", "", now()))
+    deny_list.add(cluster.denied, Denied("abc", "", now()))
     async with guarded(cluster) as on, on.agent("gpu-a", cluster.machine("gpu-a")) as agent:
         await agent.hello(llama=[0])
         await on.knows("gpu-a")
@@ -200,7 +201,7 @@ def test_a_server_does_not_start_on_a_damaged_deny_list(cluster: Cluster, damage
     with pytest.raises(WrongUse, match="is no deny list"):
         Opened("127.0.0.1:0", cluster.door(), Settings(), now)
     with pytest.raises(WrongUse, match="is no deny list"):
-        denylist.add(cluster.denied, Denied("ab", "", 0.0))
+        deny_list.add(cluster.denied, Denied("ab", "", 0.0))
 
 
 def test_a_denied_owner_has_no_certificate_left_but_those_made_later(cluster: Cluster) -> None:
@@ -208,7 +209,7 @@ def test_a_denied_owner_has_no_certificate_left_but_those_made_later(cluster: Cl
     stolen, renewed = (
         leaf.read((cluster.machine("gpu-a", now() - ago) / "cert.pem").read_bytes()) for ago in (86400, 60)
     )
-    denylist.add(cluster.denied, Denied("", "machine gpu-a", now()))
+    deny_list.add(cluster.denied, Denied("", "machine gpu-a", now()))
     later, other = (
         leaf.read((cluster.machine(name, now() + 60) / "cert.pem").read_bytes()) for name in ("gpu-a", "gpu-b")
     )

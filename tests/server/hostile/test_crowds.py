@@ -22,9 +22,9 @@ from browsed import browsed, free_port
 from cast import PATIENT, stage
 from guarded import made
 from hangdog_models.errors import HangdogError
-from hangdog_proto.client import Client
-from hangdog_proto.reach import Reach
-from hangdog_server.web import serving
+from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.incidents import Client
+from hangdog_server.web import web_server
 
 #: What a crowd may cost, and how long a page may take meanwhile.
 MOST_MIB, SOON_S = 50, 1.0
@@ -60,12 +60,12 @@ async def test_connections_that_ask_nothing_keep_nobody_from_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
     """350 half requests had everybody answered 503."""
-    monkeypatch.setattr(serving, "HEAD_S", 60.0, raising=False)  # nothing passes because somebody's time was over
+    monkeypatch.setattr(web_server, "HEAD_S", 60.0, raising=False)  # nothing passes because somebody's time was over
     async with browsed(tmp_path / "s.db") as by:
         before = files()
         with many(int(by.address.rpartition(":")[2]), 700, said) as opened:
             assert (await by.http.get("/login")).status_code in (200, 303)
-            assert files() - before - len(opened) <= serving.WAITING + serving.SLOTS + 10
+            assert files() - before - len(opened) <= web_server.WAITING + web_server.SLOTS + 10
 
 
 @pytest.mark.parametrize("said", [HALF_HTTP2, b""], ids=["half a preface", "silence"])
@@ -82,7 +82,7 @@ async def test_connections_that_prove_nothing_keep_nobody_from_the_server(tmp_pa
 
 async def test_a_request_whose_head_never_ends_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first on a connection, and one that follows an answer: a byte now and then does not keep it open."""
-    monkeypatch.setattr(serving, "HEAD_S", 0.5)
+    monkeypatch.setattr(web_server, "HEAD_S", 0.5)
     async with browsed(tmp_path / "s.db") as by:
         port = int(by.address.rpartition(":")[2])
         for first in (b"", b"GET /login HTTP/1.1\r\nHost: localhost\r\n\r\n"):

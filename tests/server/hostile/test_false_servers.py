@@ -14,14 +14,16 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from guarded import CLIENT, Cluster, guarded, now
-from hangdog_agent import identity
-from hangdog_agent.identity import Identity
+from hangdog_agent.connection import identity
+from hangdog_agent.connection.identity import Identity
 from hangdog_models.errors import NotAllowed, ServerUnreachable
-from hangdog_proto import denylist, leaf, pems
-from hangdog_proto.client import Client
-from hangdog_proto.denylist import Denied
-from hangdog_proto.reach import Reach, open_aio_channel, verified
-from hangdog_server import certs
+from hangdog_proto import deny_list
+from hangdog_proto import x509 as leaf
+from hangdog_proto.client import certificate_folder
+from hangdog_proto.client.channel_options import Reach, open_aio_channel, verified
+from hangdog_proto.client.incidents import Client
+from hangdog_proto.deny_list import Denied
+from hangdog_server.auth import certificates
 
 LOCALHOST = x509.DNSName("localhost")
 SERVER = (ExtendedKeyUsageOID.SERVER_AUTH,)
@@ -40,7 +42,7 @@ async def playing(shown: Path) -> AsyncIterator[tuple[str, list[str]]]:
         def service(self, details: Any) -> None:
             heard.append(details.method)
 
-    found = pems.read(shown)
+    found = certificate_folder.read(shown)
     server = grpc.aio.server(handlers=[Listening()])
     own = grpc.ssl_server_credentials([(found.key, found.certificate)], found.authority, True)
     port = server.add_secure_port("127.0.0.1:0", own)
@@ -113,7 +115,7 @@ async def test_an_agent_tells_nobody_who_is_no_server(cluster: Cluster) -> None:
 
 async def test_who_relays_the_check_to_the_true_server_is_not_spoken_to_next(cluster: Cluster) -> None:
     """What was checked is all that is believed: another certificate of the authority is of no use."""
-    other = certs.server(cluster.home, ["localhost"], now(), cluster.home / "second")
+    other = certificates.server(cluster.home, ["localhost"], now(), cluster.home / "second")
     shown = cluster.machine("gpu-a")
     async with guarded(cluster) as on, playing(other) as (address, heard):
         port = on.address.rpartition(":")[2]
@@ -134,20 +136,20 @@ async def test_a_denied_server_is_left_and_not_gone_back_to(cluster: Cluster, mo
         await asyncio.sleep(0.1)
         assert not counting.done()
         serial = leaf.read((cluster.home / "server" / "cert.pem").read_bytes()).serial
-        denylist.add(shown / denylist.NAME, Denied(serial, "", now(), "its disk was sold"))
+        deny_list.add(shown / deny_list.NAME, Denied(serial, "", now(), "its disk was sold"))
         async with asyncio.timeout(10):
             with pytest.raises(NotAllowed, match="is denied: its disk was sold"):
                 await counting
         with pytest.raises(NotAllowed, match="is denied: its disk was sold"):
             await asyncio.to_thread(verified, mine.reach(mine.server))
-        (shown / denylist.NAME).write_text("[")
+        (shown / deny_list.NAME).write_text("[")
         with pytest.raises(NotAllowed, match="the deny list cannot be read"):
             await asyncio.to_thread(verified, mine.reach(mine.server))
 
 
 async def test_a_client_goes_back_to_a_server_that_was_renewed_meanwhile(cluster: Cluster) -> None:
     """`hangdog watch` asks again and again over one client."""
-    first = await asyncio.to_thread(certs.server, cluster.home, ["localhost"], now(), cluster.home / "first")
+    first = await asyncio.to_thread(certificates.server, cluster.home, ["localhost"], now(), cluster.home / "first")
     asked = Client(Reach("localhost:1", cluster.client("alice")))
     with asked as client:
         for shown in (first, cluster.home / "server"):

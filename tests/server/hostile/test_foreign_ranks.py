@@ -12,16 +12,16 @@ from msgspec import structs
 
 from cast import PATIENT, Agent, Stage, stage
 from cast_acting import WIDE, Played
-from hangdog_models.acting.caps import Mode
+from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.owner import Owner, OwnerKind
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessState, ProcessTrace, Thread
 from hangdog_models.suspicion import Doing, Sign
-from hangdog_proto import pulses
+from hangdog_proto.codec import stall_signs
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.actors.chosen import Chosen
-from hangdog_server.store import Incident
+from hangdog_server.actions.backends.actions_config import Chosen
+from hangdog_server.store.store import Incident
 from stalled import LOADER, REDUCE
 
 STILL = Sign(Doing.STILL, 60.0, overdue=True, place="all_reduce")
@@ -37,7 +37,7 @@ def job(name: str, ranks: Iterable[int], world: int = 0, uid: int = ALICE, **mor
 
 def still(name: str, ranks: Iterable[int], uid: int = ALICE) -> pb.Pulse:
     whose = {name: (name, Owner(OwnerKind.USER, str(uid), uid))}
-    return pulses.pack({name: {Rank(rank): STILL for rank in ranks}}, whose)
+    return stall_signs.pack({name: {Rank(rank): STILL for rank in ranks}}, whose)
 
 
 def waiting(rank: int) -> ProcessTrace:
@@ -187,7 +187,7 @@ async def test_many_jobs_of_one_user_do_not_delay_the_first_capture_of_another_s
         for fake in fakes:
             await busy.say(pulse=still(fake.job, (0,), MALLORY))
         whose = {fake.job: (fake.job, Owner(OwnerKind.USER, str(MALLORY), MALLORY)) for fake in fakes}
-        await busy.say(pulse=pulses.pack({fake.job: {Rank(0): STILL} for fake in fakes}, whose))
+        await busy.say(pulse=stall_signs.pack({fake.job: {Rank(0): STILL} for fake in fakes}, whose))
         async with asyncio.timeout(20):
             while len(await cluster.incidents()) < 5:
                 await asyncio.sleep(0.02)

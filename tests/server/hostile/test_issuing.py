@@ -18,16 +18,19 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cast import Agent
 from guarded import CLIENT, Cluster, guarded, now, refusal
-from hangdog_agent import renewal
+from hangdog_agent.connection import certificate_renewal
 from hangdog_models.errors import WrongUse
-from hangdog_proto import denylist, leaf, serverauth
-from hangdog_proto.denylist import Denied
+from hangdog_proto import deny_list
+from hangdog_proto import x509 as leaf
+from hangdog_proto.client import server_auth
+from hangdog_proto.deny_list import Denied
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server import certs, issuing
-from hangdog_server.audit import Audit
-from hangdog_server.door import Opened
-from hangdog_server.issuing import LIFE_DAYS, Issuer
-from hangdog_server.renewals import AT_ONCE
+from hangdog_server.auth import certificates
+from hangdog_server.auth import issuer as issuing
+from hangdog_server.auth.audit_log import Audit
+from hangdog_server.auth.issuer import LIFE_DAYS, Issuer
+from hangdog_server.cluster.certificate_renewals import AT_ONCE
+from hangdog_server.listener import Opened
 from hangdog_server.settings import Settings
 
 DAY = 86400.0
@@ -62,7 +65,7 @@ def put(cluster: Cluster, name: str, key: bytes, certificate: bytes) -> Path:
 async def test_a_machine_gets_another_certificate_over_its_stream_and_that_one_works(
     cluster: Cluster, issuer: Path
 ) -> None:
-    old, made = cluster.machine("gpu-a"), renewal.request()
+    old, made = cluster.machine("gpu-a"), certificate_renewal.request()
     async with guarded(cluster, issuer=issuer) as on:
         async with on.agent("gpu-a", old) as agent:
             welcome = await agent.hello(llama=[0])
@@ -75,7 +78,10 @@ async def test_a_machine_gets_another_certificate_over_its_stream_and_that_one_w
         async with on.agent("gpu-a", new) as agent:
             welcome = await agent.hello(llama=[0])
             assert 3.4 * DAY < welcome.renew_in_s < 3.6 * DAY
-            assert leaf.read((await renewed(agent, renewal.request().request)).certificate).owners == found.owners
+            assert (
+                leaf.read((await renewed(agent, certificate_renewal.request().request)).certificate).owners
+                == found.owners
+            )
         async with on.agent("gpu-b", new) as agent:
             code, words = await refusal(agent, hello=pb.Hello(machine="gpu-b"))
             assert code is grpc.StatusCode.PERMISSION_DENIED and "says that it speaks for machine gpu-b" in words
@@ -118,7 +124,7 @@ def csr(key: Any, digest: Any = None) -> bytes:
 
 def forged() -> bytes:
     """A request for the key of somebody else, signed with one's own."""
-    own, other = (x509.load_pem_x509_csr(renewal.request().request) for _ in range(2))
+    own, other = (x509.load_pem_x509_csr(certificate_renewal.request().request) for _ in range(2))
     der = own.public_bytes(Encoding.DER).replace(_point(own), _point(other))
     return x509.load_der_x509_csr(der).public_bytes(Encoding.PEM)
 
@@ -134,7 +140,7 @@ def _point(request: x509.CertificateSigningRequest) -> bytes:
     [
         (lambda: b"", "cannot be read"),
         (lambda: b"-----BEGIN CERTIFICATE REQUEST-----\n!!!\n-----END CERTIFICATE REQUEST-----\n", "cannot be read"),
-        (lambda: renewal.request().request[:-60], "cannot be read"),
+        (lambda: certificate_renewal.request().request[:-60], "cannot be read"),
         (lambda: b"\xff" * 5000, "is too long"),
         (lambda: csr(ec.generate_private_key(ec.SECP384R1())), "another curve than P-256"),
         (lambda: csr(rsa.generate_private_key(65537, 2048)), "another curve than P-256"),
@@ -150,18 +156,18 @@ def test_a_request_that_proves_nothing_is_refused(issuer: Path, request_: Callab
 async def test_a_server_signs_for_one_machine_only_so_often(cluster: Cluster, issuer: Path) -> None:
     async with guarded(cluster, issuer=issuer) as on, on.agent("gpu-a", cluster.machine("gpu-a")) as agent:
         await agent.hello(llama=[0])
-        answers = [await renewed(agent, renewal.request().request) for _ in range(AT_ONCE + 1)]
+        answers = [await renewed(agent, certificate_renewal.request().request) for _ in range(AT_ONCE + 1)]
         assert [bool(answer.certificate) for answer in answers] == [True] * AT_ONCE + [False]
         assert "within the hour" not in answers[-1].refused and "had 4 certificates lately" in answers[-1].refused
         async with on.agent("gpu-b", cluster.machine("gpu-b")) as other:
             await other.hello(llama=[1])
-            assert (await renewed(other, renewal.request().request)).certificate
+            assert (await renewed(other, certificate_renewal.request().request)).certificate
 
 
 async def test_without_an_issuer_nothing_is_signed(cluster: Cluster) -> None:
     async with guarded(cluster) as on, on.agent("gpu-a", cluster.machine("gpu-a")) as agent:
         assert not (await agent.hello(llama=[0])).renews
-        assert "signs no certificates" in (await renewed(agent, renewal.request().request)).refused
+        assert "signs no certificates" in (await renewed(agent, certificate_renewal.request().request)).refused
 
 
 async def test_what_cannot_be_recorded_is_not_signed(
@@ -173,17 +179,17 @@ async def test_what_cannot_be_recorded_is_not_signed(
     monkeypatch.setattr(Audit, "note", full)
     async with guarded(cluster, issuer=issuer) as on, on.agent("gpu-a", cluster.machine("gpu-a")) as agent:
         await agent.hello(llama=[0])
-        answer = await renewed(agent, renewal.request().request)
+        answer = await renewed(agent, certificate_renewal.request().request)
         assert (answer.certificate, answer.refused) == (b"", "the record cannot be written")
 
 
 async def test_what_a_thief_had_renewed_is_denied_with_its_owner(cluster: Cluster, issuer: Path) -> None:
-    stolen, made = cluster.machine("gpu-a"), renewal.request()
+    stolen, made = cluster.machine("gpu-a"), certificate_renewal.request()
     async with guarded(cluster, issuer=issuer) as on:
         async with on.agent("gpu-a", stolen) as thief:
             await thief.hello(llama=[0])
             fresh = put(cluster, "thief", made.key, (await renewed(thief, made.request)).certificate)
-        denylist.add(cluster.denied, Denied("", "machine gpu-a", now() + 1))
+        deny_list.add(cluster.denied, Denied("", "machine gpu-a", now() + 1))
         for shown in (stolen, fresh):
             async with on.agent("gpu-a", shown) as thief:
                 assert "is denied" in (await refusal(thief, hello=pb.Hello(machine="gpu-a")))[1]
@@ -197,12 +203,12 @@ def minted(cluster: Cluster, issuer: Path, names: Iterable[x509.GeneralName], us
     above = x509.load_pem_x509_certificate((issuer / "cert.pem").read_bytes())
     key = ec.generate_private_key(ec.SECP256R1())
     made = (
-        certs.builder(x509.Name([]), above.subject, key, now(), 5)
+        certificates.builder(x509.Name([]), above.subject, key, now(), 5)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
-        .sign(certs.signer(issuer / "key.pem"), hashes.SHA256())
+        .sign(certificates.signer(issuer / "key.pem"), hashes.SHA256())
     )
-    return put(cluster, f"minted-{made.serial_number:x}", certs._key(key), certs.pem(made))
+    return put(cluster, f"minted-{made.serial_number:x}", certificates._key(key), certificates.pem(made))
 
 
 MINTED: dict[str, tuple[x509.GeneralName, ...]] = {
@@ -236,7 +242,7 @@ async def test_whoever_has_the_issuers_key_is_no_server(cluster: Cluster, issuer
     port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
     await server.start()
     with pytest.raises(Exception, match="over TLS"):
-        await asyncio.to_thread(serverauth.verified, f"localhost:{port}", cluster.machine("gpu-a"))
+        await asyncio.to_thread(server_auth.verified, f"localhost:{port}", cluster.machine("gpu-a"))
     await server.stop(0)
 
 
@@ -254,7 +260,7 @@ def test_the_clusters_own_authority_is_no_issuer(cluster: Cluster, tmp_path: Pat
 def test_no_certificate_outlives_its_issuer(cluster: Cluster) -> None:
     ends = now() + 2 * DAY
     issuer = issuing.make(cluster.home / "short", ends - 5 * DAY, days=5)
-    found = leaf.read(Issuer(issuer, now).sign(renewal.request().request, "gpu-a"))
+    found = leaf.read(Issuer(issuer, now).sign(certificate_renewal.request().request, "gpu-a"))
     assert abs(found.ends - ends) < 2
     with pytest.raises(WrongUse, match="ended on"):
         Issuer(issuer, lambda: ends + 1)

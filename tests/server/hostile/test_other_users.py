@@ -23,12 +23,12 @@ from cast import PATIENT, Stage, stage
 from guarded import Cluster, guarded, made, now
 from hangdog.main import main
 from hangdog_models.errors import NotAllowed
-from hangdog_proto.client import Client
-from hangdog_server import tokens
-from hangdog_server.door import LOCAL, Opened
-from hangdog_server.ports import callers, peers, unixsocket
-from hangdog_server.ports.callers import Caller, Known
-from hangdog_server.tokens import Role
+from hangdog_proto.client.incidents import Client
+from hangdog_server.auth import local_user, relayed_peer, tokens
+from hangdog_server.auth.local_user import Caller, Known
+from hangdog_server.auth.tokens import Role
+from hangdog_server.listener import LOCAL, Opened
+from hangdog_server.ports import unix_socket
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 
@@ -164,46 +164,46 @@ def test_who_left_before_the_kernel_is_asked_is_nobody() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         peer = socket.create_connection(listening.getsockname())
         ours, address = listening.accept()
-        assert callers.of_loopback(address, ours.getsockname()) == Caller(0)
+        assert local_user.of_loopback(address, ours.getsockname()) == Caller(0)
         peer.close()
-        assert callers.of_loopback(address, ours.getsockname()) is None
+        assert local_user.of_loopback(address, ours.getsockname()) is None
         ours.close()
-        assert callers.of_loopback(address, listening.getsockname()) is None
-        assert callers.of_loopback(listening.getsockname(), ("127.0.0.1", 9)) is None, "nor one that listens"
+        assert local_user.of_loopback(address, listening.getsockname()) is None
+        assert local_user.of_loopback(listening.getsockname(), ("127.0.0.1", 9)) is None, "nor one that listens"
 
 
 def test_users_without_a_number_here_are_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a user namespace all users outside of it have one number, and a server may run under that very number."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        assert callers.of_unix(ours) == Caller(0, frozenset(os.getgroups()) | {os.getgid()})
-        monkeypatch.setattr(callers, "_strangers", lambda _: frozenset({0}))
-        assert callers.of_unix(ours) is None
+        assert local_user.of_unix(ours) == Caller(0, frozenset(os.getgroups()) | {os.getgid()})
+        monkeypatch.setattr(local_user, "_strangers", lambda _: frozenset({0}))
+        assert local_user.of_unix(ours) is None
     assert Known({7: "view", 8: "act"}).role(Caller(1, frozenset({7, 8}))) == "act"
     assert not Known({7: "view"}).role(Caller(1, frozenset({9}))) and not Known({}).role(None)
 
 
 def test_what_the_relay_tells_is_read_back_and_nothing_else_is_believed() -> None:
-    told = peers.From("ipv6:[fe80::1]:65535", 1000, "trigger")
-    name = peers.written(told).decode().removeprefix("\0")
-    assert peers.read(f"unix-abstract:{name.replace('|', '%7C')}") == told
-    assert peers.read("ipv4:10.0.0.1:5") == peers.From("ipv4:10.0.0.1:5")
-    assert not peers.read("unix-abstract:somebody|1|unix:|0|act").role
-    assert peers.word(("::ffff:10.0.0.1", 5)) == "ipv4:10.0.0.1:5"
+    told = relayed_peer.From("ipv6:[fe80::1]:65535", 1000, "trigger")
+    name = relayed_peer.written(told).decode().removeprefix("\0")
+    assert relayed_peer.read(f"unix-abstract:{name.replace('|', '%7C')}") == told
+    assert relayed_peer.read("ipv4:10.0.0.1:5") == relayed_peer.From("ipv4:10.0.0.1:5")
+    assert not relayed_peer.read("unix-abstract:somebody|1|unix:|0|act").role
+    assert relayed_peer.word(("::ffff:10.0.0.1", 5)) == "ipv4:10.0.0.1:5"
 
 
 def test_a_socket_replaces_a_dead_one_and_no_other(tmp_path: Path) -> None:
     path = tmp_path / "run" / "s"
-    unixsocket.listening(path, False).close()  # killed: the file is left
-    with unixsocket.listening(path, True) as made_:
+    unix_socket.listening(path, False).close()  # killed: the file is left
+    with unix_socket.listening(path, True) as made_:
         assert stat.S_IMODE(path.stat().st_mode) == 0o666
-        with pytest.raises(unixsocket.Taken):
-            unixsocket.listening(path, True)
+        with pytest.raises(unix_socket.Taken):
+            unix_socket.listening(path, True)
         assert made_.getsockname()
     path.unlink()
     path.write_text("of somebody")
     with pytest.raises(OSError, match="something else"):
-        unixsocket.listening(path, False)
+        unix_socket.listening(path, False)
 
 
 @pytest.mark.parametrize("group", ["nobody-of-that-name=act", "0=root", "act"])

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from hangdog_server.ports import peers
+from hangdog_server.auth import relayed_peer
 from hangdog_server.ports.admission import Admission, Bounds
-from hangdog_server.ports.inner import Inner
+from hangdog_server.ports.hidden_socket import Inner
 from hangdog_server.ports.listeners import listeners
-from hangdog_server.ports.pair import Way
 from hangdog_server.ports.relay import Relay
+from hangdog_server.ports.relayed_connection import Way
 
 MUCH = 8 << 20
 BOUNDS = Bounds(served=8, served_each=8, unserved=8, unserved_each=8, slots=4, patience_s=60.0)
@@ -29,7 +29,13 @@ def relayed() -> Iterator[tuple[int, socket.socket, Relay]]:
         server.listen()
         sockets = listeners("127.0.0.1", 0)
         relay.add(
-            Way(sockets, Admission(BOUNDS), inner.hide(), False, lambda _: peers.From("ipv4:10.0.0.1:5", 7, "act"))
+            Way(
+                sockets,
+                Admission(BOUNDS),
+                inner.hide(),
+                False,
+                lambda _: relayed_peer.From("ipv4:10.0.0.1:5", 7, "act"),
+            )
         )
         port = sockets[0].getsockname()[1]
         relay.start()
@@ -48,7 +54,7 @@ def test_much_is_passed_on_whole_both_ways_and_with_the_word_of_who_sent_it() ->
         ours, name = server.accept()
         with ours:
             found = name.decode().removeprefix("\0")
-            assert peers.read(f"unix-abstract:{found}") == peers.From("ipv4:10.0.0.1:5", 7, "act")
+            assert relayed_peer.read(f"unix-abstract:{found}") == relayed_peer.From("ipv4:10.0.0.1:5", 7, "act")
             heard = b""
             while len(heard) < MUCH:
                 heard += ours.recv(1 << 20)

@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from guarded import Cluster, guarded, now
-from hangdog_proto import leaf, pems
-from hangdog_server import certs, issuing
+from hangdog_proto import x509
+from hangdog_proto.client import certificate_folder
+from hangdog_server.auth import certificates
+from hangdog_server.auth import issuer as issuing
 
 #: What is left of the first certificate when the agent starts, which takes a second. Seconds.
 LEFT_S = 5.0
 
 
 async def test_an_agent_comes_back_with_a_renewed_certificate(cluster: Cluster) -> None:
-    own = cluster.machine("gpu-a", now() - certs.DAYS * 86400.0 + LEFT_S)
+    own = cluster.machine("gpu-a", now() - certificates.DAYS * 86400.0 + LEFT_S)
     new = cluster.machine("gpu-a")
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HANGDOG_")}
     async with guarded(cluster) as on:
@@ -31,7 +33,7 @@ async def test_an_agent_comes_back_with_a_renewed_certificate(cluster: Cluster) 
             async with asyncio.timeout(LEFT_S + 40):
                 while b"connected to" not in await agent.stderr.readline():
                     pass
-                for path in pems.paths(new):
+                for path in certificate_folder.paths(new):
                     path.replace(own / path.name)
                 while b"the certificate of machine gpu-a has ended" not in await agent.stderr.readline():
                     pass
@@ -46,7 +48,7 @@ async def test_an_agent_comes_back_with_a_renewed_certificate(cluster: Cluster) 
 @pytest.mark.slow
 async def test_an_agent_has_its_certificate_renewed_and_comes_back_with_it(cluster: Cluster, tmp_path: Path) -> None:
     """With an issuer nobody has to do anything: the first certificate ends, and the agent is there."""
-    own = cluster.machine("gpu-a", now() - certs.DAYS * 86400.0 + LEFT_S)
+    own = cluster.machine("gpu-a", now() - certificates.DAYS * 86400.0 + LEFT_S)
     issuer = issuing.make(cluster.home / "issuer", now())
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HANGDOG_")}
     async with guarded(cluster, issuer=issuer) as on:
@@ -63,7 +65,9 @@ async def test_an_agent_has_its_certificate_renewed_and_comes_back_with_it(clust
                     while words not in await agent.stderr.readline():
                         pass
             assert [line.name for line in await on.machines() if line.connected] == ["gpu-a"]
-            assert leaf.read(pems.read(own, tmp_path / "renewed.pem").certificate).ends > now() + 6 * 86400.0
+            assert (
+                x509.read(certificate_folder.read(own, tmp_path / "renewed.pem").certificate).ends > now() + 6 * 86400.0
+            )
         finally:
             agent.kill()
             await agent.communicate()

@@ -16,10 +16,10 @@ from cryptography import x509
 from cast import PATIENT, Agent, stage
 from guarded import CLIENT, STRICT, Cluster, beside, guarded, made, now, refusal
 from hangdog_models.errors import WrongUse
-from hangdog_proto import pems
+from hangdog_proto.client import certificate_folder
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server import certs
-from hangdog_server.limits import Limits
+from hangdog_server.auth import certificates
+from hangdog_server.protocol.rate_limits import Limits
 
 DAY = 86400.0
 #: A stranger is cut off `hello_s` after it came; this is how long a busy machine may take for it. Seconds.
@@ -46,7 +46,7 @@ STRANGERS: dict[str, Callable[[Cluster, Path], Path | None]] = {
     "no certificate": lambda cluster, folder: nobody(cluster, folder / "none"),
     "another authority": self_signed,
     "another authority that the server's certificate is not of": lambda cluster, folder: made(folder).machine("gpu-a"),
-    "ended": lambda cluster, folder: cluster.machine("gpu-a", now() - (certs.DAYS + 1) * DAY),
+    "ended": lambda cluster, folder: cluster.machine("gpu-a", now() - (certificates.DAYS + 1) * DAY),
     "not yet": lambda cluster, folder: cluster.machine("gpu-a", now() + 3 * DAY),
 }
 
@@ -104,7 +104,7 @@ async def test_names_of_another_authority_are_dns_names_where_that_is_asked_for(
 ) -> None:
     """As cert-manager makes them: no URI of ours, and Kubernetes' names of the files."""
     folder = cluster.odd("site", x509.DNSName("gpu-c"), uses=CLIENT)
-    for ours, theirs in zip(*pems.NAMES, strict=True):
+    for ours, theirs in zip(*certificate_folder.NAMES, strict=True):
         (folder / ours).rename(folder / theirs)
     async with guarded(cluster, trust_dns_names=True) as on:
         assert "--trust-dns-names: any certificate" in caplog.text
@@ -117,7 +117,7 @@ async def test_names_of_another_authority_are_dns_names_where_that_is_asked_for(
 async def test_a_machines_certificate_does_not_make_a_server(cluster: Cluster, tmp_path: Path) -> None:
     """Whoever took a machine over cannot play the server to the others."""
     own = cluster.machine("localhost")
-    found = pems.read(own)
+    found = certificate_folder.read(own)
     server = grpc.aio.server()
     port = server.add_secure_port(
         "127.0.0.1:0", grpc.ssl_server_credentials([(found.key, found.certificate)], found.authority, True)
@@ -129,7 +129,7 @@ async def test_a_machines_certificate_does_not_make_a_server(cluster: Cluster, t
 
 
 async def test_a_stream_ends_with_the_certificate_that_opened_it(cluster: Cluster) -> None:
-    soon = cluster.machine("gpu-a", now() - certs.DAYS * DAY + 2)
+    soon = cluster.machine("gpu-a", now() - certificates.DAYS * DAY + 2)
     async with guarded(cluster) as on, on.agent("gpu-a", soon) as agent:
         await agent.hello(llama=[0])
         code, words = await agent.end()
@@ -164,7 +164,7 @@ async def test_a_renewed_certificate_is_taken_up_and_a_broken_one_is_not(
         (own / "key.pem").write_bytes(b"-----BEGIN nonsense")
         assert await asyncio.to_thread(peer_certificate, on.address, shown) == first
         assert "renewed certificate is not used" in caplog.text
-        new = certs.server(cluster.home, ["localhost"], now(), cluster.home / "new")
+        new = certificates.server(cluster.home, ["localhost"], now(), cluster.home / "new")
         for name in ("key.pem", "cert.pem"):
             (new / name).replace(own / name)
         assert await asyncio.to_thread(peer_certificate, on.address, shown) != first

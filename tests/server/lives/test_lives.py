@@ -15,15 +15,15 @@ import pytest
 
 from cast import NOON, Agent, Stage, stage, trainer
 from hangdog_models.operations.report import OperationsReport
-from hangdog_models.operations.sessions import STEADY_S, Session
+from hangdog_models.operations.session_histories import STEADY_S, Session
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import Doing, Sign
-from hangdog_proto import pulses
+from hangdog_proto.codec import stall_signs
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server import operations
-from hangdog_server.lives import keeping
-from hangdog_server.pages.operations import operations_page
-from hangdog_server.store import Store
+from hangdog_server.grpc_api import operations_service
+from hangdog_server.incidents import session_writer
+from hangdog_server.store.store import Store
+from hangdog_server.web.operations_page import operations_page
 
 HOUR = 3600.0
 
@@ -31,9 +31,9 @@ HOUR = 3600.0
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits: what changed is stored at once, and what is there is noted all the time."""
-    monkeypatch.setattr("hangdog_server.sentry.TICK_S", 0.05)
-    monkeypatch.setattr(keeping, "TICK_S", 0.01)
-    monkeypatch.setattr(keeping, "STAMP_S", 0.05)
+    monkeypatch.setattr("hangdog_server.incidents.stall_watch.TICK_S", 0.05)
+    monkeypatch.setattr(session_writer, "TICK_S", 0.01)
+    monkeypatch.setattr(session_writer, "STAMP_S", 0.05)
 
 
 class Clock:
@@ -52,13 +52,13 @@ def local(job: str, *ranks: int) -> pb.LocalJob:
 
 def hangs(*ranks: int) -> pb.Pulse:
     still = Sign(Doing.STILL, 6.0, overdue=True, place="all_reduce")
-    return pulses.pack({"llama": {Rank(rank): still for rank in ranks}})
+    return stall_signs.pack({"llama": {Rank(rank): still for rank in ranks}})
 
 
 async def known(store: Store, true: Callable[[tuple[Session, ...]], bool]) -> tuple[Session, ...]:
     """The sessions, once they are what the test waits for, the earliest first."""
     async with asyncio.timeout(50):
-        while not true(found := (await store.ask(operations.past, 0.0)).sessions):
+        while not true(found := (await store.ask(operations_service.past, 0.0)).sessions):
             await asyncio.sleep(0.01)
     return tuple(sorted(found, key=lambda one: (one.began, one.until)))
 
@@ -131,7 +131,7 @@ async def test_a_job_that_hangs_is_killed_and_comes_back(tmp_path: Path) -> None
 async def test_a_standstill_is_over_when_no_rank_shows_one_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hangdog_server.lives.seeing.OVER_S", 0.0)
+    monkeypatch.setattr("hangdog_server.cluster.session_tracker.OVER_S", 0.0)
     clock = Clock()
     async with stage(tmp_path / "s.db", clock=clock) as on, on.agent("a") as a:
         await a.hello(llama=[0])
@@ -140,7 +140,7 @@ async def test_a_standstill_is_over_when_no_rank_shows_one_any_more(
         await judged(a, 0)
         await known(on.store, lambda found: bool(found and found[0].standstills))
         clock.at += 100.0
-        await a.say(pulse=pulses.pack({}))
+        await a.say(pulse=stall_signs.pack({}))
         (one,) = await known(on.store, lambda found: found[0].standstills[0].over is not None)
         assert one.standstills[0].over == NOON + 100.0 and not one.end
 

@@ -5,11 +5,11 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangdog_models.operations.sessions import Standstill
+from hangdog_models.operations.session_histories import Standstill
 from hangdog_models.suspicion import OVER_S
 from hangdog_models.verdict import Kind
-from hangdog_server.lives.rows import Row, State
-from hangdog_server.lives.seeing import PER_HOUR, Seen
+from hangdog_server.cluster.session_tracker import PER_HOUR, Seen
+from hangdog_server.store.sessions import Row, State
 
 AWAY_S = 60.0
 

@@ -15,21 +15,21 @@ import targets
 from cast import PATIENT, Stage, failed, stage
 from faulty import Line, Proxy, line
 from hangdog_agent.capture import pyspy
-from hangdog_agent.capture.look import Tools
+from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.census import Census
-from hangdog_agent.identity import Identity
-from hangdog_agent.link import Link
-from hangdog_agent.link_settings import LinkSettings
-from hangdog_agent.vigil.settings import VigilSettings
-from hangdog_agent.vigil.vigil import Vigil
-from hangdog_agent.watch import Watch
+from hangdog_agent.connection.identity import Identity
+from hangdog_agent.connection.link import Link
+from hangdog_agent.connection.settings import LinkSettings
+from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.watch import Watch
+from hangdog_agent.stalls.monitor import Vigil
+from hangdog_agent.stalls.settings import VigilSettings
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stack import Missing
-from hangdog_proto.client import Step
-from hangdog_server.counting import Counting
-from hangdog_server.fleet import Fleet
-from hangdog_server.observing import Observers
+from hangdog_proto.client.incidents import Step
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.observability.grpc_counters import Counting
+from hangdog_server.observability.setup import Observers
 
 pytestmark = pytest.mark.slow
 

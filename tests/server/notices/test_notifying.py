@@ -5,18 +5,18 @@ from pathlib import Path
 
 from cast import NOON
 from cast_acting import NOTHING
-from hangdog_models.acting.caps import Caps, Mode
+from hangdog_models.actions.caps import Caps, Mode
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import Doing, Sign
 from hangdog_models.verdict import Kind
-from hangdog_server import decisions, foreseeing, intents
-from hangdog_server.campaigns import records
-from hangdog_server.campaigns.records import Campaign, Convict, State
-from hangdog_server.capturing import steady
-from hangdog_server.jobs import LocalJob
-from hangdog_server.notices import news, notifying
-from hangdog_server.store import Incident
-from hangdog_server.store import State as Judged
+from hangdog_server.actions import policy, restart_preview
+from hangdog_server.incidents.round_capture import steady
+from hangdog_server.notifications import changes, notify_loop
+from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.store import actions, campaigns
+from hangdog_server.store.campaigns import Campaign, Convict, State
+from hangdog_server.store.store import Incident
+from hangdog_server.store.store import State as Judged
 from notified import receiver, watched
 
 
@@ -91,8 +91,8 @@ def test_a_standstill_that_lasts_for_days_is_begun_anew_each_day_and_no_more_oft
     for number, look in enumerate(looks):
         for minutes in (1, 9):
             now = look.changed + 60.0 * minutes
-            seen = [one for one in looks[: number + 1] if one.changed >= now - news.BACK_S]
-            told |= {chain[0].id for chain in news.chained(seen) if chain[-1].changed >= now - notifying.NEWS_S}
+            seen = [one for one in looks[: number + 1] if one.changed >= now - changes.BACK_S]
+            told |= {chain[0].id for chain in changes.chained(seen) if chain[-1].changed >= now - notify_loop.NEWS_S}
     assert len(told) == 4, "three days from noon to noon touch four"
 
 
@@ -118,7 +118,7 @@ async def test_a_job_that_goes_on_is_told_of_once_where_its_standstill_was(tmp_p
             to.vigil.note(machine, {}, now)
         await to.tick()
         assert len(to.postman.given) == 2, "not yet: an agent may be about to say otherwise"
-        to.notifying._going = {"llama": steady() - notifying.RECOVERED_S}
+        to.notifying._going = {"llama": steady() - notify_loop.RECOVERED_S}
         for _ in range(3):
             await to.tick()
     assert to.postman.titles()[2:] == ["llama shows no sign of a standstill any more"]
@@ -131,7 +131,7 @@ async def test_who_is_to_approve_is_told_what_the_restart_costs_where_that_is_kn
         to.on.begin()
         await to.on.judged("0a", "a")
         await to.on.acting.tick()
-        assert await to.on.store.do(foreseeing._noted, "0a", "this takes 1 of 2 restarts")
+        assert await to.on.store.do(restart_preview._noted, "0a", "this takes 1 of 2 restarts")
         for _ in range(2):
             await to.tick(1)
         (_, message), *more = to.postman.given
@@ -140,7 +140,7 @@ async def test_who_is_to_approve_is_told_what_the_restart_costs_where_that_is_kn
 
 async def test_what_is_done_to_machines_is_told_once_it_has_come_to_rest(tmp_path: Path) -> None:
     async with watched(tmp_path / "s.db", tmp_path, receiver("chat", "json://x", "approval", "acted", "breaker")) as to:
-        await to.on.store.do(decisions.set_breaker, "", "alice", to.on.now)
+        await to.on.store.do(policy.set_breaker, "", "alice", to.on.now)
         await to.tick(1)
         assert to.postman.given == [], "it opened before anybody was told of anything"
         to.on.mode = Mode.APPROVE
@@ -152,22 +152,22 @@ async def test_what_is_done_to_machines_is_told_once_it_has_come_to_rest(tmp_pat
         assert to.postman.titles() == ["llama: isolate a, b?"]
         assert "hangdog approve 0a" in to.postman.given[0][1].body
         facts, rule = await to.on.acting.facts("0a"), to.on.acting.rule()
-        await to.on.store.do(decisions.approve, "0a", facts, rule, "alice")
+        await to.on.store.do(policy.approve, "0a", facts, rule, "alice")
         await to.tick(1)
         assert len(to.postman.given) == 1, "it is being done"
-        await to.on.until("0a", intents.Act.DONE)
+        await to.on.until("0a", actions.Act.DONE)
         await to.tick(1)
         await to.tick(1)
         assert to.postman.titles()[1:] == ["llama: 2 machines done"]
-        await to.on.store.do(decisions.release, "a", "repaired", "alice", to.on.now)
-        await to.on.until("0a", intents.Act.DONE, intents.Act.RELEASED)
+        await to.on.store.do(policy.release, "a", "repaired", "alice", to.on.now)
+        await to.on.until("0a", actions.Act.DONE, actions.Act.RELEASED)
         await to.tick(1)
         assert to.postman.titles()[2:] == ["llama: 1 machine released, 1 machine done"]
         assert to.postman.given[-1][1].lines[0] == "a is back, repaired"
-        await to.on.store.do(decisions.set_breaker, "too much at once", "", to.on.now)
+        await to.on.store.do(policy.set_breaker, "too much at once", "", to.on.now)
         await to.tick(1)
         await to.tick(1)
-        await to.on.store.do(decisions.set_breaker, "", "alice", to.on.now)
+        await to.on.store.do(policy.set_breaker, "", "alice", to.on.now)
         await to.tick(1)
     assert to.postman.titles()[3:] == ["nothing more is done to machines", "machines are acted upon again"]
 
@@ -191,9 +191,9 @@ async def test_what_would_be_done_is_no_news_but_what_a_bound_forbids_is(tmp_pat
 async def test_a_campaign_is_told_of_where_it_convicts(tmp_path: Path) -> None:
     async with watched(tmp_path / "s.db", tmp_path) as to:
         for name, convicts in (("c1", []), ("c2", [Convict("gpu/a17", 0.99)])):
-            await to.on.store.do(records.begin, Campaign(name, to.on.now, "alice", "after the hang", "", {}))
+            await to.on.store.do(campaigns.begin, Campaign(name, to.on.now, "alice", "after the hang", "", {}))
             await to.tick(1)
-            await to.on.store.do(records.end, name, State.DONE, to.on.now, "", "{}", convicts)
+            await to.on.store.do(campaigns.end, name, State.DONE, to.on.now, "", "{}", convicts)
             await to.tick(1)
     [(_, message)] = to.postman.given
     assert (message.title, message.link) == ("tests convict gpu/a17", "https://head:7413/machines/gpu%2Fa17")
@@ -214,7 +214,7 @@ async def test_a_store_full_of_the_past_is_no_news(tmp_path: Path) -> None:
     async with watched(tmp_path / "s.db", tmp_path) as to:
         await to.opened("0a")
         await to.judged("0a", Kind.MACHINE, "a")
-        await to.tick(notifying.NEWS_S + 1)
+        await to.tick(notify_loop.NEWS_S + 1)
     assert to.postman.given == []
 
 

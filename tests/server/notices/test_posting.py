@@ -16,9 +16,9 @@ import pytest
 from aiosmtpd.smtp import SMTP
 
 from cast import cluster, stage, trainer
-from hangdog_server.notices.chosen import Receiver, Told
-from hangdog_server.notices.message import Message, message
-from hangdog_server.notices.posting import check, post
+from hangdog_server.notifications.message import Message, message
+from hangdog_server.notifications.notify_config import Receiver, Told
+from hangdog_server.notifications.send import check, post
 from notified import receiver
 from receiver import Receiver as Http
 from receiver import receiving
@@ -77,7 +77,7 @@ async def test_slack_is_told_the_same() -> None:
         there = f"from apprise.plugins.slack import NotifySlack as S; S.webhook_url = {http.url!r}"
         url = "https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", f"{there}; from hangdog_server.notices.courier import main; main()",
+            sys.executable, "-c", f"{there}; from hangdog_server.notifications.apprise_process import main; main()",
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         given = json.dumps({"url": url, "title": HOSTILE.title, "body": HOSTILE.body})
@@ -158,7 +158,7 @@ async def test_a_service_of_ones_own_is_told_as_json() -> None:
 async def test_a_machine_too_busy_to_look_at_the_addresses_serves_all_the_same(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("hangdog_server.notices.posting.WITHIN_S", 0.001)
+    monkeypatch.setattr("hangdog_server.notifications.send.WITHIN_S", 0.001)
     await check(Told((receiver("chat", "nonsense://x"),)))
     assert "whether the address of to.chat is one is not known" in caplog.text
 

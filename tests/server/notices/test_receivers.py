@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_models.verdict import Kind
-from hangdog_server.notices import notifying, rows
+from hangdog_server.notifications import notification_rows, notify_loop
 from notified import receiver, watched
 
 
@@ -21,7 +21,7 @@ async def test_a_receiver_that_is_away_is_tried_more_and_more_rarely_and_given_u
             assert len(to.postman.given) == tries
             await to.tick(1)
             assert len(to.postman.given) == tries + 1
-        await to.tick(notifying.NEWS_S)
+        await to.tick(notify_loop.NEWS_S)
         await to.tick(1)
         assert len(to.postman.given) == 9, "it is given up"
         to.postman.fails = ""
@@ -47,7 +47,7 @@ async def test_a_receiver_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
 async def test_what_waits_for_those_who_hang_or_are_in_the_file_no_more_is_in_nobodys_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "AT_ONCE", 2)
+    monkeypatch.setattr(notification_rows, "AT_ONCE", 2)
     stay = receiver(), receiver("mail")
     async with watched(tmp_path / "s.db", tmp_path, *stay, receiver("gone")) as to:
         to.postman.held = dict.fromkeys(("chat", "gone"), asyncio.Event())
@@ -79,7 +79,7 @@ async def test_a_storm_is_cut_and_says_so(tmp_path: Path) -> None:
 async def test_while_the_store_is_away_nobody_is_told_and_then_everybody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(notifying, "TICK_S", 0.01)
+    monkeypatch.setattr(notify_loop, "TICK_S", 0.01)
     async with watched(tmp_path / "s.db", tmp_path) as to:
         await to.opened("0a")
         await to.away()
@@ -95,7 +95,7 @@ async def test_while_the_store_is_away_nobody_is_told_and_then_everybody(
 async def test_what_came_of_a_message_is_noted_should_the_store_be_away_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(notifying, "NOTED_AGAIN_S", 0.01)
+    monkeypatch.setattr(notify_loop, "NOTED_AGAIN_S", 0.01)
     async with watched(tmp_path / "s.db", tmp_path) as to:
         held = to.postman.held["chat"] = asyncio.Event()
         await to.opened("0a")
@@ -111,7 +111,7 @@ async def test_what_came_of_a_message_is_noted_should_the_store_be_away_meanwhil
 
 
 async def test_what_was_sent_is_forgotten_with_its_incidents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifying, "TICK_S", 0.01)
+    monkeypatch.setattr(notify_loop, "TICK_S", 0.01)
     async with watched(tmp_path / "s.db", tmp_path) as to:
         to.begin(keep_s=30 * 86400.0, prune_s=0.0)
         keeping = asyncio.create_task(to.notifying.keep())
@@ -122,7 +122,7 @@ async def test_what_was_sent_is_forgotten_with_its_incidents(tmp_path: Path, mon
         await to.reached(lambda: len(to.postman.given) == 2)
         to.on.now += 2 * 86400.0
         async with asyncio.timeout(60):
-            while len(known := await to.on.store.ask(rows.last, ["0a", "0b"])) == 2:
+            while len(known := await to.on.store.ask(notification_rows.last, ["0a", "0b"])) == 2:
                 await asyncio.sleep(0.01)
         assert known.keys() == {("0b", "chat")}
         keeping.cancel()

@@ -8,7 +8,7 @@ import pytest
 from cast import verdict
 from hangdog_models.errors import WrongUse
 from hangdog_server.main import serve
-from hangdog_server.notices.chosen import PER_HOUR, About, Receiver, Told, told
+from hangdog_server.notifications.notify_config import PER_HOUR, About, Receiver, Told, told
 
 WHOLE = """
 link = "https://head:7413/"

@@ -24,12 +24,12 @@ from cast import Agent, trainer
 from hangdog_models.errors import HangdogError
 from hangdog_models.topology import build
 from hangdog_models.verdict import to_json
-from hangdog_proto.client import Client
-from hangdog_proto.codec import pack
+from hangdog_proto.client.incidents import Client
+from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.replay import Look, replay
-from hangdog_server.store import Incident, State, Store
-from hangdog_server.tables import LEDGER
+from hangdog_server.incidents.replay import Look, replay
+from hangdog_server.store.store import Incident, State, Store
+from hangdog_server.store.tables import LEDGER
 from postgres import Postgres
 
 #: Of each engine, in `make test-slow` and in `make soak`.

@@ -15,8 +15,8 @@ import pytest
 
 import crashing_acts
 from cast_acting import world
-from hangdog_server import intents
-from hangdog_server.intents import Act
+from hangdog_server.store import actions
+from hangdog_server.store.actions import Act
 from postgres import Postgres
 
 #: Stories of two deaths on each engine, in `make test-slow` and in `make soak`.
@@ -55,7 +55,7 @@ async def held(where: Path | str, folder: Path, release: str) -> None:
     assert names == [machine for machine in ("a", "b") if machine != release], excluded
     assert (folder / "starts").read_text() == "without a b\n", "the job started again once, without either"
     async with world(where, folder) as on:
-        rows = await on.store.ask(intents.of, "0a")
+        rows = await on.store.ask(actions.of, "0a")
         assert {row.machine: row.state for row in rows} == {"a": Act.RELEASED if release else Act.DONE, "b": Act.DONE}
 
 

@@ -16,20 +16,20 @@ from cast import NOON, PATIENT, verdict
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
-from hangdog_server import dates
-from hangdog_server.captures import RawCapture
-from hangdog_server.dates import HELD_S, STEP_S, Run, believed
-from hangdog_server.fleet import Fleet
-from hangdog_server.incident import Means
-from hangdog_server.leading import Leading
-from hangdog_server.lives import rows as lives
-from hangdog_server.lives.keeping import Living
-from hangdog_server.lives.seeing import Seen
-from hangdog_server.retention import Retention
+from hangdog_server.auth.tokens import Role, new, read
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.cluster.leadership import Leading
+from hangdog_server.cluster.session_tracker import Seen
+from hangdog_server.incidents.incident_run import Means
+from hangdog_server.incidents.session_writer import Living
 from hangdog_server.settings import Settings
-from hangdog_server.store import Incident, Store
-from hangdog_server.tables import SESSIONS
-from hangdog_server.tokens import Role, new, read
+from hangdog_server.store import sessions as lives
+from hangdog_server.store import trusted_date
+from hangdog_server.store.captures import RawCapture
+from hangdog_server.store.retention import Retention
+from hangdog_server.store.store import Incident, Store
+from hangdog_server.store.tables import SESSIONS
+from hangdog_server.store.trusted_date import HELD_S, STEP_S, Run, believed
 from notified import watched
 
 DAY, YEAR = 86400.0, 365 * 86400.0
@@ -180,7 +180,7 @@ async def test_a_message_that_waits_is_sent_after_a_jump_and_news_of_before_it_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with watched(tmp_path / "s.db", tmp_path) as to:
-        monkeypatch.setattr(dates, "running", lambda: Run("a", 0.0))
+        monkeypatch.setattr(trusted_date, "running", lambda: Run("a", 0.0))
         await to.tick(1)
         await to.opened("0a")
         to.on.now += YEAR
@@ -196,9 +196,9 @@ async def test_a_person_may_say_that_the_date_is_right(where: Path | str) -> Non
     await at.ahead(store)
     at.date += YEAR
     assert await at.ahead(store)
-    await dates.trust(store, at.date)
-    at.boot = dates.running().boot
-    at.up_s = dates.running().up_s
+    await trusted_date.trust(store, at.date)
+    at.boot = trusted_date.running().boot
+    at.up_s = trusted_date.running().up_s
     assert not await at.ahead(store)
     store.close()
 

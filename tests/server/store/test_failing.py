@@ -19,10 +19,10 @@ import sqlalchemy as sa
 import postgres
 from cast import PATIENT, cluster, stage, trainer
 from hangdog_models.errors import HangdogError, WrongUse
-from hangdog_proto.client import Client
-from hangdog_server.captures import RawCapture
-from hangdog_server.failures import StoreFailed, advice
-from hangdog_server.store import Incident, State, Store
+from hangdog_proto.client.incidents import Client
+from hangdog_server.store.captures import RawCapture
+from hangdog_server.store.store import Incident, State, Store
+from hangdog_server.store.store_errors import StoreFailed, advice
 from postgres import Postgres
 from small_disk import small_disk
 
@@ -74,7 +74,7 @@ def test_the_database_of_the_tests_is_started_by_no_child_in_which_fork_handlers
 async def test_a_database_killed_and_back_has_all_that_was_acknowledged(
     own: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hangdog_server.database.BACK_S", 60.0)  # a busy machine starts one slowly
+    monkeypatch.setattr("hangdog_server.store.database.BACK_S", 60.0)  # a busy machine starts one slowly
     store = Store(own.database())
     await store.begin(FIRST, {})
     for number in range(20):
@@ -93,7 +93,7 @@ async def test_a_database_killed_and_back_has_all_that_was_acknowledged(
 async def test_a_database_that_stays_away_is_said_and_the_server_goes_on_when_it_is_back(
     own: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hangdog_server.database.BACK_S", 0.2)
+    monkeypatch.setattr("hangdog_server.store.database.BACK_S", 0.2)
     url = own.database()
     async with stage(url) as on, cluster(on, a=[0]) as (a,):
         asking = asyncio.create_task(on.snapshot())
@@ -103,7 +103,7 @@ async def test_a_database_that_stays_away_is_said_and_the_server_goes_on_when_it
         error = await failing(on.store)
         assert "the store failed: " in str(error) and "goes on by itself" in error.hint and "s3cret" not in str(error)
         assert [line.name for line in await on.machines()] == ["a"], "the server itself is well"
-        monkeypatch.setattr("hangdog_server.database.BACK_S", 60.0)  # a busy machine answers slowly
+        monkeypatch.setattr("hangdog_server.store.database.BACK_S", 60.0)  # a busy machine answers slowly
         own.start()
         asking = asyncio.create_task(on.snapshot())
         await a.answer(await a.order(), trainer(0))
@@ -168,7 +168,7 @@ def test_a_disk_that_becomes_read_only_is_said_and_taken_up_again(small: Path) -
 
 
 async def test_a_locked_file_is_said_and_the_next_step_is_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hangdog_server.sqlite.BUSY_MS", 50)
+    monkeypatch.setattr("hangdog_server.store.sqlite.BUSY_MS", 50)
     store = Store(tmp_path / "s.db")
     with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

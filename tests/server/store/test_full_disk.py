@@ -15,17 +15,18 @@ from cast import PATIENT, Stage, cluster, stage, trainer, verdict
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
-from hangdog_proto.client import IncidentLine
-from hangdog_server import intents, main
-from hangdog_server import store as stores
-from hangdog_server.incident import UNWRITTEN, Means
-from hangdog_server.notices import notifying
-from hangdog_server.notices.chosen import Told
-from hangdog_server.notices.notifying import Notifying
+from hangdog_proto.client.incidents import IncidentLine
+from hangdog_server import main
+from hangdog_server.cluster.stalls import Vigil
+from hangdog_server.incidents.incident_run import UNWRITTEN, Means
+from hangdog_server.notifications import notify_loop
+from hangdog_server.notifications.notify_config import Told
+from hangdog_server.notifications.notify_loop import Notifying
 from hangdog_server.settings import Settings
-from hangdog_server.store import State
-from hangdog_server.tables import NOTICES
-from hangdog_server.vigil import Vigil
+from hangdog_server.store import actions
+from hangdog_server.store import store as stores
+from hangdog_server.store.store import State
+from hangdog_server.store.tables import NOTICES
 from notified import Postman, receiver
 from small_disk import small_disk
 
@@ -47,8 +48,8 @@ def postman(monkeypatch: pytest.MonkeyPatch) -> Postman:
         return Notifying(means, vigil, settings, told, made.post)
 
     monkeypatch.setattr(main, "Notifying", told)
-    monkeypatch.setattr(notifying, "TICK_S", 0.05)
-    monkeypatch.setattr("hangdog_server.incident.AGAIN_S", 0.1)
+    monkeypatch.setattr(notify_loop, "TICK_S", 0.05)
+    monkeypatch.setattr("hangdog_server.incidents.incident_run.AGAIN_S", 0.1)
     return made
 
 
@@ -128,7 +129,7 @@ async def test_an_incident_on_a_full_disk_is_judged_told_shown_and_written_when_
         assert "not written" in postman.given[-1][1].lines[-1]
         titles = postman.titles()
         assert await on.store.evicting(0.0) == (), "nothing acts upon what is not written"
-        assert await on.store.ask(intents.latest, 9) == ()
+        assert await on.store.ask(actions.latest, 9) == ()
 
         assert filler is not None
         filler.unlink()
@@ -154,7 +155,7 @@ async def test_an_incident_on_a_full_disk_is_judged_told_shown_and_written_when_
 async def test_more_than_memory_has_room_for_is_not_kept_and_the_verdict_is(
     small: Path, postman: Postman, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("hangdog_server.archive.MOST_WAITING", 1)
+    monkeypatch.setattr("hangdog_server.incidents.capture_archive.MOST_WAITING", 1)
     async with stage(small / "s.db", guilty) as on:
         filler = fill(small)
         await judged(on)

@@ -9,13 +9,14 @@ import pytest
 
 from cast import NOON, PATIENT
 from cast_acting import WIDE, Moving, Played, world
-from hangdog_models.acting.caps import Mode
+from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import WrongUse
-from hangdog_server import decisions, intents
-from hangdog_server.acting import Acting
-from hangdog_server.actors.actor import ActorFailed
-from hangdog_server.actors.nothing import Nothing
-from hangdog_server.intents import Act
+from hangdog_server.actions import policy
+from hangdog_server.actions.action_loop import Acting
+from hangdog_server.actions.backends.backend import ActorFailed
+from hangdog_server.actions.backends.no_action import Nothing
+from hangdog_server.store import actions
+from hangdog_server.store.actions import Act
 
 
 async def test_by_itself_nothing_is_touched_and_what_would_be_done_is_told(where: Path | str, tmp_path: Path) -> None:
@@ -25,7 +26,7 @@ async def test_by_itself_nothing_is_touched_and_what_would_be_done_is_told(where
         await on.acting.tick()
         assert await on.states("0a") == {"a": "dry-run"} and played.told == []
         with pytest.raises(WrongUse, match="in mode dry-run: nothing is done"):
-            await on.store.do(decisions.approve, "0a", await on.acting.facts("0a"), on.acting.rule(), "alice")
+            await on.store.do(policy.approve, "0a", await on.acting.facts("0a"), on.acting.rule(), "alice")
         await on.judged("0b", "b", "c", ago=9999)
         await on.acting.tick()
         assert await on.states("0b") == {"b": "refused", "c": "refused"} and "9999 s old" in await on.words("0b")
@@ -47,12 +48,12 @@ async def test_a_verdict_is_carried_out_once_and_undone(where: Path | str, tmp_p
             await on.acting.tick()
         moves = ["move 7:0 without a,b"] * 3
         assert played.told == ["mark a", "mark b", *moves], "marked both before the job could come back to one"
-        rows = await on.store.do(decisions.release, "a", "mended", "alice", NOON)
+        rows = await on.store.do(policy.release, "a", "mended", "alice", NOON)
         assert [row.machine for row in rows] == ["a"]
         await on.until("0a", Act.RELEASED, Act.DONE)
         assert played.marks == {"b": "0a"} and await on.states("0a") == {"a": "released", "b": "done"}
         with pytest.raises(WrongUse, match="holds no mark on a"):
-            await on.store.do(decisions.release, "a", "", "alice", NOON)
+            await on.store.do(policy.release, "a", "", "alice", NOON)
         recorded = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     told = [(one["what"], one["outcome"]) for one in recorded if one["what"].endswith(" a")]
     assert told == [
@@ -69,15 +70,15 @@ async def test_it_waits_for_a_person_who_may_approve_or_dismiss(where: Path | st
         await on.acting.tick()
         assert (await on.states("0a"), played.told) == ({"a": "waiting"}, [])
         facts, rule = await on.acting.facts("0a"), on.acting.rule()
-        await on.store.do(decisions.approve, "0a", facts, rule, "alice")
-        await on.store.do(decisions.dismiss, "0b", "not now", "bob", NOON)
+        await on.store.do(policy.approve, "0a", facts, rule, "alice")
+        await on.store.do(policy.dismiss, "0b", "not now", "bob", NOON)
         await on.until("0a", Act.DONE)
         assert played.told == ["mark a"] and await on.states("0b") == {"b": "dismissed"}
         for name in ("0a", "0b"):
             with pytest.raises(WrongUse, match="nothing of incident"):
-                await on.store.do(decisions.approve, name, facts, rule, "alice")
+                await on.store.do(policy.approve, name, facts, rule, "alice")
             with pytest.raises(WrongUse, match="nothing of incident"):
-                await on.store.do(decisions.dismiss, name, "", "bob", NOON)
+                await on.store.do(policy.dismiss, name, "", "bob", NOON)
 
 
 async def test_marks_that_do_not_last_are_made_again(here: Path, tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ async def test_old_rows_are_forgotten_but_for_those_that_hold_a_mark(where: Path
         await on.judged("0b", "b", ago=9999)
         await on.until("0a", Act.DONE)
         await on.acting.tick()
-        await on.store.do(intents.forget, NOON + 1)
+        await on.store.do(actions.forget, NOON + 1)
         assert await on.states("0b") == {} and await on.states("0a") == {"a": "done"}
 
 
@@ -126,6 +127,6 @@ async def test_a_server_in_a_milder_mode_leaves_what_one_before_had_begun_and_st
         before = list(played.told)
         await on.acting.tick()
         assert played.told == before and await on.states("0a") == {"a": "pending"}
-        await on.store.do(decisions.release, "b", "", "alice", NOON)
+        await on.store.do(policy.release, "b", "", "alice", NOON)
         await on.acting.tick()
         assert played.told == [*before, "unmark b"]

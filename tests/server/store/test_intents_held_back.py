@@ -6,11 +6,12 @@ from pathlib import Path
 
 from cast import NOON
 from cast_acting import WIDE, Played, body, world
-from hangdog_models.acting.caps import Caps, Mode
-from hangdog_models.acting.history import Body
-from hangdog_server import decisions, intents
-from hangdog_server.actors.actor import ActorFailed, Case
-from hangdog_server.intents import Act
+from hangdog_models.actions.action_history import Body
+from hangdog_models.actions.caps import Caps, Mode
+from hangdog_server.actions import policy
+from hangdog_server.actions.backends.backend import ActorFailed, Case
+from hangdog_server.store import actions
+from hangdog_server.store.actions import Act
 
 
 async def test_people_are_bound_too_and_may_ask_again_when_there_is_room(here: Path, tmp_path: Path) -> None:
@@ -21,11 +22,11 @@ async def test_people_are_bound_too_and_may_ask_again_when_there_is_room(here: P
         assert (await on.states("0a"), await on.states("0b")) == ({"a": "done"}, {"b": "refused"})
         late, first = "0b", "a"
         facts, rule = await on.acting.facts(late), on.acting.rule()
-        rows = await on.store.do(decisions.approve, late, facts, rule, "alice")
+        rows = await on.store.do(policy.approve, late, facts, rule, "alice")
         assert "2 of 6 machines would be out at once" in rows[0].words and rows[0].state is Act.REFUSED
-        await on.store.do(decisions.release, first, "", "alice", NOON)
+        await on.store.do(policy.release, first, "", "alice", NOON)
         await on.acting.tick()
-        await on.store.do(decisions.approve, late, facts, rule, "alice")
+        await on.store.do(policy.approve, late, facts, rule, "alice")
         await on.until(late, Act.DONE)
 
 
@@ -39,7 +40,7 @@ async def test_who_is_away_is_tried_again_until_the_evidence_is_too_old(here: Pa
         assert await on.states("0a") == {"a": "pending"} and "connect failure" in await on.words("0a")
         assert (tmp_path / "audit.jsonl").read_text().count("connect failure") == 2, "the same news is told once"
         on.now += 600
-        await on.store.do(decisions.dismiss, "0b", "", "bob", on.now)
+        await on.store.do(policy.dismiss, "0b", "", "bob", on.now)
         played.fails = None
         on.begin()
         await on.until("0a", Act.DONE)
@@ -68,7 +69,7 @@ async def test_what_another_marked_is_left_alone_and_what_failed_holds_nothing(h
         await on.judged("0b", "b")
         await on.until("0b", Act.DONE)
         played.marks["b"] = "ops"
-        await on.store.do(decisions.release, "b", "by alice", "alice", NOON)
+        await on.store.do(policy.release, "b", "by alice", "alice", NOON)
         await on.until("0b", Act.RELEASED)
         assert played.marks["b"] == "ops" and "by alice; b is left alone" in await on.words("0b")
 
@@ -82,15 +83,15 @@ async def test_who_may_not_release_says_so_and_the_mark_stays_ours_to_release(he
             (ActorFailed("away", again=True), "releasing", "mended; not yet: away"),
             (ActorFailed("permission denied"), "failed", "mended; not released: permission denied"),
         ):
-            await on.store.do(decisions.release, "a", "mended", "alice", NOON)
+            await on.store.do(policy.release, "a", "mended", "alice", NOON)
             played.fails = refused
             for _ in range(2):
                 await on.acting.tick()
                 assert (await on.states("0a"), await on.words("0a")) == ({"a": state}, words)
-            (row,) = await on.store.ask(intents.of, "0a")
+            (row,) = await on.store.ask(actions.of, "0a")
             assert row.marked and played.marks == {"a": "0a"}
         played.fails = None
-        await on.store.do(decisions.release, "a", "mended", "alice", NOON)
+        await on.store.do(policy.release, "a", "mended", "alice", NOON)
         await on.until("0a", Act.RELEASED)
         assert played.marks == {} and await on.words("0a") == "mended"
 
@@ -121,7 +122,7 @@ async def test_a_machine_that_was_started_anew_is_not_touched(here: Path, tmp_pa
         await on.judged("0c", "c")
         await on.acting.tick()
         assert "a was started anew" in await on.words("0a") and "not known which start of b" in await on.words("0b")
-        await on.store.do(decisions.approve, "0c", await on.acting.facts("0c"), on.acting.rule(), "alice")
+        await on.store.do(policy.approve, "0c", await on.acting.facts("0c"), on.acting.rule(), "alice")
         on.fleet = on.means.fleet
         on.fleet._bodies["c"] = Body("a later start")  # its agent came back while the approval was on its way
         await on.until("0c", Act.FAILED)
@@ -140,13 +141,13 @@ async def test_the_breaker_opens_stays_open_and_is_closed_by_a_person(where: Pat
     async with world(where, tmp_path, Played(), caps=Caps(share=1.0, per_domain=9)) as on:
         await on.judged("0a", "a", "b", "c")
         await on.acting.tick()
-        why, since = await on.store.ask(decisions.breaker)
+        why, since = await on.store.ask(policy.breaker)
         assert "asked for 3 of 6 machines" in why and since == NOON and "the breaker is open" in await on.words("0a")
         on.now += 7200
         await on.judged("0b", "x")
         await on.acting.tick()
         assert await on.states("0b") == {"x": "refused"}, "time closes nothing"
-        await on.store.do(decisions.set_breaker, "", "alice", on.now)
+        await on.store.do(policy.set_breaker, "", "alice", on.now)
         await on.judged("0c", "y")
         await on.until("0c", Act.DONE)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from cast_acting import WIDE, Moving, Played, World, world
-from hangdog_server import intents
-from hangdog_server.actors.actor import ActorFailed
-from hangdog_server.intents import Act
-from hangdog_server.tables import CONVICTIONS, TESTS
+from hangdog_server.actions.backends.backend import ActorFailed
+from hangdog_server.store import actions
+from hangdog_server.store.actions import Act
+from hangdog_server.store.tables import CONVICTIONS, TESTS
 
 
 async def test_a_job_that_does_not_start_again_is_given_up_and_its_machine_stays_out(
@@ -26,7 +26,7 @@ async def test_a_job_that_does_not_start_again_is_given_up_and_its_machine_stays
         on.now, played.fails = on.now + 9999, None
         await on.acting.tick()
         assert await on.states("0a") == {"a": "failed"} and "its job did not start again" in await on.words("0a")
-        (row,) = await on.store.ask(intents.of, "0a")
+        (row,) = await on.store.ask(actions.of, "0a")
         assert row.marked and played.marks == {"a": "0a"}
 
 

@@ -16,18 +16,18 @@ from hangdog_models.errors import ServerUnreachable
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server import lease
-from hangdog_server.door import LOCAL, Opened
-from hangdog_server.fleet import Fleet
-from hangdog_server.gather import Plan
-from hangdog_server.incident import Means
-from hangdog_server.jobs import LocalJob
-from hangdog_server.judging import Judge, remembered
-from hangdog_server.leading import Leading
-from hangdog_server.lease import Lease, NotOurs
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.cluster.leadership import Leading
+from hangdog_server.incidents.gather import Plan
+from hangdog_server.incidents.incident_run import Means
+from hangdog_server.incidents.judge import Judge, remembered
+from hangdog_server.listener import LOCAL, Opened
 from hangdog_server.main import running
+from hangdog_server.protocol.jobs import LocalJob
 from hangdog_server.settings import Settings
-from hangdog_server.store import Incident, State, Store
+from hangdog_server.store import leases
+from hangdog_server.store.leases import Lease, NotOurs
+from hangdog_server.store.store import Incident, State, Store
 from postgres import Postgres
 
 #: Leases that run out soon, of servers that think of them all the time.
@@ -37,26 +37,26 @@ ONE, OTHER = Lease("one", "a:1"), Lease("other", "b:1")
 
 async def test_one_holds_a_lease_until_it_runs_out_or_is_given_back(where: Path | str) -> None:
     store = Store(where)
-    assert await store.do(lease.take, ["x", "y"], "one", "a:1", 60.0) == {"x": ONE, "y": ONE}
-    assert await store.do(lease.take, ["x", "z"], "other", "b:1", 60.0) == {"x": ONE, "z": OTHER}
-    await store.do(lease.drop, ["x", "z"], "one")
-    assert await store.do(lease.take, ["x", "y", "z"], "other", "b:1", 60.0) == {"x": OTHER, "y": ONE, "z": OTHER}
-    await store.do(lease.take, ["y"], "one", "a:1", -1.0)
-    assert await store.do(lease.take, ["y"], "other", "b:1", 60.0) == {"y": OTHER}
-    assert await store.do(lease.take, [], "other", "b:1", 60.0) == {}
-    assert await store.do(lease.take, ["y"], "third", "", 60.0) == {"y": OTHER}
+    assert await store.do(leases.take, ["x", "y"], "one", "a:1", 60.0) == {"x": ONE, "y": ONE}
+    assert await store.do(leases.take, ["x", "z"], "other", "b:1", 60.0) == {"x": ONE, "z": OTHER}
+    await store.do(leases.drop, ["x", "z"], "one")
+    assert await store.do(leases.take, ["x", "y", "z"], "other", "b:1", 60.0) == {"x": OTHER, "y": ONE, "z": OTHER}
+    await store.do(leases.take, ["y"], "one", "a:1", -1.0)
+    assert await store.do(leases.take, ["y"], "other", "b:1", 60.0) == {"y": OTHER}
+    assert await store.do(leases.take, [], "other", "b:1", 60.0) == {}
+    assert await store.do(leases.take, ["y"], "third", "", 60.0) == {"y": OTHER}
     again = Lease("other again", "b:1")
-    assert await store.do(lease.take, ["y"], "other again", "b:1", 60.0) == {"y": again}, "it was started again"
+    assert await store.do(leases.take, ["y"], "other again", "b:1", 60.0) == {"y": again}, "it was started again"
     store.close()
 
 
 async def test_who_lost_its_lease_writes_nothing_any_more(where: Path | str) -> None:
     store = Store(where)
     store.fence("one")
-    await store.do(lease.take, ["llama"], "one", "", -1.0)
+    await store.do(leases.take, ["llama"], "one", "", -1.0)
     await store.begin(Incident("0a", "llama", NOON), {"rounds": 1})
     await store.move("0a", State.CAPTURING, NOON + 1)  # run out, but nobody has it
-    await store.do(lease.take, ["llama"], "other", "", 60.0)
+    await store.do(leases.take, ["llama"], "other", "", 60.0)
     for step in (
         store.move("0a", State.FAILED, NOON + 2, "late"),
         store.remember("0a", {}),
@@ -217,7 +217,7 @@ async def test_a_server_that_stops_in_order_is_followed_at_once(server: Postgres
         await a.hello(llama=[0])
         await led(one, "llama")
     store = Store(url)
-    assert await store.do(lease.take, ["llama"], "other", "b:1", 60.0) == {"llama": OTHER}
+    assert await store.do(leases.take, ["llama"], "other", "b:1", 60.0) == {"llama": OTHER}
     store.close()
 
 

@@ -12,17 +12,17 @@ from click.testing import CliRunner
 
 from cast import NOON, stage, verdict
 from hangdog.main import main
-from hangdog_models.operations.past import Standing
+from hangdog_models.operations.past_events import Standing
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Suspect, Verdict, to_json
-from hangdog_server import ledger
-from hangdog_server.failures import StoreFailed
-from hangdog_server.ledger import MOST
-from hangdog_server.retention import Retention
 from hangdog_server.settings import Settings
-from hangdog_server.store import Incident, State, Store
+from hangdog_server.store import machine_history
+from hangdog_server.store.machine_history import MOST
+from hangdog_server.store.retention import Retention
+from hangdog_server.store.store import Incident, State, Store
+from hangdog_server.store.store_errors import StoreFailed
 from old_store import OLD, old
 
 DAY = 86400.0
@@ -41,7 +41,7 @@ async def judged(store: Store, name: str, at: float, said: Verdict, job: str = "
 
 
 async def lines(store: Store, machine: str) -> list[tuple[str, str, float, int]]:
-    entries = await store.ask(ledger.of, machine, 0.0, 100)
+    entries = await store.ask(machine_history.of, machine, 0.0, 100)
     return [(entry.incident, str(entry.standing), entry.probability, entry.among) for entry in entries]
 
 
@@ -52,14 +52,18 @@ async def test_machines_are_remembered_across_jobs_by_their_standing(where: Path
     await judged(store, "0c", 3.0, NONE)
     assert await lines(store, "a") == [("0b", "suspected", 0.6, 2), ("0a", "convicted", 0.97, 1)]
     assert await lines(store, "b") == [("0b", "suspected", 0.6, 2), ("0a", "suspected", 0.02, 2)]
-    (newest, _) = await store.ask(ledger.of, "a", 0.0, 9)
+    (newest, _) = await store.ask(machine_history.of, "a", 0.0, 9)
     assert (newest.job, newest.at, newest.kind) == ("qwen", 2.0, "machine")
-    assert await store.ask(ledger.of, "a", 1.5, 9) == (newest,) == (await store.ask(ledger.of, "a", 0.0, 1))
-    worst = await store.ask(ledger.worst, 0.0, 9)
+    assert (
+        await store.ask(machine_history.of, "a", 1.5, 9)
+        == (newest,)
+        == (await store.ask(machine_history.of, "a", 0.0, 1))
+    )
+    worst = await store.ask(machine_history.worst, 0.0, 9)
     assert [(one.machine, one.convicted, one.suspected, round(one.weight, 3), one.last) for one in worst] == [
         ("a", 1, 1, 1.27, 2.0), ("b", 0, 2, 0.31, 2.0), ("c", 0, 1, 0.01, 1.0),
     ]  # fmt: skip
-    assert [one.machine for one in await store.ask(ledger.worst, 1.5, 1)] == ["a"]
+    assert [one.machine for one in await store.ask(machine_history.worst, 1.5, 1)] == ["a"]
     store.close()
 
 
@@ -72,7 +76,7 @@ async def test_a_later_verdict_upon_the_same_incident_clears_and_convicts(where:
     await store.judged("0a", naming((0.98, ("b",)), evict=("b",)), 4.0)
     assert await lines(store, "a") == [("0a", "cleared", 0.0, 1), ("0a", "suspected", 0.7, 1)]
     assert await lines(store, "b") == [("0a", "convicted", 0.98, 1), ("0a", "suspected", 0.2, 1)]
-    worst = await store.ask(ledger.worst, 0.0, 9)
+    worst = await store.ask(machine_history.worst, 0.0, 9)
     assert [(one.machine, one.convicted, one.suspected, one.cleared) for one in worst] == [
         ("b", 1, 0, 0),
         ("a", 0, 0, 1),
@@ -84,7 +88,7 @@ async def test_a_hypothesis_of_half_the_job_says_nothing_of_a_machine(where: Pat
     store = Store(where)
     many = tuple(f"m{number}" for number in range(MOST + 1))
     await judged(store, "0a", 1.0, naming((0.9, many), (0.05, ("a",))))
-    assert [one.machine for one in await store.ask(ledger.worst, 0.0, 99)] == ["a"]
+    assert [one.machine for one in await store.ask(machine_history.worst, 0.0, 99)] == ["a"]
     store.close()
 
 
@@ -113,9 +117,9 @@ async def test_verdicts_of_an_older_hangdog_are_taken_in_as_if_written_today(mem
     said = naming((0.9, ("a",)), (0.4, ("b", "c")), (0.1, ("a", "d")), evict=("a", "b"))
     script = OLD.replace('\'{"schema": "hangdog.verdict/1"}\'', f"'{json.dumps(to_json(said))}'")
     store = Store(old(memory / "s.db", script))
-    found = {name: (await store.ask(ledger.of, name, 0.0, 9))[0] for name in "abcd"}
+    found = {name: (await store.ask(machine_history.of, name, 0.0, 9))[0] for name in "abcd"}
     told = {name: (one.standing, one.probability, one.among) for name, one in found.items()}
-    assert told == ledger.standings(said)
+    assert told == machine_history.standings(said)
     assert told["a"] == (Standing.CONVICTED, 0.9, 1) and found["a"].at == 9.0
     store.close()
     with sqlite3.connect(memory / "s.db") as file:
@@ -128,7 +132,7 @@ async def test_verdicts_of_an_older_hangdog_are_taken_in_as_if_written_today(mem
         )
     file.close()
     store = Store(memory / "s.db")
-    assert await store.ask(ledger.worst, 0.0, 9) == ()
+    assert await store.ask(machine_history.worst, 0.0, 9) == ()
     store.close()
 
 

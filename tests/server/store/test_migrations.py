@@ -11,13 +11,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from hangdog_models.errors import WrongUse
-from hangdog_server.captures import RawCapture
-from hangdog_server.database import Database
-from hangdog_server.spooled import Spooled
-from hangdog_server.sqlite import VERSION
-from hangdog_server.steps import WITHIN_S
-from hangdog_server.store import State, Store
-from hangdog_server.tables import TABLES
+from hangdog_server.store.captures import RawCapture
+from hangdog_server.store.database import Database
+from hangdog_server.store.offline_captures import Spooled
+from hangdog_server.store.sqlite import VERSION
+from hangdog_server.store.store import State, Store
+from hangdog_server.store.tables import TABLES
+from hangdog_server.store.transactions import WITHIN_S
 from old_store import OLD, SPOOLED, old
 
 
@@ -93,14 +93,14 @@ def test_a_step_that_fails_in_the_middle_leaves_nothing_behind(
     where: Path | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when the power goes: the next start begins where this one did."""
-    from hangdog_server import migrating
+    from hangdog_server.store import migrate as migrating
 
     def broken(connection: sa.Connection, name: str) -> None:
         migrate(connection, name)
         raise KeyboardInterrupt
 
     migrate = migrating.migrate
-    monkeypatch.setattr("hangdog_server.database.migrate", broken)
+    monkeypatch.setattr("hangdog_server.store.database.migrate", broken)
     with pytest.raises(KeyboardInterrupt):
         Database(where, WITHIN_S)
     monkeypatch.undo()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_server.audit import Deed, append, line
-from hangdog_server.store import Store
-from hangdog_server.tokens import Role, Tokens, new
+from hangdog_server.auth.audit_log import Deed, append, line
+from hangdog_server.auth.tokens import Role, Tokens, new
+from hangdog_server.store.store import Store
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,10 @@ import pytest
 
 import notifying_and_dying
 from hangdog_models.verdict import Kind
-from hangdog_server.notices import rows
-from hangdog_server.notices.message import Message
-from hangdog_server.notices.rows import Note, Sent
-from hangdog_server.store import Store
+from hangdog_server.notifications import notification_rows
+from hangdog_server.notifications.message import Message
+from hangdog_server.notifications.notification_rows import Note, Sent
+from hangdog_server.store.store import Store
 from notified import watched
 from postgres import Postgres
 
@@ -28,23 +28,23 @@ def lived(store: Path, folder: Path, dies: str) -> int:
 
 async def test_each_state_of_a_subject_is_noted_once(where: Path | str) -> None:
     store = Store(where)
-    assert await store.do(rows.note, [NOTE, NOTE], 10.0, 5) == [Sent.WAITING]
-    assert await store.do(rows.note, [NOTE], 11.0, 5) == []
-    [row] = await store.ask(rows.due, 12.0, ["chat"])
+    assert await store.do(notification_rows.note, [NOTE, NOTE], 10.0, 5) == [Sent.WAITING]
+    assert await store.do(notification_rows.note, [NOTE], 11.0, 5) == []
+    [row] = await store.ask(notification_rows.due, 12.0, ["chat"])
     assert (row.message, row.state, row.tries, row.unsure) == (NOTE.message, Sent.WAITING, 0, False)
-    assert await store.do(rows.begin, row, 12.0)
-    assert not await store.do(rows.begin, row, 12.0), "somebody has begun"
-    [cut] = await store.ask(rows.due, 13.0, ["chat"])
-    assert cut.state is Sent.SENDING and await store.do(rows.begin, cut, 13.0)
-    assert not await store.do(rows.begin, cut, 13.0), "somebody has begun anew"
-    [again] = await store.ask(rows.due, 14.0, ["chat"])
+    assert await store.do(notification_rows.begin, row, 12.0)
+    assert not await store.do(notification_rows.begin, row, 12.0), "somebody has begun"
+    [cut] = await store.ask(notification_rows.due, 13.0, ["chat"])
+    assert cut.state is Sent.SENDING and await store.do(notification_rows.begin, cut, 13.0)
+    assert not await store.do(notification_rows.begin, cut, 13.0), "somebody has begun anew"
+    [again] = await store.ask(notification_rows.due, 14.0, ["chat"])
     assert (again.tries, again.unsure) == (2, True)
-    await store.do(rows.end, again, Sent.SENT, "", 0.0, 14.0)
-    await store.do(rows.end, cut, Sent.WAITING, "too late", 0.0, 15.0)
-    assert await store.ask(rows.due, 1e9, ["chat"]) == ()
-    assert await store.ask(rows.last, ["0a", "0b"]) == {("0a", "chat"): (1, "m1")}
-    await store.do(rows.forget, 11.0)
-    assert await store.ask(rows.last, ["0a"]) == {}
+    await store.do(notification_rows.end, again, Sent.SENT, "", 0.0, 14.0)
+    await store.do(notification_rows.end, cut, Sent.WAITING, "too late", 0.0, 15.0)
+    assert await store.ask(notification_rows.due, 1e9, ["chat"]) == ()
+    assert await store.ask(notification_rows.last, ["0a", "0b"]) == {("0a", "chat"): (1, "m1")}
+    await store.do(notification_rows.forget, 11.0)
+    assert await store.ask(notification_rows.last, ["0a"]) == {}
     store.close()
 
 
@@ -96,7 +96,7 @@ async def test_what_is_left_out_is_not_made_up_for(memory: Path, per_hour: int) 
     store = Store(memory / "s.db")
     notes = [Note(f"0{number}", "chat", "opened", "o", NOTE.message) for number in range(4)]
     waiting = [Sent.WAITING] * per_hour
-    assert await store.do(rows.note, notes, 10.0, per_hour) == waiting + [Sent.LEFT_OUT] * (4 - per_hour)
-    assert len(await store.ask(rows.due, 11.0, ["chat"])) == per_hour
-    assert await store.do(rows.note, notes, 4000.0, per_hour) == []
+    assert await store.do(notification_rows.note, notes, 10.0, per_hour) == waiting + [Sent.LEFT_OUT] * (4 - per_hour)
+    assert len(await store.ask(notification_rows.due, 11.0, ["chat"])) == per_hour
+    assert await store.do(notification_rows.note, notes, 4000.0, per_hour) == []
     store.close()

@@ -7,20 +7,21 @@ import sqlalchemy as sa
 
 from cast import NOON
 from cast_acting import NOTHING, WIDE
-from hangdog_models.acting.caps import Mode
-from hangdog_models.acting.history import Body, Wanted
-from hangdog_models.operations.past import Came, Incident, Naming, Past, Standing, Trial
-from hangdog_models.planning.campaign.ladder import Conclusion
+from hangdog_models.actions.action_history import Body, Wanted
+from hangdog_models.actions.caps import Mode
+from hangdog_models.operations.past_events import Came, Incident, Naming, Past, Standing, Trial
 from hangdog_models.planning.campaign.launch import Result
-from hangdog_models.reading.diagnosis import Diagnosed, OneTest
+from hangdog_models.planning.campaign.level_planner import Conclusion
+from hangdog_models.reading.hardware.test_report import Diagnosed, OneTest
 from hangdog_models.verdict import Eviction, Kind
-from hangdog_server import decisions, intents, operations
-from hangdog_server.campaigns import records
-from hangdog_server.campaigns.records import Campaign, Convict, Kept
-from hangdog_server.decisions import Facts, Rule
-from hangdog_server.intents import Act
-from hangdog_server.store import Incident as Row
-from hangdog_server.store import State, Store
+from hangdog_server.actions import policy
+from hangdog_server.actions.policy import Facts, Rule
+from hangdog_server.grpc_api import operations_service
+from hangdog_server.store import actions, campaigns
+from hangdog_server.store.actions import Act
+from hangdog_server.store.campaigns import Campaign, Convict, Kept
+from hangdog_server.store.store import Incident as Row
+from hangdog_server.store.store import State, Store
 
 FACTS = Facts(100, frozenset({"x", "y", "z"}), {}, {})
 RULE = Rule(Mode.APPROVE, WIDE, NOON)
@@ -32,29 +33,29 @@ async def judged(store: Store, name: str, *machines: str, began: float = NOON - 
     await store.begin(Row(name, "llama", began), asked)
     await store.judged(name, replace(EVICTING, evict=Eviction(machines, 0.97)), began + 15.0)
     wanted = Wanted(name, "llama", machines, NOON, {machine: Body("b") for machine in machines})
-    await store.do(decisions.propose, wanted, "because", FACTS, RULE)
+    await store.do(policy.propose, wanted, "because", FACTS, RULE)
 
 
 async def moved(store: Store, name: str, state: Act, marked: bool = True) -> None:
-    for row in await store.ask(intents.of, name):
-        await store.do(intents.move, row, state, NOON + 25.0, "news", marked)
+    for row in await store.ask(actions.of, name):
+        await store.do(actions.move, row, state, NOON + 25.0, "news", marked)
 
 
-async def campaign(store: Store, name: str, incident: str, state: records.State, **outcomes: str) -> None:
+async def campaign(store: Store, name: str, incident: str, state: campaigns.State, **outcomes: str) -> None:
     """A campaign for an incident, in which each machine had one test with this outcome; who failed is convicted."""
-    await store.do(records.begin, Campaign(name, NOON + 60.0, "ada", "", incident, {}))
+    await store.do(campaigns.begin, Campaign(name, NOON + 60.0, "ada", "", incident, {}))
     launch = Kept(0, 1, "one device", tuple(outcomes), 1, NOON + 60.0, 60.0)
-    await store.do(records.planned, name, [launch])
+    await store.do(campaigns.planned, name, [launch])
     reports = {
         machine: Diagnosed((OneTest(1, "device 0", "gemm", outcome, ""),), {}, {})
         for machine, outcome in outcomes.items()
     }
     came = Conclusion(Result.FAIL, "", {}, {}, frozenset())
-    await store.do(records.concluded, name, launch, came, reports, NOON + 90.0)
+    await store.do(campaigns.concluded, name, launch, came, reports, NOON + 90.0)
     convicts = [
         Convict(machine, 0.99, ("GPU-1", "GPU-2")) for machine, outcome in outcomes.items() if outcome == "fail"
     ]
-    await store.do(records.end, name, state, NOON + 90.0, "", "{}", convicts)
+    await store.do(campaigns.end, name, state, NOON + 90.0, "", "{}", convicts)
 
 
 async def test_all_that_the_report_rests_on_is_read(where: Path | str) -> None:
@@ -62,16 +63,16 @@ async def test_all_that_the_report_rests_on_is_read(where: Path | str) -> None:
     await judged(store, "0a", "a", "b", stood_s=12.5)
     await moved(store, "0a", Act.DONE)
     await judged(store, "0b", "c", "d", began=NOON - 50.0)
-    await store.do(decisions.dismiss, "0b", "it is being debugged", "ada", NOON)
+    await store.do(policy.dismiss, "0b", "it is being debugged", "ada", NOON)
     await judged(store, "0c", "e")
-    await store.do(decisions.dismiss, "0c", "by ada", "ada", NOON)
+    await store.do(policy.dismiss, "0c", "by ada", "ada", NOON)
     await judged(store, "0d", "f")
     await moved(store, "0d", Act.FAILED, marked=False)
     await store.begin(Row("0e", "llama", NOON - 10.0), {})
     await store.move("0e", State.FAILED, NOON, "away")
-    await campaign(store, "7c", "0a", records.State.DONE, a="fail", b="pass")
-    await campaign(store, "7d", "0b", records.State.ABORTED, c="pass")
-    past = await store.ask(operations.past, NOON - 45.0)
+    await campaign(store, "7c", "0a", campaigns.State.DONE, a="fail", b="pass")
+    await campaign(store, "7d", "0b", campaigns.State.ABORTED, c="pass")
+    past = await store.ask(operations_service.past, NOON - 45.0)
     assert [(one.id, one.kind, one.failed, one.stood, one.judged) for one in past.incidents] == [
         ("0e", "", True, None, None),
         ("0a", "machine", False, NOON - 52.5, NOON - 25.0),
@@ -102,7 +103,7 @@ async def test_what_is_too_much_is_cut_and_said(where: Path | str) -> None:
         await store.begin(Row(f"0{number}", "llama", NOON + number), {})
 
     def few(connection: sa.Connection) -> Past:
-        return operations.past(connection, 0.0, most=2)
+        return operations_service.past(connection, 0.0, most=2)
 
     past = await store.ask(few)
     assert past.incidents == (Incident("02", NOON + 2.0), Incident("01", NOON + 1.0))
@@ -113,6 +114,6 @@ async def test_what_is_too_much_is_cut_and_said(where: Path | str) -> None:
 async def test_an_act_outlives_its_incident(where: Path | str) -> None:
     store = Store(where)
     wanted = Wanted("gone", "llama", ("a",), NOON, {"a": Body("b")})
-    await store.do(decisions.propose, wanted, "because", FACTS, RULE)
-    assert (await store.ask(operations.past, 0.0)).namings == (Naming("gone", "a", NOON, Came.LEFT),)
+    await store.do(policy.propose, wanted, "because", FACTS, RULE)
+    assert (await store.ask(operations_service.past, 0.0)).namings == (Naming("gone", "a", NOON, Came.LEFT),)
     store.close()

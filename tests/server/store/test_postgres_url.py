@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from hangdog.main import main
 from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
-from hangdog_server.store import Store
+from hangdog_server.store.store import Store
 from postgres import SECRET, USER, Postgres
 
 #: The secret as it stands in a URL, and its parts.

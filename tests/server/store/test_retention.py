@@ -15,14 +15,14 @@ from hangdog.main import main
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
-from hangdog_server.captures import RawCapture
-from hangdog_server.failures import StoreFailed
-from hangdog_server.jobs import LocalJob
-from hangdog_server.retention import ROWS, Retention
+from hangdog_server.protocol.jobs import LocalJob
 from hangdog_server.settings import Settings
-from hangdog_server.spooled import Kept, Spooled
-from hangdog_server.store import Incident, State, Store
-from hangdog_server.tables import CAPTURES, SPOOLED
+from hangdog_server.store.captures import RawCapture
+from hangdog_server.store.offline_captures import Kept, Spooled
+from hangdog_server.store.retention import ROWS, Retention
+from hangdog_server.store.store import Incident, State, Store
+from hangdog_server.store.store_errors import StoreFailed
+from hangdog_server.store.tables import CAPTURES, SPOOLED
 
 DAY = 86400.0
 JUDGED = verdict(Snapshot(Job("llama"), (Round(0, ()),)), Topology(1, {}, {"a": (Rank(0),)}))
@@ -33,7 +33,7 @@ ALL = replace(Settings(), keep_s=0.0, keep_captures_s=0.0, keep_bytes=0)
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pause longer than the shortest."""
-    monkeypatch.setattr("hangdog_server.retention.PAUSES_S", 0.001)
+    monkeypatch.setattr("hangdog_server.store.retention.PAUSES_S", 0.001)
 
 
 async def ended(store: Store, name: str, ago_s: float, size: int = 1000, machines: int = 1) -> None:
@@ -104,7 +104,7 @@ async def test_a_large_incident_goes_in_bites_and_others_are_served_between_them
     store = Store(where)
     machines = 2 * ROWS + 10
     await ended(store, "0b", 40 * DAY, size=10, machines=machines)
-    monkeypatch.setattr("hangdog_server.retention.BYTES", 10_000)
+    monkeypatch.setattr("hangdog_server.store.retention.BYTES", 10_000)
     await ended(store, "0a", 40 * DAY, size=5_001, machines=3)
     bites: list[int] = []
 
@@ -113,7 +113,7 @@ async def test_a_large_incident_goes_in_bites_and_others_are_served_between_them
         kept = sum((await left(store)).values())
         bites.append(machines + 3 - kept - sum(bites))
 
-    monkeypatch.setattr("hangdog_server.retention.asyncio.sleep", pause)
+    monkeypatch.setattr("hangdog_server.store.retention.asyncio.sleep", pause)
     await prune(store, replace(Settings(), keep_bytes=0))
     monkeypatch.undo()
     assert sorted(bite for bite in bites if bite) == [1, 1, 1, 10, ROWS, ROWS]

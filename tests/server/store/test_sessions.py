@@ -9,17 +9,19 @@ from pathlib import Path
 import pytest
 
 from cast import NOON, PATIENT, stage, verdict
-from hangdog_models.operations.sessions import Session, Standstill
-from hangdog_server import lease, operations
-from hangdog_server.fleet import Fleet
-from hangdog_server.incident import Means
-from hangdog_server.leading import Leading
-from hangdog_server.lease import NotOurs
-from hangdog_server.lives import keeping, rows
-from hangdog_server.lives.keeping import Living
-from hangdog_server.lives.rows import Row, State
-from hangdog_server.lives.seeing import Seen
-from hangdog_server.store import Store
+from hangdog_models.operations.session_histories import Session, Standstill
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.cluster.leadership import Leading
+from hangdog_server.cluster.session_tracker import Seen
+from hangdog_server.grpc_api import operations_service
+from hangdog_server.incidents import session_writer
+from hangdog_server.incidents.incident_run import Means
+from hangdog_server.incidents.session_writer import Living
+from hangdog_server.store import leases
+from hangdog_server.store import sessions as rows
+from hangdog_server.store.leases import NotOurs
+from hangdog_server.store.sessions import Row, State
+from hangdog_server.store.store import Store
 from postgres import Postgres
 
 DAY = 86400.0
@@ -36,7 +38,7 @@ async def known(store: Store, true: Callable[[tuple[Session, ...]], bool]) -> tu
 
 
 async def sessions(store: Store, since: float = 0.0) -> tuple[Session, ...]:
-    return (await store.ask(operations.past, since)).sessions
+    return (await store.ask(operations_service.past, since)).sessions
 
 
 async def test_a_session_and_its_standstills_are_written_twice_as_once(where: Path | str) -> None:
@@ -52,7 +54,7 @@ async def test_a_session_and_its_standstills_are_written_twice_as_once(where: Pa
     known = Session("llama", NOON, NOON + 200.0, True, True, (over, STILL))
     assert await sessions(store) == (known,), "what is over stays over"
     assert await sessions(store, NOON + 201.0) == ()
-    past = await store.ask(operations.past, NOON + 201.0, 10.0)
+    past = await store.ask(operations_service.past, NOON + 201.0, 10.0)
     assert past.sessions == (known,), "what follows soon may be its restart"
     store.close()
 
@@ -79,7 +81,7 @@ async def test_who_lost_the_lease_of_a_job_writes_nothing_of_its_life(where: Pat
     store = Store(where)
     store.fence("one")
     await store.write_of("llama", rows.write, LIFE)  # nobody leads it: as at its end
-    await store.do(lease.take, ["llama"], "other", "", 60.0)
+    await store.do(leases.take, ["llama"], "other", "", 60.0)
     for row in (replace(LIFE, state=State.ENDED), replace(LIFE, id="a2")):
         with pytest.raises(NotOurs, match="job llama is led by another server"):
             await store.write_of("llama", rows.write, row)
@@ -110,8 +112,8 @@ async def test_sessions_are_forgotten_with_age_and_never_while_they_last(
 async def test_of_several_servers_the_leader_writes_and_another_takes_over(
     server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "TICK_S", 0.01)
-    monkeypatch.setattr(keeping, "STAMP_S", 0.05)
+    monkeypatch.setattr(session_writer, "TICK_S", 0.01)
+    monkeypatch.setattr(session_writer, "STAMP_S", 0.05)
     where, settings, moment = server.database(), replace(PATIENT, lease_s=2.0), [NOON]
     async with AsyncExitStack() as stack:
         second = await stack.enter_async_context(stage(where, settings=settings, clock=lambda: moment[0]))

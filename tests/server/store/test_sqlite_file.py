@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from hangdog_models.errors import WrongUse
-from hangdog_server.sqlite import VERSION
-from hangdog_server.store import Store
+from hangdog_server.store.sqlite import VERSION
+from hangdog_server.store.store import Store
 
 
 def test_a_file_that_cannot_be_a_store_is_named_with_what_to_do(tmp_path: Path) -> None:

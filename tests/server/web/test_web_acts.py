@@ -15,16 +15,16 @@ import pytest
 from cast import NOON
 from cast_acting import WIDE
 from deciding import deciding, shown
-from hangdog_models.acting.caps import Mode
+from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import WrongUse
 from hangdog_models.verdict import Eviction, Suspect, from_json
-from hangdog_server import decisions
-from hangdog_server.actors.actor import Case
-from hangdog_server.actors.exclusion import Exclusion
-from hangdog_server.campaigns import records
-from hangdog_server.campaigns.records import Campaign, Convict, State
-from hangdog_server.limits import Limits
-from hangdog_server.tokens import Role
+from hangdog_server.actions import policy
+from hangdog_server.actions.backends.backend import Case
+from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.auth.tokens import Role
+from hangdog_server.protocol.rate_limits import Limits
+from hangdog_server.store import campaigns
+from hangdog_server.store.campaigns import Campaign, Convict, State
 from tested import broken, machine
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m\u202e é"
@@ -107,7 +107,7 @@ async def test_what_somebody_else_decided_before_is_said_though_it_is_the_same(t
     async with deciding(tmp_path) as on:
         path = f"/incidents/{on.incident}/dismiss"
         form = {"seen": shown((await on.alice.get(path)).text), "because": "it is being debugged"}
-        await on.site.on.store.do(decisions.dismiss, on.incident, "a drill", "bob", NOON)
+        await on.site.on.store.do(policy.dismiss, on.incident, "a drill", "bob", NOON)
         late = await on.alice.post(path, data=form)
         assert late.status_code == 409 and "decided upon since you were shown it" in late.text
         assert [one["who"] for one in (await on.acts())["actions"]] == ["bob"]
@@ -121,7 +121,7 @@ async def test_who_asks_for_too_much_has_nothing_tested(tmp_path: Path, monkeypa
         monkeypatch.setattr(Limits, "snapshot", much)
         refused = await on.alice.post(f"/api/incidents/{on.incident}/diagnose")
         assert refused.status_code == 409 and refused.json()["error"] == "alice asks for too much"
-        assert await on.site.on.store.ask(records.about, on.incident) == ()
+        assert await on.site.on.store.ask(campaigns.about, on.incident) == ()
 
 
 async def test_those_who_may_not_are_told_who_may_and_change_nothing(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ async def test_what_bounds_forbid_and_operators_stop_is_said_in_words(tmp_path: 
         assert "A bound forbade it: 1 machine within" in (await on.alice.get(f"{path}/approve")).text
         refused = await on.posted("approve")
         assert refused.status_code == 409 and "0 are allowed (per_hour)" in refused.text and on.excluded == []
-        await on.site.on.store.do(decisions.set_breaker, "half of all machines were asked for", "", NOON)
+        await on.site.on.store.do(policy.set_breaker, "half of all machines were asked for", "", NOON)
         page = (await on.alice.get(path)).text
         assert "The breaker is open (half of all machines" in page and "/approve" not in page and "/dismiss" in page
         assert "The breaker is open, nothing more is done: half" in (await on.alice.get("/")).text
@@ -251,7 +251,7 @@ async def test_programs_decide_by_the_same_rules_and_are_answered_as_documented(
 async def test_open_pages_are_told_of_what_is_done_and_of_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hangdog_server.web.feed.QUIET_S", 0.5)
+    monkeypatch.setattr("hangdog_server.web.live_feed.QUIET_S", 0.5)
     async with deciding(tmp_path) as on, asyncio.timeout(60):
         paths = []
         for page in (f"/incidents/{on.incident}", "/", "/machines/a"):
@@ -270,7 +270,7 @@ async def test_campaigns_are_told_of_and_a_convicted_machine_is_on_probation(tmp
     async with deciding(tmp_path) as on, asyncio.timeout(60):
         store, path = on.site.on.store, f"/incidents/{on.incident}"
         campaign = Campaign("c0ffee", NOON, "bob", HOSTILE, on.incident, {"prior": [["a", 0.5], ["b", 0.5]]})
-        await store.do(records.begin, campaign)
+        await store.do(campaigns.begin, campaign)
         page = (await on.alice.get(path)).text
         assert "asked for by bob: a, b being tested" in page and "<img" not in page
         told = page.partition('data-events="')[2].partition('"')[0]
@@ -278,7 +278,7 @@ async def test_campaigns_are_told_of_and_a_convicted_machine_is_on_probation(tmp
         assert "on probation" not in (await on.alice.get("/machines")).text
         async with on.alice.stream("GET", told) as here:
             end = State.DONE, NOON + 60, "", json.dumps(report), (Convict("a", 0.99),)
-            await store.do(records.end, "c0ffee", *end)
+            await store.do(campaigns.end, "c0ffee", *end)
             assert await said(here.aiter_lines(), "retry: 3000", "") == "event: state"
         for each in (path, "/"):
             assert "convicted: a, after 1 launch" in (await on.alice.get(each)).text
@@ -288,8 +288,8 @@ async def test_campaigns_are_told_of_and_a_convicted_machine_is_on_probation(tmp
         assert "On probation until 2027-02-19" in machine and "a as a whole, by campaign c0ffee" in machine
         life = (await on.alice.get("/api/machines/a")).json()
         assert life["convictions"][0]["campaign"] == "c0ffee" and life["probation"] > NOON + 60
-        await store.do(records.begin, replace(campaign, id="dead"))
-        await store.do(records.end, "dead", State.FAILED, NOON + 90, "", "{}", ())
+        await store.do(campaigns.begin, replace(campaign, id="dead"))
+        await store.do(campaigns.end, "dead", State.FAILED, NOON + 90, "", "{}", ())
         assert "campaign dead: failed: nobody convicted" in (await on.alice.get(path)).text
 
 
@@ -319,11 +319,11 @@ async def test_tests_are_started_once_and_what_they_find_is_shown(tmp_path: Path
                 await asyncio.sleep(0.02)
         assert "asked for by alice" in page and "<img" not in page
         assert (await on.alice.post(f"{path}/diagnose", data=form)).status_code == 303
-        assert len(await on.site.on.store.ask(records.about, "fee1")) == 1
+        assert len(await on.site.on.store.ask(campaigns.about, "fee1")) == 1
         tested = (await on.alice.get("/machines/y")).text
         assert tested.count("one device: gemm") == 1 and "<td>3 x fail</td>" in tested, "launches of one second"
         asked = await on.alice.post(f"/api{path}/diagnose")
-        assert asked.status_code == 200 and len(await on.site.on.store.ask(records.about, "fee1")) == 2
+        assert asked.status_code == 200 and len(await on.site.on.store.ask(campaigns.about, "fee1")) == 2
         none = await on.alice.post("/api/incidents/zzz/diagnose")
         assert none.status_code == 404
     told = [(who, outcome.partition(",")[0]) for what, who, outcome in on.recorded() if what == "diagnose"]

@@ -10,10 +10,10 @@ import jsonschema
 from cast import NOON
 from deciding import Deciding, deciding, shown
 from hangdog_models.verdict import Eviction, Suspect, from_json
-from hangdog_server import decisions, intents
-from hangdog_server.campaigns import records
-from hangdog_server.campaigns.records import Campaign, State
-from hangdog_server.tokens import Role
+from hangdog_server.actions import policy
+from hangdog_server.auth.tokens import Role
+from hangdog_server.store import actions, campaigns
+from hangdog_server.store.campaigns import Campaign, State
 from tested import machine
 
 WHY = "half of all machines were asked for"
@@ -21,7 +21,7 @@ CLOSE = "/breaker/close"
 
 
 async def opened(on: Deciding, why: str = WHY, at: float = NOON) -> None:
-    await on.site.on.store.do(decisions.set_breaker, why, "", at)
+    await on.site.on.store.do(policy.set_breaker, why, "", at)
 
 
 async def test_the_breaker_is_closed_once_and_only_the_one_that_was_shown(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ async def test_the_breaker_is_closed_once_and_only_the_one_that_was_shown(tmp_pa
 
 async def test_an_open_breaker_is_seen_where_nothing_was_done_lately(tmp_path: Path) -> None:
     async with deciding(tmp_path) as on:
-        await on.site.on.store.do(intents.forget, NOON + 1e6)
+        await on.site.on.store.do(actions.forget, NOON + 1e6)
         await opened(on)
         assert WHY in (await on.people[Role.VIEW].get("/")).text
 
@@ -62,7 +62,7 @@ async def test_neither_is_for_those_who_may_not_nor_for_anothers_page(tmp_path: 
     async with deciding(tmp_path) as on:
         await opened(on)
         asked = {"prior": [["a", 0.5]]}
-        await on.site.on.store.do(records.begin, Campaign("c0ffee", NOON, "bob", "", on.incident, asked))
+        await on.site.on.store.do(campaigns.begin, Campaign("c0ffee", NOON, "bob", "", on.incident, asked))
         end = "/campaigns/c0ffee/abort"
         for path in (CLOSE, end):
             form = {"seen": shown((await on.alice.get(path)).text), "because": "x"}
@@ -77,7 +77,7 @@ async def test_neither_is_for_those_who_may_not_nor_for_anothers_page(tmp_path: 
                 assert (await on.alice.post(f"/api{path}", json={}, headers=headers)).status_code == 403
             assert (await on.site.http.post(f"/api{path}")).status_code == 401
         assert (await on.acts())["breaker"] == WHY
-        assert (await on.site.on.store.ask(records.find, "c0ffee")).state is State.RUNNING
+        assert (await on.site.on.store.ask(campaigns.find, "c0ffee")).state is State.RUNNING
         elsewhere = await on.alice.post(f"/api{end}")
         assert elsewhere.status_code == 503 and "another server" in elsewhere.json()["error"]
     assert not any(who in ("view", "trigger") for _, who, _ in on.recorded())
@@ -104,7 +104,7 @@ async def test_a_campaign_is_ended_once_with_what_is_known(tmp_path: Path) -> No
         assert (one.status_code, one.headers["location"]) == (303, "/incidents/fee1")
         await y.ended(order.launch)
         assert (await on.alice.post(end, data=form)).status_code == 303, "sent twice it is done once"
-        assert (await on.site.on.store.ask(records.find, name)).state is State.ABORTED
+        assert (await on.site.on.store.ask(campaigns.find, name)).state is State.ABORTED
         assert (await on.alice.get(end)).status_code == 409
         for page in ("/", "/incidents/fee1"):
             assert end not in (await on.alice.get(page)).text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deciding import Deciding, deciding
-from hangdog_server.tokens import Role
+from hangdog_server.auth.tokens import Role
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

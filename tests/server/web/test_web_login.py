@@ -12,10 +12,10 @@ from browsed import browsed, hang
 from cast import NOON, stage
 from guarded import made, now
 from hangdog_models.errors import WrongUse
-from hangdog_server import tokens
-from hangdog_server.door import Door
-from hangdog_server.tokens import Role
-from hangdog_server.web.asker import inside
+from hangdog_server.auth import tokens
+from hangdog_server.auth.tokens import Role
+from hangdog_server.listener import Door
+from hangdog_server.web.credentials import inside
 
 PATHS = ("/", "/machines", "/incidents/x", "/api/now", "/api/incidents", "/api/incidents/x", "/api/machines",
          "/api/events", "/api/incidents/x/events", "/api/openapi.json")  # fmt: skip
@@ -69,7 +69,7 @@ async def test_a_wrong_token_is_said_and_no_cookie_is_set(tmp_path: Path) -> Non
 
 
 async def test_a_form_that_never_comes_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hangdog_server.web.guarding.PATIENCE_S", 0.1)
+    monkeypatch.setattr("hangdog_server.web.request_guard.PATIENCE_S", 0.1)
 
     async def slow() -> AsyncIterator[bytes]:
         yield b"token="

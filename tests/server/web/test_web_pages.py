@@ -17,8 +17,8 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
-from hangdog_server.store import Incident
-from hangdog_server.web.feed import MOST
+from hangdog_server.store.store import Incident
+from hangdog_server.web.live_feed import MOST
 
 
 async def told(http: httpx.AsyncClient, path: str) -> Any:
@@ -160,14 +160,14 @@ async def test_a_server_that_ends_ends_open_pages(tmp_path: Path) -> None:
 
 
 async def test_more_pages_than_are_listened_to_are_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hangdog_server.web.feed.MOST", 0)
+    monkeypatch.setattr("hangdog_server.web.live_feed.MOST", 0)
     assert MOST > 0
     async with browsed(tmp_path / "s.db") as site:
         assert (await told_status(site.http, "/api/events"))[0] == 503
 
 
 async def test_a_page_that_is_closed_makes_room_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hangdog_server.web.feed.MOST", 1)
+    monkeypatch.setattr("hangdog_server.web.live_feed.MOST", 1)
     async with browsed(tmp_path / "s.db") as site, asyncio.timeout(60):
         for _ in range(3):
             while (found := await opened(site)) == 503:  # who left is noticed a moment later

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 
-from hangdog_models.diagnosis import cluster
-from hangdog_models.diagnosis.cluster import Cluster
+from hangdog_models.diagnosis.clustering import exact_clusters
 from hangdog_models.diagnosis.clustering.density import density
+from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
 from hangdog_models.diagnosis.clustering.linkage import linkage
 from hangdog_models.diagnosis.clustering.near import near
-from hangdog_models.diagnosis.motion import Look
+from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.errors import WrongUse
 from hangdog_models.topology import Topology
 
@@ -17,17 +17,17 @@ Clustering = Callable[[Look, Topology], tuple[Cluster, ...]]
 
 def exact(look: Look, topology: Topology) -> tuple[Cluster, ...]:
     """Equal signatures only: what ByteRobust (SOSP 2025) does."""
-    return cluster.exact(look)
+    return exact_clusters.exact(look)
 
 
 def linked(look: Look, topology: Topology) -> tuple[Cluster, ...]:
     """Average linkage over the distinct signatures."""
-    return near(cluster.exact(look), topology, linkage)
+    return near(exact_clusters.exact(look), topology, linkage)
 
 
 def dense(look: Look, topology: Topology) -> tuple[Cluster, ...]:
     """HDBSCAN over the distinct signatures, with their multiplicity."""
-    return near(cluster.exact(look), topology, density)
+    return near(exact_clusters.exact(look), topology, density)
 
 
 MODELS: Mapping[str, Clustering] = {"exact": exact, "linkage": linked, "density": dense}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
 
-from hangdog_models.diagnosis.activity import Standing
+from hangdog_models.diagnosis.observe.activity import Standing
 from hangdog_models.rules.ruleset import last_component
 
 #: One frame as it is compared, function and file: the line is not part of it.

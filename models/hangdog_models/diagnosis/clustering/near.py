@@ -4,9 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from hangdog_models.diagnosis.activity import Standing
-from hangdog_models.diagnosis.cluster import Cluster
 from hangdog_models.diagnosis.clustering.distance import CUT, Path, Rarity, Seen, Step, distance, path
+from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
+from hangdog_models.diagnosis.observe.activity import Standing
 from hangdog_models.topology import Topology
 
 #: Answers the cluster of each point from their square of distances and the ranks behind each.

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hangdog_models.planning.campaign.belief import SLACK, Belief
+from hangdog_models.planning.campaign.fault_sites import numbers
 from hangdog_models.planning.campaign.launch import UNERRING, Result
-from hangdog_models.planning.campaign.places import numbers
 from hangdog_models.planning.campaign.posterior import Posterior
 from hangdog_models.planning.campaign.thresholds import USUAL, Thresholds
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hangdog_models.planning.campaign.belief import Belief, members
-from hangdog_models.planning.campaign.gain import gained, reach
+from hangdog_models.planning.campaign.fault_sites import LINKED, Numbers, Places
 from hangdog_models.planning.campaign.hypotheses import Floats
+from hangdog_models.planning.campaign.information_gain import gained, reach
 from hangdog_models.planning.campaign.launch import Diagnostic, Result
-from hangdog_models.planning.campaign.places import LINKED, Numbers, Places
 from hangdog_models.planning.campaign.posterior import Posterior
 
 #: A diagnostic is given up on a machine when so many launches had no answer and it alone can be why: once is a mishap.

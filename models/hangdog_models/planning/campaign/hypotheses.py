@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hangdog_models.planning.campaign.places import Numbers
+from hangdog_models.planning.campaign.fault_sites import Numbers
 
 Floats = NDArray[np.float64]
 

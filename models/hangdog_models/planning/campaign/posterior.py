@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hangdog_models.planning.campaign.belief import Belief
+from hangdog_models.planning.campaign.fault_sites import Numbers, Places, locate, numbers
 from hangdog_models.planning.campaign.hypotheses import Atoms, Floats, Sets, weigh
 from hangdog_models.planning.campaign.launch import Result
-from hangdog_models.planning.campaign.places import Numbers, Places, locate, numbers
 
 #: Sets of faults less probable than this are not looked at when the next launches are chosen.
 FAINT = 1e-7

@@ -1,0 +1,1 @@
+"""The checks of GPUs: a child asks NVML, and thresholds say what its answers mean."""

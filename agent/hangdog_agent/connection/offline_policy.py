@@ -1,0 +1,99 @@
+"""Decides what the agent does by itself while no server is there: whom to look at closer, and which standstill to record.
+
+`now` is in seconds on a steady clock; nothing here waits, looks or speaks.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from hangdog_agent.discovery.watch import LocalJob
+from hangdog_models.suspicion import ASKED_AGAIN_S, OVER_S, Patience, suspect
+from hangdog_proto.codec.stall_signs import Signs
+
+#: What has stood still since the agent's own start, but for so many seconds, may be what it recorded in its life before.
+_START_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """A job that stands still here, as far as this machine sees: for so many seconds, and why one thinks so."""
+
+    job: LocalJob
+    seconds: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """What is to be done now: jobs to look at closer, and standstills to record."""
+
+    closer: tuple[str, ...] = ()
+    record: tuple[Standstill, ...] = ()
+
+
+@dataclass(slots=True)
+class _Matter:
+    """One standstill of a job, from its first suspicion to its end."""
+
+    seen: float
+    recorded: bool
+
+
+@dataclass(slots=True)
+class Away:
+    """What is known of the jobs' standstills and of the server's absence, which began no later than `born`.
+
+    `before` tells of each job whose standstill was recorded before the agent was started again: whose it was.
+    """
+
+    away_s: float
+    born: float
+    before: Mapping[str, str] = field(default_factory=dict)
+    patience: Patience = field(default_factory=Patience)
+    _since: float | None = None
+    _asked: dict[str, float] = field(default_factory=dict)
+    _matters: dict[str, _Matter] = field(default_factory=dict)
+
+    def think(
+        self, now: float, welcomed: bool, here: Iterable[LocalJob], signs: Signs, whose: Mapping[str, str]
+    ) -> Thought:
+        """What to do, given whether a server has us, and what runs here: `whose` names the processes of each job."""
+        self._since = None if welcomed else now if self._since is None else self._since
+        suspicions = {
+            job: suspect(
+                signs.get(job.key, {}), (r for r in job.ranks if r not in signs.get(job.key, {})), self.patience
+            )
+            for job in here
+        }
+        record: list[Standstill] = []
+        for job, suspicion in suspicions.items():
+            matter = self._matters.get(job.key)
+            if suspicion is None:
+                if matter is not None and now - matter.seen >= OVER_S:
+                    del self._matters[job.key]
+                continue
+            if matter is None:
+                again = (
+                    self.before.get(job.key) == whose.get(job.key) and now - suspicion.seconds < self.born + _START_S
+                )
+                matter = self._matters[job.key] = _Matter(now, job.key in self.before and again)
+            matter.seen = now
+            if self._since is not None and now - self._since >= self.away_s and not matter.recorded:
+                matter.recorded = True
+                record.append(Standstill(job, suspicion.seconds, suspicion.why))
+        names = {job.key for job in suspicions}
+        self._matters = {name: matter for name, matter in self._matters.items() if name in names}
+        return Thought(self._closer(now, names, signs), tuple(record))
+
+    def _closer(self, now: float, names: Iterable[str], signs: Signs) -> tuple[str, ...]:
+        """The jobs with an overdue rank, where no server asks for them: not each time, for asking lasts."""
+        self._asked = {job: at for job, at in self._asked.items() if now - at < ASKED_AGAIN_S}
+        if self._since is None:
+            return ()
+        found = [
+            job
+            for job in sorted(names)
+            if job not in self._asked and any(sign.overdue for sign in signs.get(job, {}).values())
+        ]
+        self._asked |= dict.fromkeys(found, now)
+        return tuple(found)

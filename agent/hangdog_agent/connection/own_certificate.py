@@ -1,0 +1,48 @@
+"""How long this machine's own certificate lasts, for the log, for metrics and for `hangdog doctor`."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hangdog_agent.doctor_finding import Finding, Health
+from hangdog_models.errors import WrongUse
+from hangdog_proto import x509
+from hangdog_proto.client import certificate_folder
+from hangdog_proto.expiry import ends_soon
+from hangdog_proto.x509 import Leaf
+
+
+def shown(folder: Path, renewed: Path | None) -> Leaf | None:
+    """What the certificate says that the agent shows; None where it has none. Raises WrongUse where it cannot be read."""
+    found = certificate_folder.read(folder, certificate_folder.newest(folder, renewed))
+    try:
+        return x509.read(found.certificate) if found.certificate else None
+    except ValueError as error:
+        raise WrongUse(f"the certificate in {folder} cannot be read: {error}", "hangdog certs show DIR") from error
+
+
+def warning(own: Leaf, now: float) -> str:
+    """What to say of a certificate that has little left, or nothing; empty of another. `now` is Unix time."""
+    if not ends_soon(own.begins, own.ends, now):
+        return ""
+    day = datetime.fromtimestamp(own.ends, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"this machine's certificate {'ended' if own.ends <= now else 'ends'} on {day}"
+
+
+def examined(folder: Path, renewed: Path | None, now: float) -> Finding:
+    """What `hangdog doctor` says of it; `now` is Unix time."""
+    try:
+        own = shown(folder, renewed)
+    except WrongUse as error:
+        return Finding("certificate", Health.WARN, str(error), error.hint)
+    if own is None:
+        return Finding("certificate", Health.WARN, f"{folder} holds none", "hangdog certs machine; docs/security.md")
+    whose = ", ".join(own.owners) or "nobody: it holds no hangdog:// URI"
+    if said := warning(own, now):
+        return Finding(
+            "certificate", Health.WARN, f"{whose}; {said}", "hangdog certs machine NAME --into new; docs/security.md"
+        )
+    if not own.client_auth or not any(owner.startswith("machine ") for owner in own.owners):
+        what = f"{whose}; no server takes it for a machine's"
+        return Finding("certificate", Health.WARN, what, "hangdog certs machine NAME; docs/security.md")
+    left = (own.ends - now) / 86400
+    return Finding("certificate", Health.OK, f"{whose}, {left:.0f} days left")

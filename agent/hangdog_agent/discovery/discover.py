@@ -1,0 +1,298 @@
+"""Finds training processes in a process table, with no configuration: who is a rank's trainer, and who belongs to it.
+
+A trainer is the topmost Python process that carries a rank in its environment; below it everything is its own. Launchers
+carry ranks too (a pod's RANK counts nodes, Slurm's counts launchers), and are told by their program or by their children.
+So do all processes of a Ray cluster that was started as a task: theirs is the task's rank, and none of their own. A worker of
+Ray Train has a rank of its own, which Ray announces.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import PurePath
+
+from hangdog_agent.discovery.launchers import RAYLET, launches
+from hangdog_agent.discovery.owners import job_key
+from hangdog_agent.discovery.ray_train import Announced
+from hangdog_models.owner import UNKNOWN, Owner
+from hangdog_models.ranks import MAX_RANK, Rank
+
+#: Where a rank and the number of ranks stand, the most trustworthy first: torch's own, then the MPIs', then Slurm's.
+_PLACES = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMIX_RANK", ""),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+#: A batch script has task 0's number, too, and this only its steps: what `srun` started.
+_STEP = "SLURM_STEP_ID"
+#: Where a job's name stands. `none` is what torchrun says when nobody named the run.
+_JOB_NAMES = ("HANGDOG_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+#: What a job is called that nobody named.
+UNNAMED = "default"
+#: Where the ranks of a job meet; it keeps two jobs apart that nobody named.
+MEETING = "MASTER_ADDR"
+TOPOLOGY = "HANGDOG_TOPOLOGY"
+#: Where a trainer shows that it gets on: its log, which of its lines tell a step, and a file touched at each step. Read here
+#: only, and never sent.
+LOG, STEP_PATTERN, HEARTBEAT = "HANGDOG_LOG", "HANGDOG_STEP_PATTERN", "HANGDOG_HEARTBEAT"
+#: Where PyTorch's flight recorder and worker server, and NCCL's RAS, are to be asked; HOME and XDG_CACHE_HOME tell where
+#: the recorder writes when nothing else does. They are read here only, and never sent.
+_DOORS = (
+    *("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "TORCH_FR_DEBUG_INFO_PIPE_FILE"),
+    *("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "XDG_CACHE_HOME", "HOME"),
+    *("TORCH_WORKER_SERVER_SOCKET", "NCCL_RAS_ADDR"),
+)
+#: Names the members of a test of this machine (`hangdog diagnose`): they carry ranks, and no job hangs with them.
+DIAGNOSIS = "HANGDOG_DIAGNOSIS"
+#: All that is ever kept of an environment.
+ALLOWED = frozenset(name for pair in _PLACES for name in pair if name) | {
+    *(*_JOB_NAMES, *_DOORS, MEETING, TOPOLOGY, LOG, STEP_PATTERN, HEARTBEAT, "LOCAL_RANK", _STEP, DIAGNOSIS),
+}
+#: A job's name and topology are printed and sent; longer ones are cut.
+_MOST_CHARACTERS = 200
+
+#: What stays the same for one process only: its pid, which is used again, and when it started.
+Key = tuple[int, int]
+
+_PYTHON = re.compile(r"(python|pypy)[\d.]*t?( \(deleted\))?")
+
+
+class Kind(StrEnum):
+    """What a process does for its rank; with a number it makes the role (`dataloader-0`)."""
+
+    TRAINER = "trainer"
+    DATALOADER = "dataloader"
+    CHECKPOINT = "checkpoint"
+    COMPILE = "compile"
+    CHILD = "child"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One row of the process table: `environ` holds allowed names only, `started` counts clock ticks after boot.
+
+    `announced` is what its framework says of it elsewhere than in its environment. `owner` and `container` (the pod or
+    container it runs in, empty for none) are the kernel's words.
+    """
+
+    pid: int
+    parent: int
+    started: int
+    state: str
+    comm: str
+    python: bool
+    arguments: tuple[str, ...] = ()
+    environ: Mapping[str, str] | None = None
+    cpu_ticks: int = 0
+    announced: Announced | None = None
+    owner: Owner = UNKNOWN
+    container: str = ""
+
+    @property
+    def key(self) -> Key:
+        """What tells this process from all others."""
+        return self.pid, self.started
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A process that belongs to a rank of a job; `world_size` is 0 and `topology` empty when nobody announced them.
+
+    `owner` is that of the rank's trainer. `rendezvous` is where the ranks of a job without a name meet. `contested`: another
+    container has a trainer of the same rank and job, which began later.
+    """
+
+    job: str
+    rank: Rank
+    kind: Kind
+    process: Process
+    world_size: int = 0
+    topology: str = ""
+    owner: Owner = UNKNOWN
+    rendezvous: str = ""
+    contested: bool = False
+
+    @property
+    def key(self) -> str:
+        """What tells its job from all others on this machine: jobs of one name and two owners are two."""
+        return job_key(self.job, self.owner)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    rank: Rank
+    world: int
+    strength: int
+
+    def same(self, other: "_Place") -> bool:
+        return self.rank == other.rank and (self.world == other.world or not self.world or not other.world)
+
+
+def is_python(executable: str, arguments: Sequence[str]) -> bool:
+    """Whether a process runs Python, by its program or command line; never by its name, which torch changes."""
+    return any(_PYTHON.fullmatch(PurePath(path).name) for path in (executable, *arguments[:1]))
+
+
+def find(
+    processes: Iterable[Process], match: tuple[str, str] | None = None, without: Collection[int] = ()
+) -> tuple[Member, ...]:
+    """All members of all jobs in the table, by job and rank, each trainer before its children.
+
+    `match` keeps the trainers whose environment has that value under that name; `without` are pids that are never trainers.
+    """
+    table = {process.pid: process for process in processes}
+    children: dict[int, list[Process]] = {}
+    for process in sorted(table.values(), key=lambda process: (process.started, process.pid)):
+        children.setdefault(process.parent, []).append(process)
+    places = {
+        process.pid: place
+        for process in table.values()
+        if process.python
+        and process.pid not in without
+        and not _launches(process)
+        and (place := _place(process, table)) is not None
+        and not _drives(place, children.get(process.pid, ()))
+    }
+    if match is not None:
+        places = {pid: place for pid, place in places.items() if (table[pid].environ or {}).get(match[0]) == match[1]}
+    tops = _tops(table, places)
+    found: dict[tuple[str, Rank], list[list[Member]]] = {}
+    for pid in sorted(tops, key=lambda pid: _preference(table[pid], places[pid])):
+        family = _family(table[pid], places[pid], children)
+        found.setdefault((family[0].key, family[0].rank), []).append(family)
+    return tuple(member for _, families in sorted(found.items()) for member in _of_rank(families))
+
+
+def _of_rank(families: list[list[Member]]) -> list[Member]:
+    """The processes of one rank, of all that claim it, the best claim first.
+
+    Where processes of several containers do, the one that began first keeps it and the others have no part in it. Else the
+    better claim is the trainer's, and the others stay visible as children.
+    """
+    living = [family for family in families if family[0].process.state not in "ZX"]
+    if contested := len({family[0].process.container for family in living}) > 1:
+        first = min(living, key=lambda family: family[0].process.started)[0].process.container
+        families = [family for family in families if family[0].process.container == first]
+    best, *others = families
+    members = [*best, *(_as_child(member) for family in others for member in family)]
+    return [replace(member, contested=True) for member in members] if contested else members
+
+
+def _tops(table: Mapping[int, Process], places: dict[int, _Place]) -> set[int]:
+    """The candidates with no candidate above them, after those that turn out to be launchers were taken out."""
+    while True:
+        tops: set[int] = set()
+        launchers: set[int] = set()
+        for pid, place in places.items():
+            ancestors = _ancestors(table, pid)
+            top = next((ancestor for ancestor in reversed(ancestors) if ancestor in places), None)
+            if top is None:
+                tops.add(pid)
+            elif (
+                places[top].strength < place.strength
+                and (
+                    not places[top].same(place)
+                    # with one rank a machine both may have the same numbers: then a launcher between them tells
+                    or any(_launches(table[between]) for between in ancestors[: ancestors.index(top)])
+                )
+            ):
+                launchers.add(top)
+        if not launchers:
+            return tops
+        places = {pid: place for pid, place in places.items() if pid not in launchers}
+
+
+def _ancestors(table: Mapping[int, Process], pid: int) -> list[int]:
+    """Parents upwards; a table read while processes come and go may even hold a circle."""
+    found: list[int] = []
+    above = table[pid].parent
+    while above in table and above != pid and above not in found:
+        found.append(above)
+        above = table[above].parent
+    return found
+
+
+def _family(top: Process, place: _Place, children: Mapping[int, list[Process]]) -> list[Member]:
+    environ = top.environ or {}
+    names = [environ.get(name, "") for name in _JOB_NAMES]
+    if top.announced is not None:  # the run's own name is better than that of what started Ray
+        names.insert(1, top.announced.run)
+    job = next((name for name in names if name not in ("", "none")), UNNAMED)[:_MOST_CHARACTERS]
+    topology = environ.get(TOPOLOGY, "")[:_MOST_CHARACTERS]
+    # a loader or compile worker at the top has lost its trainer: it belongs to the rank, but does not stand for it
+    kind = Kind.TRAINER if _kind(top) is Kind.CHILD else _kind(top)
+    meeting = environ.get(MEETING, "")[:_MOST_CHARACTERS] if job == UNNAMED else ""
+    own = Member(job, place.rank, kind, top, place.world, topology, top.owner, meeting)
+    members = [own]
+    below, seen = list(children.get(top.pid, ())), {top.pid}
+    while below:
+        process = below.pop(0)
+        if process.pid not in seen:
+            seen.add(process.pid)
+            members.append(replace(own, kind=_kind(process), process=process))
+            below += children.get(process.pid, ())
+    return members
+
+
+def _as_child(member: Member) -> Member:
+    kind = Kind.CHILD if member.kind is Kind.TRAINER else member.kind
+    return replace(member, kind=kind)
+
+
+def _preference(process: Process, place: _Place) -> tuple[bool, bool, int, int, int]:
+    """Sorts first who deserves a rank most: no mere worker, alive, with the better evidence, having worked more."""
+    return _kind(process) is not Kind.CHILD, process.state in "ZX", -place.strength, -process.cpu_ticks, process.pid
+
+
+def _place(process: Process, table: Mapping[int, Process]) -> _Place | None:
+    if process.announced is not None:
+        return _Place(process.announced.rank, process.announced.world_size, len(_PLACES) + 2)
+    environ = process.environ or {}
+    if environ.get(DIAGNOSIS):
+        return None
+    lent: Mapping[str, str] | None = None
+    for index, (rank_name, world_name) in enumerate(_PLACES):
+        rank = _number(environ.get(rank_name, ""))
+        if rank is None:
+            continue
+        lent = _lent(process, table) if lent is None else lent
+        if rank_name in lent and all(environ.get(name) == lent.get(name) for name in (rank_name, world_name)):
+            continue
+        if rank_name == "SLURM_PROCID" and _STEP not in environ and environ.get(world_name) != "1":
+            continue
+        # LOCAL_RANK beside RANK: set by what starts the ranks themselves, not by what starts launchers
+        stronger = index == 0 and "LOCAL_RANK" in environ
+        return _Place(Rank(rank), _number(environ.get(world_name, "")) or 0, len(_PLACES) - index + stronger)
+    return None
+
+
+def _launches(process: Process) -> bool:
+    return process.python and launches(process.comm, process.arguments)
+
+
+def _drives(place: _Place, children: Sequence[Process]) -> bool:
+    """Whether a process called ray.init() to have others train; a rank that torchrun started may do so for its own ends."""
+    return place.strength <= len(_PLACES) and any(child.comm == RAYLET for child in children)
+
+
+def _lent(process: Process, table: Mapping[int, Process]) -> Mapping[str, str]:
+    """The environment of the Ray daemon above: it hands that to all its workers, whose rank it is not."""
+    above = (table[pid] for pid in _ancestors(table, process.pid))
+    return next((ancestor.environ or {} for ancestor in above if ancestor.comm == RAYLET), {})
+
+
+def _number(text: str) -> int | None:
+    plausible = text.isascii() and text.isdigit() and len(text) <= len(str(MAX_RANK))
+    return int(text) if plausible and int(text) <= MAX_RANK else None
+
+
+def _kind(process: Process) -> Kind:
+    """What a child's name and command line tell; its frames may tell more, see capture/roles.py."""
+    if process.comm == "pt_data_worker":
+        return Kind.DATALOADER
+    if any("_inductor" in argument and "compile_worker" in argument for argument in process.arguments[:4]):
+        return Kind.COMPILE
+    return Kind.CHILD

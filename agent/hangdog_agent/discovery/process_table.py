@@ -1,0 +1,271 @@
+"""Takes the process table: one pass over /proc that never waits for a process stuck in the kernel.
+
+Reading a command line or an environment needs the target's memory map. A thread that hangs in the kernel may hold its
+lock, and then the reader hangs too, unkillably slow for a thread of ours. So what does not change is read once for each
+process, and processes with a thread in uninterruptible sleep are read by a child that can be killed.
+
+Nor may it cost much: a machine has thousands of kernel threads, and reading a line of each every two seconds would take
+several percent of a core. Every pass lists all processes, so who is new or gone is known at once; of those that are neither
+new nor trainers, only a part is read again in each pass, and kernel threads never.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hangdog_agent.confinement import confined_children, credentials
+from hangdog_agent.confinement.confined_children import Child, Limits
+from hangdog_agent.confinement.credentials import Refused
+from hangdog_agent.confinement.subprocesses import run
+from hangdog_agent.discovery import discover, ray_train
+from hangdog_agent.discovery.owners import owner
+from hangdog_agent.procfs import Proc, Stat, parse_arguments, parse_environ
+from hangdog_models.owner import UNKNOWN, Owner
+from hangdog_models.stack import Reason
+
+#: Reading a file of /proc takes microseconds; a child that needs this long hangs.
+_RISKY_READ_S = 0.5
+#: All risky reads of one pass; whoever is not reached is read by a later pass.
+_RISKY_PASS_S = 2.0
+#: What reads a file of /proc needs for it.
+_RISKY = Child(Limits(), capabilities=(confined_children.SYS_PTRACE, confined_children.DAC_READ_SEARCH))
+#: A process that could not be read is left alone for so long.
+_RETRY_S = 30.0
+#: As much of an environment or a command line as procfs.py reads itself.
+_MOST_BYTES = 1 << 20
+#: Arguments kept of a command line: what tells a program stands at its front.
+_MOST_ARGUMENTS = 64
+#: What has settled is read again once in so many passes, a minute: it may have become another program by exec.
+TURNS = 16
+#: An exec usually comes early in a process's life, and whoever is younger is read in every pass.
+YOUNG_S = 30.0
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+#: A log of Ray's that was there is read so often at most until it tells all: its first lines are written within a second.
+_LOG_READS = 8
+#: The variables that give a process a rank.
+_RANKS = frozenset(name for name in discover.ALLOWED if name.endswith(("RANK", "PROCID")))
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a process tells of itself; it changes only with an exec, which changes `image` or `comm`.
+
+    `announced` is what Ray says of it in a log, which was read `log_reads` times. `owner` and `container` are the kernel's
+    words of a process that may be a trainer.
+    """
+
+    comm: str
+    image: int
+    python: bool
+    arguments: tuple[str, ...]
+    environ: dict[str, str]
+    permitted: bool
+    announced: ray_train.Announced | None = None
+    log_reads: int = 0
+    owner: Owner = UNKNOWN
+    container: str = ""
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it may be a trainer, a worker of one, or a launcher."""
+        return self.python and (self.announced is not None or not _RANKS.isdisjoint(self.environ))
+
+    @property
+    def waits(self) -> bool:
+        """Whether Ray may yet have it train, or say more of it."""
+        if self.comm != ray_train.WORKER:
+            return self.comm == ray_train.IDLE
+        known = self.announced is not None and self.announced.world_size > 0
+        return not known and self.log_reads < _LOG_READS
+
+
+@dataclass(slots=True, eq=False)
+class _Known:
+    """A process as it was last read; once it has settled that may be some passes ago.
+
+    `kernel`: one of the kernel's own threads, which never become anything else. `aside`: neither it nor anybody above it
+    may be a trainer, so it can only matter as an ancestor.
+    """
+
+    row: discover.Process
+    told: _Told | None
+    kernel: bool
+    settled: bool = False
+    aside: bool = False
+
+    @property
+    def ranked(self) -> bool:
+        return self.told is not None and self.told.ranked
+
+
+class Census:
+    """The process table of this machine, taken again and again; `names` are environment variables to keep beside the allowed.
+
+    `ray_logs`: whether the logs of Ray's workers are read, which tell their ranks.
+    """
+
+    def __init__(
+        self,
+        proc: Proc,
+        names: frozenset[str] = frozenset(),
+        stop: threading.Event | None = None,
+        ray_logs: bool = True,
+    ) -> None:
+        self.proc = proc
+        self._ray_logs = ray_logs
+        self._names = discover.ALLOWED | names
+        self._stop = stop
+        self._known: dict[int, _Known] = {}
+        self._passes = 0
+        self._avoided: dict[tuple[int, int], float] = {}
+        self._lock = threading.Lock()
+
+    def take(self) -> tuple[discover.Process, ...]:
+        """All processes now, less those that have to do with no trainer. A zombie keeps what it told while it lived.
+
+        State and CPU time of what is neither young nor a trainer may be those of `TURNS` passes ago.
+        """
+        with self._lock:
+            now = time.monotonic()
+            risky_until = now + _RISKY_PASS_S
+            pids = self.proc.pids()
+            for gone in self._known.keys() - pids:
+                del self._known[gone]
+            self._passes += 1
+            due = [
+                pid
+                for pid in pids
+                if (known := self._known.get(pid)) is None
+                or not known.settled
+                or ((pid + self._passes) % TURNS == 0 and not known.kernel)
+            ]
+            for pid in due:
+                self._read(pid, now, risky_until)
+            self._settle(due)
+            self._avoided = {key: until for key, until in self._avoided.items() if until > now}
+            return self._rows()
+
+    def _settle(self, pids: Sequence[int]) -> None:
+        young = (time.clock_gettime(time.CLOCK_BOOTTIME) - YOUNG_S) * _TICKS_PER_S
+        for known in (self._known[pid] for pid in pids if pid in self._known):
+            above = self._above(known)
+            known.settled = known.row.started < young and _may_rest(known.told, above[0].told if above else None)
+            known.aside = known.settled and not any(each.ranked for each in (known, *above))
+
+    def _rows(self) -> tuple[discover.Process, ...]:
+        near = [known for known in self._known.values() if not known.aside]
+        above = {each.row.pid: each for known in near if known.ranked for each in self._above(known) if each.aside}
+        return tuple(known.row for known in (*near, *above.values()))
+
+    def _above(self, known: _Known) -> list[_Known]:
+        """The ancestors, upwards; a table read while processes come and go may even hold a circle."""
+        found: list[_Known] = []
+        while (parent := self._known.get(known.row.parent)) is not None and parent not in found and parent is not known:
+            found.append(parent)
+            known = parent
+        return found
+
+    def unreadable(self) -> int:
+        """How many Python processes of the last pass kept their environment from us: a trainer may be among them."""
+        with self._lock:
+            told = [known.told for known in self._known.values() if known.told is not None]
+            return sum(each.python and not each.permitted for each in told)
+
+    def _read(self, pid: int, now: float, risky_until: float) -> None:
+        """Takes a process as it is now, or notes that it is gone."""
+        stat, known = self.proc.stat(pid), self._known.pop(pid, None)
+        if stat is None:
+            return
+        told = known.told if known is not None and known.row.started == stat.started else None
+        if told is None or (told.comm, told.image) != (stat.comm, stat.image):
+            told = self._ask(stat, told, now, risky_until) or told
+        if (
+            self._ray_logs
+            and told is not None
+            and told.comm == ray_train.WORKER
+            and told.waits
+            and time.monotonic() < risky_until
+        ):
+            announced, there = ray_train.find(self.proc, pid, lambda path: self._beginning(pid, path))
+            told = replace(told, announced=announced or told.announced, log_reads=told.log_reads + there)
+        if (
+            told is not None and told.ranked and stat.state not in "ZX"
+        ):  # it may have changed its user since, without an exec
+            whose, inside = owner(self.proc, pid)
+            told = replace(told, owner=whose, container=inside) if whose.known else told
+        self._known[pid] = _Known(_row(stat, told), told, stat.kernel)
+
+    def _ask(self, stat: Stat, before: _Told | None, now: float, risky_until: float) -> _Told | None:
+        """Reads what a process tells of itself; None when it is ending, or hangs, or is left for later."""
+        key = (stat.pid, stat.started)
+        if stat.state in "ZX" or self._avoided.get(key, now) > now:
+            return None
+        risky = any(
+            (thread := self.proc.stat(stat.pid, tid)) and thread.state == "D" for tid in self.proc.tids(stat.pid)
+        )
+        if risky and time.monotonic() >= risky_until:
+            return None
+        environ, cmdline = (
+            self._risky(stat.pid, name) if risky else self.proc.raw(stat.pid, name) for name in ("environ", "cmdline")
+        )
+        if environ is Reason.TIMED_OUT or cmdline is Reason.TIMED_OUT:
+            self._avoided[key] = now + _RETRY_S
+            return None
+        if environ is Reason.EXITED and before is not None:  # on its way out, its memory already gone
+            return None
+        arguments = parse_arguments(cmdline)[:_MOST_ARGUMENTS]
+        return _Told(
+            comm=stat.comm,
+            image=stat.image,
+            python=discover.is_python(self.proc.executable(stat.pid), arguments),
+            arguments=arguments,
+            environ={} if isinstance(environ, Reason) else parse_environ(environ, self._names),
+            permitted=environ is not Reason.NOT_PERMITTED,
+        )
+
+    def _beginning(self, pid: int, path: str) -> bytes | None:
+        """The beginning of a file that a process has open, read as its user; it may lie on a server that is dead."""
+        try:
+            who = credentials.of_its_own(pid, os.fspath(self.proc.root))
+        except (Refused, ProcessLookupError):
+            return None
+        command = ("head", "-c", str(ray_train.BYTES), path)
+        outcome = run(
+            command, _RISKY_READ_S, ray_train.BYTES, stop=self._stop, child=confined_children.tool(who, Limits())
+        )
+        return outcome.stdout if outcome.status == 0 else None
+
+    def _risky(self, pid: int, name: str) -> bytes | Reason:
+        path = os.fspath(self.proc.root / str(pid) / name)
+        outcome = run(("cat", path), _RISKY_READ_S, _MOST_BYTES, stop=self._stop, child=_RISKY)
+        if outcome.status == 0:
+            return outcome.stdout
+        if outcome.status is None:
+            return Reason.TIMED_OUT
+        return Reason.NOT_PERMITTED if "Permission denied" in outcome.stderr else Reason.EXITED
+
+
+def _may_rest(told: _Told | None, above: _Told | None) -> bool:
+    """Whether most passes may leave a process out: it has no rank, or inherited all it has, as a trainer's workers do."""
+    if told is None or told.waits:
+        return False
+    return not told.ranked or (above is not None and above.ranked and above.environ == told.environ)
+
+
+def _row(stat: Stat, told: _Told | None) -> discover.Process:
+    return discover.Process(
+        pid=stat.pid,
+        parent=stat.parent,
+        started=stat.started,
+        state=stat.state,
+        comm=stat.comm,
+        python=told.python if told else False,
+        arguments=told.arguments if told else (),
+        environ=told.environ if told else None,
+        cpu_ticks=stat.cpu_ticks,
+        announced=told.announced if told else None,
+        owner=told.owner if told else UNKNOWN,
+        container=told.container if told else "",
+    )

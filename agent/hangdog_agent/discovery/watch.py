@@ -1,0 +1,110 @@
+"""Remembers which trainers run here, so that one that ended is known to have been there."""
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hangdog_agent.discovery.discover import Kind, Member, find
+from hangdog_agent.discovery.owners import job_key
+from hangdog_agent.discovery.process_table import Census
+from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
+from hangdog_models.ranks import Rank
+
+#: Names of this very machine: who meets there spans no other one.
+HERE = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0", "localhost.localdomain"})
+#: How a meeting point of this machine alone is announced: no other machine's ranks can meet there.
+_HERE = "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalJob:
+    """A job on this machine: its living ranks, ascending; `world_size` 0 and `topology` empty when not announced.
+
+    `owner`, `rendezvous` are as in `Member`; `contested` are the ranks that several containers claim. `pods` are the UIDs of
+    the pods that its trainers run in.
+    """
+
+    name: str
+    ranks: tuple[Rank, ...]
+    world_size: int
+    topology: str
+    owner: Owner = UNKNOWN
+    rendezvous: str = ""
+    contested: tuple[Rank, ...] = ()
+    pods: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """As `Member.key`."""
+        return job_key(self.name, self.owner)
+
+
+class Watch:
+    """Looks for training processes, and keeps those that ended while their job went on (or for `forget_s` seconds)."""
+
+    def __init__(self, census: Census, match: tuple[str, str] | None, without: Sequence[int], forget_s: float) -> None:
+        self._census = census
+        self._match = match
+        self._without = tuple(without)
+        self._forget_s = forget_s
+        self._trainers: dict[tuple[str, Rank], tuple[Member, float]] = {}
+        self._lock = threading.Lock()
+
+    def see(self) -> tuple[Member, ...]:
+        """All members of all jobs on this machine now."""
+        members = find(self._census.take(), self._match, self._without)
+        self._keep([member for member in members if member.kind is Kind.TRAINER], time.monotonic())
+        return members
+
+    def known(self) -> tuple[Member, ...]:
+        """The trainers seen last for each rank, those that ended since included."""
+        with self._lock:
+            return tuple(member for member, _ in self._trainers.values())
+
+    def ranks(self) -> dict[int, Rank]:
+        """The ranks of those trainers that still run, by their pid, which may be another process's by now."""
+        found = {}
+        for member in self.known():
+            now = self._census.proc.stat(member.process.pid)
+            if now is not None and now.started == member.process.started:
+                found[member.process.pid] = member.rank
+        return found
+
+    def _keep(self, trainers: Sequence[Member], now: float) -> None:
+        with self._lock:
+            alive = {(member.key, member.process.key) for member in trainers}
+            went_on = {member.key for member, _ in self._trainers.values() if (member.key, member.process.key) in alive}
+            living = {member.key for member in trainers}
+            # a job none of whose trainers went on has been started anew: the ranks of its last life are no longer missed
+            self._trainers = {
+                key: (member, seen)
+                for key, (member, seen) in self._trainers.items()
+                if member.key in went_on or (member.key not in living and now - seen < self._forget_s)
+            }
+            self._trainers |= {(member.key, member.rank): (member, now) for member in trainers}
+
+
+def jobs(members: Sequence[Member]) -> tuple[LocalJob, ...]:
+    """The jobs these members belong to, by name and owner."""
+    trainers: dict[str, list[Member]] = {}
+    for member in members:
+        if member.kind is Kind.TRAINER:
+            trainers.setdefault(member.key, []).append(member)
+    return tuple(_local(trainers[key]) for key in sorted(trainers))
+
+
+def _local(trainers: Sequence[Member]) -> LocalJob:
+    meetings = {member.rendezvous for member in trainers} - {""}
+    return LocalJob(
+        name=trainers[0].job,
+        ranks=tuple(sorted(member.rank for member in trainers)),
+        world_size=max(member.world_size for member in trainers),
+        topology=next((member.topology for member in trainers if member.topology), ""),
+        owner=trainers[0].owner,
+        rendezvous=_HERE if meetings & HERE else min(meetings, default=""),
+        contested=tuple(sorted(member.rank for member in trainers if member.contested)),
+        pods=tuple(
+            sorted({member.process.container for member in trainers if member.owner.kind is OwnerKind.PODS} - {""})
+        ),
+    )

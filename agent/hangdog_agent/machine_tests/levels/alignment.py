@@ -1,0 +1,172 @@
+"""Level 4, bit-wise alignment: every device computes the same small training step, and its tensors must have the same bits."""
+
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort, contained
+from hangdog_agent.machine_tests.levels.peer_comparison import beside, doubted
+from hangdog_agent.machine_tests.members import Member, Ran
+from hangdog_agent.machine_tests.run_members import run
+from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.torch_engine import Engine, Probe, Report, read
+from hangdog_agent.machine_tests.untrusted_values import table, tables, text, whole
+from hangdog_models.planning.alignment import Answer, Digests
+
+_KINDS = ("dense", "moe")
+#: Eight devices train as one small job, too: tensor (or expert), pipeline and data parallel by two (ByteRobust).
+_LAYOUT = {"tp": 2, "pp": 2, "dp": 2}
+_RANKS = 8
+
+
+@dataclass(slots=True)
+class Alignment:
+    """The level; `golden` are digests stored under exactly equal keys, from machines that were right."""
+
+    engine: Engine
+    probe: Probe
+    settings: DiagnoseSettings
+    processes: int = 1
+    golden: Mapping[str, Digests] = field(default_factory=dict)
+
+    number = 4
+    name = "bit-wise alignment"
+
+    @property
+    def deadline_s(self) -> float:
+        return self.settings.alignment_s
+
+    def supported(self) -> str:
+        return self.probe.why
+
+    def run(self, deadline_s: float, stop: threading.Event) -> tuple[Result, ...]:
+        """Each device alone, compared with itself and with the others; eight of them also together, for other machines."""
+        devices = self.probe.devices(self.processes)
+        ran = run([self._member(device, None) for device in devices], deadline_s, linger_s=deadline_s, stop=stop)
+        reports = {ended.name: read(ended) for ended in ran.members}
+        alone = {name: _alone(name, reports[name], ran.seconds) for name in devices}
+        again = _doubted(alone, _answers(reports), self.golden)
+        left = deadline_s - ran.seconds
+        seconds: dict[str, Report] = {}
+        if again and not stop.is_set() and left > 0:
+            second = run([self._member(device, None) for device in again], left, linger_s=left, stop=stop)
+            seconds = {ended.name: read(ended) for ended in second.members}
+            left -= second.seconds
+        results = _confirmed(alone, {name: _alone(name, report) for name, report in seconds.items()})
+        results += beside(4, _answers(reports), _answers(seconds), self.golden, self.settings.alignment_repetitions)
+        if len(devices) >= _RANKS and not again and not stop.is_set() and left > 0:
+            results += self._together(devices[:_RANKS], left, stop)
+        return (*results, *contained(4, ran))
+
+    def _together(self, devices: Sequence[str], deadline_s: float, stop: threading.Event) -> list[Result]:
+        """As one job. A wrong bit spreads along its pipeline, so that this convicts the machine, not a device of it."""
+        with tempfile.TemporaryDirectory(prefix="hangdog-align-") as folder:
+            meet = (Path(folder) / "meet").as_uri()
+            layout = {**_LAYOUT, "world": _RANKS, "meet": meet, "patience_s": deadline_s}
+            ran = run([self._member(d, {**layout, "rank": at}) for at, d in enumerate(devices)], deadline_s, stop=stop)
+        reports = {ended.name: read(ended) for ended in ran.members}
+        results = [one for name, report in reports.items() for one in _alone(name, report)]
+        if not all(report.found for report in reports.values()):
+            return [replace(_unfinished(ran, reports), seconds=ran.seconds)]
+        if any(one.outcome is Outcome.FAIL for one in results):
+            convicted = (Conviction(Sort.MACHINE, ()),)
+            odd = tuple(one.words for one in results if one.outcome is Outcome.FAIL)
+            words = "eight devices as one job do not compute the same bits twice"
+            return [Result(4, "job of eight", Outcome.FAIL, words, convicted, odd, seconds=ran.seconds)]
+        digests = {
+            f"rank {at} {item}": mark
+            for at, answer in enumerate(_answers(reports))
+            for item, mark in answer.digests.items()
+        }
+        one = Answer("this machine", text(reports[devices[0]].found, "key"), digests)
+        often = self.settings.alignment_repetitions
+        return [replace(each, test="job of eight") for each in beside(4, [one], [], self.golden, often)]
+
+    def _member(self, device: str, layout: Mapping[str, Any] | None) -> Member:
+        on_cpu = device.startswith("cpu")
+        s = self.settings
+        asked = {
+            "name": device,
+            "device": "cpu" if on_cpu else device,
+            "threads": 1,
+            "kinds": list(_KINDS),
+            "type": "float32" if on_cpu else "bfloat16",
+            "repetitions": s.alignment_repetitions,
+            "width": s.alignment_width_cpu if on_cpu else s.alignment_width,
+            "layers": 4,
+            "batch": 2,
+            "tokens": 32 if on_cpu else 512,
+            "layout": layout,
+        }
+        return self.engine.member("minigpt", asked, device)
+
+
+def _alone(device: str, report: Report, seconds: float = 0.0) -> list[Result]:
+    """Whether a device agrees with itself: no peer is needed to tell a fault that comes and goes."""
+    if not report.found:
+        return [Result(4, "step", Outcome.INCONCLUSIVE, report.words, seconds=seconds)]
+    results = []
+    for part in tables(report.found, "parts"):
+        kind, often = text(part, "kind"), whole(part, "repetitions")
+        odd = often - whole(part, "times")
+        if not odd:
+            words = f"{device}: {often} steps of the {kind} model have the same bits"
+            results.append(Result(4, f"{kind} step", Outcome.PASS, words, repetitions=often, seconds=seconds))
+            continue
+        names = ", ".join(str(name) for name in part.get("odd", [])[:4])
+        words = f"{device}: {odd} of {often} steps of the {kind} model have other bits than the rest"
+        outcome = Outcome.FAIL if odd > 1 else Outcome.INCONCLUSIVE  # two are needed, or one and another proof
+        convicted = (Conviction(Sort.DEVICE, (device,)),) if odd > 1 else ()
+        results.append(
+            Result(4, f"{kind} step", outcome, words, convicted, (names,), repetitions=often, seconds=seconds)
+        )
+    return results
+
+
+def _odd_once(one: Result) -> bool:
+    """Whether a device disagreed with itself, too seldom to be convicted of it."""
+    return one.outcome is Outcome.INCONCLUSIVE and bool(one.evidence)
+
+
+def _doubted(
+    alone: Mapping[str, Sequence[Result]], answers: Sequence[Answer], golden: Mapping[str, Digests]
+) -> tuple[str, ...]:
+    """The devices that a second run must confirm."""
+    odd = doubted(answers, golden) | {device for device, results in alone.items() if any(map(_odd_once, results))}
+    return tuple(answer.name for answer in answers if answer.name in odd)
+
+
+def _confirmed(alone: Mapping[str, Sequence[Result]], again: Mapping[str, Sequence[Result]]) -> list[Result]:
+    """A device that disagreed with itself once is convicted when it does so in a second run, too."""
+    confirmed = []
+    for device, results in alone.items():
+        twice = {other.test for other in again.get(device, ()) if other.evidence}
+        for one in results:
+            if _odd_once(one) and one.test in twice:
+                convicted = (Conviction(Sort.DEVICE, (device,)),)
+                words = f"{one.words}, and again in a second run"
+                one = replace(one, outcome=Outcome.FAIL, convicts=convicted, words=words)
+            confirmed.append(one)
+    return confirmed
+
+
+def _answers(reports: Mapping[str, Report]) -> list[Answer]:
+    """What each device computed most of the time."""
+    found = []
+    for name, report in reports.items():
+        digests = {
+            f"{text(part, 'kind')} {item}": str(mark)[:64]
+            for part in tables(report.found, "parts")
+            for item, mark in table(part, "items").items()
+        }
+        if digests:
+            found.append(Answer(name, text(report.found, "key"), digests))
+    return found
+
+
+def _unfinished(ran: Ran, reports: Mapping[str, Report]) -> Result:
+    told = tuple(report.words for report in reports.values() if not report.found)
+    return Result(4, "job of eight", Outcome.INCONCLUSIVE, f"eight devices as one job: {told[0]}", evidence=told)

@@ -1,0 +1,206 @@
+"""The watch over one job's trainers on this machine: from pulses and witnesses to glances, from those to signs of a standstill.
+
+A pulse alone is no reason to disturb anybody, and neither is a witness or a stack that stands still: a sign needs two of them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from hangdog_agent.discovery import discover
+from hangdog_agent.discovery.cpu_activity import Beat
+from hangdog_agent.stalls.baseline import Rhythm
+from hangdog_agent.stalls.progress.progress_signal import Witness
+from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.stalls.stack_motion import APART_S, LOOPS, Glance, Posture, posture, settled, writes
+from hangdog_agent.stalls.trainer import Trainer
+from hangdog_models.ranks import Rank
+from hangdog_models.suspicion import Doing, Sign
+
+Key = discover.Key
+#: Two glances so far apart at the one that stands for all are enough to glance at all. Seconds.
+_PROBE_APART_S = 0.9
+#: So many glances in a row at one place are a loop where a witness has stalled, too; three are enough to glance at all.
+_LOOPS_STALLED, _MAY_LOOP = 5, 3
+#: Places whose longest standstill is remembered of one job: a step has tens.
+_PLACES = 256
+#: A doubt that lasts is looked into less and less often: (seconds of doubt, seconds between two rounds of glances).
+_PAUSES = ((20.0, 0.7), (60.0, 4.0), (float("inf"), 15.0))
+#: A stretch this much longer than the usual ones makes wonder; it is only then that anybody is glanced at.
+_UNUSUAL = 1.25
+
+
+class JobVigil:
+    """One job. All times are of `time.monotonic`."""
+
+    def __init__(self, settings: VigilSettings) -> None:
+        self._settings = settings
+        self._trainers: dict[Key, Trainer] = {}
+        self._longest: dict[object, float] = {}
+        self._doubt_since: float | None = None
+        self._probe: Key | None = None
+        self._alarmed = self._unsure = False
+        self._asked_until = float("-inf")
+        self._glanced_at = float("-inf")
+
+    def feel(self, beats: Mapping[Key, tuple[Rank, Beat | None]]) -> None:
+        """Takes the next beat of every trainer; one that is not among them has ended. None: its beats are not counted."""
+        for key in self._trainers.keys() - beats.keys():
+            del self._trainers[key]
+        for key, (rank, beat) in beats.items():
+            trainer = self._trainers.setdefault(key, Trainer(rank, Rhythm(self._settings.settle_s)))
+            if beat is not None:
+                trainer.rhythm.feel(beat)
+
+    def hear(self, witnesses: Mapping[Key, Sequence[Witness]]) -> None:
+        """Takes the witnesses of every trainer, as they stand now."""
+        for key, trainer in self._trainers.items():
+            trainer.witnesses = witnesses.get(key, ())
+
+    def ask(self, until: float) -> None:
+        """Somebody elsewhere waits for this job: everybody is glanced at until then, whatever the pulses say."""
+        self._asked_until = max(self._asked_until, until)
+
+    def wants(self, now: float) -> tuple[Key, ...]:
+        """Whom to glance at now: nobody; one that makes wonder, and those at work while its pulse waits; or everybody.
+
+        Everybody once that one stands still. Where all are at work all the time, one stands for all of them.
+        """
+        due = self._due(now)
+        if not due and now >= self._asked_until:
+            self._calm()
+            return ()
+        self._unsure = now >= self._asked_until and not any(self._trainers[key].is_sure for key in due)
+        self._doubt_since = now if self._doubt_since is None else self._doubt_since
+        if now - self._glanced_at < next(pause for until, pause in _PAUSES if now - self._doubt_since < until):
+            return ()
+        self._glanced_at = now
+        if self._alarmed or now < self._asked_until:
+            return tuple(self._trainers)
+        if self._probe not in due:
+            self._probe = max(due, key=lambda key: (self._trainers[key].rhythm.silent, due[key]))
+        at_work = [key for key, trainer in self._trainers.items() if key != self._probe and not trainer.rhythm.silent]
+        return (self._probe, *(at_work if self._trainers[self._probe].rhythm.silent else ()))
+
+    def take(self, glances: Mapping[Key, Glance]) -> None:
+        """Takes what the glances asked for showed."""
+        for key, glance in glances.items():
+            trainer = self._trainers.get(key)
+            if trainer is not None:
+                if trainer.glances and trainer.moved(trainer.glances[-1], glance):
+                    self._learn(trainer)
+                trainer.glances.append(glance)
+        if self._alarmed:
+            shown = [self._shown(trainer) for trainer in self._trainers.values()]
+            if all(one is not None and one.doing is Doing.WORKING for one in shown):
+                self._alarmed = False
+                self._explain(self._trainers.values())
+            return
+        probe = self._trainers.get(self._probe) if self._probe is not None else None
+        if probe is None:
+            return
+        doing = self._shown(probe, _PROBE_APART_S)
+        if doing is None:
+            self._alarmed = self._may_loop(probe)
+        elif doing.doing is Doing.STILL or (doing.doing is Doing.LOOPING and probe.stalled_since is not None):
+            self._alarmed = True
+        else:
+            self._explain([probe])
+
+    def signs(self, now: float, crowding: float = 1.0) -> dict[Rank, Sign]:
+        """What each trainer shows of a standstill; those that show none, or are not known yet, are absent.
+
+        `crowding` is that of this machine's cores, see `Sign`.
+        """
+        found: dict[Rank, Sign] = {}
+        for trainer in self._trainers.values():
+            shown = self._shown(trainer)
+            if shown is not None and not trainer.gets_on(self._began(trainer, shown)):
+                found[trainer.rank] = self._sign(trainer, shown, now, crowding)
+        return found
+
+    def _shown(self, trainer: Trainer, apart_s: float = APART_S) -> Posture | None:
+        """What its glances show; None while they may yet turn out to be a loop, where a witness has stalled, too."""
+        stalled = trainer.stalled_since is not None
+        shown = posture(trainer.glances, apart_s, _LOOPS_STALLED if stalled else LOOPS)
+        if shown is not None and shown.doing is Doing.WORKING and stalled and len(trainer.glances) < _LOOPS_STALLED:
+            return None if settled(trainer.glances) else shown
+        return shown
+
+    def _may_loop(self, trainer: Trainer) -> bool:
+        """Whether it is worth while to glance at everybody, so that all are known to loop when it is."""
+        return trainer.surely_stands and len(trainer.glances) >= _MAY_LOOP and settled(trainer.glances)
+
+    def _explain(self, trainers: Iterable[Trainer]) -> None:
+        """They are busy, and move: their pulses, or their witnesses' stalls, have an innocent reason."""
+        for trainer in trainers:
+            trainer.rhythm.explain(trainer.glances[-1].at)
+            for witness in trainer.witnesses:
+                witness.explain(trainer.glances[-1].at)
+            trainer.glances.clear()
+        self._probe = None
+
+    def _due(self, now: float) -> dict[Key, float]:
+        """The trainers whose stretch, or a witness that has stalled, makes wonder, and for how long it lasts."""
+        found: dict[Key, float] = {}
+        for key, trainer in self._trainers.items():
+            since = trainer.rhythm.since
+            if since is not None:
+                since = max(since, trainer.proof_at)
+                least = max(self._settings.doubt_s, _UNUSUAL * trainer.rhythm.usual_s)
+                if now - since >= least:
+                    found[key] = now - since
+            stalled = trainer.stalled_since
+            if stalled is not None and not trainer.gets_on(stalled):
+                found[key] = max(found.get(key, 0.0), now - stalled)
+        return found
+
+    def _calm(self) -> None:
+        self._doubt_since, self._probe, self._alarmed, self._unsure = None, None, False, False
+        for trainer in self._trainers.values():
+            self._learn(trainer)
+            self._learn_loop(trainer)
+            trainer.glances.clear()
+
+    def _sign(self, trainer: Trainer, shown: Posture, now: float, crowding: float) -> Sign:
+        standing = trainer.glances[-1].standing
+        place = " in ".join(word for word in (standing.operation or str(standing.activity), standing.label) if word)
+        seconds = now - max(self._began(trainer, shown), trainer.proof_at)
+        stalled = trainer.stalled_since is not None
+        # A loop may be work: only what has stopped getting on beside it makes it a wait.
+        waits = shown.doing is Doing.LOOPING and stalled and not writes(trainer.glances)
+        if not waits and shown.doing is not Doing.STILL:
+            return Sign(shown.doing, seconds, place=place, crowding=crowding)
+        patience = max(self._settings.patience_s, self._settings.factor * self._longest.get(standing.place, 0.0))
+        if trainer.rhythm.pinned:  # it spins, or computes: then it takes longer where cores are wanted
+            patience *= crowding
+        # Nor is it sure that one line of Python is a standstill, where the pulse is lively: what it calls may compute, which
+        # takes longer on crowded cores.
+        unsure = waits or (trainer.rhythm.since is None and (stalled or self._unsure))
+        if unsure and not trainer.surely_stands:
+            patience = max(patience, self._settings.loop_s * crowding)
+        if not (trainer.is_known(self._settings.settle_s)):
+            patience = max(patience, self._settings.start_s)
+        return Sign(shown.doing, seconds, seconds >= patience, place, crowding)
+
+    def _began(self, trainer: Trainer, shown: Posture) -> float:
+        """Since when it does this: since its pulse or progress stopped, unless a glance has seen it elsewhere after that."""
+        still, loops = shown.doing is Doing.STILL, shown.doing is Doing.LOOPING
+        pulse = trainer.rhythm.since if still else None
+        stall = trainer.stalled_since if still or loops else None
+        moved = trainer.glances[0].at < shown.since and not (stall is not None and settled(trainer.glances))
+        return shown.since if moved else min(since for since in (pulse, stall, shown.since) if since is not None)
+
+    def _learn(self, trainer: Trainer, doing: Doing = Doing.STILL) -> None:
+        """Its standstill has ended, so it was innocent: the next one at its place is borne for longer than that."""
+        shown = posture(trainer.glances)
+        if shown is None or shown.doing is not doing:
+            return
+        last = trainer.glances[-1]
+        place = last.standing.place
+        if place in self._longest or len(self._longest) < _PLACES:
+            lasted = last.at - self._began(trainer, shown)
+            self._longest[place] = max(self._longest.get(place, 0.0), lasted)
+
+    def _learn_loop(self, trainer: Trainer) -> None:
+        """The same of a loop, which only its witnesses can have made doubtful."""
+        if trainer.witnesses:
+            self._learn(trainer, Doing.LOOPING)

@@ -1,0 +1,34 @@
+"""GPUs that are busy at a quarter of their power: their kernels spin in a wait, and compute nothing."""
+
+from collections.abc import Mapping
+
+from hangdog_agent.stalls.progress.progress_signal import Kind, Witness
+from hangdog_agent.stalls.settings import VigilSettings
+
+#: Shorter than this it may be one long collective, or a slow batch: two sweeps of NVML. Seconds.
+_LEAST_S = 20.0
+
+
+class Power:
+    """The witness of a machine's GPUs. `look` takes what the last sweep of NVML said; nothing here asks NVML."""
+
+    def __init__(self, settings: VigilSettings) -> None:
+        self._settings = settings
+        self._witness: Witness | None = None
+
+    def look(self, power: Mapping[str, tuple[float, float]], now: float) -> list[Witness]:
+        """`power`: by GPU its power as a share of its limit, and how busy it is, 0 to 1; GPUs without an answer are absent.
+
+        It advances while a GPU computes; one that is busy at less power spins, and one that is idle waits. Where none has
+        computed yet, nothing can be said of them, and there is no witness.
+        """
+        bound = self._settings.spin_share
+        if not bound or not power:
+            return []
+        computes = any(busy > 0 and share >= bound for share, busy in power.values())
+        if computes and self._witness is None:
+            self._witness = Witness(Kind.POWER, _LEAST_S)
+        if self._witness is None:
+            return []
+        self._witness.look(computes, now)
+        return [self._witness]

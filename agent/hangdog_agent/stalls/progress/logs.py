@@ -1,0 +1,171 @@
+"""Follows the logs and heartbeat files of the trainers, and keeps a witness for each; what is read stays in this process.
+
+A trainer's log is its stdout and stderr where these are regular files, and the file its environment names.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hangdog_agent.discovery.discover import HEARTBEAT, LOG, STEP_PATTERN, Key, Member
+from hangdog_agent.stalls.progress.file_query import Found, Identity, Wish
+from hangdog_agent.stalls.progress.files import Files
+from hangdog_agent.stalls.progress.progress_signal import Kind, Witness
+from hangdog_agent.stalls.progress.safe_regex import safe
+from hangdog_agent.stalls.progress.step_lines import Steps
+from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_models.errors import WrongUse
+from hangdog_models.reading.printable import printable
+
+log = logging.getLogger(__name__)
+
+#: Stdout and stderr.
+_FDS = ("1", "2")
+_LOG, _BEAT = "log", "heartbeat"
+#: What is no regular file is looked at again so seldom: a heartbeat begins late, and stdout may be turned into a file. Seconds.
+_AGAIN_S = 10.0
+#: Two looks may come a little early, or every other one would be left out. Seconds.
+_EARLY_S = 0.2
+
+#: A trainer, and which of its files: one of `_FDS`, `_LOG` or `_BEAT`.
+_Slot = tuple[Key, str]
+
+
+@dataclass(slots=True)
+class _Log:
+    """One file, whoever writes to it: `counted` follows all that counts in it, `stepped` what surely are steps."""
+
+    steps: Steps
+    counted: Witness
+    stepped: Witness
+    offset: int = 0
+
+    def take(self, found: Found, at: float) -> None:
+        self.offset = found.offset
+        told = self.steps.take(found.data.decode("utf-8", "replace"), found.joins)
+        self.counted.look(told.counted, at)
+        self.stepped.look(told.stepped, at)
+
+
+@dataclass(slots=True)
+class _Beat:
+    """A heartbeat file by its name, for some are written anew each time."""
+
+    seen: tuple[Identity, int]
+    witness: Witness
+
+
+class Logs:
+    """The logs and heartbeats of all trainers. Only one thread may use it; it never waits for a file."""
+
+    def __init__(self, proc: str, settings: VigilSettings) -> None:
+        """`proc` is the folder of the process table."""
+        self._settings = settings
+        self._files: Files[_Slot] = Files(proc)
+        self._names: dict[_Slot, Identity] = {}
+        self._logs: dict[Identity, _Log] = {}
+        self._beats: dict[_Slot, _Beat] = {}
+        self._absent_until: dict[_Slot, float] = {}
+        self._patterns: dict[str, re.Pattern[str] | None] = {}
+        self._logs_at = self._beats_at = float("-inf")
+
+    def hear(self, trainers: Mapping[Key, Member], now: float) -> dict[Key, list[Witness]]:
+        """Looks at what is due, and answers the witnesses of each trainer as they are known now."""
+        self._forget(trainers)
+        for at, found in self._files.look(self._wishes(trainers, now)):
+            self._take(trainers, found, at)
+        heard: dict[Key, list[Witness]] = {key: [] for key in trainers}
+        for (key, _), identity in self._names.items():
+            one = self._logs[identity]
+            heard[key] += [one.stepped, one.counted]
+        for (key, _), beat in self._beats.items():
+            heard[key].append(beat.witness)
+        return heard
+
+    def _forget(self, trainers: Mapping[Key, Member]) -> None:
+        for table in (self._names, self._beats, self._absent_until):
+            for slot in [slot for slot in table if slot[0] not in trainers]:
+                del table[slot]
+        held = set(self._names.values())
+        self._logs = {identity: one for identity, one in self._logs.items() if identity in held}
+
+    def _wishes(self, trainers: Mapping[Key, Member], now: float) -> dict[_Slot, Wish]:
+        logs_due = 0 < self._settings.log_every_s <= now - self._logs_at + _EARLY_S
+        beats_due = 0 < self._settings.touch_every_s <= now - self._beats_at + _EARLY_S
+        self._logs_at = now if logs_due else self._logs_at
+        self._beats_at = now if beats_due else self._beats_at
+        wishes: dict[_Slot, Wish] = {}
+        claimed: set[Identity] = set()
+        for key, member in trainers.items():
+            for name, (descriptor, path) in (_log_places(member) if logs_due else {}).items():
+                known = self._names.get((key, name))
+                one = self._logs.get(known) if known is not None else None
+                # what several ranks write to is read by way of one of them only
+                most = 0 if known in claimed else self._settings.log_bytes
+                offset = one.offset if one is not None else 0
+                wishes[key, name] = Wish(key, descriptor, path, most, known, offset)
+                claimed |= {known} if known is not None else set()
+            if beats_due and (path := _named(member, HEARTBEAT)):
+                wishes[key, _BEAT] = Wish(key, path=path)
+        return {slot: wish for slot, wish in wishes.items() if self._absent_until.get(slot, now) <= now}
+
+    def close(self) -> None:
+        """Ends the processes that look."""
+        self._files.close()
+
+    def _take(self, trainers: Mapping[Key, Member], answer: Mapping[_Slot, Found | None], at: float) -> None:
+        read: set[Identity] = set()
+        for slot, found in answer.items():
+            if slot[0] not in trainers:  # it ended meanwhile
+                continue
+            if found is None:
+                self._absent_until[slot] = at + _AGAIN_S
+                self._names.pop(slot, None)
+                self._beats.pop(slot, None)
+            elif slot[1] == _BEAT:
+                self._take_beat(slot, found, at)
+            else:
+                self._names[slot] = found.identity
+                if found.identity not in self._logs:
+                    self._logs[found.identity] = self._followed(trainers[slot[0]])
+                if found.identity not in read:
+                    read.add(found.identity)
+                    self._logs[found.identity].take(found, at)
+
+    def _take_beat(self, slot: _Slot, found: Found, at: float) -> None:
+        seen = found.identity, found.touched_ns
+        beat = self._beats.setdefault(slot, _Beat(seen, Witness(Kind.HEARTBEAT, self._settings.doubt_s, vouches=True)))
+        beat.witness.look(seen != beat.seen, at)
+        beat.seen = seen
+
+    def _followed(self, member: Member) -> _Log:
+        """A log that is seen for the first time."""
+        floor_s = self._settings.doubt_s
+        counted, stepped = Witness(Kind.LINES, floor_s), Witness(Kind.LINES, floor_s, vouches=True)
+        return _Log(Steps(self._pattern(member)), counted, stepped)
+
+    def _pattern(self, member: Member) -> re.Pattern[str] | None:
+        text = (member.process.environ or {}).get(STEP_PATTERN, "")
+        if not text:
+            return None
+        if text not in self._patterns:
+            self._patterns.clear()  # jobs have one; it is kept so that a complaint is made once
+            try:
+                self._patterns[text] = safe(text)
+            except WrongUse as error:
+                words = printable(str(error))
+                log.warning("%s of job %s is not used: %s; %s", STEP_PATTERN, member.job, words, error.hint)
+                self._patterns[text] = None
+        return self._patterns[text]
+
+
+def _log_places(member: Member) -> dict[str, tuple[int | None, str]]:
+    """The files a trainer logs to: what it has open as stdout and stderr, and the one its environment names."""
+    places: dict[str, tuple[int | None, str]] = {name: (int(name), "") for name in _FDS}
+    named = _named(member, LOG)
+    return places | ({_LOG: (None, named)} if named else {})
+
+
+def _named(member: Member, variable: str) -> str:
+    return (member.process.environ or {}).get(variable, "")

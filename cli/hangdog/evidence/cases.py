@@ -1,0 +1,129 @@
+"""What an incident's verdict was drawn from, of a server or of a bundle, for the commands that look closer at it."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from hangdog.evidence.machine_facts import UNDER_WAY
+from hangdog.evidence.open_bundle import open_bundle
+from hangdog_models import topology
+from hangdog_models.counts import counted
+from hangdog_models.diagnosis.judge import investigate
+from hangdog_models.diagnosis.verdict.case import Case
+from hangdog_models.diagnosis.verdict.conclude import conclude
+from hangdog_models.errors import OurFault, UnreadableEvidence, WrongUse
+from hangdog_models.ranks import Rank
+from hangdog_models.reading.limits import DEFAULTS
+from hangdog_models.reading.printable import printable
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.stack import TRAINER
+from hangdog_models.topology import Layout, Topology
+from hangdog_models.verdict import Verdict
+from hangdog_models.views.one_rank import Seen, of_rank
+from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.incidents import Client, Kept
+from hangdog_server.incidents.replay import Look, Replayed, replay
+
+#: What the beginning of an incident's name looks like; a folder that is called so is meant by `./3fa9`.
+_NAME = re.compile(r"[0-9a-f]{1,12}")
+#: Endings of a bundle in one file: one that is not there must not be asked of a server.
+_PACKED = (".zip", ".tar.gz", ".tgz")
+#: Characters of a name in a sentence.
+NAMED = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of one standstill. `incident` is empty of a bundle, whose `told` verdict is None."""
+
+    name: str
+    incident: str
+    snapshot: Snapshot
+    topology: Topology
+    told: Verdict | None = None
+
+    @property
+    def world_size(self) -> int:
+        return self.topology.world_size
+
+    def case(self) -> Case:
+        """Who stands where and waits for whom, worked out here."""
+        return investigate(self.snapshot, self.topology)
+
+    def verdict(self, case: Case | None = None) -> Verdict:
+        """The server's verdict, or, where there is none, the one that `hangdog triage` comes to."""
+        return self.told or conclude(case or self.case())
+
+    def as_json(self) -> dict[str, object]:
+        """Which one it is, as the first fields of a JSON document."""
+        return {
+            "incident": self.incident or None,
+            "bundle": None if self.incident else self.name,
+            "job": self.snapshot.job.id,
+        }
+
+    def seen(self, rank: int, look: int | None = None) -> tuple[Seen, ...]:
+        """The processes of a rank, trainer first; raises WrongUse for one the job has not, UnreadableEvidence for one unseen."""
+        if rank >= self.world_size:
+            has = f"{self.named} has {counted(self.world_size, 'rank')}"
+            raise WrongUse(f"{has}: there is no rank {rank}", f"name one of 0-{self.world_size - 1}")
+        if look is not None and look not in {round_.number for round_ in self.snapshot.rounds}:
+            looks = ", ".join(str(round_.number) for round_ in self.snapshot.rounds) or "none"
+            raise WrongUse(f"there was no look {look} in {self.named}", f"there were: {looks}")
+        found = of_rank(self.snapshot.rounds, Rank(rank), look)
+        if not found:
+            said = f"nothing was seen of rank {rank} in {self.named}"
+            raise UnreadableEvidence(said, f"`hangdog ranks {self.short} --rank {rank}` says why, where that is known")
+        return found
+
+    def stack(self, rank: int) -> Seen:
+        """The trainer of a rank; raises what `seen` raises, also where nothing of its stack was captured."""
+        found = next((one for one in self.seen(rank) if one.trace.role == TRAINER), None)
+        if found is None or not found.trace.threads:
+            why = f": {printable(str(found.trace.missing), NAMED)}" if found and found.trace.missing else ""
+            hint = f"`hangdog stacks {self.short} {rank}` shows what else is known of it"
+            raise UnreadableEvidence(f"no stack of rank {rank} was captured{why}", hint)
+        return found
+
+    @property
+    def named(self) -> str:
+        """Which one it is, in a sentence."""
+        return f"{'incident' if self.incident else 'bundle'} {printable(self.name, NAMED)}"
+
+    @property
+    def short(self) -> str:
+        """How a command is told which one it is."""
+        return printable(self.name, NAMED)
+
+
+def evidence(where: str, server: Reach) -> Evidence:
+    """The evidence of an incident, by the beginning of its name, or of the bundle at a path; raises HangdogError."""
+    if _path(where):
+        snapshot, layout = open_bundle(Path(where), DEFAULTS, None)
+        return _placed(where, "", snapshot, layout, None)
+    with Client(server) as client:
+        kept = client.kept(where)
+    found = replayed(kept)
+    return _placed(kept.line.id, kept.line.id, found.snapshot, found.layout, kept.verdict)
+
+
+def replayed(kept: Kept) -> Replayed:
+    """What the server judged, put together again; raises WrongUse where nothing has come yet, OurFault where it cannot be."""
+    if kept.line.state in UNDER_WAY and not kept.captures:
+        raise WrongUse(f"nothing of incident {kept.line.id} is captured yet", f"hangdog watch {kept.line.id}")
+    try:
+        return replay(kept.line.job, kept.asked, (Look(*capture) for capture in kept.captures))
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"what is kept of incident {kept.line.id} cannot be put together: {type(error).__name__}: {error}"
+        raise OurFault(what, "did another version of hangdog keep it? or it has not been captured yet") from error
+
+
+def _placed(name: str, incident: str, snapshot: Snapshot, layout: Layout, told: Verdict | None) -> Evidence:
+    shape, _ = topology.build(layout, snapshot.highest_rank())
+    return Evidence(name, incident, snapshot, shape, told)
+
+
+def _path(where: str) -> bool:
+    if "/" in where or where.startswith(".") or where.lower().endswith(_PACKED):
+        return True
+    return not _NAME.fullmatch(where) and Path(where).exists()

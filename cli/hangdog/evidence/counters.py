@@ -1,0 +1,110 @@
+"""Puts together what is not a process trace: counters of each rank from all sources, RAS reports, findings."""
+
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from dataclasses import replace
+
+from hangdog.evidence.content import Asked, Logged
+from hangdog.evidence.placing import Placed
+from hangdog_models.collectives import RankCounters, RasReport
+from hangdog_models.findings import Finding
+from hangdog_models.ranks import Rank
+from hangdog_models.reading.collectives.library_counters import united
+
+
+def counters_of(ordered: Sequence[Placed], unused: MutableMapping[str, str]) -> tuple[RankCounters, ...]:
+    """The counters of each rank, in rank order; recorders that are not the latest of their rank go to `unused`.
+
+    Of several rounds the latest counts, because counters only rise. Of one group the flight recorder counts more than
+    a log, and what a rank says itself more than what others say of it.
+    """
+    found: dict[Rank, tuple[str, RankCounters]] = {}
+    latest_first = sorted(ordered, key=lambda placed: _round(placed, -1), reverse=True)
+    for placed in latest_first:
+        if isinstance(placed.content, RankCounters):
+            path, _ = found.setdefault(placed.content.rank, (placed.name.path, placed.content))
+            if path != placed.name.path:
+                whose = f"the flight record of rank {placed.content.rank}"
+                unused[placed.name.path] = f"{whose} is already read from {path}"
+    counters = {rank: record for rank, (_, record) in found.items()}
+    for own in (True, False):
+        for told in _told(latest_first, own):
+            counters[told.rank] = joined(counters[told.rank], told) if told.rank in counters else told
+    return tuple(record for _, record in sorted(counters.items()))
+
+
+def _told(files: Iterable[Placed], own: bool) -> Iterator[RankCounters]:
+    for placed in files:
+        if isinstance(placed.content, Logged):
+            for stream in placed.content.streams:
+                if stream.counters is not None and stream.rank is not None and stream.own is own:
+                    yield stream.counters
+
+
+def joined(first: RankCounters, second: RankCounters) -> RankCounters:
+    """The counters of one rank from two sources; of a group that both know, those of the first."""
+    groups = {*first.enqueued, *first.completed, *(entry.group for entry in first.entries)}
+    new = tuple(entry for entry in second.entries if entry.group not in groups)
+
+    def added(ours: dict[str, int], theirs: dict[str, int]) -> dict[str, int]:
+        return ours | {group: number for group, number in theirs.items() if group not in groups}
+
+    return replace(
+        first,
+        enqueued=added(first.enqueued, second.enqueued),
+        completed=added(first.completed, second.completed),
+        started=added(first.started, second.started),
+        entries=first.entries + new,
+        members=second.members | first.members,
+        descriptions=second.descriptions | first.descriptions,
+    )
+
+
+def ras_reports(ordered: Sequence[Placed]) -> tuple[RasReport, ...]:
+    """All reports from old to new: by round, then by the time they give, then by path.
+
+    What several machines' folders hold of one round is of one moment: their last reports are united, because each reaches
+    only the processes that its own are connected with.
+    """
+    files = [placed for placed in ordered if isinstance(placed.content, Asked) and placed.content.reports]
+    by_round: dict[int, dict[str, Placed]] = {}
+    for placed in files:
+        if placed.name.machine is not None:
+            by_round.setdefault(_round(placed, 0), {})[placed.name.machine] = placed
+    reports: list[tuple[int, float, int, RasReport]] = []
+    for at, machines in by_round.items():
+        if len(machines) > 1:
+            one = united([_reports(placed)[-1] for placed in machines.values()])
+            reports.append((at, one.at_s or 0.0, len(files), one))
+    for number, placed in enumerate(files):
+        at = _round(placed, 0)
+        if placed.name.machine is None or len(by_round[at]) == 1:
+            reports += [(at, report.at_s or 0.0, number, report) for report in _reports(placed)]
+    return tuple(report for *_, report in sorted(reports, key=lambda item: item[:3]))
+
+
+def _reports(placed: Placed) -> tuple[RasReport, ...]:
+    return placed.content.reports if isinstance(placed.content, Asked) else ()
+
+
+def findings_of(ordered: Sequence[Placed]) -> tuple[Finding, ...]:
+    """All findings with the machine of their folder, by path; one that was read again in a later round is one."""
+    found: dict[Finding, Finding] = {}
+    for placed in ordered:
+        if isinstance(placed.content, Logged):
+            for finding in _findings(placed.content):
+                rank = placed.name.rank if finding.rank is None else finding.rank
+                whose = replace(finding, rank=rank, machine=finding.machine or placed.name.machine or "")
+                key = replace(whose, times=1)
+                if key not in found or found[key].times < whose.times:
+                    found[key] = whose
+    return tuple(found.values())
+
+
+def _findings(logged: Logged) -> Iterator[Finding]:
+    for stream in logged.streams:
+        yield from stream.findings
+    yield from logged.findings
+
+
+def _round(placed: Placed, otherwise: int) -> int:
+    return otherwise if placed.name.round is None else placed.name.round

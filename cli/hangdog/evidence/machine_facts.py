@@ -1,0 +1,86 @@
+"""Everything a server knows of one machine, asked for together."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from hangdog_models.errors import WrongUse
+from hangdog_models.reading.printable import printable
+from hangdog_models.verdict import Suspect, Verdict
+from hangdog_models.views.is_accused import LEAST, RECENT_S, accuses
+from hangdog_proto.client.campaigns import CampaignClient, MachinePast
+from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.history import ActionLine, LedgerLine
+from hangdog_proto.client.incidents import IncidentLine, MachineLine
+
+#: Lines of the ledger and tests that are asked for; jobs whose incidents are; incidents of each; acts, of all machines.
+LINES, JOBS, INCIDENTS, ACTS = 50, 8, 20, 1000
+#: States of an incident that has no verdict yet.
+UNDER_WAY = ("suspected", "capturing", "recorded")
+#: Characters of a name in a sentence.
+NAMED = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Accusation:
+    """The latest verdict upon a job names the machine; `suspects` are its hypotheses with the machine, likeliest first."""
+
+    incident: IncidentLine
+    entry: LedgerLine
+    suspects: tuple[Suspect, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """`now` is None where no agent spoke for it lately. All lists are newest first; `mode` is how far the server acts."""
+
+    machine: str
+    now: MachineLine | None
+    accusations: tuple[Accusation, ...]
+    under_way: tuple[IncidentLine, ...]
+    ledger: tuple[LedgerLine, ...]
+    past: MachinePast
+    acts: tuple[ActionLine, ...]
+    mode: str
+    breaker: str
+
+
+def ask(server: Reach, machine: str) -> Facts:
+    """The facts of a machine, by its name or that of a part in it; raises WrongUse where nobody ever heard of it."""
+    with CampaignClient(server) as client:
+        past = client.past(machine, LINES)
+        if machine in past.parts and past.tests:  # the UUID of a GPU: what holds it is meant
+            machine = past.tests[0].machine
+        machines = client.machines()
+        now = next((one for one in machines if one.name == machine), None)
+        ledger, recent = client.ledger(machine, 0.0, LINES), client.ledger(machine, RECENT_S, LINES)
+        done = client.actions("", ACTS)
+        acts = tuple(one for one in done.lines if one.machine == machine)
+        if now is None and not (ledger or past.tests or past.convictions or acts):
+            raise _unknown(machine, [one.name for one in machines])
+        jobs = dict.fromkeys([*(one.job for one in (now.jobs if now else ())), *(one.job for one in recent if one.job)])
+        accusations, under_way = [], []
+        for job in list(jobs)[:JOBS]:
+            incidents = client.incidents(job, INCIDENTS)
+            if now and any(one.job == job for one in now.jobs):
+                under_way += [one for one in incidents if one.state in UNDER_WAY]
+            newest = next((one for one in incidents if one.state == "judged"), None)
+            entry = next((one for one in recent if newest and one.incident == newest.id), None)
+            if newest and entry and entry.standing != "cleared" and entry.probability >= LEAST:
+                _, verdict = client.incident(newest.id)
+                if verdict is not None and accuses(verdict.kind):
+                    accusations.append(Accusation(newest, entry, _naming(verdict, machine)))
+    accusations.sort(key=lambda one: (one.entry.standing != "convicted", -one.entry.probability))
+    return Facts(machine, now, tuple(accusations), tuple(under_way), ledger, past, acts, done.mode, done.breaker)
+
+
+def _naming(verdict: Verdict, machine: str) -> tuple[Suspect, ...]:
+    named = (suspect for suspect in verdict.suspects if machine in suspect.machines)
+    return tuple(sorted(named, key=lambda one: -one.probability))
+
+
+def _unknown(machine: str, known: Iterable[str]) -> WrongUse:
+    near = get_close_matches(machine[:NAMED], list(known), 3, 0.6)
+    meant = f"is it {' or '.join(printable(one, NAMED) for one in near)}? " if near else ""
+    hint = f"{meant}`hangdog machines` lists those with an agent, `hangdog ledger` those that verdicts named"
+    return WrongUse(f"nothing is known of a machine called {printable(machine, NAMED)}", hint)

@@ -1,0 +1,68 @@
+"""What is done to machines, as people and scripts are shown it."""
+
+import json
+import sys
+
+import click
+from rich.table import Table
+
+from hangdog.output.lines import add_row, table
+from hangdog.output.terminal import console_for, printable
+from hangdog.output.times import here, utc
+from hangdog_proto.client.history import ActionLine, Actions
+
+#: The state of an act that a person has to approve or to dismiss.
+WAITING = "waiting"
+#: States in which nothing was done yet.
+UNDECIDED = WAITING, "dry-run"
+
+
+def show(actions: Actions, form: str) -> None:
+    """Prints acts, and how far the server goes by itself."""
+    if form == "json":
+        known = {"mode": actions.mode, "actors": list(actions.actors), "breaker": actions.breaker}
+        click.echo(
+            json.dumps(
+                {"schema": "hangdog.actions/1", **known, "actions": [_told(one) for one in actions.lines]}, indent=2
+            )
+        )
+        return
+    if actions.lines:
+        console_for(sys.stdout).print(_table(actions.lines))
+    opened = f", the breaker is open: {printable(actions.breaker)}" if actions.breaker else ""
+    for incident in dict.fromkeys(one.incident for one in actions.lines if one.state == WAITING):
+        name = printable(incident)
+        click.echo(f"hangdog approve {name}    # take it out of use")
+        click.echo(f"hangdog dismiss {name} --because '...'    # or leave it where it is")
+    click.echo(f"mode {printable(actions.mode)}, by {printable(', '.join(actions.actors))}{opened}")
+
+
+def news(line: ActionLine) -> str:
+    """What is new of an act, for those who see beside it of which incident it is."""
+    why = line.because.removesuffix(f", hangdog show {line.incident}")
+    if line.state in UNDECIDED:  # what is said of it then comes beside why it is listed
+        return "; ".join(filter(None, (why, line.words)))
+    return line.words or why
+
+
+def _told(line: ActionLine) -> dict[str, object]:
+    return {
+        "incident": line.incident,
+        "machine": line.machine,
+        "job": line.job,
+        "state": line.state,
+        "marked": line.marked,
+        "at": utc(line.at),
+        "changed": utc(line.changed),
+        "who": line.who,
+        "because": line.because,
+        "words": line.words,
+    }
+
+
+def _table(lines: tuple[ActionLine, ...]) -> Table:
+    rows = table("when", "incident", "machine", "job", "state", "who", "news")
+    for line in lines:
+        cells = (here(line.at), line.incident, line.machine, line.job, line.state, line.who, news(line))
+        add_row(rows, *cells)
+    return rows

@@ -1,0 +1,63 @@
+"""Shows what one machine was tested for, and what it was convicted of."""
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import click
+from rich.text import Text
+
+from hangdog.output.lines import add_row, table
+from hangdog.output.terminal import console_for, printable
+from hangdog.output.times import here, utc
+from hangdog_models.views.repeated_tests import alike, times
+from hangdog_proto.client.campaigns import CampaignClient, MachinePast
+from hangdog_proto.client.channel_options import Reach
+
+
+def print_past(server: Reach, machine: str, form: str) -> None:
+    """Asks the server for the past of a machine, or of the one that holds a part of that name, and prints it."""
+    with CampaignClient(server) as client:
+        past = client.past(machine)
+    if form == "json":
+        click.echo(json.dumps(_as_json(machine, past), indent=2))
+        return
+    console = console_for(sys.stdout)
+    if past.parts:
+        console.print(printable(f"holds {', '.join(past.parts)}"))
+    for one in past.convictions:
+        what = one.part or "the machine"
+        where = f", in {one.machine} then" if one.part and one.machine != machine else ""
+        line = f"convicted  {here(one.at)}  {what} by campaign {one.campaign}{where}"
+        console.print(Text(printable(line), "red"))
+    if past.probation:
+        console.print(printable(f"on probation until {here(past.probation)}: campaigns suspect it more than others"))
+    rows = table("when", "test", "outcome", "repetitions", "with", "says", "campaign")
+    for test, many in alike(past.tests):
+        cells = (
+            test.test,
+            times(many) + test.outcome,
+            str(test.repetitions),
+            ", ".join(test.others),
+            test.says,
+            test.campaign,
+        )
+        add_row(rows, here(test.at), *cells)
+    if past.tests:
+        console.print(rows)
+    else:
+        click.echo(
+            f"no campaign tested {printable(machine)}; hangdog why {printable(machine)} says what else is known of it"
+        )
+
+
+def _as_json(machine: str, past: MachinePast) -> dict[str, Any]:
+    return {
+        "schema": "hangdog.output.machine_history/1",
+        "machine": machine,
+        "parts": list(past.parts),
+        "probation": utc(past.probation) if past.probation else None,
+        "convictions": [{**asdict(one), "at": utc(one.at)} for one in past.convictions],
+        "tests": [{**asdict(one), "at": utc(one.at)} for one in past.tests],
+    }

@@ -1,0 +1,188 @@
+"""Where one machine stands now, and what to do: the first of several answers that applies, the gravest first."""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hangdog.evidence.machine_facts import Accusation, Facts
+from hangdog.output.times import ago, here
+from hangdog_models.findings import Bearing
+from hangdog_models.reading.printable import printable
+from hangdog_models.verdict import Kind
+from hangdog_models.views.answer_text import percent
+from hangdog_proto.client.campaigns import ConvictionLine
+from hangdog_proto.client.history import ActionLine
+from hangdog_proto.client.incidents import IncidentLine
+
+#: States of an act under which the machine is out of use, or is on its way there.
+OUT = ("pending", "marked", "done", "releasing")
+#: States in which a person has decided that what an incident said of the machine is over.
+SETTLED = ("dismissed", "released")
+#: What checks find that speaks against the machine, gravest first, with what is to be done.
+SICK = {
+    Bearing.CONVICTS: "take it out of use, whatever the stacks say: {code} is no state to train in",
+    Bearing.RESET: "reset {device} while no job runs there: {code}",
+    Bearing.SUSPECTS: "test it when no job runs there: hangdog diagnose --machines {machine}",
+}
+
+
+class Word(StrEnum):
+    """The answer in a word."""
+
+    OUT = "out of use"
+    CONVICTED = "convicted"
+    SUSPECTED = "suspected"
+    SICK = "sick"  # by its own checks
+    LOST = "lost"  # its agent fell silent
+    OPEN = "open"  # an incident of a job there has no verdict yet
+    CLEAR = "clear"
+
+
+#: Exit statuses, as of a verdict: something speaks against it, it is not decided, nothing does.
+STATUSES = {Word.CLEAR: 0, Word.OPEN: 2, Word.LOST: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The answer, in a word and in a sentence; by which incident; why; and what to do now."""
+
+    word: Word
+    says: str
+    do: tuple[str, ...]
+    because: tuple[str, ...] = ()
+    incident: str = ""
+    probability: float | None = None
+
+    @property
+    def exit_code(self) -> int:
+        return STATUSES.get(self.word, 1)
+
+
+def assess(facts: Facts) -> Standing:
+    """Where the machine stands."""
+    answers = (_out, _tested, _accused, _sick, _lost, _open)
+    return next((found for answer in answers if (found := answer(facts)) is not None), _clear(facts))
+
+
+def _out(facts: Facts) -> Standing | None:
+    act = facts.acts[0] if facts.acts else None
+    if act is None or act.state not in OUT:
+        return None
+    doing = {"pending": "being taken out, ", "releasing": "being brought back, "}.get(act.state, "")
+    because = tuple(reason for one in facts.accusations if one.incident.id == act.incident for reason in _reasons(one))
+    do = [f"hangdog diagnose --machines {_quoted(facts.machine)}    # test it, while nothing runs there"]
+    do += [f"hangdog release {_quoted(facts.machine)}    # bring it back, once it is right"]
+    if act.state in ("pending", "releasing"):
+        do = ["hangdog actions    # wait until that is done"]
+    says = f"{doing}since {here(act.changed)}, by incident {act.incident} of job {printable(act.job)}"
+    return Standing(Word.OUT, says, tuple(do), because or _words(act), act.incident)
+
+
+def _tested(facts: Facts) -> Standing | None:
+    one = convicted_now(facts)
+    if one is None:
+        return None
+    part = f"its {printable(one.part)} " if one.part else ""
+    says = f"{part}by the tests of campaign {one.campaign}, {here(one.at)}"
+    do = ("take it out of use, and have it repaired", f"hangdog machines {_quoted(facts.machine)}    # what was tested")
+    because = (f"{printable(test.test)}: {printable(test.says)}" for test in facts.past.tests if test.outcome == "fail")
+    return Standing(Word.CONVICTED, says, do, tuple(dict.fromkeys(because)))
+
+
+def convicted_now(facts: Facts) -> ConvictionLine | None:
+    """The conviction by tests that holds: no later campaign tested the machine, and nobody has brought it back since."""
+    latest = facts.past.tests[0].campaign if facts.past.tests else ""
+    back = max((act.changed for act in facts.acts if act.state == "released"), default=0.0)
+    held = (one for one in facts.past.convictions if one.at > back and latest in ("", one.campaign))
+    return max(held, key=lambda one: one.at, default=None)
+
+
+def _accused(facts: Facts) -> Standing | None:
+    for one in facts.accusations:
+        act = next((act for act in facts.acts if act.incident == one.incident.id), None)
+        if act is None or act.state not in SETTLED:
+            return _by_verdict(facts, one, act)
+    return None
+
+
+def _by_verdict(facts: Facts, one: Accusation, act: ActionLine | None) -> Standing:
+    entry, incident = one.entry, one.incident
+    word = Word.CONVICTED if entry.standing == "convicted" else Word.SUSPECTED
+    among = f", as one of {entry.among} machines" if entry.among > 1 else ""
+    says = f"{percent(entry.probability)} sure{among}, by incident {incident.id} of job {printable(incident.job)}, "
+    says += here(entry.at) + (f" (verdict: {printable(entry.verdict)})" if entry.verdict != Kind.MACHINE else "")
+    do = (*_evict(facts, act, incident, word), f"hangdog show {incident.id}    # the whole verdict")
+    return Standing(word, says, do, _reasons(one), incident.id, entry.probability)
+
+
+def _evict(facts: Facts, act: ActionLine | None, incident: IncidentLine, word: Word) -> Iterator[str]:
+    if word is Word.SUSPECTED:
+        yield "leave it in use for now: the verdict is not sure enough to take it out"
+        if facts.now is not None and any(local.job == incident.job for local in facts.now.jobs):
+            yield f"hangdog snapshot --job {_quoted(incident.job)}    # while it hangs: look again"
+        yield f"hangdog diagnose --incident {incident.id}    # once it has stopped: test"
+    elif act is not None and act.state == "waiting":
+        yield f"hangdog approve {incident.id}    # take it out of use"
+        yield f"hangdog dismiss {incident.id} --because '...'    # or leave it where it is"
+    else:
+        why = f"in mode {printable(facts.mode)} the server takes nothing out by itself"
+        if act is not None and act.state in ("refused", "failed"):
+            why = f"the server's attempt {act.state}: {printable(act.words or act.because)}"
+            why = why.replace("attempt refused", "bounds forbid it")
+        yield f"take it out of use by hand: {why}"
+        if act is not None and act.state == "refused":
+            yield f"hangdog approve {incident.id}    # have the bounds looked at again"
+
+
+def _sick(facts: Facts) -> Standing | None:
+    findings = facts.now.findings if facts.now else ()
+    order = list(SICK)
+    against = sorted((one for one in findings if one.bearing in SICK), key=lambda one: order.index(one.bearing))
+    if not against:
+        return None
+    do = (
+        SICK[one.bearing].format(
+            code=printable(one.code), device=printable(one.device) or "the device", machine=_quoted(facts.machine)
+        )
+        for one in against
+    )
+    says = f"its own checks speak against it: {printable(against[0].code)} ({against[0].bearing})"
+    because = tuple(f"{printable(one.code)}: {printable(one.what)}" for one in against)
+    return Standing(Word.SICK, says, tuple(dict.fromkeys(do)), because)
+
+
+def _lost(facts: Facts) -> Standing | None:
+    now = facts.now
+    if now is None or now.connected or now.stopped:
+        return None
+    says = f"its agent fell silent {ago(now.silent_s)} ago, and no verdict speaks against it"
+    return Standing(Word.LOST, says, ("see whether it is up: a machine that hangs in its kernel looks so",))
+
+
+def _open(facts: Facts) -> Standing | None:
+    if not facts.under_way:
+        return None
+    one = facts.under_way[0]
+    says = f"incident {one.id} of job {printable(one.job)}, which runs on it, has no verdict yet ({one.state})"
+    return Standing(Word.OPEN, says, (f"hangdog watch {one.id}    # until its verdict",), (), one.id)
+
+
+def _clear(facts: Facts) -> Standing:
+    settled = next((act for act in facts.acts if act.state in SETTLED), None)
+    by = f" by {printable(settled.who)}" if settled and settled.who else ""
+    after = f"; {settled.state}{by}, {here(settled.changed)}" if settled else ""
+    return Standing(Word.CLEAR, f"nothing speaks against it now{after}", ("nothing",))
+
+
+def _reasons(one: Accusation) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(printable(reason) for suspect in one.suspects for reason in suspect.because))
+
+
+def _words(act: ActionLine) -> tuple[str, ...]:
+    return tuple(printable(text) for text in (act.because, act.words) if text)
+
+
+def _quoted(name: str) -> str:
+    """A name as a shell takes it; one that cannot be shown as it is cannot be typed either."""
+    return shlex.quote(printable(name))

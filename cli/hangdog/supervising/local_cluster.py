@@ -1,0 +1,110 @@
+"""A server and agents on this host, started around a job that no others watch: each agent sees one machine's processes only."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from hangdog.demo.pipes import first_line
+from hangdog.supervising.attempt import PLACE, place
+from hangdog.supervising.watcher import Cluster
+from hangdog_models.errors import OurFault
+from hangdog_models.verdict import Verdict
+from hangdog_proto.client.channel_options import Reach
+
+#: A server listens after a second or two. Seconds.
+SERVER_S = 60.0
+#: Between a part that died and its next start, and for parts to end in order. Seconds.
+AGAIN_S = 10.0
+
+
+class Local:
+    """A Watcher of its own; leaving the context ends it. `settings` are those of the agents, as NAME=NUMBER."""
+
+    def __init__(self, folder: Path, machines: Sequence[str], settings: Sequence[str]) -> None:
+        self._folder, self._machines, self._settings = folder, machines, settings
+        self._parts: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands: dict[str, Sequence[str]] = {}
+        self._started: dict[str, float] = {}
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._start_all()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def verdict(self, job: str) -> tuple[str, Verdict] | None:
+        return self._cluster.verdict(job)
+
+    def test(self, machines: Sequence[str], levels: Sequence[int], budget_s: float, why: str) -> Mapping[str, Any]:
+        return self._cluster.test(machines, levels, budget_s, why)
+
+    def tend(self, now: float) -> None:
+        """Starts again what died: its log says of what."""
+        for name, part in list(self._parts.items()):
+            if part.poll() is not None and now - self._started.get(name, 0.0) >= AGAIN_S:
+                self._started[name] = now
+                if part.stdout is not None:
+                    part.stdout.close()
+                self._start(name)
+
+    def processes(self) -> Collection[int]:
+        return [part.pid for part in self._parts.values()]
+
+    def _start_all(self) -> None:
+        server = ("hangdog", "server", "--store", str(self._folder / "hangdog.db"), "--listen")
+        self._commands["server"] = (*server, "127.0.0.1:0")
+        line = first_line(self._start("server"), SERVER_S)
+        if not line.startswith("listening on "):
+            raise OurFault(
+                "the server that is to watch the job did not start", f"{self._folder / 'server.log'} says why"
+            )
+        address = line.removeprefix("listening on ").strip()
+        self._commands["server"] = (
+            *server,
+            address,
+        )  # should it have to be started again: there the agents look for it
+        self._cluster = Cluster(Reach(address))
+        chosen = [word for setting in self._settings for word in ("--set", setting)]
+        for name in self._machines:
+            seeing = ("--machine", name, "--match-env", f"{PLACE}={place(name)}")
+            self._commands[f"agent-{name}"] = ("hangdog_agent.main", "--server", address, *seeing, *chosen)
+            self._start(f"agent-{name}")
+
+    def _start(self, name: str) -> subprocess.Popen[bytes]:
+        python = (sys.executable, "-P", "-m")  # -P: a file torch.py in the user's folder is not what is meant
+        own = {key: value for key, value in os.environ.items() if not key.startswith("HANGDOG_")}
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._parts[name] = subprocess.Popen(
+                (*python, "hangdog.supervising.parent_death", str(os.getpid()), *python, *self._commands[name]),
+                env=own,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if name == "server" else log,
+                stderr=log,
+                start_new_session=True,
+            )
+        return self._parts[name]
+
+    def _end(self) -> None:
+        for part in self._parts.values():
+            part.terminate()
+        for part in self._parts.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                part.wait(AGAIN_S)
+            if part.poll() is None:
+                part.kill()
+                part.wait()
+            if part.stdout is not None:
+                part.stdout.close()

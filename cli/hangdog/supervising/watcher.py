@@ -1,0 +1,81 @@
+"""Who watches a job and comes to verdicts about it: a server that is there already; or see local_cluster.py."""
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from hangdog_models.errors import HangdogError, OurFault
+from hangdog_models.verdict import Verdict
+from hangdog_proto.client.campaigns import CampaignClient
+from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.incidents import Client
+
+#: Incidents of one attempt that are looked through: one that stays open is looked into again and again, more and more rarely.
+INCIDENTS = 20
+#: What an agent that was just started, or started again, needs until the server knows it, on a busy machine; and between two
+#: questions whether it does. Seconds.
+JOIN_S, AGAIN_S = 60.0, 0.5
+#: Beyond its budget, at which tests are ended, what a campaign may take: to kill them, and to be told. Seconds.
+END_S = 60.0
+
+
+class Watcher(Protocol):
+    """Whoever comes to verdicts about a job."""
+
+    def verdict(self, job: str) -> tuple[str, Verdict] | None:
+        """The newest verdict about this job, with the name of its incident; raises HangdogError when nobody answers."""
+
+    def test(self, machines: Sequence[str], levels: Sequence[int], budget_s: float, why: str) -> Mapping[str, Any]:
+        """Has machines that run nothing tested, as `hangdog diagnose --machines`; the report. Raises HangdogError."""
+
+    def tend(self, now: float) -> None:
+        """Sees to it that whatever watches is still there; called again and again."""
+
+    def processes(self) -> Collection[int]:
+        """Those that watch: they belong to no attempt."""
+
+
+class Cluster:
+    """A server that is there already, with agents of its own."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    def verdict(self, job: str) -> tuple[str, Verdict] | None:
+        with Client(self._reach) as client:
+            for line in client.incidents(job, INCIDENTS):
+                if line.verdict:
+                    verdict = client.incident(line.id)[1]
+                    return (line.id, verdict) if verdict is not None else None
+        return None
+
+    def test(self, machines: Sequence[str], levels: Sequence[int], budget_s: float, why: str) -> Mapping[str, Any]:
+        with CampaignClient(self._reach) as client:
+            until = time.monotonic() + JOIN_S
+            while not _connected(client, machines) and time.monotonic() < until:
+                time.sleep(AGAIN_S)
+            steps = client.campaign(
+                machines, levels=levels, budget_s=budget_s, why=why, within_s=budget_s + END_S
+            )  # fmt: skip
+            for step in steps:
+                if step.report is not None:
+                    return step.report
+        raise OurFault("the server ended a campaign without a report", "its log says more")
+
+    def tend(self, now: float) -> None:
+        pass
+
+    def processes(self) -> Collection[int]:
+        return ()
+
+
+def _connected(client: CampaignClient, machines: Sequence[str]) -> bool:
+    return {line.name for line in client.machines() if line.connected}.issuperset(machines)
+
+
+def newest(watcher: Watcher, job: str) -> tuple[str, Verdict] | None:
+    """The newest verdict; None, too, while nobody answers: the job goes on, and is asked after again."""
+    try:
+        return watcher.verdict(job)
+    except HangdogError:
+        return None

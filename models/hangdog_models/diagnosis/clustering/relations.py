@@ -1,0 +1,274 @@
+"""Whom the labels of all ranks point at: the one whose relations to the others say best who stands where.
+
+Where frames name no group, the pattern still does: the tensor peers of a culprit stand in one place, the stages after it
+in another, all other replicas in a third. A candidate (a rank, a machine, a process group, a switch) is scored by how many
+bits it saves when the labels of all ranks are written down, the cost of naming it and its relations included (minimum
+description length). Nothing is asked of a label but whether two are equal.
+
+The work is linear in the ranks: labels are counted once for each coordinate, and at most `FINALISTS` candidates of each kind
+are looked at closely, each at no more than `LOOKED_AT` ranks of a dimension. Never are ranks compared with ranks.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import log2
+
+from hangdog_models.diagnosis.clustering.description_length import NOTHING, ODD, Plain, Tally, Told, length
+from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.topology import Topology
+
+#: So many ranks, and so many groups of each kind, are scored in full: those that stand out most by themselves.
+FINALISTS, GROUP_FINALISTS = 96, 24
+#: Ranks of one relation that are looked at for one candidate; wider groups (data parallel) tell least of a single rank.
+LOOKED_AT = 2_048
+#: Fewer bits than this are no explanation: it is less than four times as likely as none.
+LEAST = 2.0
+#: Bits to say whether a relation of the candidate tells anything.
+FLAG = 1.0
+#: Bits to say that a whole group is the cause and not one rank: most faults are of one, and in doubt the smaller is named.
+WHOLE = 2.0
+#: Candidates returned at most.
+KEPT = 16
+
+RANK, MACHINE, SWITCH = "rank", "machine", "switch"
+BEFORE, BESIDE, AFTER = "before", "beside", "after"
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """`count` ranks that share the candidate's group along `dim`, at stages before, beside or after its own."""
+
+    dim: str
+    side: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One explanation: `kind` is rank, machine, switch or a parallel dimension; `bits` is what it saves."""
+
+    kind: str
+    name: str
+    ranks: tuple[Rank, ...]
+    bits: float
+    relations: tuple[Relation, ...]
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Candidates, best first; none when the labels point at nobody.
+
+    `share` is how probable the best one is beside its strongest rival, 0.5 to 1; a candidate that holds it or that it
+    holds (its machine, its group) is no rival. Bits are of labels that depend on each other: take it for an upper bound.
+    """
+
+    candidates: tuple[Candidate, ...] = ()
+    share: float = 0.0
+
+
+def explain(labels: Mapping[Rank, Hashable], topology: Topology) -> Explanation:
+    """The candidates that explain the labels; ranks without a label are passed over.
+
+    Answers none when all labels are equal, when each is its own, and when stages or other roles explain them.
+    """
+    plain = Plain.of(labels, topology)
+    if plain is None:
+        return Explanation()
+    domains = Domains.of(topology, len(labels))
+    odd = [rank for rank in labels if plain.symbol[rank] == ODD or not plain.majority(rank)]
+    touched = {dim: _touched(dim, odd, domains, plain) for dim in domains.dims}
+    found = [*_ranks(odd, touched, domains, plain), *_groups(touched, domains, plain)]
+    best: dict[tuple[Rank, ...], Candidate] = {}
+    for one in found:
+        if one.bits >= LEAST and (one.ranks not in best or best[one.ranks].bits < one.bits):
+            best[one.ranks] = one
+    order = sorted(best.values(), key=lambda one: (-round(one.bits, 6), len(one.ranks), one.ranks))[:KEPT]
+    return Explanation(tuple(order), _share(order))
+
+
+def _share(order: Sequence[Candidate]) -> float:
+    if not order:
+        return 0.0
+    own = set(order[0].ranks)
+    for rival in order[1:]:
+        if not (own <= set(rival.ranks) or own >= set(rival.ranks)):
+            return 1 / (1 + 2 ** (rival.bits - order[0].bits))
+    return 1.0
+
+
+@dataclass(frozen=True)
+class Domains:
+    """What ranks may share, narrowest first: machine, process groups, switch."""
+
+    topology: Topology
+    dims: tuple[str, ...]
+    switch_of: Mapping[str, tuple[Rank, ...]]
+    widest: int
+
+    @classmethod
+    def of(cls, topology: Topology, seen: int) -> "Domains":
+        """A dimension whose groups hold more than half of the ranks seen tells nothing of a single one."""
+        on: dict[str, tuple[Rank, ...]] = {}
+        for machines in topology.switches.values():
+            ranks = tuple(sorted(rank for machine in machines for rank in topology.machines.get(machine, ())))
+            on.update(dict.fromkeys(machines, ranks))
+        groups = {MACHINE: topology.machines.values(), **topology.groups, SWITCH: on.values()}
+        widest = {dim: max(map(len, members), default=0) for dim, members in groups.items()}
+        dims = tuple(sorted((dim for dim, size in widest.items() if 1 < size <= seen / 2), key=lambda dim: widest[dim]))
+        return cls(topology, dims, on, min(LOOKED_AT, seen // 2))
+
+    def group(self, dim: str, rank: Rank) -> tuple[Rank, ...]:
+        """The ranks that share `dim` with `rank`; none where it has no such group."""
+        if dim not in (MACHINE, SWITCH):
+            return self.topology.group(dim, rank) or ()
+        machine = self.topology.machine(rank)
+        if machine is None:
+            return ()
+        return self.topology.machines[machine] if dim == MACHINE else self.switch_of.get(machine, ())
+
+    def around(self, dim: str, ranks: Iterable[Rank]) -> list[Rank]:
+        """Everybody who shares `dim` with one of `ranks`; none when they are too many to look at."""
+        found: dict[Rank, tuple[Rank, ...]] = {}
+        size = 0
+        for rank in ranks:
+            group = self.group(dim, rank)
+            if group and group[0] not in found:
+                found[group[0]] = group
+                size += len(group)
+                if size > self.widest:
+                    return []
+        return [rank for group in found.values() for rank in group]
+
+
+def _touched(
+    dim: str, odd: Iterable[Rank], domains: Domains, plain: Plain
+) -> dict[Rank, tuple[float, tuple[Rank, ...]]]:
+    """The groups along `dim` with an odd member, by their first rank: what telling them apart from the rest saves."""
+    found: dict[Rank, tuple[float, tuple[Rank, ...]]] = {}
+    for rank in odd:
+        group = domains.group(dim, rank)
+        if group and group[0] not in found:
+            seen = plain.seen(group)
+            found[group[0]] = (plain.without(seen, NOTHING) - length(plain.tally(seen), plain.kinds), group)
+    return found
+
+
+def _ranks(
+    odd: Sequence[Rank],
+    touched: Mapping[str, dict[Rank, tuple[float, tuple[Rank, ...]]]],
+    domains: Domains,
+    plain: Plain,
+) -> Iterator[Candidate]:
+    """Single ranks: odd ones whose own label and groups stand out most."""
+    alike = Counter(plain.symbol)
+    own: dict[Rank, float] = {}
+    promise: dict[Rank, float] = {}
+    for rank in odd:
+        # its label is named first, then which of the ranks with this label it is
+        naming = log2(plain.kinds) + log2(alike[plain.symbol[rank]])
+        own[rank] = plain.without([rank], NOTHING) - naming
+        promise[rank] = own[rank]
+        for dim, groups in touched.items():
+            group = domains.group(dim, rank)
+            promise[rank] += max(0.0, groups[group[0]][0]) if group else 0.0
+    for rank in sorted(odd, key=lambda rank: (-promise[rank], rank))[:FINALISTS]:
+        saved, relations = _relations((rank,), domains, plain)
+        bits = own[rank] + saved
+        yield Candidate(RANK, f"rank {rank}", (rank,), bits, relations, _because(f"rank {rank}", bits, relations))
+
+
+def _groups(
+    touched: Mapping[str, dict[Rank, tuple[float, tuple[Rank, ...]]]], domains: Domains, plain: Plain
+) -> Iterator[Candidate]:
+    """Machines, process groups and switches as a whole."""
+    for dim, groups in touched.items():
+        naming = WHOLE + log2(len(touched)) + log2(max(1, len(groups)))
+        for gain, group in sorted(groups.values(), key=lambda entry: (-entry[0], entry[1][0]))[:GROUP_FINALISTS]:
+            if gain <= 0:
+                break
+            saved, relations = _relations(group, domains, plain)
+            name = _named(dim, group, domains)
+            yield Candidate(
+                dim, name, group, gain - naming + saved, relations, _because(name, gain - naming + saved, relations)
+            )
+
+
+def _relations(members: tuple[Rank, ...], domains: Domains, plain: Plain) -> tuple[float, tuple[Relation, ...]]:
+    """The relations to `members` that tell where others stand, and the bits they save; what saves most for each rank comes first.
+
+    A relation is to share a group, or to share one with somebody who shares another one: waits go through others. Ranks
+    of several relations may stand in one place, which then is described once.
+    """
+    near = {dim: sorted(set(domains.around(dim, members)).difference(members)) for dim in domains.dims}
+    cells = [cell for dim, ranks in near.items() for cell in _cells(dim, ranks, members, plain)]
+    for one, other in combinations([dim for dim in domains.dims if dim not in (MACHINE, SWITCH) and near[dim]], 2):
+        both = sorted(set(domains.around(other, near[one])).difference(members))
+        cells += _cells(f"{one} and {other}", both, members, plain)
+    own = plain.symbol[members[0]] if len(members) == 1 and plain.symbol[members[0]] != ODD else None
+    told = Told(Counter(), Counter())
+    plain.tell(plain.seen(members), told)
+    claimed: set[Rank] = set()
+    places: list[Tally] = []
+    saved = 0.0
+    found: list[Relation] = []
+    worth = {relation: _gain(ranks, told, [], plain)[0] / len(ranks) for relation, ranks in cells}
+    for relation, related in sorted(cells, key=lambda cell: (-round(worth[cell[0]], 6), cell[0].dim, cell[0].side)):
+        ranks = [rank for rank in related if rank not in claimed]
+        if own is not None and plain.tally(ranks)[own] * 2 > len(ranks):
+            continue  # who waits for a rank stands elsewhere than it does; where they stand alike, their group is meant
+        gain, at = _gain(ranks, told, places, plain)
+        if gain > 0:
+            saved += gain
+            claimed.update(ranks)
+            plain.tell(ranks, told)
+            places[at : at + 1] = [plain.tally(ranks) + (places[at] if at < len(places) else Counter())]
+            found.append(replace(relation, count=len(ranks)))
+    return saved, tuple(found)
+
+
+def _gain(ranks: Sequence[Rank], told: Told, places: Sequence[Tally], plain: Plain) -> tuple[float, int]:
+    """Bits saved when these ranks are described by themselves, or with those of the place that suits them best; which one."""
+    if not ranks:
+        return 0.0, 0
+    tally = plain.tally(ranks)
+    costs = [length(place + tally, plain.kinds) - length(place, plain.kinds) for place in places]
+    costs.append(length(tally, plain.kinds))
+    at = min(range(len(costs)), key=costs.__getitem__)
+    return plain.without(ranks, told) - costs[at] - FLAG, at
+
+
+def _cells(
+    dim: str, ranks: Iterable[Rank], members: tuple[Rank, ...], plain: Plain
+) -> Iterator[tuple[Relation, list[Rank]]]:
+    """The related ranks, split by whether they are at stages before, beside or after the members'."""
+    stages = [plain.stage[rank] for rank in members]
+    first, last = min(stages), max(stages)
+    cells: dict[str, list[Rank]] = {}
+    sides = [BEFORE] * first + [BESIDE] * (last + 1 - first)
+    stage = plain.stage
+    for rank in plain.seen(ranks):
+        at = stage[rank]
+        cells.setdefault(sides[at] if at < len(sides) else AFTER, []).append(rank)
+    for side, there in cells.items():
+        yield Relation(dim, side, len(there)), there
+
+
+def _named(dim: str, group: tuple[Rank, ...], domains: Domains) -> str:
+    if dim == MACHINE:
+        return str(domains.topology.machine(group[0]))
+    return f"{dim} {'group ' if dim != SWITCH else ''}of ranks {format_ranks(group)}"
+
+
+def _because(name: str, bits: float, relations: Sequence[Relation]) -> str:
+    """One sentence: `who shares the tp group of rank 5 (7 ranks) or ... stands where that relation says`."""
+    if not relations:
+        return f"{name} is the odd one by itself: no relation to it tells where others stand ({bits:.0f} bits)"
+    told = [
+        f"{one.count} of its {one.dim}"
+        + ("" if one.side == BESIDE else f" at {'earlier' if one.side == BEFORE else 'later'} stages")
+        for one in relations
+    ]
+    return f"where others stand follows from their relation to {name}: {', '.join(told)} ({bits:.0f} bits saved)"

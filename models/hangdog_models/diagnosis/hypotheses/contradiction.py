@@ -1,0 +1,70 @@
+"""Where stacks and counters cannot both be of one moment: it is said, and no explanation is as sure as it would be."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hangdog_models.collectives import RankCounters
+from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
+from hangdog_models.diagnosis.observe.motion import Look, Motion
+from hangdog_models.diagnosis.rank_words import are, ranks_of
+from hangdog_models.diagnosis.waits.waits import Hold
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import Wait
+from hangdog_models.verdict import Activity, Kind
+
+#: Odds that the explanations rest on evidence of another moment: about those of one rank that stands outside, so that
+#: nobody is evicted on counters that his own stack denies.
+DOUBT = 12.0
+#: So many ranks at least, and this share of those of whom both tell, must be contradicted before dumps count as old.
+OLD_LEAST, OLD_SHARE = 2, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Ranks whose stack and counters tell of different moments, and how to say it."""
+
+    ranks: tuple[Rank, ...]
+    words: str
+
+
+def find(records: Sequence[RankCounters], holds: Sequence[Hold], look: Look, motion: Motion) -> list[Contradiction]:
+    """What one look's stacks deny of the counters; only ranks that stand still count, for the others went on in between.
+
+    `holds` are those read off the counters. A rank that waits inside of a collective of its group cannot be late for it;
+    and where nothing is under way by the dumps, nobody can be waiting in a collective.
+    """
+    exact = {rank for hold in holds for rank in hold.inside}
+    inside = {
+        record.rank
+        for record in records
+        if record.rank in motion.still
+        and record.rank not in exact
+        and (standing := look.get(record.rank)) is not None
+        and standing.activity is Activity.COLLECTIVE
+        and standing.wait is Wait.GROUP
+    }
+    if not holds:
+        told = [record for record in records if record.rank in look and look[record.rank].frames]
+        old = tuple(sorted(inside))
+        if len(old) < max(OLD_LEAST, OLD_SHARE * len(told)):
+            return []
+        words = f"{ranks_of(old)} stand still in collectives of which their counters know nothing: the dumps are older than the stacks"
+        return [Contradiction(old, words)]
+    found = []
+    for hold in holds:
+        denied = tuple(rank for rank in hold.awaited if rank in inside and look[rank].dim == hold.dim)
+        if denied:
+            words = (
+                f"counters call {ranks_of(denied)} late for {hold.what}, but by the stack {ranks_of(denied)} {are(denied)} "
+                f"in {look[denied[0]].operation} of the same {hold.dim} group: one of the two is of another moment"
+            )
+            found.append(Contradiction(denied, words))
+    return found
+
+
+def doubt(contradictions: Sequence[Contradiction]) -> list[Hypothesis]:
+    """One explanation that nothing can be concluded; the first contradiction is worth as much as all."""
+    if not contradictions:
+        return []
+    factors = odds("stacks and counters contradict each other", DOUBT)
+    return [Hypothesis(Kind.UNDETERMINED, factors, because=tuple(one.words for one in contradictions[:3]))]

@@ -1,0 +1,135 @@
+"""Collectives that do not match: members of one process group that launched different operations under one number."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hangdog_models.collectives import CollectiveRecord, RankCounters
+from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
+from hangdog_models.diagnosis.rank_words import ranks_of
+from hangdog_models.diagnosis.waits.collective_counters import Group, by_group
+from hangdog_models.ranks import Rank
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind
+
+#: Operations whose input has the same size on every member; of the others (all_to_all, gather, scatter) sizes may differ.
+SAME_SIZE = ("all_reduce", "allreduce", "broadcast", "all_gather", "allgather", "reduce_scatter", "reduce", "barrier")
+#: Odds of a fault of the code where the records show it in black and white; above those of any single stack.
+SHOWN = 200.0
+#: Those where sizes that may differ do so for the first time in all that the records hold.
+FIRST_TIME = 60.0
+#: Groups that are compared; a mismatch stops every group that depends on it, so the first ones show it.
+GROUPS_COMPARED = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Under one number of one group: what most launched, what the `odd` ranks launched, and in what they differ."""
+
+    group: str
+    sequence: int
+    odd: tuple[Rank, ...]
+    others: tuple[Rank, ...]
+    words: str
+    shown: bool = True
+
+
+def find(records: Sequence[RankCounters]) -> tuple[Disagreement, ...]:
+    """The first disagreement of each group, among the operations not done on some rank."""
+    found = []
+    for group, positions in sorted(by_group(records).items())[:GROUPS_COMPARED]:
+        pending = [p for p in positions.values() if p.completed < p.enqueued]
+        if pending and len(positions) > 1:
+            entries = {rank: p.record for rank, p in positions.items()}
+            first, last = min(p.completed for p in pending) + 1, min(p.enqueued for p in positions.values())
+            different = _first(group, first, last, entries)
+            different = different or _unsteady(group, first, last, entries)
+            if different:
+                found.append(different)
+    return tuple(sorted(found, key=lambda one: not one.shown))
+
+
+def _first(group: Group, first: int, last: int, records: Mapping[Rank, RankCounters]) -> Disagreement | None:
+    said = _said(group, records)
+    for number in sorted(number for number in said if first <= number <= last):
+        launched = {rank: _written(entry) for rank, entry in said[number].items()}
+        counts = Counter(launched.values()).most_common()
+        if len(counts) > 1:
+            most = counts[0][0]
+            odd = tuple(sorted(rank for rank, what in launched.items() if what != most))
+            others = tuple(sorted(rank for rank, what in launched.items() if what == most))
+            words = f"under number {number} of process group {group[0]} {ranks_of(odd)} launched {launched[odd[0]]}, "
+            words += f"{ranks_of(others)} {most}"
+            return Disagreement(group[0], number, odd, others, words)
+    return None
+
+
+def _unsteady(group: Group, first: int, last: int, records: Mapping[Rank, RankCounters]) -> Disagreement | None:
+    """The first operation whose input sizes differ between members although those of all earlier ones were equal.
+
+    In all-to-alls and gathers sizes may differ; where they never did before, a program that pads its work forgot to.
+    """
+    said = _said(group, records)
+    steady = 0
+    for number in sorted(said):
+        sizes = Counter(entry.input_sizes for entry in said[number].values())
+        if len(sizes) == 1:
+            steady += 1
+        elif number < first or not steady:
+            return None
+        elif number <= last:
+            most = sizes.most_common()[0][0]
+            odd = tuple(sorted(rank for rank, entry in said[number].items() if entry.input_sizes != most))
+            others = tuple(sorted(rank for rank, entry in said[number].items() if entry.input_sizes == most))
+            words = (
+                f"under number {number} of process group {group[0]} the size of {ranks_of(odd)} is another one than "
+            )
+            words += f"that of {ranks_of(others)}, for the first time"
+            return Disagreement(group[0], number, odd, others, words, shown=False)
+    return None
+
+
+def _said(group: Group, records: Mapping[Rank, RankCounters]) -> dict[int, dict[Rank, CollectiveRecord]]:
+    said: dict[int, dict[Rank, CollectiveRecord]] = {}
+    for rank, record in records.items():
+        for entry in record.entries:
+            if entry.group == group[0] and not entry.p2p:
+                said.setdefault(entry.sequence, {})[rank] = entry
+    return said
+
+
+def _written(entry: CollectiveRecord) -> str:
+    """What must be equal on all members: the operation, the element types and, where it must be equal, the size."""
+    operation = entry.operation.rpartition(":")[2]
+    types = ", ".join(entry.dtypes)
+    text = f"{operation} of {types}" if types else operation
+    if operation.lstrip("_").startswith(SAME_SIZE) and entry.input_sizes:
+        elements = [_elements(size) for size in entry.input_sizes]
+        text += f" ({sum(elements)} elements)"
+    return text
+
+
+def _elements(size: Sequence[int]) -> int:
+    product = 1
+    for length in size:
+        product *= length
+    return product
+
+
+def blame(disagreements: Sequence[Disagreement], topology: Topology) -> list[Hypothesis]:
+    """Software: launching something else under the same number is what a program does, not a machine."""
+    found = []
+    for one in disagreements[:1]:
+        clear = 2 * len(one.odd) < len(one.odd) + len(one.others)
+        ranks = one.odd if clear else (*one.odd, *one.others)
+        units = tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in ranks))
+        found.append(
+            Hypothesis(
+                Kind.SOFTWARE,
+                odds(one.words, SHOWN if one.shown else FIRST_TIME),
+                ranks,
+                units,
+                (one.words, "each waits for the other for ever"),
+            )
+        )
+    return found

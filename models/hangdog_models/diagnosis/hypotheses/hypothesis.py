@@ -1,0 +1,48 @@
+"""One explanation of what was seen, what it blames, and every factor that its odds were made of."""
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from hangdog_models.diagnosis.waits.waits import Hold
+from hangdog_models.ranks import Rank
+from hangdog_models.verdict import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """One piece of evidence and what it multiplies the odds by."""
+
+    why: str
+    times: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """One explanation: `factors` multiply to its odds relative to the others; for a machine or software one, the ranks it rests on.
+
+    `units` are the machines it blames; a rank whose machine is unknown is a unit of its own, written `rank 3`.
+    """
+
+    kind: Kind
+    factors: tuple[Factor, ...]
+    ranks: tuple[Rank, ...] = ()
+    units: tuple[str, ...] = ()
+    because: tuple[str, ...] = ()
+    hold: Hold | None = None
+
+    @property
+    def odds(self) -> float:
+        return prod(factor.times for factor in self.factors)
+
+    def moved(self, *factors: Factor) -> "Hypothesis":
+        """The same explanation with more evidence for or against it."""
+        return replace(self, factors=(*self.factors, *factors))
+
+    def told(self, *because: str) -> "Hypothesis":
+        """The same explanation with more reasons for people."""
+        return replace(self, because=(*self.because, *because))
+
+
+def odds(why: str, times: float) -> tuple[Factor, ...]:
+    """The factors of an explanation that rests on one thing."""
+    return (Factor(why, times),)

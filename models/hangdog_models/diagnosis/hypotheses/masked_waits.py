@@ -1,0 +1,94 @@
+"""What the others do that tells of a rank outside that it may wait as they do, although no frame of it says so."""
+
+from dataclasses import dataclass
+
+from hangdog_models.diagnosis.hypotheses.hypothesis import Factor
+from hangdog_models.diagnosis.hypotheses.single_round import held
+from hangdog_models.diagnosis.observe.activity import Standing, sites
+from hangdog_models.diagnosis.observe.motion import Look
+from hangdog_models.diagnosis.waits.waits import CHILD, Waits
+from hangdog_models.verdict import Activity
+
+#: Barriers, by the name of the call.
+BARRIERS = ("barrier", "monitored_barrier")
+#: The calls in which Python hands over to autograd's engine.
+_ENGINE = ("_engine_run_backward", "custom_backward")
+#: What is left of a rank that sleeps where no rule knows, while the others are at a barrier: one that goes round the loop
+#: once more waits for its device so, and that for calls the others make no more. Of 450 simulated hosts at fault none slept
+#: so beside a barrier. Recorded ones that were stopped or in a driver did, so the kernel has to show plain sleep.
+ONCE_MORE = 0.005
+#: What is left of one that sleeps so while the others sleep in functions that backward calls: what is called there waits for
+#: gradients, in C alone where gloo carries them, and so other waits of this job may be in C. Both simulated ranks that stood
+#: so were in one. Of 4 that sleep in such a function while the others sleep in backward itself 3 were the fault.
+IN_BACKWARD = 0.005
+#: What is left of one that idles in an operator, whatever state the kernel has it in, while the others idle for want of room
+#: in their devices' queues: its own is as full. A stopped one stands there too, but who waits for that is mostly elsewhere.
+#: Of 5 simulated ranks that hung so one was the fault, by its device.
+FULL_QUEUES = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """Where most of those who wait do so: at a barrier, in functions that backward calls, at full queues.
+
+    `way` holds the functions, by name and file, through which ranks came to their barrier: who stands in one of these is
+    on its way there, and has not gone round the loop again.
+    """
+
+    barred: bool
+    called: bool
+    queued: bool
+    way: frozenset[tuple[str, str]]
+
+
+def others(look: Look, waits: Waits) -> Others:
+    """Asked once a place, for all roots together."""
+    waiting = set(waits.waiting)
+    here = [(standing, len(waiting.intersection(ranks))) for standing, ranks in sites(look)]
+
+    def most(count: int) -> bool:
+        return 2 * count > len(waiting)
+
+    barred = at_barrier(look, waits)
+    return Others(
+        barred,
+        called=most(sum(n for standing, n in here if _sleeps(standing) and _called_by_backward(standing))),
+        queued=most(sum(n for standing, n in here if standing.queued and standing.busy is False)),
+        way=_to_barrier(look) if barred else frozenset(),
+    )
+
+
+def against(standing: Standing, them: Others) -> list[Factor]:
+    """What speaks against the guilt of a root that stands like this while the others wait where they do."""
+    if standing.activity is Activity.COMPUTE and standing.busy is False and not standing.interpreting and them.queued:
+        return [Factor("it idles in an operator, and the others wait for room in their devices' queues", FULL_QUEUES)]
+    if not _sleeps(standing):
+        return []
+    inside = standing.signature.innermost if standing.signature else None
+    if them.barred and standing.sleeping and inside not in them.way:
+        return [Factor("the others are at a barrier: it may wait for calls they make no more", ONCE_MORE)]
+    if them.called:
+        return [Factor("functions that backward calls hide waits of this job: it may be in one", IN_BACKWARD)]
+    return []
+
+
+def at_barrier(look: Look, waits: Waits) -> bool:
+    """Whether most of those who wait do so at a barrier."""
+    barred = sum(len(ranks) for standing, ranks in sites(look) if standing.waits and standing.operation in BARRIERS)
+    return 2 * barred > len(waits.waiting)
+
+
+def _to_barrier(look: Look) -> frozenset[tuple[str, str]]:
+    barred = [standing for standing, _ in sites(look) if standing.waits and standing.operation in BARRIERS]
+    return frozenset(place for standing in barred if standing.signature for place in standing.signature.places)
+
+
+def _sleeps(standing: Standing) -> bool:
+    """Whether it sleeps where no rule knows, and nothing tells that it does so for itself."""
+    plain = standing.activity is Activity.UNKNOWN and standing.operation != CHILD and standing.busy is False
+    return plain and not standing.waits and not held(standing)
+
+
+def _called_by_backward(standing: Standing) -> bool:
+    """Whether the engine of autograd called the function it is in."""
+    return standing.signature is not None and any(name in _ENGINE for name, _ in standing.signature.places[:-1])

@@ -1,0 +1,139 @@
+"""Explanations by the code: ranks in different operations wait for each other, or a few are in one that no other enters."""
+
+from dataclasses import replace
+
+from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
+from hangdog_models.diagnosis.hypotheses.reason_text import where
+from hangdog_models.diagnosis.observe.motion import Look, Motion
+from hangdog_models.diagnosis.observe.silence import silent_ranks
+from hangdog_models.diagnosis.rank_words import are, ranks_of
+from hangdog_models.diagnosis.waits.waits import Waits
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import Wait
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Activity, Kind
+
+#: Calls that differ stop those who make them and whoever waits for these: groups that have joined they leave unexplained.
+OTHERS_STUCK = 0.1
+#: Some wait neither for the odd ranks nor for anybody behind them: no order of operations does that, a message that was
+#: lost does. Those who had it went on, the others wait in pairs of their own.
+UNEXPLAINED = 0.02
+#: Odds that ranks alone in a collective are led there by the code, while another rank stands outside, for each rank that
+#: waits elsewhere and at most; at most so large a share of the ranks, among at least so many, else being alone is nothing.
+ODD_MOST = 60.0
+#: In a group of fewer, one alone is nothing odd, unless the operation is one that programs call for all ranks.
+WIDE = 16
+_OF_ALL = (
+    "barrier",
+    "monitored_barrier",
+    "all_gather_object",
+    "gather_object",
+    "broadcast_object_list",
+    "scatter_object_list",
+)
+ODD, ODD_SHARE, ODD_AMONG = 1.0, 0.02, 6
+
+
+def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
+    """When all wait and nobody is waited for that does not wait: ranks in different operations wait for each other.
+
+    The rank named is the one inside an operation whose other members are elsewhere, fewest first; two equal sides say
+    nothing about the direction. One look of stacks may have caught a healthy step, so counters or a second look decide.
+    """
+    if waits.outside(look) or not silent_ranks(look, topology).isdisjoint(waits.roots):
+        return []
+    joined = {rank for hold in waits.holds if hold.joined and not hold.inferred for rank in hold.inside}
+    sides: dict[tuple[object, ...], list[Rank]] = {}
+    for rank in waits.waiting:
+        standing = look[rank]
+        if standing.wait in (Wait.GROUP, Wait.PEER) and rank not in joined:
+            # Sending here and receiving there is how a pipeline works: it is one side.
+            side = (Wait.PEER, standing.dim) if standing.wait is Wait.PEER else standing.place
+            sides.setdefault(side, []).append(rank)
+    unnamed = [rank for rank in waits.waiting if look[rank].wait not in (Wait.GROUP, Wait.PEER)]
+    # then the other side is in something the frames do not name: direction and cause stay open
+    undirected = len(sides) == 1
+    if not sides or (undirected and (joined or not unnamed)):
+        return []
+    order = sorted([*sides.values(), *([unnamed] if undirected else [])], key=lambda ranks: (len(ranks), ranks[0]))
+    odd, other = order[0], order[-1]
+    alone = len(order[1]) > len(odd) and len(odd) * 2 < len(waits.waiting)
+    crossed = _crossed(set(odd), waits)
+    still = motion.known and set(odd) <= motion.still
+    factors = [Factor("ranks in different operations wait for each other", 0.1)]
+    if crossed or still:
+        factors.append(Factor("counters show two groups crossed" if crossed else f"so in {motion.rounds} looks", 120))
+    elif alone:
+        factors.append(Factor("few against many", 20 * (1 - 2 * len(odd) / len(waits.waiting))))
+    named = set(odd) if alone else {*odd, *other}
+    behind = waits.reached_from(named | waits.loose) | named | waits.loose
+    if not behind.issuperset(waits.waiting):
+        factors.append(Factor("some of those that wait do not wait for them", UNEXPLAINED))
+    if joined:
+        factors.append(Factor("other groups have joined and do not complete", OTHERS_STUCK))
+    if undirected and (crossed or still):
+        factors.append(Factor("the frames do not tell whom one side waits for", 0.125))
+    sides_of = f"{ranks_of(odd)} {are(odd)} in {where(look[odd[0]])}, {ranks_of(other)} {are(other)} in {where(look[other[0]])}"
+    because = (
+        f"{sides_of}: each side waits for the other",
+        "no rank stands outside of a collective: nothing that a machine does explains this",
+    )
+    if not alone:
+        code = Hypothesis(Kind.SOFTWARE, tuple(factors), because=because)
+        if Wait.PEER not in (look[odd[0]].wait, look[other[0]].wait):
+            return [code]
+        # Who sends need not wait: what one half waits for may have been sent and lost. Frames look alike either way, and
+        # whose messages they were only the network knows.
+        lost = (f"{sides_of}: the code differs, or what was sent between them is lost",)
+        return [replace(code, because=lost), replace(code, kind=Kind.GROUP, because=lost)]
+    units = tuple(topology.machine(rank) or f"rank {rank}" for rank in odd)
+    code = Hypothesis(Kind.SOFTWARE, tuple(factors), tuple(odd), tuple(dict.fromkeys(units)), because)
+    if undirected and len(odd) > 1 and look[odd[0]].wait is Wait.GROUP and not crossed:
+        # Several that are ahead may have had what the others lost: where a network parts, a collective ends on some of its
+        # ranks (a recorded gloo job: three of eight went on to the next one). Of one that skips a call nobody else is ahead.
+        return [code, Hypothesis(Kind.GROUP, tuple(factors), because=(f"{sides_of}: what was sent may be lost",))]
+    return [code]
+
+
+def blame_odd(look: Look, waits: Waits, topology: Topology) -> list[Hypothesis]:
+    """A few ranks alone in a collective whose other members all wait elsewhere: they run code that the others do not.
+
+    Weak beside a rank that stands outside by itself, for in a pipeline a last stage may be ahead; but it competes.
+    """
+    places: dict[tuple[object, ...], list[Rank]] = {}
+    for rank in waits.waiting:
+        if look[rank].activity is Activity.COLLECTIVE and look[rank].wait is Wait.GROUP and look[rank].frames:
+            places.setdefault(look[rank].place, []).append(rank)
+    roots = set(waits.roots)
+    for ranks in sorted(places.values(), key=lambda ranks: (len(ranks), ranks[0])):
+        few = len(ranks) <= max(1, ODD_SHARE * len(look)) and len(waits.waiting) >= ODD_AMONG
+        dim = look[ranks[0]].dim
+        group = topology.group(dim, ranks[0]) if dim else None
+        wide = look[ranks[0]].operation in _OF_ALL or len(group or ()) >= WIDE
+        if few and wide and roots and not roots & set(group or ()):
+            text = f"{ranks_of(ranks)} {are(ranks)} alone in {where(look[ranks[0]])}, where no other member has come"
+            units = tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in ranks))
+            return [
+                Hypothesis(
+                    Kind.SOFTWARE,
+                    (
+                        Factor(text, ODD),
+                        Factor(f"among {len(waits.waiting)} that wait", min(ODD_MOST, len(waits.waiting))),
+                    ),
+                    tuple(ranks),
+                    units,
+                    (text,),
+                )
+            ]
+    return []
+
+
+def _crossed(odd: set[Rank], waits: Waits) -> bool:
+    """Counters show it: the odd ranks wait in one process group for ranks that wait for them in another.
+
+    A single group says less: counters read at different moments of a healthy job differ, too.
+    """
+    counted = [hold for hold in waits.holds if hold.counted and hold.awaited]
+    ahead = [hold for hold in counted if odd <= set(hold.inside)]
+    behind = [hold for hold in counted if odd <= set(hold.awaited)]
+    return any(set(a.awaited) & set(b.inside) for a in ahead for b in behind)

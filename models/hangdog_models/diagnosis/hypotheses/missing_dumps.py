@@ -1,0 +1,117 @@
+"""Explanations by ranks that kept no dump and are awaited: what they may be inside of, with those who wait for them, is stuck."""
+
+from collections.abc import Container, Mapping, Sequence
+
+from hangdog_models.collectives import RankCounters
+from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
+from hangdog_models.diagnosis.hypotheses.root_factors import merely_failed
+from hangdog_models.diagnosis.hypotheses.stuck_groups import BEGUN, BY_CODE, EXPLAINED, JOINED, STILL
+from hangdog_models.diagnosis.observe.motion import Look, Motion
+from hangdog_models.diagnosis.observe.silence import silent_ranks
+from hangdog_models.diagnosis.rank_words import ranks_of, wait
+from hangdog_models.diagnosis.waits.collective_counters import awaited_by_dim, follows
+from hangdog_models.diagnosis.waits.waits import Hold, Waits
+from hangdog_models.ranks import Rank
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind
+
+#: More ranks than these without a dump, each awaited, are a collector that failed: of none of them anything is said.
+LOST_MOST = 4
+#: What is left of a group that has joined if a rank of which nothing is counted has, too.
+IF_INSIDE = 0.9
+
+
+def blame_lost(
+    records: Sequence[RankCounters], look: Look, waits: Waits, motion: Motion, topology: Topology
+) -> list[Hypothesis]:
+    """One explanation for each awaited rank without counters, where no group is seen whole: it and those who wait for it.
+
+    Whoever waits for it stands in an operation that it has not begun, or has begun like all others, and whose link,
+    adapter or device is broken: the dump that is lost would tell. Either way the fault is among these ranks, so they are
+    named together. Of a rank whose stack stands elsewhere its stack tells.
+    """
+    counted = [hold for hold in waits.holds if hold.counted]
+    if any(hold.joined for hold in counted) or not any(record.started for record in records):
+        return []
+    recorded = {record.rank for record in records}
+    inside = {rank for hold in counted for rank in hold.inside}
+    silent = silent_ranks(look, topology)
+    lost = sorted(
+        rank
+        for rank in {rank for hold in counted for rank in hold.awaited} - recorded - inside - silent
+        if rank not in look or merely_failed(look[rank]) or _beside(rank, look, waits)
+    )
+    if len(lost) > LOST_MOST or not _freed(lost, counted).issuperset(inside):
+        return []
+    late_in = awaited_by_dim(counted)
+    found = []
+    for rank in lost:
+        holds = _first([hold for hold in waits.holds_for(rank) if hold.counted], late_in)
+        ranks = tuple(sorted({rank}.union(*(hold.inside for hold in holds))))
+        reached = waits.reached_from([rank]) | {rank} & set(waits.waiting)
+        factors = [
+            Factor("all others have joined and nothing completes", JOINED * BEGUN),
+            Factor(f"if {ranks_of([rank])}, whose counters are lost, has joined, too", IF_INSIDE),
+            Factor("share of the waiting ranks it explains", len(reached) / max(1, len(waits.waiting))),
+        ]
+        if len(lost) > 1:
+            factors.append(Factor(f"one of {len(lost)} such ranks", 1 / len(lost)))
+        if waits.outside(look):
+            factors.append(Factor("a rank outside of all collectives explains it better", EXPLAINED))
+        if motion.still.issuperset(set(ranks) - {rank}):
+            factors.append(Factor(f"none has moved in {motion.rounds} looks", STILL))
+        others = tuple(one for one in ranks if one != rank)
+        text = (
+            f"{ranks_of(others)} {wait(others)} for {ranks_of([rank])}, which left no flight recorder dump: "
+            "it has not come, or has come and something between them is broken"
+        )
+        because = (text, f"collect next: the flight recorder dump of {ranks_of([rank])}, or its stack")
+        hold = Hold(holds[0].dim if len(holds) == 1 else None, ranks, (), holds[0].what, counted=True, assumed=1)
+        found.append(Hypothesis(Kind.GROUP, tuple(factors), ranks, (), because, hold))
+        code = Factor(f"code that leads {ranks_of([rank])} elsewhere", BY_CODE)
+        found.append(Hypothesis(Kind.SOFTWARE, (*factors, code), because=because))
+    return found
+
+
+def _freed(lost: Sequence[Rank], counted: Sequence[Hold]) -> set[Rank]:
+    """Who would go on if the lost ones came: those all of whose operations then complete, and those who wait for them alone.
+
+    Ranks that wait for each other in a circle are not among them: code that calls in different orders holds them up.
+    """
+    open_holds: dict[Rank, int] = {}
+    lacking: list[set[Rank]] = []
+    awaiting: dict[Rank, list[int]] = {}
+    for at, hold in enumerate(counted):
+        lacking.append(set(hold.awaited))
+        for rank in hold.inside:
+            open_holds[rank] = open_holds.get(rank, 0) + 1
+        for rank in hold.awaited:
+            awaiting.setdefault(rank, []).append(at)
+    freed = set(lost)
+    edge = [*lost, *(rank for rank in awaiting if rank not in open_holds and rank not in freed)]
+    freed.update(edge)
+    while edge:
+        rank = edge.pop()
+        for at in awaiting.get(rank, ()):
+            lacking[at].discard(rank)
+            if not lacking[at]:
+                for one in counted[at].inside:
+                    open_holds[one] -= 1
+                    if not open_holds[one]:
+                        freed.add(one)
+                        edge.append(one)
+    return freed
+
+
+def _beside(rank: Rank, look: Look, waits: Waits) -> bool:
+    """Whether it waits by its stack, at a place where one of those stands who wait for it."""
+    if not look[rank].waits and rank not in waits.crowd:
+        return False
+    return any(
+        look[rank].place == look[one].place for hold in waits.holds_for(rank) for one in hold.inside if one in look
+    )
+
+
+def _first(holds: Sequence[Hold], late_in: Mapping[str | None, Container[Rank]]) -> list[Hold]:
+    """The operations a rank may be in: not those that come after another one in which it is awaited."""
+    return [hold for hold in holds if not any(follows(hold, other, late_in) for other in holds)] or list(holds)

@@ -1,0 +1,136 @@
+"""Explanations by roots on several machines: one of them, all of them at once, or one cause behind all."""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
+from hangdog_models.diagnosis.hypotheses.reason_text import reasons
+from hangdog_models.diagnosis.hypotheses.root_factors import REMARKABLE, SHARED, SPINNING, WRITING, compiling
+from hangdog_models.diagnosis.hypotheses.single_round import LASTING, at_rest
+from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.motion import Look, Motion
+from hangdog_models.diagnosis.rank_words import are, ranks_of
+from hangdog_models.diagnosis.stragglers.sample_lengths import replica
+from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE
+from hangdog_models.diagnosis.waits.waits import Waits
+from hangdog_models.ranks import Rank
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Activity, Kind
+
+#: Of several machines so many are weighed one by one: of fifty equal ones none has a probability worth naming.
+NAMED_ALONE = 50
+#: A service that fails is missed by some share of the machines: where there are more than so many, one alone is odd.
+SERVED = 4
+#: Odds that two machines fail at once, over one alone, where both stand outside; and what each further one leaves of them.
+AT_ONCE, AGAIN = 3.0, 0.2
+#: What is left of one machine's odds alone when others stand outside that do not merely run: chance hardly does that.
+LEFT_OVER, LEFT_OVER_STILL = 0.3, 0.1
+#: What is left of a machine's odds when other machines have a rank at the very same place: chance does not do that.
+ALIKE = 0.3
+#: What is left of two faults at once that came to the very same place, or of which one is a rank that compiles.
+ALIKE_TOGETHER = 0.02
+#: What is left of one service behind ranks of which some wait for a file system and others for an answer: of 536 looks at
+#: simulated services that fail none shows both.
+TWO_SERVICES = 0.3
+#: Factors that each of several machines has for itself.
+_UNLIKELY = (WRITING, SPINNING)
+#: Those of which one and the same service may be the cause.
+_SERVED = SHARED - {Activity.COMPILE}
+#: Waits for services that are seldom one and the same.
+_APART = {Activity.STORAGE, Activity.NETWORK}
+
+
+def blame_several(
+    rivals: Sequence[str],
+    guilty: Mapping[str, list[Rank]],
+    weighed: Mapping[str, tuple[Factor, ...]],
+    look: Look,
+    waits: Waits,
+    motion: Motion,
+    topology: Topology,
+) -> list[Hypothesis]:
+    """Roots on several machines: one of them, all of them, or a common cause, which is likelier the more are alike."""
+    ranks = tuple(sorted(rank for unit in rivals for rank in guilty[unit]))
+    activities = {look[rank].activity for rank in ranks}
+    alike = len({look[rank].place for rank in ranks}) == 1
+    many, machines = len(rivals), max(len(topology.machines), len(rivals))
+    share = many / machines
+    odds = {unit: prod(factor.times for factor in weighed[unit]) for unit in guilty}
+    first = max(rivals, key=lambda unit: (odds[unit], -guilty[unit][0]))
+    top = weighed[first]
+    why = (
+        f"{ranks_of(ranks)} on {many} machines {are(ranks)} outside of any collective: "
+        + ", ".join(sorted(str(activity) for activity in activities)),
+    )
+    # Two faults at once are rare, several ranks at work are not: only those that stay where they are count as stuck.
+    wide = len(waits.waiting) > REMARKABLE and machines > SERVED
+    stays = all(_stays(rank, look[rank], motion) for rank in ranks)
+    lasting = wide and (stays or (not motion.known and at_rest([look[rank] for rank in ranks])))
+    running = Activity.COMPUTE in activities and not lasting
+    chance = Factor(
+        f"{many} of {machines} machines stand outside: only one guilty",
+        1 / many if running else (LEFT_OVER_STILL if lasting else LEFT_OVER) / many,
+    )
+    like = (Factor("others stand at the very same place", ALIKE),) if alike else ()
+    found = [
+        Hypothesis(
+            Kind.MACHINE,
+            (*weighed[unit], chance, *like),
+            tuple(guilty[unit]),
+            (unit,),
+            reasons(guilty[unit], look, waits),
+        )
+        for unit in sorted(guilty, key=lambda unit: (-odds[unit], unit))[:NAMED_ALONE]
+    ]
+    independent = AT_ONCE * AGAIN ** (many - 2) * (1 - share) ** (1 if lasting else 2) * (ALIKE if running else 1)
+    mates = all(look[rank].rule == BY_DEVICE for rank in ranks) and replica(ranks[0], topology).issuperset(ranks)
+    # compiling takes minutes on sound machines: it is no fault of its own; nor do devices that share their samples fail at once
+    if alike or mates or any(compiling(look[rank]) for rank in ranks):
+        independent *= ALIKE_TOGETHER
+    independent *= prod(f.times for unit in rivals if unit != first for f in weighed[unit] if f.times in _UNLIKELY)
+    if not (motion.known or lasting) or not wide:
+        independent *= ALIKE  # in one look several outside are a moment of a step, in a small job a common one
+    found.append(
+        Hypothesis(Kind.MACHINE, (*top, Factor(f"{many} faults at once", independent)), ranks, tuple(rivals), why)
+    )
+    found += [
+        Hypothesis(kind, (*top, factor), ranks, tuple(rivals), why)
+        if kind is not Kind.UNDETERMINED
+        else Hypothesis(kind, (*top, factor), because=why)
+        for kind, factor in _one_cause([look[rank] for rank in ranks], many, machines, alike, running, lasting, mates)
+    ]
+    return found
+
+
+def _stays(rank: Rank, standing: Standing, motion: Motion) -> bool:
+    """Whether it stays where it is: of one whose other captures failed it is told by the others, who stood still."""
+    if rank in motion.still or rank in motion.moving or standing.activity in LASTING:
+        return True
+    return motion.known and rank not in motion.travelling and bool(standing.frames)
+
+
+def _one_cause(
+    standings: Sequence[Standing], many: int, machines: int, alike: bool, running: bool, lasting: bool, mates: bool
+) -> list[tuple[Kind, Factor]]:
+    """What may be behind all of them, by what they are doing: a service, the code, or work that takes its time."""
+    activities = {standing.activity for standing in standings}
+    share = many / machines
+    if mates or (len(standings) > many and all(standing.rule == BY_DEVICE for standing in standings)):
+        behind = Factor(f"{len(standings)} devices on {many} machines are behind alike: work that takes its time", many)
+        return [(Kind.UNDETERMINED, behind)]
+    code = Factor(f"code that {many} of {machines} machines run", many * share / 2)
+    if activities == {Activity.COMPILE}:
+        return [(Kind.UNDETERMINED, Factor(f"{many} of {machines} machines compile, which takes its time", many))]
+    if activities <= _SERVED:
+        service = many * share * (TWO_SERVICES if activities >= _APART else 1)
+        return [(Kind.DEPENDENCY, Factor(f"a service that {many} of {machines} machines share", service))]
+    if activities == {Activity.MISSING}:
+        return []  # what is not known of many is not their code
+    if alike and activities == {Activity.UNKNOWN}:  # asleep, nobody knows in what: code or a service
+        return [(Kind.SOFTWARE, code), (Kind.DEPENDENCY, code)]
+    if alike and running:
+        return [(Kind.UNDETERMINED, Factor(f"{many} machines are at work at one place, which is no fault", many))]
+    if alike:
+        return [(Kind.SOFTWARE, code)]
+    likely = 0.25 if running else (0.1 if lasting else 0.25) * share
+    return [(Kind.SOFTWARE, Factor("code that stops in several places", likely))]

@@ -1,0 +1,115 @@
+"""What logs and hardware say by themselves: it moves the odds of the explanations found so far, and adds some of its own."""
+
+from collections.abc import Mapping, Sequence
+
+from hangdog_models.diagnosis.hypotheses import hardware, tcp_retransmits
+from hangdog_models.diagnosis.hypotheses.hardware import MachineEvidence
+from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
+from hangdog_models.diagnosis.waits.waits import Hold
+from hangdog_models.findings import Bearing, Finding
+from hangdog_models.ranks import Rank
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind
+
+#: Odds that a machine stops (or slows) the job which nothing else speaks against, on the scale of activity_odds.py, before its
+#: hardware is asked: a thousandfold finding makes it stronger than a rank that merely stands outside.
+BEFORE, BEFORE_SLOW = 0.05, 0.1
+#: Odds that all of several convicted machines are broken, over one of them alone.
+TOGETHER = 50.0
+#: Odds of explanations that a log gives alone. A program that names its own error is believed; a path or a service is
+#: named by whoever suffers from it.
+ALONE: Mapping[Bearing, tuple[Kind, float]] = {
+    Bearing.PROGRAM: (Kind.SOFTWARE, 30.0),
+    Bearing.PATH: (Kind.GROUP, 12.0),
+    Bearing.SERVICE: (Kind.DEPENDENCY, 12.0),
+}
+#: The dimension of a path between machines: what is held up has its ends in common and no process group.
+PATH = "path"
+_STRONG = (Bearing.CONVICTS, Bearing.RESET)
+
+
+def weighed(found: Sequence[Hypothesis], findings: Sequence[Finding], topology: Topology) -> tuple[Hypothesis, ...]:
+    """The explanations with what hardware says of their machines, and those that logs and hardware give alone."""
+    if not findings:
+        return tuple(found)
+    findings = sorted(findings, key=_canonical)
+    evidence = hardware.weigh(findings, topology)
+    moved = [_moved(hypothesis, evidence) for hypothesis in found]
+    known = {hypothesis.units for hypothesis in found if hypothesis.kind is Kind.MACHINE}
+    own = [_machine(one, topology) for name, one in evidence.items() if (name,) not in known]
+    slow = [_slow(one, topology) for one in evidence.values() if one.slow_factor > 1]
+    convicted = [one for one in evidence.values() if one.bearing in _STRONG]
+    all_of_them = (*moved, *own, *slow, *_together(convicted, topology), *_logged(findings, topology))
+    return tcp_retransmits.weighed(all_of_them, findings)
+
+
+def _canonical(finding: Finding) -> tuple[object, ...]:
+    """An order that does not depend on how the findings came: by place, then time, then what they say."""
+    rank = -1 if finding.rank is None else finding.rank
+    return (finding.machine, rank, finding.at_s or 0.0, finding.uptime_s or 0.0, finding.code, repr(finding))
+
+
+def _moved(hypothesis: Hypothesis, evidence: Mapping[str, MachineEvidence]) -> Hypothesis:
+    if hypothesis.kind is not Kind.MACHINE or len(hypothesis.units) != 1 or hypothesis.units[0] not in evidence:
+        return hypothesis
+    one = evidence[hypothesis.units[0]]
+    return hypothesis.moved(Factor(one.because, one.factor)).told(one.because)
+
+
+def _machine(one: MachineEvidence, topology: Topology) -> Hypothesis:
+    factors = (Factor("nothing else speaks against it", BEFORE), Factor(one.because, one.factor))
+    return Hypothesis(Kind.MACHINE, factors, _on(one, topology), (one.machine,), (one.because,))
+
+
+def _slow(one: MachineEvidence, topology: Topology) -> Hypothesis:
+    factors = (Factor("nothing else speaks against it", BEFORE_SLOW), Factor(one.because, one.slow_factor))
+    return Hypothesis(Kind.SLOW, factors, _on(one, topology), (one.machine,), (one.because,))
+
+
+def _together(convicted: Sequence[MachineEvidence], topology: Topology) -> list[Hypothesis]:
+    """Each convicted by evidence of its own: that all of them are broken is likelier than that only one is."""
+    if len(convicted) < 2:
+        return []
+    strongest = max(convicted, key=lambda one: one.factor)
+    factors = (*_machine(strongest, topology).factors, Factor("each is convicted by itself", TOGETHER))
+    ranks = tuple(sorted({rank for one in convicted for rank in _on(one, topology)}))
+    units = tuple(one.machine for one in convicted)
+    return [Hypothesis(Kind.MACHINE, factors, ranks, units, tuple(one.because for one in convicted))]
+
+
+def _on(one: MachineEvidence, topology: Topology) -> tuple[Rank, ...]:
+    named = tuple(sorted({finding.rank for finding in one.findings if finding.rank is not None}))
+    return named or tuple(topology.machines.get(one.machine, ()))
+
+
+def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]:
+    """One explanation for each kind and place: the first finding tells it, repeats do not multiply."""
+    groups: dict[tuple[Kind, tuple[str, ...]], list[Finding]] = {}
+    for finding in findings:
+        if finding.bearing in ALONE:
+            kind, _ = ALONE[finding.bearing]
+            groups.setdefault((kind, _units(finding, topology)), []).append(finding)
+    found = []
+    for (kind, units), said in groups.items():
+        lead = said[0]
+        ranks = lead.ranks or ((lead.rank,) if lead.rank is not None else ())
+        ranks = ranks or tuple(rank for unit in units for rank in topology.machines.get(unit, ()))
+        because = tuple(dict.fromkeys(_sentence(finding, units) for finding in said[:3]))
+        hold = Hold(PATH, ranks, (), lead.what) if kind is Kind.GROUP and len(ranks) > 1 else None
+        factors = odds(f"{lead.source}: {lead.code} {lead.bearing}", ALONE[lead.bearing][1])
+        found.append(Hypothesis(kind, factors, ranks, units, because, hold))
+    return found
+
+
+def _units(finding: Finding, topology: Topology) -> tuple[str, ...]:
+    """Where it is, as the finding itself names the ranks, else by the rank or the machine it was made on."""
+    ranks = finding.ranks or ((finding.rank,) if finding.rank is not None else ())
+    if ranks:
+        return tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in ranks))
+    ends = (finding.machine, *(peer for peer in finding.peers if peer in topology.machines))
+    return tuple(end for end in dict.fromkeys(ends) if end)
+
+
+def _sentence(finding: Finding, units: Sequence[str]) -> str:
+    often = f" ({finding.times} times)" if finding.times > 1 else ""
+    return f"{finding.source}{' of ' + units[0] if units else ''}: {finding.code}: {finding.what}{often}"

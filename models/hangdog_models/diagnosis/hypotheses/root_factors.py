@@ -1,0 +1,216 @@
+"""What speaks for the guilt of each root's machine: what the rank is doing there, whether it moved, whom it explains."""
+
+from hangdog_models.counts import counted
+from hangdog_models.diagnosis.hypotheses import masked_waits
+from hangdog_models.diagnosis.hypotheses.activity_odds import LOAD, odds_of
+from hangdog_models.diagnosis.hypotheses.hypothesis import Factor
+from hangdog_models.diagnosis.hypotheses.reason_text import where
+from hangdog_models.diagnosis.hypotheses.single_round import LASTING, restless
+from hangdog_models.diagnosis.observe.activity import Standing, sites
+from hangdog_models.diagnosis.observe.motion import Look, Motion
+from hangdog_models.diagnosis.observe.silence import silent_ranks
+from hangdog_models.diagnosis.waits.collective_counters import BY_COUNTERS
+from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
+from hangdog_models.diagnosis.waits.waits import Waits
+from hangdog_models.ranks import Rank
+from hangdog_models.stack import MERELY_FAILED
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Activity
+
+#: What a second look that shows the same stack adds: what lasts is not a moment of a healthy step.
+STILL = 2.0
+#: What it adds when its lines change at one place although nobody who waits for it moves: busy, perhaps for ever.
+MOVING = 1.2
+#: A rank that gets on with something else between looks is held up by its work rather than by its machine: what hangs lets
+#: nobody go. Of 12 simulated ones that were named none was the fault.
+TRAVELLING = 0.05
+#: In a single look a rank that runs is remarkable when so many wait for it; in a small healthy job one often runs alone.
+REMARKABLE = 16
+#: What so many waiting ranks add at most to a rank that stands outside and does not go on: each of them would have to be
+#: there by chance. Not more, for the ranks of one job are no independent witnesses.
+MANY = 4.0
+#: What is left of a writer's odds that is seen running: it writes. Of 8 simulated ones that were named none was the fault.
+WRITING = 0.002
+#: What is left of a rank that runs in C without the interpreter's lock: reading a value back from the device spins so, and
+#: leaves no frame of its own. Of 19 simulated ones that stood alone 8 were the fault, by their devices.
+SPINNING = 0.008
+#: What is left of a rank whose capture failed while others of its machine were read: captures fail for reasons of their
+#: own. Of 18 simulated ones that all others seemed to wait for one was the fault.
+UNREAD = 0.25
+#: What is left of any root in one look where other ranks run, or have devices behind: in a job that is stuck all wait.
+STAGE = 0.1
+#: What is left of a loader that runs in the one look there is: it loads.
+LOADING = 0.05
+#: What is left of a rank that gets on with its work while the others are at a barrier: a step of training has none, one
+#: rank evaluating for all has. Recorded ones took minutes on an overloaded machine.
+FOR_ALL = 0.1
+#: Up to so many roots, each is asked by itself what it explains.
+ASKED_ALONE = 32
+#: What it adds that no rank of a machine answers.
+SILENT_MACHINE = 12.0
+#: Odds of a rank that alone does not answer NCCL RAS while all its peers do.
+SILENT = 40.0
+#: Odds of a rank of which only counters are known.
+COUNTED = 4.0
+#: Activities in which a process waits for itself.
+_OWN = {Activity.LOCK, Activity.GIL, Activity.GC}
+#: What is left of them when nobody was seen to wait for the rank.
+UNAWAITED = 0.2
+#: Activities of which a service shared by many machines may be the cause.
+SHARED = {
+    Activity.STORAGE, Activity.CHECKPOINT, Activity.DATALOADER, Activity.NETWORK, Activity.RENDEZVOUS, Activity.COMPILE,
+}  # fmt: skip
+#: From so many other machines with a rank at the same such place, it is a phase of the job or a service they share.
+ELSEWHERE = 2
+#: What is left of a machine's odds when so many others have a rank at the very same place.
+PHASE = 0.09
+
+
+def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[Rank, tuple[Factor, ...]]:
+    """For each root the factors of its machine's guilt; roots that are alike share them."""
+    explained = _explained(look, waits, topology)
+    where_of = _where_of(look, topology)
+    silent = silent_ranks(look, topology)
+    failed = sum(merely_failed(look[rank]) for rank in waits.roots if rank not in silent)
+    at_work = frozenset() if motion.known else restless(look, waits, topology)
+    them = masked_waits.others(look, waits)
+    known: dict[tuple[object, ...], tuple[Factor, ...]] = {}
+    found: dict[Rank, tuple[Factor, ...]] = {}
+    for rank in waits.roots:
+        standing, mute = look[rank], rank in silent
+        moved = "still" if rank in motion.still else "moving" if rank in motion.moving else ""
+        moved = moved or ("travelling" if rank in motion.travelling else "")
+        working = rank in motion.working
+        key = (
+            id(standing),
+            moved,
+            explained[rank],
+            working,
+            rank in at_work,
+            topology.machine(rank) if mute else None,
+        )
+        if key not in known:
+            factors = _factors(standing, moved, explained[rank], waits, motion, working)
+            place = standing.place if standing.frames else (standing.activity,)
+            others = len(where_of.get(place, ())) - 1
+            if mute:
+                on = len(topology.machines[topology.machine(rank) or ""])
+                factors.append(Factor(f"none of the {counted(on, 'rank')} of its machine answers", SILENT_MACHINE))
+            elif merely_failed(standing):
+                factors.append(Factor(f"{counted(failed, 'capture')} failed, on machines that answer", UNREAD / failed))
+            if len(at_work) > (rank in at_work) and not mute and standing.activity not in LASTING:
+                factors.append(Factor("other ranks are at work, in the one look there is", STAGE))
+            if them.barred and works_for_all(standing, rank in motion.still, working):
+                factors.append(Factor("it is at work, and the others are at a barrier", FOR_ALL))
+            factors += masked_waits.against(standing, them)
+            if others >= ELSEWHERE:
+                factors.append(Factor(f"{others} other machines have a rank at the very same place", PHASE))
+            known[key] = tuple(factors)
+        found[rank] = known[key]
+    return found
+
+
+def writes(standing: Standing, working: bool) -> bool:
+    """Whether it is seen to write or read: it runs, or used the processor between the looks."""
+    return standing.activity in (Activity.CHECKPOINT, Activity.STORAGE) and (working or bool(standing.busy))
+
+
+def works_for_all(standing: Standing, still: bool, working: bool) -> bool:
+    """Whether it does what a rank does that others let work alone: computes, and gets on with it as far as is known.
+
+    One long call without the interpreter's lock looks the same in every look: there the processor time it used between
+    them speaks, as a few layers that take nearly all of an evaluation are met again and again.
+    """
+    launches = standing.activity is Activity.LAUNCH and bool(standing.busy)  # without a GPU that is computing, too
+    calls = bool(standing.busy) and not standing.interpreting and working
+    return launches or (standing.activity is Activity.COMPUTE and (calls or not still))
+
+
+def compiling(standing: Standing) -> bool:
+    """Whether it compiles, which takes minutes, and not merely loads what was compiled: standing there shows nothing."""
+    return standing.activity is Activity.COMPILE and standing.operation != LOAD
+
+
+def _where_of(look: Look, topology: Topology) -> dict[tuple[object, ...], set[str | None]]:
+    """The machines with a rank at each place where many may be at once, and, for ranks without a stack, by what they do."""
+    found: dict[tuple[object, ...], set[str | None]] = {}
+    for standing, ranks in sites(look):
+        if not standing.waits and standing.activity in SHARED:
+            on = {topology.machine(rank) for rank in ranks}
+            found.setdefault(standing.place, set()).update(on)
+            found.setdefault((standing.activity,), set()).update(on)
+    return found
+
+
+def merely_failed(standing: Standing) -> bool:
+    """Nothing is known of it, for reasons that lie in the capture."""
+    missing = standing.missing
+    return standing.activity is Activity.MISSING and missing is not None and missing.reason in MERELY_FAILED
+
+
+def _factors(
+    standing: Standing, moved: str, explained: float, waits: Waits, motion: Motion, working: bool
+) -> list[Factor]:
+    doing = Factor(where(standing), odds_of(standing).machine)
+    if standing.rule == BY_RAS:
+        return [Factor("does not answer NCCL RAS while its peers do", SILENT)]
+    if standing.rule == BY_COUNTERS:
+        doing = Factor("counters tell that it is behind, not what holds it", COUNTED)
+    factors = [doing]
+    if standing.queued and not standing.interpreting:
+        # A full queue of its device or mismatched collectives before it: as likely as a fault of the host. It may spin.
+        return [doing, Factor("share of the waiting ranks it explains", explained)]
+    if standing.activity is Activity.DATALOADER and standing.interpreting and not moved:
+        factors.append(Factor("it runs: a loader that runs is loading", LOADING))
+    if standing.activity is Activity.COMPUTE and standing.busy and not standing.interpreting and moved in ("", "still"):
+        factors.append(Factor("runs without the interpreter's lock, as who waits for a device does", SPINNING))
+    compiles = compiling(standing)
+    if moved:
+        times = {"still": 1.0 if compiles else STILL, "moving": MOVING, "travelling": TRAVELLING}[moved]
+        factors.append(Factor(f"{moved} in {motion.rounds} looks", times))
+    elif standing.activity is Activity.COMPUTE:
+        factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / REMARKABLE)))
+    if writes(standing, working):
+        factors.append(Factor("it is running: a writer that runs is writing", WRITING))
+    # its other captures failed, the others stand still
+    seen_once = motion.known and not moved and bool(standing.frames)
+    lasting = ((moved in ("still", "moving") or seen_once) and not compiles) or standing.activity in LASTING
+    if lasting and len(waits.waiting) > REMARKABLE:
+        factors.append(Factor(f"{len(waits.waiting)} ranks wait", min(MANY, len(waits.waiting) / REMARKABLE)))
+    if not waits.waiting:
+        # Nobody waits: only a state that no healthy process stays in speaks for itself.
+        lasting = moved == "still" and standing.activity in (*SHARED, *_OWN)
+        speaks = lasting or standing.activity in (Activity.STOPPED, Activity.DEAD, Activity.STORAGE)
+        factors.append(Factor("nobody was seen to wait for it", UNAWAITED if speaks else 0.0))
+    factors.append(Factor("share of the waiting ranks it explains", explained))
+    return factors
+
+
+def _explained(look: Look, waits: Waits, topology: Topology) -> dict[Rank, float]:
+    """For each root, the share of the waiting ranks that its standing there explains, never quite nothing.
+
+    Counted are the ranks that some root explains, those that were captured if any: whoever was not may wait like all
+    others, and would pass their waits on. A device may wait for a collective that no frame of its host shows, so a
+    waiting rank that is traced to no root speaks against none of them, and no more does a root that may be queued.
+    Where roots are many no single one is the cause: then all that do the same are asked together, which also keeps the
+    cost linear in the ranks.
+    """
+    sides: dict[object, list[Rank]] = {}
+    for rank in waits.roots:
+        alone = (topology.machine(rank) or rank, look[rank].activity)
+        sides.setdefault(alone if len(waits.roots) <= ASKED_ALONE else look[rank].activity, []).append(rank)
+    loose = waits.reached_from(waits.loose) | waits.loose
+    queued = {rank for rank in waits.roots if look[rank].queued}
+    behind = loose | waits.reached_from(queued) | queued
+    reached = {
+        side: waits.reached_from(ranks)
+        | (loose if look[ranks[0]].queued or look[ranks[0]].activity is Activity.MISSING else behind)
+        for side, ranks in sides.items()
+    }
+    seen = [reached[side] for side, ranks in sides.items() if look[ranks[0]].activity is not Activity.MISSING]
+    together = len(frozenset().union(*(seen or reached.values())))
+    shares: dict[Rank, float] = {}
+    for side, ranks in sides.items():
+        share = min(1.0, len(reached[side]) / together) if together else 1.0
+        shares.update(dict.fromkeys(ranks, 0.05 + 0.95 * share))
+    return shares

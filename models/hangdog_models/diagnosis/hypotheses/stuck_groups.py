@@ -1,0 +1,151 @@
+"""Explanations by groups all of whose members joined and that do not complete: a link, a switch, a machine's network."""
+
+from collections.abc import Sequence
+
+from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
+from hangdog_models.diagnosis.observe.motion import Look, Motion
+from hangdog_models.diagnosis.rank_words import ranks_of
+from hangdog_models.diagnosis.waits.waits import Hold, Waits
+from hangdog_models.ranks import format_ranks
+from hangdog_models.rules.ruleset import Wait
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind
+
+#: Odds of a fault inside a group that has joined: alone it may be a moment of a healthy step, in two looks hardly; where
+#: counters show that its devices have begun, it is no guess of ours that all have joined.
+JOINED, STILL, BEGUN = 1.0, 6.0, 4.0
+#: Odds that ranks which stand in a group together are held up in it: by a device or link, and by code whose calls differ in
+#: it. Both leave equal stacks. Of 301 such simulated incidents 177 held the fault, where all faults came equally often: five
+#: of devices and links, seven of code. ByteRobust (SOSP 2025) counts 21 hangs of infrastructure and 5 of code above 2,000
+#: GPUs, but with the hosts that stand still among the former, and of smaller jobs, where code is younger, nobody reports it.
+HARDWARE, CODE = 8.4, 6.6
+#: What is left of the code where all ranks wait for the store, as by a wrong name or size of the job: a rank with a wrong
+#: address ends instead. Of 14 simulated ones all were the store.
+OTHER_STORE = 0.3
+#: A group that has joined and does not complete, while some rank stands outside of all collectives, is rarely the fault.
+EXPLAINED = 0.1
+#: Odds of code that leads a rank elsewhere beside that of a stuck group which it has joined if its lost counters are taken
+#: for those of the others: the group is named, and evicted only when a dump or another look tells.
+BY_CODE = 0.25
+#: Up to so many stuck groups, each is asked by itself what it explains: more would cost their number times the ranks.
+ASKED_ALONE = 32
+#: What several stuck groups at once leave of one alone, and what one thing that they have in common is worth then.
+ONE_OF_MANY, COMMON = 0.2, 2.0
+#: The dimension of what several groups touch that have no machine and no switch in common.
+SEVERAL = "several"
+
+
+def blame_groups(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
+    """One explanation for each stuck group, and one for what several have in common: a switch, or one machine's network."""
+    stuck = [h for h in waits.holds if h.joined and len(h.inside) > 1 and not (h.inferred and waits.roots)]
+    if any(hold.counted for hold in stuck):
+        stuck = [hold for hold in stuck if hold.counted]
+        stuck = [hold for hold in stuck if not hold.assumed] or stuck  # of what all tell, nobody need be assumed
+    if not stuck or not waits.waiting:  # who joined and is at work of its own since then waits for nobody
+        return []
+    together = waits.reached_from(waits.loose) | waits.loose
+    found = []
+    for hold in stuck:
+        factors = _factors(hold, waits, motion, look)
+        reached = (
+            together.union(hold.inside, waits.reached_from(hold.inside)) if len(stuck) <= ASKED_ALONE else together
+        )
+        factors.append(Factor("share of the waiting ranks it explains", len(reached) / len(waits.waiting)))
+        if len(stuck) > 1:
+            factors.append(
+                Factor(f"one of {len(stuck)} such groups", (ONE_OF_MANY if hold.counted else 1) / len(stuck))
+            )
+        because = (_sentence(hold, factors),)
+        if look[hold.inside[0]].wait is Wait.STORE:
+            found += _store(factors, because[0])
+            continue
+        found.append(Hypothesis(Kind.GROUP, tuple(factors), hold.inside, (), because, hold))
+        if hold.inferred:  # which group each rank means is not known: they may mean different ones, in different order
+            found.append(Hypothesis(Kind.SOFTWARE, tuple(factors), because=because))
+        elif hold.assumed:
+            code = Factor("code that leads elsewhere whose counters are lost", BY_CODE)
+            found.append(Hypothesis(Kind.SOFTWARE, (*factors, code), because=because))
+        elif not hold.counted:
+            code = Factor("code whose sizes or types differ in it shows the same stacks", CODE / HARDWARE)
+            found.append(Hypothesis(Kind.SOFTWARE, (*factors, code), because=because))
+    return [*found, *_common(stuck, waits, motion, look, topology)]
+
+
+def proven(look: Look, waits: Waits) -> bool:
+    """Whether its fault is inside of some group: counters of all its members show that it has joined, and of those captured
+    nobody stands outside, as in a healthy step somebody does."""
+    joined = any(hold.joined and hold.counted and not hold.assumed and len(hold.inside) > 1 for hold in waits.holds)
+    return joined and not waits.outside(look)
+
+
+def _factors(hold: Hold, waits: Waits, motion: Motion, look: Look) -> list[Factor]:
+    factors = [Factor("all have joined and nothing completes", JOINED)]
+    if hold.counted:
+        factors.append(Factor("counters show that all have begun", BEGUN))
+    if hold.assumed:
+        factors.append(Factor(f"counters of {hold.assumed} of them are lost", 1 - hold.assumed / len(hold.inside)))
+    if hold.lasting:
+        factors.append(Factor("the watchdog gave it up", STILL))
+    elif motion.still.issuperset(hold.inside):
+        factors.append(Factor(f"none has moved in {motion.rounds} looks", STILL))
+    if waits.outside(look):
+        factors.append(Factor("a rank outside of all collectives explains it better", EXPLAINED))
+    return factors
+
+
+def _store(factors: Sequence[Factor], text: str) -> list[Hypothesis]:
+    """All ranks of the job wait at start-up: nobody is late for the store they meet at, so it is the store that is."""
+    because = (f"{text}: nobody is late, so the store they meet at does not answer",)
+    code = Factor("ranks that look for each other in different stores show the same", OTHER_STORE)
+    return [
+        Hypothesis(Kind.DEPENDENCY, tuple(factors), because=because),
+        Hypothesis(Kind.SOFTWARE, (*factors, code), because=because),
+    ]
+
+
+def _sentence(hold: Hold, factors: Sequence[Factor]) -> str:
+    still = any("moved" in factor.why or "gave it up" in factor.why for factor in factors)
+    text = f"all {len(hold.inside)} ranks of {hold.dim} group {format_ranks(hold.inside)} are in {hold.what}"
+    return text + (" and none has moved" if still else "")
+
+
+def _in_all(holds: Sequence[Hold], topology: Topology) -> set[str]:
+    """The machines that have a rank in each of the holds."""
+    return set(topology.machines_of(holds[0].inside)).intersection(*(topology.machines_of(h.inside) for h in holds[1:]))
+
+
+def _common(stuck: Sequence[Hold], waits: Waits, motion: Motion, look: Look, topology: Topology) -> list[Hypothesis]:
+    """What all stuck groups touch, where they are several: one machine's network, or the smallest switch over them."""
+    # Frames alone cannot tell groups that are stuck from groups whose members launched different things.
+    counted = [hold for hold in stuck if hold.counted]
+    crossing = [hold for hold in counted if len(topology.machines_of(hold.inside)) > 1]
+    across = len(crossing) > 1 and len(crossing) >= len(stuck) / 2
+    for several in (counted, crossing if across else []):
+        in_all = _in_all(several, topology) if len(several) > 1 else set()
+        if len(in_all) == 1:
+            machine = next(iter(in_all))
+            ranks = tuple(r for r in topology.machines[machine] if any(r in hold.inside for hold in several))
+            text = f"{len(several)} groups are stuck although all have joined, and {machine} is the only machine in all of them"
+            factor = Factor("it is the only machine in all stuck groups", COMMON)
+            base = _factors(several[0], waits, motion, look)
+            return [Hypothesis(Kind.MACHINE, (*base, factor), ranks, (machine,), (text,))]
+    if not across:
+        return []
+    base = _factors(crossing[0], waits, motion, look)
+    switches = sorted(
+        (len(machines), name)
+        for name, machines in topology.switches.items()
+        if all(set(machines) & set(topology.machines_of(hold.inside)) for hold in crossing)
+    )
+    if switches:
+        least = [name for size, name in switches if size == switches[0][0]]
+        name = " or ".join(least)
+        machines = tuple(machine for one in least for machine in topology.switches[one])
+        ranks = tuple(sorted(rank for machine in machines for rank in topology.machines.get(machine, ())))
+        text = f"{len(crossing)} groups are stuck although all have joined, and each has members under switch {name}"
+        hold = Hold("switch", ranks, (), f"behind switch {name}", counted=True, lasting=crossing[0].lasting)
+        return [Hypothesis(Kind.GROUP, (*base, Factor("all stuck groups touch it", COMMON)), ranks, (), (text,), hold)]
+    ranks = tuple(sorted({rank for hold in crossing for rank in hold.inside}))
+    text = f"{len(crossing)} groups are stuck although all have joined, with {ranks_of(ranks)} in them"
+    hold = Hold(SEVERAL, ranks, (), "several operations", counted=True, lasting=crossing[0].lasting)
+    return [Hypothesis(Kind.GROUP, tuple(base), ranks, (), (text,), hold)]

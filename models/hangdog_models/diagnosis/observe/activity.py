@@ -1,0 +1,260 @@
+"""What a rank is doing, and whom it waits for, read off its stacks, its kernel state or the reason it could not be seen."""
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from hangdog_models.diagnosis.observe import kernel_sleep
+from hangdog_models.diagnosis.observe.call_site import Place, place_of
+from hangdog_models.diagnosis.observe.canonicalise import Signature
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import RuleSet, Wait
+from hangdog_models.stack import TRAINER, Frame, Missing, ProcessTrace, Reason, Thread
+from hangdog_models.topology import NARROWER
+from hangdog_models.training import training_thread
+from hangdog_models.verdict import Activity
+
+#: System calls that sleep for a peer on a socket (x86_64: connect, sendto, recvfrom, sendmsg, recvmsg). Collectives use
+#: sockets in threads of their own, so a main thread in one of these waits for somebody outside of the job.
+_SOCKET_CALLS = {"42", "44", "45", "46", "47"}
+
+_DEAD = {"Z", "X"}
+_STOPPED = {"T", "t"}
+_OF_REASON = {
+    Reason.STOPPED: Activity.STOPPED,
+    Reason.UNINTERRUPTIBLE: Activity.STORAGE,
+    Reason.ZOMBIE: Activity.DEAD,
+    Reason.EXITED: Activity.DEAD,
+}
+#: Waits for somebody outside of the job.
+SERVICES = (Activity.DATALOADER, Activity.STORAGE, Activity.CHECKPOINT, Activity.NETWORK)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where ranks stand at one moment: it names no rank, so thousands share one object, and the cost is that of the places.
+
+    `operation` is what it performs (`all_reduce`), `label` the first frame of the caller (`get_grad_norm_fp32`), `dim`
+    the parallel dimension of the group where the frames tell it. `rule` says which rule read it. `busy` is True when it
+    was running, False when asleep, None when unknown; `frames` is the stack with its line numbers, to compare rounds.
+    `interpreting`: it runs and holds the interpreter's lock, which every wait gives up. `remote_storage`: it sleeps in a
+    network file system's client. `sleeping`: the kernel shows plain sleep, so it is neither stopped nor in a driver.
+    """
+
+    activity: Activity
+    wait: Wait
+    operation: str | None = None
+    dim: str | None = None
+    label: str = ""
+    rule: str = ""
+    signature: Signature | None = None
+    busy: bool | None = None
+    frames: tuple[Frame, ...] = ()
+    interpreting: bool = False
+    remote_storage: bool = False
+    sleeping: bool = False
+    missing: Missing | None = None
+
+    @property
+    def place(self) -> tuple[Activity, str | None, str | None, str]:
+        """What ranks must have in common to be in the same operation: its source and its receivers have."""
+        return (self.activity, self.operation, self.dim, self.label)
+
+    @property
+    def waits(self) -> bool:
+        return self.wait is not Wait.NONE
+
+    @property
+    def queued(self) -> bool:
+        """Whether it may wait for room in its device's queue, as a launch does: an operator itself has nothing to sleep for."""
+        launches = self.activity is Activity.LAUNCH or (self.activity is Activity.COMPUTE and self.sleeping)
+        return launches and not self.interpreting
+
+
+class Reader:
+    """Reads the rounds of one snapshot; ranks whose evidence is alike get one and the same standing, in all rounds."""
+
+    def __init__(self, rules: RuleSet, dims: Container[str] = ()) -> None:
+        """`dims`: those that the job's topology has; a rule's wider one that it lacks is read as the narrower."""
+        self._rules = rules
+        self._dims = dims
+        self._frames: dict[tuple[Frame, ...], int] = {}
+        # by the identity of a frames tuple and of a threads tuple: the snapshot keeps all of them alive
+        self._number: dict[int, int] = {}
+        self._written: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self._threads: dict[tuple[object, ...], int] = {}
+        # by a trace's own words, which are quick to compare, and by what `read` looks at in them, which more ranks share
+        self._told: dict[tuple[object, ...], Standing] = {}
+        self._standings: dict[tuple[object, ...], Standing] = {}
+
+    def look(self, traces: Iterable[ProcessTrace]) -> dict[Rank, Standing]:
+        """Where each rank's trainer stands; other roles are passed over."""
+        found: dict[Rank, Standing] = {}
+        for trace in traces:
+            if trace.role == TRAINER:
+                threads, tids = self._written.get(id(trace.threads)) or self._write(trace.threads)
+                state = trace.state
+                kernel = (state.state, state.wchan, state.syscall) if state is not None else None
+                told = (threads, trace.pid if tids else None, kernel, trace.missing)
+                standing = self._told.get(told)
+                if standing is None:
+                    standing = self._told[told] = self._read(trace)
+                found[trace.rank] = standing
+        return found
+
+    def _read(self, trace: ProcessTrace) -> Standing:
+        key = self._key(trace)
+        standing = self._standings.get(key)
+        if standing is None:
+            standing = read(trace, self._rules)
+            if standing.dim in NARROWER and standing.dim not in self._dims:
+                standing = replace(standing, dim=NARROWER[standing.dim])
+            self._standings[key] = standing
+        return standing
+
+    def _key(self, trace: ProcessTrace) -> tuple[object, ...]:
+        """Everything of a trace that `read` looks at: two traces with equal keys stand alike."""
+        threads, tids = self._written.get(id(trace.threads)) or self._write(trace.threads)
+        main = tids.index(trace.pid) if trace.pid in tids else -1
+        state = trace.state
+        kernel = (state.state, state.wchan, state.syscall.partition(" ")[0]) if state else None
+        return threads, main, kernel, trace.missing
+
+    def _write(self, threads: tuple[Thread, ...]) -> tuple[int, tuple[int, ...]]:
+        """A number for all that is looked at of the threads but their ids, and these ids."""
+        key: list[object] = []
+        for thread in threads:
+            number = self._number.get(id(thread.frames))
+            if number is None:
+                number = self._frames.setdefault(thread.frames, len(self._frames))
+                self._number[id(thread.frames)] = number
+            key += (number, thread.name, thread.active, thread.gil)
+        tids = tuple(thread.tid for thread in threads)
+        written = self._threads.setdefault(tuple(key), len(self._threads)), tids if any(tids) else ()
+        self._written[id(threads)] = written
+        return written
+
+
+def sites(look: Mapping[Rank, Standing]) -> list[tuple[Standing, list[Rank]]]:
+    """The distinct standings of a look with their ranks, ascending: what depends on the place is asked once a place."""
+    found: dict[int, tuple[Standing, list[Rank]]] = {}
+    before: Standing | None = None
+    ranks: list[Rank] = []
+    for rank in sorted(look):
+        standing = look[rank]
+        if standing is not before:  # neighbours often stand alike
+            before, ranks = standing, found.setdefault(id(standing), (standing, []))[1]
+        ranks.append(rank)
+    return list(found.values())
+
+
+def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
+    """The standing of the process `trace` describes, which is a rank's trainer."""
+    state = trace.state
+    thread = main_thread(trace)
+    by_kernel = state is not None and state.state in _DEAD | _STOPPED
+    if not by_kernel and trace.missing and trace.missing.reason in _OF_REASON:
+        # A process in uninterruptible sleep may still have been read without attaching: then its stack says more.
+        by_kernel = thread is None or trace.missing.reason is not Reason.UNINTERRUPTIBLE
+    if by_kernel:
+        return _by_kernel(trace, thread, rules)
+    if thread is None:
+        asleep = kernel_sleep.activity(state, ())
+        label = state.wchan if state is not None and asleep is not None else ""
+        far = _remote_storage(trace)
+        return Standing(
+            asleep or Activity.MISSING,
+            Wait.NONE,
+            label=label,
+            rule="no stack",
+            remote_storage=far,
+            missing=trace.missing,
+        )
+    place = place_of(thread.frames, rules)
+    holder = _holder(trace, thread)
+    if holder is not None:
+        label = place_of(holder.frames, rules).label or holder.name or ""
+        return Standing(
+            Activity.GIL, Wait.NONE, label=label, rule="another thread holds the interpreter lock",
+            signature=place.signature, busy=True, frames=(*thread.frames, *holder.frames),
+            remote_storage=_remote_storage(trace), missing=trace.missing,
+        )  # fmt: skip
+    if place.rule is not None and place.operation == "backward":
+        place = _autograd(trace, rules) or place
+    busy = thread.active if state is None or not state.state else state.state == "R" or bool(thread.active)
+    if place.rule is None:
+        activity, wait = Activity.COMPUTE if busy else Activity.UNKNOWN, Wait.NONE
+        if thread.gil and busy is False:
+            activity = Activity.GIL
+    else:
+        activity, wait = place.rule.activity, place.rule.wait
+        if thread.gil and thread.active and (activity is Activity.LAUNCH or wait is Wait.SOME):
+            # A launch and a wait for the device give the interpreter's lock up: this is Python at work, or its collector.
+            activity, wait = Activity.COMPUTE, Wait.NONE
+        if activity is Activity.COMPUTE and busy is None:
+            activity = Activity.UNKNOWN  # no tool saw it run
+    if wait is Wait.NONE:
+        activity = kernel_sleep.activity(state, thread.frames) or activity
+    if state is not None and activity is Activity.UNKNOWN and state.syscall.partition(" ")[0] in _SOCKET_CALLS:
+        activity = Activity.NETWORK
+    return Standing(
+        activity=activity,
+        wait=wait,
+        operation=place.operation,
+        dim=place.dim,
+        label=place.label,
+        rule=place.rule.name if place.rule else "no rule",
+        signature=place.signature,
+        busy=busy,
+        frames=thread.frames,
+        interpreting=bool(thread.gil and thread.active),
+        remote_storage=_remote_storage(trace),
+        sleeping=state is not None and state.state == "S" and busy is False,
+        missing=trace.missing,
+    )
+
+
+def main_thread(trace: ProcessTrace) -> Thread | None:
+    """The thread that runs the training loop."""
+    return training_thread(trace.threads, trace.pid)
+
+
+def _holder(trace: ProcessTrace, main: Thread) -> Thread | None:
+    """The thread that runs with the interpreter's lock while the main thread sleeps: in every look, it is why."""
+    if main.active is not False or main.gil:
+        return None
+    return next((thread for thread in trace.threads if thread.gil and thread.active and thread is not main), None)
+
+
+def _by_kernel(trace: ProcessTrace, thread: Thread | None, rules: RuleSet) -> Standing:
+    state = trace.state.state if trace.state else ""
+    if state in _DEAD:
+        activity = Activity.DEAD
+    elif state in _STOPPED:
+        activity = Activity.STOPPED
+    else:
+        activity = _OF_REASON[trace.missing.reason] if trace.missing else Activity.UNKNOWN
+        if activity is Activity.STORAGE and trace.state is not None and trace.state.wchan:
+            activity = kernel_sleep.activity(trace.state, ()) or Activity.UNKNOWN
+    place = place_of(thread.frames, rules) if thread else None
+    label = place.label if place else ""
+    rule = f"state {state}" if state in _DEAD | _STOPPED else "reason of the failed capture"
+    return Standing(
+        activity, Wait.NONE, label=label, rule=rule, signature=place.signature if place else None, busy=False,
+        frames=thread.frames if thread else (), remote_storage=_remote_storage(trace), missing=trace.missing,
+    )  # fmt: skip
+
+
+def _remote_storage(trace: ProcessTrace) -> bool:
+    return trace.state is not None and trace.state.wchan.startswith(kernel_sleep.NETWORK_FILE_SYSTEMS)
+
+
+def _autograd(trace: ProcessTrace, rules: RuleSet) -> Place | None:
+    """In backward the main thread only waits; an autograd thread that runs Python may tell where it really is."""
+    for thread in trace.threads:
+        if thread.name == "MainThread" or thread.tid == trace.pid:
+            continue
+        if any(frame.file.endswith("torch/autograd/function.py") for frame in thread.frames):
+            place = place_of(thread.frames, rules)
+            if place.rule is not None:
+                return place
+    return None

@@ -1,0 +1,170 @@
+"""What moved between the rounds: a rank that leaves a wait proves that the job makes progress."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.ranks import Rank
+from hangdog_models.snapshot import Round
+from hangdog_models.stack import TRAINER, Frame
+from hangdog_models.verdict import Activity
+
+Look = Mapping[Rank, Standing]
+
+_TOLD_BY_KERNEL = (Activity.STORAGE, Activity.DEVICE_SYNC, Activity.STOPPED, Activity.DEAD)
+#: What no frame tells: who came to be so between two looks has changed, whatever its frames.
+_TOLD_BY_KERNEL_ALONE = frozenset({Activity.STOPPED, Activity.DEAD})
+
+#: A collective that completes frees at least two ranks; one alone may be a torn non-blocking read of its stack.
+FREED_AT_LEAST = 2
+#: From this share of the ranks, stacks that changed are progress whatever they changed from: a hang leaves its waiters still.
+MOVED_SHARE = 0.5
+#: A process works that used the processor for this share of the time between two looks, or so many seconds where that is
+#: not known: blocked writers of recorded jobs used 1 % at most, writing ones 12 % at least.
+WORKED_SHARE, WORKED_S = 0.05, 0.1
+#: And from so many that went to another place: a culprit that is busy for ever does, two may, a crowd of victims does not.
+GONE_AT_LEAST, GONE_SHARE = 4, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Motion:
+    """What moved in the last `rounds` looks, counted from the last progress seen: the hang may have begun in between.
+
+    `still`: stack equal, line for line, in all of them (two or more). `moving`: lines changed at one place, as in a loop.
+    `travelling`: the place itself changed, so the rank gets on with something. Unknown ranks are in none of the three.
+    `freed`: the ranks that left their waits between the last two looks, where that was progress: the job is alive.
+    `stirring`: so many stacks changed in between that most of the job is at work, whether or not a wait ended.
+    `moved_on`: there were looks before that, so the job still made progress while it was being looked at.
+    `working`: used the processor between the looks. Whoever waits for a device spins, so of a waiter it says nothing.
+    """
+
+    rounds: int
+    still: frozenset[Rank]
+    moving: frozenset[Rank]
+    travelling: frozenset[Rank] = frozenset()
+    freed: tuple[Rank, ...] = ()
+    stirring: tuple[Rank, ...] = ()
+    working: frozenset[Rank] = frozenset()
+    moved_on: bool = False
+
+    @property
+    def known(self) -> bool:
+        return self.rounds > 1
+
+
+def observe(looks: Sequence[Look], working: frozenset[Rank] = frozenset()) -> Motion:
+    """Compares the looks at a job, oldest first."""
+    start = 0
+    freed: tuple[Rank, ...] = ()
+    stirring: tuple[Rank, ...] = ()
+    for at in range(1, len(looks)):
+        freed, stirring = _progress(looks[at - 1], looks[at])
+        if freed or (stirring and at < len(looks) - 1):
+            start = at
+    kinds: dict[str, list[Rank]] = {"still": [], "moving": [], "travelling": [], "": []}
+    known: dict[tuple[int, ...], str] = {}  # of each sequence of standings, which thousands of ranks share
+    later = looks[start:]
+    ranks: dict[Rank, None] = {}
+    for look in later:
+        ranks.update(dict.fromkeys(look))
+    for rank, track in zip(ranks, zip(*(map(look.get, ranks) for look in later), strict=True), strict=True):
+        key = tuple(map(id, track))
+        kind = known.get(key)
+        if kind is None:
+            kind = known[key] = _kind([standing for standing in track if standing is not None and _shows(standing)])
+        kinds[kind].append(rank)
+    still, moving, travelling = (frozenset(kinds[kind]) for kind in ("still", "moving", "travelling"))
+    return Motion(len(looks) - start, still, moving, travelling, freed, stirring, working, start > 0)
+
+
+def working(rounds: Sequence[Round], interval_s: float | None) -> frozenset[Rank]:
+    """The ranks whose trainer used the processor between the last two looks that tell its time."""
+    if len(rounds) < 2:
+        return frozenset()
+    least = WORKED_SHARE * (interval_s or 0.0) or WORKED_S
+    last: dict[Rank, float] = {}
+    spent: dict[Rank, float] = {}
+    for round_ in reversed(rounds):
+        for trace in round_.traces:
+            state = trace.state
+            if state is None or state.cpu_s is None or trace.rank in spent or trace.role != TRAINER:
+                continue
+            if trace.rank in last:
+                spent[trace.rank] = last[trace.rank] - state.cpu_s
+            else:
+                last[trace.rank] = state.cpu_s
+    return frozenset(rank for rank, seconds in spent.items() if seconds >= least)
+
+
+def _shows(standing: Standing) -> bool:
+    """A stack to compare, or a kernel state that needs none: asleep in a disk or a driver in two looks is still."""
+    return bool(standing.frames) or standing.activity in _TOLD_BY_KERNEL
+
+
+def _kind(track: Sequence[Standing]) -> str:
+    """What the standings of one rank show; nothing where it was seen once."""
+    if len(track) < 2:
+        return ""
+    if all(alike(standing, track[0]) for standing in track):
+        return "still"
+    return "moving" if _at_one_place(track) else "travelling"
+
+
+def _at_one_place(track: Sequence[Standing]) -> bool:
+    """Whether only lines differ, or most looks met it in one function and the others in what is called from there.
+
+    A loop that collects garbage asks now and then how much memory is left: it goes nowhere for that. Who is met at
+    something of another kind does: a function that trains calls the loader, the model and the collectives.
+    """
+    digest, times = Counter(map(_digest, track)).most_common(1)[0]
+    if times == len(track):
+        return True
+    kinds = {(standing.activity, standing.rule) for standing in track}
+    if 2 * times <= len(track) or not digest or len(kinds) > 1:
+        return False
+    places = [standing.signature.places if standing.signature else () for standing in track]
+    home = places[[_digest(standing) for standing in track].index(digest)]
+    return bool(home) and all(place[: len(home)] == home for place in places)
+
+
+def alike(one: Standing, other: Standing) -> bool:
+    """Whether a rank stood at one line, doing one thing, in two looks.
+
+    Where only one of them shows native frames, the Python frames above them decide, and what the native ones tell beyond
+    these is no motion: the other look did not ask.
+    """
+    if one.frames == other.frames:
+        return one.activity is other.activity
+    first, second = _python(one), _python(other)
+    deeper = (len(first) < len(one.frames)) != (len(second) < len(other.frames))
+    return deeper and bool(first) and first == second and not {one.activity, other.activity} & _TOLD_BY_KERNEL_ALONE
+
+
+def _python(standing: Standing) -> tuple[Frame, ...]:
+    return tuple(frame for frame in standing.frames if not frame.native)
+
+
+def _digest(standing: Standing) -> str:
+    return standing.signature.digest if standing.signature else ""
+
+
+def _progress(before: Look, after: Look) -> tuple[tuple[Rank, ...], tuple[Rank, ...]]:
+    """The ranks freed from their waits between two looks and those whose stacks changed, each where enough of them are."""
+    freed: list[Rank] = []
+    changed: list[Rank] = []
+    elsewhere = 0
+    seen = 0
+    for rank, then in before.items():
+        now = after.get(rank)
+        if now is None or not then.frames or not now.frames:
+            continue
+        seen += 1
+        if then is not now and then.frames != now.frames and not alike(then, now):
+            changed.append(rank)
+            elsewhere += _digest(then) != _digest(now)
+            if then.waits and then.place != now.place:
+                freed.append(rank)
+    stirring = len(changed) >= max(FREED_AT_LEAST, MOVED_SHARE * seen)
+    stirring = stirring or elsewhere >= max(GONE_AT_LEAST, GONE_SHARE * seen)
+    return tuple(sorted(freed)) if len(freed) >= FREED_AT_LEAST else (), tuple(sorted(changed)) if stirring else ()

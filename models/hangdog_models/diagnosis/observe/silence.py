@@ -1,0 +1,31 @@
+"""Machines none of whose ranks could be reached: that is the machine, not the capture of one process."""
+
+from hangdog_models.diagnosis.observe.motion import Look
+from hangdog_models.ranks import Rank
+from hangdog_models.stack import Reason
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Activity
+
+_GONE = (Reason.NO_AGENT, Reason.TIMED_OUT)
+
+
+def silent(machine: str, look: Look, topology: Topology) -> bool:
+    """Whether two or more ranks of a machine are known, and no look at any of them was answered."""
+    ranks = topology.machines.get(machine, ())
+    return len(ranks) > 1 and all(_gone(rank, look) for rank in ranks)
+
+
+def silent_ranks(look: Look, topology: Topology) -> frozenset[Rank]:
+    """All ranks of such machines."""
+    missing = [rank for rank, standing in look.items() if standing.activity is Activity.MISSING]
+    suspected = {topology.machine(rank) for rank in missing if _gone(rank, look)} - {None}
+    return frozenset(
+        rank for name in suspected if name and silent(name, look, topology) for rank in topology.machines[name]
+    )
+
+
+def _gone(rank: Rank, look: Look) -> bool:
+    standing = look.get(rank)
+    if standing is None or standing.activity is not Activity.MISSING:
+        return False
+    return standing.missing is not None and standing.missing.reason in _GONE

@@ -1,0 +1,1 @@
+"""Fail-slow: which machine a job that moves waits for again and again."""

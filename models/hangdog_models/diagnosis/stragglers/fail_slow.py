@@ -1,0 +1,202 @@
+"""Fail-slow: which machine a job that moves waits for again and again, decided by as few looks as will do."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+
+from hangdog_models.counts import counted
+from hangdog_models.diagnosis.observe.motion import Look
+from hangdog_models.diagnosis.rank_words import ranks_of
+from hangdog_models.diagnosis.stragglers import lateness, sequential_test
+from hangdog_models.diagnosis.stragglers.lateness import LATE, Ballot
+from hangdog_models.diagnosis.stragglers.sequential_test import Pattern
+from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Activity, Kind
+
+#: How often a healthy job may be called slow: once in a thousand, for it costs the job a restart. An aim, not a proof: the
+#: base rates are fitted to the same looks, so what is reached is measured (bench/slow.py).
+ALPHA = 0.001
+#: How often the search may be given up early although there is a degrader: seldom, for a further look costs ten seconds.
+BETA = 0.02
+#: Wald's bounds: with odds above the first a degrader is named, below the second none is sought any longer.
+NAMED_FROM, DROPPED_FROM = (1 - BETA) / ALPHA, BETA / (1 - ALPHA)
+#: After so many looks it is decided: ByteRobust (SOSP 2025) takes this many, ten seconds apart, in every case. Where looks
+#: are light enough to come more often, as many as fit into its fifty seconds may be asked for.
+ROUNDS = 5
+#: Before any look: how probable it is that a degrader is one rank (its device), a whole machine, or a group of several.
+PRIORS = {"rank": 0.45, "machine": 0.45}
+#: A second degrader beside the first needs these odds of its own: nine in ten.
+ALSO_FROM = 9.0
+#: When more machines than this stand out together it is the work that is uneven, and no machine's fault.
+TOGETHER_AT_MOST = 4
+#: How probable it is that some role of several ranks has more to do than the others; most jobs spread their work evenly.
+ROLE = 0.1
+#: How often most of a healthy job's late ranks are found waiting for storage or data in one look, and how often they are
+#: when that service holds the job back.
+SERVICE_SOUND, SERVICE_SLOW = 0.1, 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Degrader:
+    """One machine, or the machines of one group (`dim`), that the job waits for; `ranks` are those that are late.
+
+    `late` of `looks` looks found it late. Where the machine is unknown, `machines` is empty.
+    """
+
+    ranks: tuple[Rank, ...]
+    machines: tuple[str, ...]
+    probability: float
+    late: int
+    looks: int
+    dim: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slowness:
+    """`kind` is slow with `suspects`, most probable first; dependency; none; or undetermined while looks may decide.
+
+    `looks_used`: so many looks were needed. `more`: so many further ones may be needed to decide, 0 when decided.
+    """
+
+    kind: Kind
+    suspects: tuple[Degrader, ...]
+    looks_used: int
+    because: tuple[str, ...]
+    more: int = 0
+
+    @property
+    def machines(self) -> dict[str, float]:
+        """Each suspected machine and the probability that it is a degrader."""
+        return {machine: suspect.probability for suspect in reversed(self.suspects) for machine in suspect.machines}
+
+
+def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, distinct: bool = False) -> Slowness:
+    """Whom a job that moves waits for, decided by `rounds` looks at most; of more the last count. Linear in the ranks.
+
+    `distinct` says that the job is known to have moved between any two looks (from its counters or its steps): then looks
+    that show equal places count as well, which otherwise may be one stall seen twice.
+    """
+    window = looks[-rounds:]
+    kept = list(window) if distinct else lateness.moments(window)
+    ballots = lateness.ballots(kept, topology)
+    service, notes = 1.0, tuple[str, ...]()
+    for used in range(1, len(kept) + 1):
+        total, suspects, notes = _weigh(ballots, used, topology)
+        if suspects:
+            return Slowness(Kind.SLOW, suspects, used, tuple(_told(suspect, kept) for suspect in suspects))
+        waiting = lateness.served(kept[used - 1], topology)
+        service *= SERVICE_SLOW / SERVICE_SOUND if waiting else (1 - SERVICE_SLOW) / (1 - SERVICE_SOUND)
+        if service >= NAMED_FROM:
+            return Slowness(Kind.DEPENDENCY, (), used, (_shared(waiting, kept[used - 1], topology),))
+        if total <= DROPPED_FROM and service <= DROPPED_FROM:
+            return Slowness(Kind.NONE, (), used, ("those that the others wait for change from look to look",))
+    if len(window) < rounds:
+        more = rounds - len(window)
+        because = (*notes, f"collect next: up to {more} further looks, seconds apart, to see who is waited for in each")
+        return Slowness(Kind.UNDETERMINED, (), len(kept), because, more)
+    return Slowness(Kind.NONE, (), len(kept), notes or ("no machine is waited for more often than its like",))
+
+
+def _weigh(
+    ballots: Sequence[Ballot], used: int, topology: Topology
+) -> tuple[float, tuple[Degrader, ...], tuple[str, ...]]:
+    """The odds that somebody is a degrader, the degraders if these suffice, and what was seen but blames nobody.
+
+    Every candidate of one sort is as probable as the others, and the priors of all add up to 1: so their odds add up to
+    a mean of 1 over healthy jobs with known rates, however many candidates there are, and exceed b at most once in b.
+    """
+    total = 0.0
+    groups = sum(ballot.dim not in PRIORS for ballot in ballots)
+    share = {ballot.dim: PRIORS.get(ballot.dim) or (1 - sum(PRIORS.values())) / groups for ballot in ballots}
+    whole = sum(share.values())
+    strong: list[tuple[float, Ballot, int]] = []
+    for ballot in reversed(ballots):  # ranks, which come first, last: their ratios are needed again
+        patterns, ratio = sequential_test.ratios(ballot, used)
+        prior = share[ballot.dim] / whole / len(ballot.kinds)
+        odds = {pattern: prior * value for pattern, value in ratio.items()}
+        total += sum(odds[pattern] * count for pattern, count in patterns.items())
+        standing_out = {pattern for pattern, value in odds.items() if value > 1}
+        if standing_out:
+            votes = zip(ballot.kinds, *ballot.votes[:used], strict=True)
+            strong += [(odds[pattern], ballot, at) for at, pattern in enumerate(votes) if pattern in standing_out]
+    if total < NAMED_FROM:
+        return total, (), ()
+    late = {ballot.ranks(at)[0] for _, ballot, at in strong if ballot.dim == "rank"}
+    alike = _alike(late, ballots[0], ratio, used, prior, topology)
+    notes = [f"ranks {format_ranks(group)} do the same work and are late together: it is their work" for group in alike]
+    theirs = {rank for group in alike for rank in group}
+    named = _named([entry for entry in strong if not theirs.intersection(entry[1].ranks(entry[2]))], used, topology)
+    if len(named) > TOGETHER_AT_MOST:
+        notes.append(
+            f"{len(named)} machines are late again and again: work unevenly spread, rather than a few machines"
+        )
+        return total, (), tuple(notes)
+    if sum(odds for odds, _ in named) < NAMED_FROM:
+        return total, (), tuple(notes)
+    return total, tuple(degrader for odds, degrader in named if odds >= ALSO_FROM), tuple(notes)
+
+
+def _named(strong: Iterable[tuple[float, Ballot, int]], used: int, topology: Topology) -> list[tuple[float, Degrader]]:
+    """One entry a machine (or group, where none of its machines is one already), the best first."""
+    by_unit: dict[tuple[str, ...] | Rank, list[tuple[float, Ballot, int]]] = {}
+    for entry in strong:
+        ranks = entry[1].ranks(entry[2])
+        by_unit.setdefault(lateness.hosts(ranks, topology) or ranks[0], []).append(entry)
+    found: list[tuple[float, Degrader]] = []
+    taken: set[str] = set()
+    for unit, entries in sorted(by_unit.items(), key=lambda item: isinstance(item[0], tuple) and len(item[0])):
+        machines = unit if isinstance(unit, tuple) else ()
+        if taken.isdisjoint(machines):
+            taken.update(machines)
+            odds = sum(entry[0] for entry in entries)
+            _, ballot, at = max(entries, key=lambda entry: entry[0])
+            late = sum(votes[at] == LATE for votes in ballot.votes[:used])
+            dim = ballot.dim if len(machines) > 1 else None
+            found.append((odds, Degrader(ballot.ranks(at), machines, odds / (1 + odds), late, used, dim)))
+    return sorted(found, key=lambda entry: (-entry[0], entry[1].ranks))
+
+
+def _alike(
+    late: Iterable[Rank], ballot: Ballot, ratio: Mapping[Pattern, float], used: int, prior: float, topology: Topology
+) -> list[tuple[Rank, ...]]:
+    """The ranks of one role whose lateness is likelier the role's than that of some of them each by itself.
+
+    Of one role are the members of a data-parallel group, which hold the same share of the model (the first tensor ranks of
+    all replicas read the data), and the ranks that come first, second, ... on their machines.
+    """
+    found: dict[tuple[Rank, ...], None] = {}
+    roles = [groups for dim, groups in topology.groups.items() if dim.startswith("dp")]
+    roles.append(tuple(zip(*topology.machines.values(), strict=False)))
+    late = set(late)
+    for groups in roles:
+        for group in groups:
+            if len(group) < 2 or late.isdisjoint(group) or len(lateness.hosts(group, topology)) == 1:
+                continue
+            ratios = [log(ratio[ballot.pattern(rank, used)]) for rank in group if rank < len(ballot.kinds)]
+            together = log(ROLE / len(groups)) + sum(ratios)
+            if together > sum(max(0.0, log(prior) + value) for value in ratios):
+                found[group] = None
+    return sorted(found)
+
+
+def _told(suspect: Degrader, looks: Sequence[Look]) -> str:
+    doing = Counter(
+        look[rank].label or str(look[rank].activity)
+        for look in looks[: suspect.looks]
+        for rank in suspect.ranks
+        if rank in look and not look[rank].waits and look[rank].activity is not Activity.MISSING
+    )
+    where = f", mostly in {doing.most_common(1)[0][0]}" if doing else ""
+    who = f"the {suspect.dim} group on {', '.join(suspect.machines)}" if suspect.dim else " ".join(suspect.machines)
+    whose = f"{who} ({ranks_of(suspect.ranks)})" if who else f"rank {suspect.ranks[0]}"
+    return f"in {suspect.late} of {counted(suspect.looks, 'look')} others wait for {whose}{where}, and not for its like"
+
+
+def _shared(waiting: Sequence[Rank], look: Look, topology: Topology) -> str:
+    what = Counter(str(look[rank].activity) for rank in waiting).most_common(1)[0][0]
+    where = f" on {counted(len(lateness.hosts(waiting, topology)), 'machine')}" if topology.machines else ""
+    return (
+        f"look after look most of those the others wait for are in {what}{where}: a shared service is slow, no machine"
+    )

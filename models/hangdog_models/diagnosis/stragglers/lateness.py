@@ -1,0 +1,163 @@
+"""Who is late in each look at a job that moves: by rank, by machine and by parallel group, each among its like."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+from hangdog_models.diagnosis.observe.activity import SERVICES
+from hangdog_models.diagnosis.observe.motion import Look
+from hangdog_models.ranks import Rank
+from hangdog_models.topology import WORLD, Topology
+from hangdog_models.verdict import Activity
+
+#: The votes a look casts on a candidate. A candidate is late when more than half of its ranks that were seen are.
+IN_TIME, LATE, UNSEEN = 0, 1, 2
+
+#: Ranks that must change their place for a look to show a new moment: one alone may be a torn read of its stack.
+MOVED_AT_LEAST = 2
+#: Nothing can be said of how fast these are: they have left, or cannot be looked at.
+_UNSEEN = (Activity.MISSING, Activity.DEAD, Activity.STOPPED, Activity.TEARDOWN)
+#: A service is to blame when so much of what is late waits for it, on so large a share of the machines (or ranks).
+WIDESPREAD = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """The votes on the candidates of one sort: `votes[look][at]` is the one on candidate `at`.
+
+    `dim` is "rank", "machine" or a parallel dimension. `members[at]` are the candidate's ranks; of ranks, whose number
+    is their place, it is empty. Only candidates of one of the `kinds` are alike: those with the same pipeline stages.
+    """
+
+    dim: str
+    kinds: Sequence[object]
+    votes: Sequence[bytes]
+    members: Sequence[tuple[Rank, ...]] = ()
+
+    def ranks(self, at: int) -> tuple[Rank, ...]:
+        return self.members[at] if self.members else (Rank(at),)
+
+    def pattern(self, at: int, looks: int) -> tuple[object, ...]:
+        """The kind of a candidate and its votes in the first `looks` looks."""
+        return (self.kinds[at], *(votes[at] for votes in self.votes[:looks]))
+
+
+def moments(looks: Sequence[Look]) -> list[Look]:
+    """The looks without those that show the moment before once more: a stall seen five times is still one stall."""
+    kept: list[Look] = []
+    for look in looks:
+        if not kept or _moved(kept[-1], look):
+            kept.append(look)
+    return kept
+
+
+def ballots(looks: Sequence[Look], topology: Topology) -> list[Ballot]:
+    """The votes on every rank, every machine of several ranks, and every parallel group that spans several machines."""
+    stages, world = _stages(topology), topology.world_size
+    ranks = Ballot("rank", stages, _votes(looks, world))
+    sets = {"machine": [ranks for ranks in topology.machines.values() if len(ranks) > 1]}
+    for dim, groups in topology.groups.items():
+        if dim != WORLD and not dim.startswith("dp"):  # what a data-parallel group has in common is its work
+            sets[dim] = [group for group in groups if len(hosts(group, topology)) > 1]
+    found = [ranks]
+    for dim, members in sets.items():
+        members = [them for them in members if max(them) < world]
+        if len(members) > 1:
+            kinds = [frozenset(stages[rank] for rank in them) for them in members]
+            found.append(Ballot(dim, kinds, _majorities(members, ranks.votes), members))
+    return found
+
+
+def served(look: Look, topology: Topology) -> tuple[Rank, ...]:
+    """The late ranks that wait for a service outside of the job, where they are most of the late and on most machines."""
+    seen = [rank for rank, standing in look.items() if standing.activity not in _UNSEEN]
+    late = [rank for rank in seen if not look[rank].waits]
+    waiting = [rank for rank in late if look[rank].activity in SERVICES]
+    if len(waiting) < MOVED_AT_LEAST or len(waiting) < WIDESPREAD * len(late):
+        return ()
+    machines = len(hosts(seen, topology))
+    if machines > 1:
+        there = len(hosts(waiting, topology))
+        return tuple(sorted(waiting)) if there > 1 and there >= WIDESPREAD * machines else ()
+    return tuple(sorted(waiting)) if len(waiting) >= WIDESPREAD * len(seen) else ()
+
+
+def hosts(ranks: Iterable[Rank], topology: Topology) -> tuple[str, ...]:
+    """The known machines of some ranks, in the order of these: what it costs does not depend on the size of the job."""
+    return tuple(dict.fromkeys(machine for rank in ranks if (machine := topology.machine(rank)) is not None))
+
+
+def _moved(before: Look, after: Look) -> bool:
+    moved = 0
+    for rank, now in after.items():
+        then = before.get(rank)
+        if then is not None and then is not now and then.place != now.place:
+            moved += 1
+            if moved >= MOVED_AT_LEAST:
+                return True
+    return False
+
+
+def _votes(looks: Sequence[Look], world: int) -> list[bytes]:
+    """Of each look, a vote on each rank. Who stands where most stand without a rule that knows the place is in time.
+
+    The first and the last rank have duties of their own (logs, checkpoints, the loss), which have no like to compare
+    with: at a place where no other rank is ever seen late they are taken for unseen.
+    """
+    duties = {Rank(0), Rank(world - 1)}
+    common = {
+        standing.place
+        for look in looks
+        for standing in {id(s): s for rank, s in look.items() if rank not in duties}.values()
+        if not standing.waits
+    }
+    cast = []
+    for look in looks:
+        votes = bytearray([UNSEEN]) * world
+        crowd = _crowd(look)
+        of_standing: dict[int, int] = {}
+        for rank, standing in look.items():
+            if rank < world:
+                vote = of_standing.get(id(standing))
+                if vote is None:
+                    in_time = standing.waits or (standing.activity, standing.label) == crowd
+                    vote = UNSEEN if standing.activity in _UNSEEN else IN_TIME if in_time else LATE
+                    of_standing[id(standing)] = vote
+                votes[rank] = vote
+        for rank in duties if world > len(duties) else ():
+            if votes[rank] == LATE and look[rank].place not in common:
+                votes[rank] = UNSEEN
+        cast.append(bytes(votes))
+    return cast
+
+
+def _crowd(look: Look) -> tuple[Activity, str] | None:
+    """The place no rule knows at which more than half of the ranks stand: an unknown framework's wait."""
+    places = Counter((s.activity, s.label) for s in look.values() if s.activity is Activity.UNKNOWN and not s.waits)
+    place, ranks = places.most_common(1)[0] if places else (None, 0)
+    return place if 2 * ranks > len(look) else None
+
+
+def _majorities(members: Sequence[tuple[Rank, ...]], cast: Sequence[bytes]) -> list[bytes]:
+    """Of each look, the vote on every set of ranks: that of more than half of those seen."""
+    pick = [itemgetter(*ranks) for ranks in members]
+    found = []
+    for votes in cast:
+        outcome = bytearray()
+        for ranks in pick:
+            theirs = bytes(ranks(votes))
+            late = theirs.count(LATE)
+            seen = late + theirs.count(IN_TIME)
+            outcome.append(UNSEEN if not seen else LATE if 2 * late > seen else IN_TIME)
+        found.append(bytes(outcome))
+    return found
+
+
+def _stages(topology: Topology) -> list[int]:
+    stages = [0] * topology.world_size
+    for group in topology.groups.get("pp", ()):
+        for stage, rank in enumerate(group):
+            if rank < len(stages):
+                stages[rank] = stage
+    return stages

@@ -1,0 +1,113 @@
+"""Whether who works longer has more to work on: the samples of one replica may be longer, or more, than those of its like."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from math import prod
+from statistics import mean, median
+
+from hangdog_models.collectives import RankCounters
+from hangdog_models.diagnosis.stragglers.recorded_intervals import kind_of, like_of
+from hangdog_models.ranks import Rank
+from hangdog_models.topology import Topology
+
+#: The dimensions that split one replica of the model: its ranks work on the same samples, and their operations carry what
+#: becomes of these. What data parallelism sums is as large whatever the samples are, and experts get those of all replicas.
+SPLIT = ("tp", "cp", "pp")
+#: A kind of operation: the dimension of its group, and whether it is a send or a receive.
+Kind = tuple[str, bool]
+#: No tensor has as many elements; a strange dump may say so.
+MOST = 1 << 48
+#: What is carried must explain so much of the longer work to be its reason.
+EXPLAINS = 0.5
+
+
+class Samples(StrEnum):
+    """What is known of the samples of those who are late."""
+
+    ALIKE = "alike"
+    MORE = "more"
+    UNTOLD = "untold"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`because` says it to people, for samples that are more or of which nothing is known."""
+
+    samples: Samples
+    because: tuple[str, ...] = ()
+
+
+def load(
+    late: Collection[Rank], longer: float, timed: Collection[Rank], records: Iterable[RankCounters], topology: Topology
+) -> Load:
+    """What the ranks that are late on one machine, whose work is `longer` times that of their like, have to work on.
+
+    Samples are alike where operations carry as much as those of their like, where a rank of the same replica is not late,
+    and where all replicas of a machine are late that share nothing but it. Of a single rank that holds the whole model
+    nothing is told.
+    """
+    replicas = {replica(rank, topology) for rank in late}
+    on = topology.machines_of(late)
+    if len(on) > 1:
+        text = f"all {len(late)} ranks of one replica are late alike, on {len(on)} machines: what they have in common is their samples"
+        return Load(Samples.MORE, (text,))
+    times = _carried(late, records, topology)
+    if times is not None and times - 1 >= EXPLAINS * (longer - 1):
+        text = f"its operations carry {times:.1f} times what those of the ranks that do the same work carry"
+        return Load(Samples.MORE, (f"{text}: its samples are longer, or more, and its device need not be slow",))
+    if times is not None or any(mate in timed and mate not in late for one in replicas for mate in one):
+        return Load(Samples.ALIKE)
+    there = {rank for machine in on for rank in topology.machines[machine] if rank in timed}
+    if len(replicas) > 1 and there.issubset(late):
+        return Load(Samples.ALIKE)
+    text = "nothing tells a slow device from samples that are longer, or more, in every step"
+    return Load(Samples.UNTOLD, (f"{text}: give it other data, and see whether it is late with these",))
+
+
+def replica(rank: Rank, topology: Topology) -> frozenset[Rank]:
+    """The ranks that work on the same samples as this one; itself alone where the model is not split."""
+    found, edge = {rank}, [rank]
+    while edge:
+        at = edge.pop()
+        mates = {mate for dim in SPLIT for mate in topology.group(dim, at) or ()} - found
+        found |= mates
+        edge.extend(mates)
+    return frozenset(found)
+
+
+def one_replica(late: Collection[Rank], timed: Collection[Rank], topology: Topology) -> bool:
+    """Whether the late are all ranks of one replica, and on several machines: what these have in common is their samples."""
+    mates = replica(next(iter(late)), topology)
+    return len(topology.machines_of(late)) > 1 and set(late) == mates.intersection(timed)
+
+
+def _carried(late: Collection[Rank], records: Iterable[RankCounters], topology: Topology) -> float | None:
+    """How many times what their like carry the late ones do, at the most; None where no operation tells."""
+    amounts: dict[Rank, dict[Rank, Mapping[Kind, float]]] = {}
+    for record in records:
+        amounts.setdefault(like_of(record.rank, topology), {})[record.rank] = _amounts(record, topology)
+    told = []
+    for rank in late:
+        alike = amounts.get(like_of(rank, topology), {})
+        for kind, amount in alike.get(rank, {}).items():
+            usual = [theirs[kind] for other, theirs in alike.items() if other not in late and kind in theirs]
+            if usual:
+                told.append(amount / median(usual))
+    return max(told, default=None)
+
+
+def _amounts(record: RankCounters, topology: Topology) -> Mapping[Kind, float]:
+    """By kind of operation, the elements that the newest ones carry on average, times how many there ever were.
+
+    All ranks of a job count from its beginning, so who has more samples of one size has launched as many more operations.
+    """
+    kinds: dict[str, str] = {}
+    newest: dict[Kind, int] = {}
+    elements: dict[Kind, list[int]] = {}
+    for entry in record.entries:
+        kind = kind_of(entry.group, record, topology, kinds), entry.p2p
+        if kind[0] in SPLIT and entry.input_sizes:
+            newest[kind] = max(newest.get(kind, 0), entry.sequence)
+            elements.setdefault(kind, []).append(min(max(0, sum(map(prod, entry.input_sizes))), MOST))
+    return {kind: (newest[kind] + 1) * mean(sizes) for kind, sizes in elements.items() if any(sizes)}

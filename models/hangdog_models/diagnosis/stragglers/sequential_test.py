@@ -1,0 +1,104 @@
+"""How much more likely the votes of some looks are if one candidate is always late than if it is late as its like are."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import exp, log, log1p
+
+from hangdog_models.diagnosis.stragglers.lateness import IN_TIME, LATE, Ballot
+
+#: How often a degrader is late for its own reason; alike probable, for nobody knows how slow it is. Below a half, others
+#: are waited for more often than it is, and more looks than five are needed to tell.
+OWN_RATES = (0.5, 0.7, 0.9)
+#: How far one kind of candidate may be from the rest in the log odds of being late: from hardly ever to always.
+SHIFTS = tuple(step / 2 for step in range(-10, 17))
+#: A few kinds differ much, most a little: the width of a Cauchy distribution, whose tails let one stage always be late.
+SHIFT_WIDTH = 0.5
+#: Shifts this improbable given the votes change nothing, and cost time.
+NEGLIGIBLE = 1e-6
+#: The log odds of a look and the shifts of the kinds depend on each other; after so many turns they agree to 1 %.
+TURNS = 3
+
+#: The kind of a candidate, then its vote in each look.
+Pattern = tuple[object, ...]
+
+
+def ratios(ballot: Ballot, looks: int) -> tuple[Counter[Pattern], dict[Pattern, float]]:
+    """How many candidates have each pattern of votes in the first `looks` looks, and the likelihood ratio of each.
+
+    In every look a candidate of a kind is late with the log odds `look + shift`: the look's are such that as many are
+    expected late as were seen, the kind's shift is unknown and averaged over. So a candidate is measured against its own
+    kind in the same look, few alike count for little, and a kind of one can never stand out from itself. A degrader is
+    late as its like are, and besides for its own reason. Were the rates known, the ratio would average 1 over healthy jobs;
+    they are fitted to the same votes, so that it does is a matter of measurement.
+    """
+    patterns: Counter[Pattern] = Counter(zip(ballot.kinds, *ballot.votes[:looks], strict=True))
+    seen: dict[object, list[list[int]]] = {}
+    for (kind, *votes), count in patterns.items():
+        of_kind = seen.setdefault(kind, [[0, 0] for _ in range(looks)])
+        for at, vote in enumerate(votes):
+            if vote in (IN_TIME, LATE):
+                of_kind[at][0 if vote == LATE else 1] += count
+    odds = [_solved(looks_seen, [0.0] * len(seen)) for looks_seen in zip(*seen.values(), strict=True)]
+    for _ in range(TURNS if len(seen) > 1 else 0):
+        shifts = [_mean(_weights(counts, odds)) for counts in seen.values()]
+        odds = [_solved(looks_seen, shifts) for looks_seen in zip(*seen.values(), strict=True)]
+    found: dict[Pattern, float] = {}
+    tables = {kind: _table(_weights(counts, odds), odds) for kind, counts in seen.items()}
+    for pattern in patterns:
+        found[pattern] = _ratio(tables[pattern[0]], pattern[1:])
+    return patterns, found
+
+
+#: For each shift: its probability and, for each look, the factor of a late vote by own rate.
+_Table = list[tuple[float, list[tuple[float, ...]]]]
+
+
+def _table(weights: Mapping[float, float], odds: Sequence[float]) -> _Table:
+    return [
+        (weight, [tuple(1 + own * exp(-(look + shift)) for own in OWN_RATES) for look in odds])
+        for shift, weight in weights.items()
+    ]
+
+
+def _ratio(table: _Table, votes: Sequence[object]) -> float:
+    total = 0.0
+    for at, own in enumerate(OWN_RATES):
+        in_time = (1 - own) ** votes.count(IN_TIME)
+        late = [look for look, vote in enumerate(votes) if vote == LATE]
+        for weight, factors in table:
+            product = weight * in_time
+            for look in late:
+                product *= factors[look][at]
+            total += product
+    return total / len(OWN_RATES)
+
+
+def _weights(counts: Sequence[Sequence[int]], odds: Sequence[float]) -> dict[float, float]:
+    """The shifts a kind may have, with their probabilities after the votes `counts[look] = (late, in time)`."""
+    logs = {}
+    for shift in SHIFTS:
+        logs[shift] = -log1p((shift / SHIFT_WIDTH) ** 2)
+        for (late, in_time), look in zip(counts, odds, strict=True):
+            logs[shift] -= late * log1p(exp(-(look + shift))) + in_time * log1p(exp(look + shift))
+    best = max(logs.values())
+    raw = {shift: exp(value - best) for shift, value in logs.items() if value - best > log(NEGLIGIBLE)}
+    total = sum(raw.values())
+    return {shift: weight / total for shift, weight in raw.items()}
+
+
+def _mean(weights: Mapping[float, float]) -> float:
+    return sum(shift * weight for shift, weight in weights.items())
+
+
+def _solved(counts: Iterable[Sequence[int]], shifts: Sequence[float]) -> float:
+    """The log odds of one look at which as many are expected late as were; half a vote each way keeps it finite."""
+    counts = list(counts)
+    late = 0.5 + sum(count[0] for count in counts)
+    low, high = -20.0, 20.0  # beyond any share of a million ranks
+    for _ in range(20):  # bisection down to 1e-4, far below what a vote tells
+        middle = (low + high) / 2
+        expected = 1 / (1 + exp(-middle)) + sum(
+            (count[0] + count[1]) / (1 + exp(-(middle + shift))) for count, shift in zip(counts, shifts, strict=True)
+        )
+        low, high = (middle, high) if expected < late else (low, middle)
+    return (low + high) / 2

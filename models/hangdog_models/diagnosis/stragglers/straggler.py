@@ -1,0 +1,142 @@
+"""The one machine whose work takes longer than its like's again and again, by the times of a flight recorder."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from hangdog_models.collectives import RankCounters
+from hangdog_models.diagnosis.rank_words import ranks_of
+from hangdog_models.diagnosis.stragglers import launch_intervals, recorded_intervals, sample_lengths
+from hangdog_models.diagnosis.stragglers.fail_slow import Degrader, Slowness
+from hangdog_models.diagnosis.stragglers.recorded_intervals import Excess
+from hangdog_models.diagnosis.stragglers.sample_lengths import Samples
+from hangdog_models.ranks import Rank
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind
+
+#: A job loses so much to the slowest of its sound ranks: equal GPUs of one cluster differ by 8 % on average ("Not all GPUs
+#: are created equal", SC 2022), so the slowest is half of that from the middle.
+USUAL = 0.04
+#: Where hosts compute themselves much more: recorded gloo jobs of four ranks on one crowded host lost up to 14 to 25 %
+#: to nobody's fault, and 43 % to a rank that sleeps in every step.
+USUAL_OF_HOSTS = 0.15
+#: Before any times: the odds that a job which is looked at is held back by one machine. Of ByteDance's jobs 42.5 % lose a
+#: tenth or more to stragglers (OSDI 2025), and not all of these are machines.
+PRIOR = 0.25
+#: One time tells so much at most, however long it was: three long stalls of one rank name it, and only a fourth evicts it.
+ONCE_AT_MOST = 8.0
+#: Each time over again counts, up to so many: what happens in every step is one habit of the job, however often it is seen.
+REPEATED_AT_MOST = 4.0
+#: Where hosts compute, a crowded one lets a process wait for its turn: eight ranks of a recorded job shared two cores, and
+#: one of them came 16 ms late in nearly every step, 24 where more ran beside them. A rank that sleeps in its steps came 600 ms
+#: late. On devices nothing waits for a turn.
+TURN_OF_HOSTS_NS = 100_000_000
+#: What is lost in all that is recorded must be worth it; below, launching alone scatters as much.
+LOST_AT_LEAST_NS = 50_000_000
+#: A group tells as much as the one that covers most of the time when it covers so much of that.
+COVERED = 0.5
+#: Others whose work takes at least so much of the first one's excess longer are late like it: then the work is uneven.
+ALIKE = 0.5
+#: The first and the last rank write logs and checkpoints and hand out work, which may well take them longer than their
+#: like: where one of them is late alone it is named, with these odds at most, and not evicted.
+DUTY = 9.0
+#: Where nothing tells whether it has more samples than its like, it is named, with these odds at most, and not evicted:
+#: of sequences of uneven length some replica may always draw the longest.
+UNTOLD = 9.0
+#: Work counts as longer by ten times at most: of a rank for which the others only wait no factor is told.
+LONGEST = 0.9
+#: A rank was late when it came after its like by this share of the time since the operation before.
+LATE_BY = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """All spells of one rank in one group: `share` of their time it worked longer than its like.
+
+    `repeated` is in how many spells of equal weight: 1 where one alone makes the sum. In `late` of `spells` it came late, by
+    `late_ns` in all of these.
+    """
+
+    rank: Rank
+    group: str
+    share: float
+    repeated: float
+    late: int
+    spells: int
+    late_ns: int
+    lost_ns: int
+    span_ns: int
+
+
+def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None:
+    """The machine that holds the job back, and how probably; None where none does, or several alike. Linear in the records.
+
+    It must work longer than its like in every group that covers the time, again and again, and no other machine half as
+    much longer: a replica that draws longer samples makes all its machines late, and a stall is late once.
+    """
+    records = sorted(records, key=lambda record: record.rank)
+    spells, usual, turn_ns = list(recorded_intervals.excesses(records, topology)), USUAL, 0
+    if not spells:
+        spells, usual, turn_ns = list(launch_intervals.excesses(records, topology)), USUAL_OF_HOSTS, TURN_OF_HOSTS_NS
+    tallies = {rank: _weighed(theirs) for rank, theirs in _by_rank(spells).items()}
+    best: dict[str, Tally] = {}
+    for rank, tally in tallies.items():
+        machine = topology.machine(rank)
+        if machine is not None and (machine not in best or tally.share > best[machine].share):
+            best[machine] = tally
+    first, *others = sorted(best, key=lambda machine: (-best[machine].share, machine)) or [""]
+    if not others or best[first].lost_ns < LOST_AT_LEAST_NS or best[first].late_ns < turn_ns * best[first].late:
+        return None
+    tally = best[first]
+    late = frozenset(rank for rank, one in tallies.items() if one.share > ALIKE * tally.share)
+    together = best[others[0]].share > ALIKE * tally.share
+    if together and not sample_lengths.one_replica(late, tallies, topology):
+        return None
+    ranks = tuple(sorted(late if together else late.intersection(topology.machines[first])))
+    times = min(tally.repeated, REPEATED_AT_MOST) - 1
+    odds = PRIOR * min(tally.share / usual, ONCE_AT_MOST) ** times
+    load = sample_lengths.load(ranks, 1 / (1 - min(tally.share, LONGEST)), tallies, records, topology)
+    if {Rank(0), Rank(topology.world_size - 1)}.issuperset(ranks):
+        odds = min(odds, DUTY)
+    if load.samples is Samples.UNTOLD:
+        odds = min(odds, UNTOLD)
+    kind = Kind.SOFTWARE if load.samples is Samples.MORE else Kind.SLOW
+    degrader = Degrader(ranks, topology.machines_of(ranks), odds / (1 + odds), tally.late, tally.spells)
+    return Slowness(kind, (degrader,), 0, (_told(tally, first, ranks), *load.because))
+
+
+def _by_rank(found: Iterable[Excess]) -> dict[Rank, dict[str, list[Excess]]]:
+    """The spells of each rank by group; where like of it are on other machines, only those compared with these count."""
+    abroad: dict[Rank, dict[str, list[Excess]]] = {}
+    at_home: dict[Rank, dict[str, list[Excess]]] = {}
+    for one in found:
+        (abroad if one.abroad else at_home).setdefault(one.rank, {}).setdefault(one.group, []).append(one)
+    return at_home | abroad
+
+
+def _weighed(by_group: dict[str, list[Excess]]) -> Tally:
+    """What the group that accuses the rank least says, of those that cover the time; repeated as often as any of them tells."""
+    tallies = [_tally(spells) for spells in by_group.values()]
+    longest = max(tally.span_ns for tally in tallies)
+    telling = [tally for tally in tallies if tally.span_ns >= COVERED * longest]
+    return replace(min(telling, key=lambda tally: tally.share), repeated=max(tally.repeated for tally in telling))
+
+
+def _tally(spells: Sequence[Excess]) -> Tally:
+    span = sum(one.span_ns for one in spells)
+    lost = sum(one.own_ns for one in spells)
+    late = [one.own_ns for one in spells if one.own_ns > LATE_BY * one.span_ns]
+    longer = [float(max(0, one.own_ns)) for one in spells]
+    squares = sum(own * own for own in longer)
+    return Tally(
+        spells[0].rank, spells[0].group, min(1.0, lost / span), sum(longer) ** 2 / squares if squares else 0.0,
+        len(late), len(spells), sum(late), lost, span,
+    )  # fmt: skip
+
+
+def _told(tally: Tally, machine: str, ranks: Sequence[Rank]) -> str:
+    who = f"rank {tally.rank}" if len(ranks) == 1 else f"rank {tally.rank}, like {ranks_of(ranks)},"
+    return (
+        f"{who} on {machine} joined {tally.late} of {tally.spells} operations of process group {tally.group} late, on average "
+        f"{tally.late_ns / max(1, tally.late) / 1e6:.0f} ms after the ranks that do the same work; "
+        f"these waited for it {tally.share:.0%} of the time"
+    )

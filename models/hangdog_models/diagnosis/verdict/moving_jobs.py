@@ -1,0 +1,85 @@
+"""The verdict on a job that is seen to move: that it is sound, or whom it waits for again and again."""
+
+from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.motion import FREED_AT_LEAST
+from hangdog_models.diagnosis.stragglers import fail_slow, straggler
+from hangdog_models.diagnosis.stragglers.fail_slow import Slowness
+from hangdog_models.diagnosis.verdict import eviction
+from hangdog_models.diagnosis.verdict.case import Case
+from hangdog_models.diagnosis.verdict.write_verdict import written
+from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE
+from hangdog_models.ranks import Rank
+from hangdog_models.verdict import Activity, Eviction, Kind, Suspect, Verdict
+
+#: How sure we are that a job is sound whose ranks were seen to leave their waits; not 1, for a slow rank looks the same.
+SOUND = 0.9
+#: A job that moves is called slow only when its degrader is this probable: else it is a job that moves.
+LATE = 0.8
+#: Whether a device that is behind hangs or is late as always is open from these odds on that it always is.
+OPEN = 0.5
+#: So many ranks that moved outweigh any that stands still outside: what is stuck in a job would have stopped them.
+ALIVE = 10
+
+
+def judge(case: Case) -> Verdict | None:
+    """The verdict when the job is seen to move: none, or slow when the looks show it waiting for the same few ranks."""
+    motion = case.motion
+    if any(standing.activity in (Activity.STOPPED, Activity.DEAD) for standing in case.look.values()):
+        return None
+    stuck = any(r in motion.still and _stands(case.look[r]) for r in case.waits.roots)
+    moved = motion.freed or (() if stuck and len(motion.stirring) < ALIVE else motion.stirring)
+    behind = any(r in motion.still and case.look[r].rule == BY_DEVICE for r in case.waits.roots)
+    if behind and not stuck and not moved and len(motion.travelling) >= FREED_AT_LEAST:
+        moved = tuple(sorted(motion.travelling))  # whom a device that hangs holds up goes nowhere
+    alive = bool(moved) or motion.moved_on
+    # Where most hosts wait for their devices few are seen to move; times that repeat themselves then tell a job that lives.
+    gets_on = alive or bool(motion.travelling)
+    alone = _alone(case)
+    if not gets_on and not alone:
+        return None
+    late = straggler.find(case.snapshot.counters, case.topology)
+    always = not alive and late is not None and bool(alone) and alone.issubset(late.suspects[0].ranks)
+    if not gets_on and not always:
+        return None
+    by_looks = (
+        fail_slow.find(case.looks, case.topology, rounds=max(fail_slow.ROUNDS, len(case.looks))) if alive else None
+    )
+    if late is None or (by_looks is not None and by_looks.kind is Kind.DEPENDENCY):
+        late = by_looks
+    enough = OPEN if always else LATE
+    likely = max((suspect.probability for suspect in late.suspects), default=1.0) if late is not None else 0.0
+    if late is not None and late.kind in (Kind.SLOW, Kind.DEPENDENCY, Kind.SOFTWARE) and likely >= enough:
+        return _late(case, late)
+    if not moved:
+        return None
+    because = f"{len(moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"
+    return written(case, Kind.NONE, SOUND, (because,), (), Eviction())
+
+
+def _stands(standing: Standing) -> bool:
+    """Whether it is stuck where two looks met it: who computes or waits for its own device comes by there in every step."""
+    return standing.activity is not Activity.COMPUTE and standing.rule != BY_DEVICE
+
+
+def _alone(case: Case) -> frozenset[Rank]:
+    """The ranks that all wait for by their devices alone, in two looks or one.
+
+    Where one is late in every step the others wait for it most of the time, and two looks may well find them at that.
+    """
+    outside = [rank for rank in case.waits.roots if case.look[rank].activity is not Activity.MISSING]
+    told = case.motion.rounds <= 2 and all(case.look[rank].rule == BY_DEVICE for rank in outside)
+    return frozenset(outside) if told else frozenset()
+
+
+def _late(case: Case, late: Slowness) -> Verdict:
+    """The verdict on a job that moves and waits for the same ones again and again."""
+    suspects = tuple(Suspect(one.ranks, one.machines, one.probability, late.because[:1]) for one in late.suspects)
+    named = {frozenset(one.machines): one.probability for one in late.suspects if one.machines}
+    evict = eviction.smallest(named, case.options) if late.kind is Kind.SLOW else Eviction()
+    if len(named) > 1 and all(probability >= case.options.coverage_target for probability in named.values()):
+        # Degraders are no rivals: each that is named by itself is one.
+        machines = tuple(sorted(machine for one in named for machine in one))
+        fits = len(machines) <= case.options.budget_machines
+        evict = Eviction(machines, min(named.values())) if fits and late.kind is Kind.SLOW else evict
+    confidence = max((one.probability for one in late.suspects), default=SOUND)
+    return written(case, late.kind, confidence, late.because, suspects, evict)

@@ -1,0 +1,81 @@
+"""Writes a verdict down: the conclusion with the clusters, groups and coverage it rests on."""
+
+from collections.abc import Sequence
+
+from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
+from hangdog_models.diagnosis.rank_words import ranks_of
+from hangdog_models.diagnosis.verdict.case import Case
+from hangdog_models.ranks import Rank
+from hangdog_models.stack import TRAINER
+from hangdog_models.verdict import (
+    ClusterView,
+    Coverage,
+    Eviction,
+    EvidenceReport,
+    Kind,
+    StuckGroup,
+    Suspect,
+    Verdict,
+)
+
+#: How many groups a verdict shows; a wide job has thousands that wait for one rank.
+GROUPS_SHOWN = 8
+
+
+def written(
+    case: Case, kind: Kind, confidence: float, because: tuple[str, ...], suspects: tuple[Suspect, ...], evict: Eviction
+) -> Verdict:
+    """The verdict in full; what is passed is the conclusion, the rest is taken from the case."""
+    account = case.snapshot.account
+    return Verdict(
+        job_id=case.snapshot.job.id,
+        world_size=case.topology.world_size,
+        kind=kind,
+        confidence=confidence,
+        because=because,
+        suspects=suspects,
+        evict=evict,
+        groups=() if kind is Kind.NONE else _groups(case, suspects),
+        clusters=tuple(_view(number, cluster) for number, cluster in enumerate(case.clusters)),
+        coverage=_coverage(case),
+        evidence=EvidenceReport(account.files_read, account.ignored, account.unreadable, account.notes),
+        rules=case.rules,
+    )
+
+
+def _groups(case: Case, suspects: Sequence[Suspect]) -> tuple[StuckGroup, ...]:
+    """The groups that wait for the first suspect, then those in which everybody joined."""
+    found: dict[tuple[str, tuple[Rank, ...]], str] = {}
+    for rank in suspects[0].ranks if suspects else ():
+        for hold in case.waits.holds_for(rank):
+            members = tuple(sorted({*hold.inside, *hold.awaited}))
+            lacking = ranks_of(hold.awaited)
+            found.setdefault((str(hold.dim), members), f"in {hold.what}, waits for {lacking}")
+    named = {suspect.ranks for suspect in suspects}
+    for hold in case.waits.holds:
+        if hold.joined and hold.inside in named:
+            found.setdefault((str(hold.dim), hold.inside), f"stuck together in {hold.what}")
+    return tuple(StuckGroup(dim, ranks, why) for (dim, ranks), why in list(found.items())[:GROUPS_SHOWN])
+
+
+def _view(number: int, cluster: Cluster) -> ClusterView:
+    sample = cluster.sample
+    label = sample.label or sample.operation or sample.rule
+    if sample.waits and sample.operation and sample.label not in ("", sample.operation):
+        label = f"{sample.operation} of {sample.label}"
+    stack = sample.signature.written() if sample.signature else ()
+    return ClusterView(number, cluster.ranks, sample.activity, sample.dim, label, stack)
+
+
+def _coverage(case: Case) -> Coverage:
+    seen = {rank for look in case.looks for rank, standing in look.items() if standing.frames}
+    seen |= {record.rank for record in case.snapshot.counters}
+    failed: dict[str, str] = {}
+    for round_ in case.snapshot.rounds:
+        lacking = [trace for trace in round_.traces if trace.missing]
+        for trace in sorted(lacking, key=lambda trace: (trace.rank, trace.role)):
+            name = str(trace.rank) if trace.role == TRAINER else f"{trace.rank}.{trace.role}"
+            failed[name] = str(trace.missing)
+    world = range(case.topology.world_size)
+    missing = tuple(Rank(rank) for rank in world if rank not in seen)
+    return Coverage(len(world), len(world) - len(missing), missing, failed)

@@ -1,0 +1,1 @@
+"""Who waits for whom: by frames and topology, and exactly where collective counters are known."""

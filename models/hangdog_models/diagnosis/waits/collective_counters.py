@@ -1,0 +1,285 @@
+"""Exact waits from collective counters: which operation each process group is stuck in, who is inside, who has not come."""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from hangdog_models.collectives import COALESCED, FLIGHT_RECORDER, NCCL_LOG, WATCHDOG, RankCounters
+from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.motion import Look
+from hangdog_models.diagnosis.observe.silence import silent_ranks
+from hangdog_models.diagnosis.waits.transfers import transfers
+from hangdog_models.diagnosis.waits.waits import Hold
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import Wait
+from hangdog_models.stack import MERELY_FAILED
+from hangdog_models.topology import WORLD, Topology
+from hangdog_models.verdict import Activity
+
+#: How PyTorch (2.2 and later) describes the group that init_process_group makes, which has all ranks.
+DEFAULT_GROUP = "default_pg"
+#: The rules that standings made here go by.
+BY_COUNTERS, BY_DEVICE = "counters", "device behind"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """`holds`: one for each operation that some rank is inside of. `standings`: what counters say of a rank better than
+    its stack does: of ranks without one, and of ranks whose device is behind what the host has launched.
+    """
+
+    holds: tuple[Hold, ...] = ()
+    standings: Mapping[Rank, Standing] = field(default_factory=dict)
+
+
+class Position(NamedTuple):
+    """How far one rank got in one group: sequence numbers; `started` None where the recorder does not know (gloo's)."""
+
+    enqueued: int
+    started: int | None
+    completed: int
+    record: RankCounters
+
+
+Group = tuple[str, tuple[Rank, ...]]
+
+#: What counts where several sources tell of one rank: the first.
+SOURCES = (FLIGHT_RECORDER, WATCHDOG, NCCL_LOG)
+
+#: One rank that left no evidence at all may be the culprit; several were lost by the collector, unless they are too many.
+SEVERAL_ABSENT, FEW_ABSENT = 2, 0.1
+
+
+def ordered(records: Iterable[RankCounters]) -> list[RankCounters]:
+    """The records with the most trusted source first, in whatever order they came."""
+    return sorted(records, key=lambda record: (SOURCES.index(record.source), record.rank))
+
+
+def count(
+    records: Sequence[RankCounters], look: Look, topology: Topology, crowd: Container[Rank] = frozenset()
+) -> Counted:
+    """Reads the counters of one moment.
+
+    Launches run ahead of the device, so a group is stuck in the *oldest* operation that somebody has not completed
+    (field.md 10.2): inside are those whose device has started it. Awaited are the members that never launched it, and
+    those whose device has not got there. Where a recorder does not list a group's members (gloo's does not), the ranks
+    that used the group count, and for the group that everybody used, the ranks without a recorder as well. A rank whose
+    dump was lost and whose stack waits (or who stands in a `crowd` of such) is taken to be inside: what is not known of
+    it is no reason to blame it, unless no rank of its machine answers.
+    """
+    if not records:
+        return Counted((), {})
+    holds: list[Hold] = []
+    behind: dict[Rank, str] = {}
+    recorded = {record.rank for record in records}
+    silent = silent_ranks(look, topology)
+    absent = [Rank(rank) for rank in range(topology.world_size) if rank not in look and rank not in recorded]
+    unrecorded = {
+        rank
+        for rank, standing in look.items()
+        if rank not in recorded and rank not in silent and (rank in crowd or _lost(standing))
+    }
+    unrecorded.update(absent if SEVERAL_ABSENT <= len(absent) <= FEW_ABSENT * topology.world_size else ())
+    for group, positions in sorted(by_group(records).items()):
+        if any(position.completed < position.enqueued for position in positions.values()):
+            found, late = _stuck(group, positions, unrecorded, look, topology)
+            holds += found
+            behind.update(late)
+    holds = _assumed_once(holds, recorded)
+    pairs, late = transfers(records, joined=any(hold.joined for hold in holds))
+    holds = [*_assumed_in_the_first(holds, pairs, recorded), *pairs]
+    behind.update(late)
+    inside = {rank: hold.what for hold in holds for rank in hold.inside}
+    awaited = {rank for hold in holds for rank in hold.awaited}
+    standings: dict[Rank, Standing] = {}
+    for record in records:
+        rank = record.rank
+        seen = look.get(rank)
+        if rank in inside:
+            if seen is None:
+                standings[rank] = Standing(Activity.COLLECTIVE, Wait.GROUP, operation=inside[rank], rule=BY_COUNTERS)
+        elif rank in awaited and (what := behind.get(rank) or _own_device(record, seen, rank in crowd)):
+            device = seen or Standing(Activity.DEVICE_SYNC, Wait.NONE)
+            standings[rank] = replace(
+                device, activity=Activity.DEVICE_SYNC, wait=Wait.NONE, operation=what, rule=BY_DEVICE
+            )
+        elif seen is None:
+            standings[rank] = Standing(Activity.UNKNOWN, Wait.NONE, label="outside of any collective", rule=BY_COUNTERS)
+    return Counted(tuple(holds), standings)
+
+
+def _lost(standing: Standing) -> bool:
+    """Nothing is known of it that speaks against it: its stack waits, or the capture failed as captures do."""
+    failed = standing.missing is not None and standing.missing.reason in MERELY_FAILED and not standing.frames
+    return standing.waits or (failed and standing.activity is Activity.MISSING)
+
+
+def by_group(records: Iterable[RankCounters]) -> dict[Group, dict[Rank, Position]]:
+    """The positions of all ranks in each group, by its name and listed members; of two sources the first that counts."""
+    found: dict[Group, dict[Rank, Position]] = {}
+    for record in records:
+        for name, enqueued in record.enqueued.items():
+            if enqueued < 0:
+                continue
+            completed = record.completed.get(name, -1)
+            started = record.started.get(name)
+            if started is not None and started < completed:
+                started = None  # gloo never fills it in
+            members = record.members.get(name, ())
+            found.setdefault((name, members), {}).setdefault(
+                record.rank, Position(enqueued, started, completed, record)
+            )
+    return found
+
+
+def _stuck(
+    group: Group, positions: Mapping[Rank, Position], unrecorded: set[Rank], look: Look, topology: Topology
+) -> tuple[list[Hold], dict[Rank, str]]:
+    """The holds of one group, oldest operation first, and the ranks whose device has not reached what they launched."""
+    name, listed = group
+    members = listed or _members(name, positions, topology)
+    dim = _dim(members, topology) or f"group {name}"
+    pending = {rank: p for rank, p in positions.items() if p.completed < p.enqueued}
+    holds: list[Hold] = []
+    behind: dict[Rank, str] = {}
+    for number in sorted({p.completed + 1 for p in pending.values()}):
+        inside = tuple(
+            sorted(
+                rank
+                for rank, p in pending.items()
+                if p.completed + 1 == number and (p.started is None or p.started >= number)
+            )
+        )
+        if not inside or _operation(positions[inside[0]].record, name, number) == COALESCED:
+            continue  # a batch of sends counts as a collective before torch 2.7, so stages differ: see _pairs
+        what = f"{_operation(positions[inside[0]].record, name, number)} {number} of process group {name}"
+        with_them = {look[rank].place for rank in inside if rank in look}
+        assumed = tuple(
+            rank
+            for rank in members
+            if rank in unrecorded and rank not in positions and not _elsewhere(look.get(rank), with_them)
+        )
+        awaited = tuple(
+            rank
+            for rank in members
+            if rank not in inside and rank not in assumed and _late(positions.get(rank), number)
+        )
+        for rank in awaited:
+            position = positions.get(rank)
+            if position is not None and position.enqueued >= number:
+                behind.setdefault(rank, what)
+        lasting = all(positions[rank].record.source == WATCHDOG for rank in inside)
+        complete = len(inside) + len(assumed) == len(members)
+        guessed = assumed if complete else ()
+        inside = tuple(sorted((*inside, *guessed)))
+        holds.append(
+            Hold(dim, inside, awaited, what, counted=True, complete=complete, lasting=lasting, assumed=len(guessed))
+        )
+    return holds, behind
+
+
+def _assumed_once(holds: Sequence[Hold], recorded: Container[Rank]) -> list[Hold]:
+    """A rank whose dump was lost is inside of one operation only: of that of which most others tell; in the rest it is late."""
+    best: dict[Rank, tuple[int, Hold]] = {}
+    for hold in holds:
+        if hold.assumed:
+            lost = [rank for rank in hold.inside if rank not in recorded]
+            for rank in lost:
+                best[rank] = max(
+                    best.get(rank, (0, hold)), (len(hold.inside) - len(lost), hold), key=lambda one: one[0]
+                )
+    found = []
+    for hold in holds:
+        late = tuple(rank for rank in hold.inside if hold.assumed and rank in best and best[rank][1] is not hold)
+        inside = tuple(rank for rank in hold.inside if rank not in late)
+        found.append(replace(hold, inside=inside, awaited=late, assumed=0) if late else hold)
+    return found
+
+
+def _assumed_in_the_first(holds: Sequence[Hold], pairs: Sequence[Hold], recorded: Container[Rank]) -> list[Hold]:
+    """A rank whose dump was lost is assumed in no operation that comes after a message for which another one waits."""
+    for_messages: dict[Rank, list[Hold]] = {}
+    for pair in pairs:
+        for rank in pair.awaited:
+            if rank not in recorded:
+                for_messages.setdefault(rank, []).append(pair)
+    late_in = awaited_by_dim(holds) if for_messages else {}
+    found = []
+    for hold in holds:
+        asked = [rank for rank in hold.inside if rank in for_messages] if hold.assumed else []
+        late = tuple(rank for rank in asked if any(follows(hold, pair, late_in) for pair in for_messages[rank]))
+        inside = tuple(rank for rank in hold.inside if rank not in late)
+        found.append(replace(hold, inside=inside, awaited=late, assumed=0, complete=False) if late else hold)
+    return found
+
+
+def awaited_by_dim(holds: Iterable[Hold]) -> dict[str | None, set[Rank]]:
+    """Who is awaited in some operation of each kind of group."""
+    found: dict[str | None, set[Rank]] = {}
+    for hold in holds:
+        found.setdefault(hold.dim, set()).update(hold.awaited)
+    return found
+
+
+def follows(hold: Hold, other: Hold, late_in: Mapping[str | None, Container[Rank]]) -> bool:
+    """Whether the operation of `hold` comes after the `other` one, for whoever takes part in both.
+
+    Replicas run the same operations in the same order, and somebody in the other one is awaited in one of this kind.
+    """
+    late = late_in.get(hold.dim, ())
+    return hold.dim != other.dim and any(rank in late for rank in other.inside)
+
+
+def _elsewhere(standing: Standing | None, with_them: Container[object]) -> bool:
+    """Its stack is known, and no rank that is inside stands where it does."""
+    return standing is not None and bool(standing.frames) and standing.place not in with_them
+
+
+def _late(position: Position | None, number: int) -> bool:
+    """Not yet in operation `number`: never launched it, or launched it and the device is not there."""
+    if position is None or position.enqueued < number:
+        return True
+    return position.completed < number and (
+        position.completed + 1 < number or (position.started is not None and position.started < number)
+    )
+
+
+def _own_device(record: RankCounters, seen: Standing | None, crowd: bool) -> str:
+    """What the host waits for where it waits for its own device, on which no operation is under way; empty otherwise."""
+    spins = seen is not None and seen.activity is Activity.COMPUTE and bool(seen.busy) and not seen.interpreting
+    # asleep in a launch: the queue of its device is full, and no collective is what fills it
+    launches = seen is not None and seen.activity is Activity.LAUNCH and seen.busy is False
+    waits = crowd or spins or launches or (seen is not None and seen.wait is Wait.SOME)
+    under_way = any(count > record.completed.get(group, -1) for group, count in record.enqueued.items())
+    known = any(started >= 0 for started in record.started.values())
+    return "what was launched before" if waits and known and not under_way else ""
+
+
+def _operation(record: RankCounters, group: str, number: int) -> str:
+    for entry in record.entries:
+        if entry.group == group and entry.sequence == number and not entry.p2p:
+            return entry.operation.rpartition(":")[2] or "operation"
+    return "operation"
+
+
+def _members(name: str, positions: Mapping[Rank, Position], topology: Topology) -> tuple[Rank, ...]:
+    """The members of a group whose recorder lists none: by its description, else by who used it."""
+    world = topology.groups[WORLD][0]
+    if any(position.record.descriptions.get(name) == DEFAULT_GROUP for position in positions.values()):
+        return world
+    users = set(positions)
+    for dim_groups in topology.groups.values():
+        for ranks in dim_groups:
+            if len(ranks) > 1 and len(users) == len(ranks) and users.issuperset(ranks):
+                return ranks
+    # More than half of the world used it: then it is the world's, and who kept no record is a member too.
+    return world if 2 * len(users) > len(world) else tuple(sorted(users))
+
+
+def _dim(members: tuple[Rank, ...], topology: Topology) -> str | None:
+    """The dimension that has exactly these members as a group: a group of a rank is looked up, never searched for."""
+    if members:
+        for dim in topology.dims:
+            if topology.group(dim, members[0]) == members:
+                return dim
+    return None

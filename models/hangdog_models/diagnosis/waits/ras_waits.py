@@ -1,0 +1,136 @@
+"""Joins NCCL RAS reports to ranks: who launched fewer operations than its communicator, who does not answer at all."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hangdog_models.collectives import RasCommunicator, RasMember, RasStatus
+from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.motion import Look
+from hangdog_models.diagnosis.waits.collective_counters import BY_COUNTERS
+from hangdog_models.diagnosis.waits.waits import Hold
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import Wait
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.stack import TRAINER, Missing, Reason
+from hangdog_models.topology import WORLD, Topology
+from hangdog_models.verdict import Activity
+
+#: In one report members may differ by one operation while all is well: 26 of 32 against 6 in NVIDIA's own example.
+JITTER = 1
+#: The rule that standings made here go by.
+BY_RAS = "NCCL RAS"
+
+_LOST = {
+    RasStatus.DEAD: Missing(Reason.EXITED, "NCCL RAS considers it dead"),
+    RasStatus.UNRESPONSIVE: Missing(Reason.NO_AGENT, "it does not answer NCCL RAS"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """`holds`: who lags behind in which communicator. `standings`: of ranks that do not answer. `answered`: ranks that do."""
+
+    holds: tuple[Hold, ...] = ()
+    standings: Mapping[Rank, Standing] = field(default_factory=dict)
+    answered: int = 0
+
+
+def hear(snapshot: Snapshot, look: Look, topology: Topology) -> Heard:
+    """What the last report says, and whether the one before said the same.
+
+    Counts are launches and not completions, so they tell who is late, not who is inside. Equal counts acquit nobody.
+    """
+    if not snapshot.ras:
+        return Heard()
+    places = _Places(snapshot, topology)
+    last, before = (
+        snapshot.ras[-1],
+        {c.name: c for c in snapshot.ras[-2].communicators} if len(snapshot.ras) > 1 else {},
+    )
+    holds: list[Hold] = []
+    answered = 0
+    lost: dict[Rank, RasStatus] = {}
+    for communicator in last.communicators:
+        gone = [member for member in communicator.members if member.status in _LOST]
+        answered = max(answered, communicator.size - len(gone))
+        for member in gone:
+            rank = places.rank(member, communicator)
+            if rank is not None:
+                lost[rank] = member.status
+        frozen = before.get(communicator.name) == communicator
+        hold = _lagging(communicator, frozen, places, topology, look)
+        if hold is not None:
+            holds.append(hold)
+    for member in last.lost:
+        rank = places.rank(member, None)
+        if rank is not None:
+            lost.setdefault(rank, member.status)
+    standings = {rank: _silent(status, look.get(rank)) for rank, status in lost.items()}
+    for hold in holds:
+        inside = Standing(Activity.COLLECTIVE, Wait.GROUP, operation=hold.what, rule=BY_COUNTERS)
+        late = Standing(Activity.UNKNOWN, Wait.NONE, label="launched fewer operations", rule=BY_COUNTERS)
+        for ranks, standing in ((hold.inside, inside), (hold.awaited, late)):
+            standings.update({rank: standing for rank in ranks if rank not in look and rank not in standings})
+    return Heard(tuple(holds), standings, answered)
+
+
+def _silent(status: RasStatus, seen: Standing | None) -> Standing:
+    """A rank RAS cannot reach; where its stack was read all the same, the stack says more."""
+    if seen is not None and (seen.frames or seen.activity in (Activity.DEAD, Activity.STOPPED)):
+        return seen
+    activity = Activity.DEAD if status is RasStatus.DEAD else Activity.MISSING
+    return Standing(activity, Wait.NONE, rule=BY_RAS, missing=_LOST.get(status, _LOST[RasStatus.UNRESPONSIVE]))
+
+
+def _lagging(
+    communicator: RasCommunicator, frozen: bool, places: "_Places", topology: Topology, look: Look
+) -> Hold | None:
+    launched = [(member, sum(member.launched.values())) for member in communicator.members if member.launched]
+    counts = sorted({*(count for _, count in launched), *(number for number, _ in communicator.classes)})
+    if len(counts) < 2 or (counts[-1] - counts[0] <= JITTER and not frozen):
+        return None
+    ranks = {places.rank(member, communicator): count for member, count in launched}
+    ranks.pop(None, None)
+    late = tuple(sorted(rank for rank, count in ranks.items() if rank is not None and count < counts[-1]))
+    members = _members(communicator, ranks, topology)
+    inside = tuple(rank for rank in members if rank not in late and (rank not in look or look[rank].waits))
+    if not late or not inside:
+        return None
+    dim = next((d for d in topology.dims if topology.group(d, inside[0]) == members), None)
+    what = f"operation {counts[-1]} of communicator {communicator.name}"
+    return Hold(dim or f"communicator {communicator.name}", inside, late, what, counted=True)
+
+
+def _members(communicator: RasCommunicator, ranks: Mapping[Rank | None, int], topology: Topology) -> tuple[Rank, ...]:
+    world = topology.groups[WORLD][0]
+    if communicator.size == len(world):
+        return world
+    known = tuple(sorted(rank for rank in ranks if rank is not None))
+    if len(known) == communicator.size or not known:
+        return known
+    fitting = [g for d in topology.dims if (g := topology.group(d, known[0])) and len(g) == communicator.size]
+    return next((group for group in fitting if set(known) <= set(group)), known)
+
+
+class _Places:
+    """Which global rank a member of a communicator is: by its process, its device, or its number in the world's."""
+
+    def __init__(self, snapshot: Snapshot, topology: Topology) -> None:
+        self._topology = topology
+        self._by_pid: dict[tuple[str | None, int], Rank] = {}
+        for round_ in snapshot.rounds:
+            for trace in round_.traces:
+                pid = trace.pid or (trace.state.pid if trace.state else None)
+                if trace.role == TRAINER and pid:
+                    self._by_pid[topology.machine(trace.rank), pid] = trace.rank
+
+    def rank(self, member: RasMember, communicator: RasCommunicator | None) -> Rank | None:
+        host = member.host if member.host in self._topology.machines else None
+        if host and member.pid is not None and (host, member.pid) in self._by_pid:
+            return self._by_pid[host, member.pid]
+        if communicator is not None and communicator.size == self._topology.world_size:
+            return Rank(member.number) if 0 <= member.number < communicator.size else None
+        on = self._topology.machines[host] if host else ()
+        if member.device is not None and 0 <= member.device < len(on):
+            return on[member.device]
+        return None

@@ -1,0 +1,108 @@
+"""Sends and receives under way, read off flight recorders: which wait for their other ends, and which have joined and stay."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from hangdog_models.collectives import COALESCED, CollectiveRecord, RankCounters
+from hangdog_models.diagnosis.waits.waits import Hold
+from hangdog_models.ranks import Rank, format_ranks
+
+
+class End(NamedTuple):
+    """One end of a transfer as its owner sees it: with whom, and which way."""
+
+    peer: Rank
+    sends: bool
+
+
+def transfers(records: Sequence[RankCounters], *, joined: bool = False) -> tuple[list[Hold], dict[Rank, str]]:
+    """Sends and receives under way: each rank waits for the other ends that have not posted the counterpart.
+
+    Each operation is asked by itself, for sends and receives outside of a batch have communicator and stream of their pair
+    (ProcessGroupNCCL::pointToPoint, getKeySendRecv) and run side by side: one may wait for its other end while another has
+    joined and does not complete. Of a batch, one kernel in which all ends progress at once (NCCL's manual, "Point-to-point
+    communication"), it is known only whether all of it is done, so what has joined in it may be over where another end has
+    not come. `joined`: some collective has joined and stays.
+
+    Also the ranks whose device has not begun what the host posted, where another one waits for just that.
+    """
+    posted: dict[Rank, dict[End, bool]] = {}  # for each rank its open ends: whether the device has begun
+    begun: list[tuple[Rank, tuple[End, ...]]] = []  # the ends of each operation that a device has begun
+    for record in sorted(records, key=lambda record: record.rank):
+        for entry, open_ends in _batches(record):
+            if not entry.done:
+                mine = posted.setdefault(record.rank, {})
+                for end in open_ends:
+                    mine[end] = mine.get(end, False) or entry.started is not False
+                if entry.started is not False:
+                    begun.append((record.rank, tuple(sorted(open_ends))))
+    holds: list[Hold] = []
+    behind: dict[Rank, str] = {}
+    whole: list[tuple[Rank, tuple[End, ...]]] = []
+    # ends of operations that wait for another end as well: whether one of these tells that it has not come
+    torn: dict[tuple[Rank, End], bool] = {}
+    recorded = {record.rank for record in records}
+    for rank, ends in begun:
+        states = {end.peer: posted.get(end.peer, {}).get(End(rank, not end.sends)) for end in ends}
+        awaited = tuple(sorted(peer for peer, started in states.items() if not started))
+        behind.update((peer, f"point-to-point with rank {rank}") for peer in awaited if states[peer] is False)
+        if awaited:
+            holds.append(_hold((rank,), awaited, states))
+            torn.update(((rank, end), not recorded.isdisjoint(awaited)) for end in ends)
+        else:
+            whole.append((rank, ends))
+    return [*holds, *_joined(whole, torn, joined)], behind
+
+
+def _joined(
+    whole: Sequence[tuple[Rank, tuple[End, ...]]], torn: Mapping[tuple[Rank, End], bool], elsewhere: bool
+) -> list[Hold]:
+    """Pairs that have joined and stay. Where the other end is in a batch that waits for a third as well, the two are in
+    different turns of a ring and the one waits for the other: what passes between two in one turn passes without a third.
+    Where of the third nothing is known, they count as joined if nothing else has."""
+    pairs: dict[tuple[Rank, Rank], Iterable[Rank]] = {}
+    apart: dict[tuple[Rank, Rank], Iterable[Rank]] = {}  # who waits, for whom
+    doubtful: dict[tuple[Rank, Rank], Iterable[Rank]] = {}
+    for rank, ends in whole:
+        peers = sorted({end.peer for end in ends})
+        for end in ends:
+            told = torn.get((end.peer, End(rank, not end.sends)))
+            if told is not None:
+                (apart if told else doubtful)[rank, end.peer] = peers
+            else:
+                pairs.setdefault((min(rank, end.peer), max(rank, end.peer)), peers)
+    if not pairs and not elsewhere:
+        pairs, doubtful = {(min(pair), max(pair)): peers for pair, peers in doubtful.items()}, {}
+    waits = [_hold((rank,), (peer,), peers) for (rank, peer), peers in (apart | doubtful).items()]
+    return [*waits, *(_hold(pair, (), peers) for pair, peers in pairs.items())]
+
+
+def _hold(inside: tuple[Rank, ...], awaited: tuple[Rank, ...], peers: Iterable[Rank]) -> Hold:
+    return Hold("p2p", inside, awaited, f"point-to-point with {format_ranks(peers)}", counted=True)
+
+
+def _batches(record: RankCounters) -> Iterator[tuple[CollectiveRecord, list[End]]]:
+    """Each point-to-point operation with its ends. Of a batch only its last entry, `coalesced`, knows how far it is:
+    ProcessGroupNCCL passes no events to the recorder for the sends and receives inside."""
+    inside: dict[str, list[End]] = {}
+    for entry in record.entries:
+        members = record.members.get(entry.group, ())
+        if entry.operation.endswith(COALESCED):
+            yield entry, inside.pop(entry.group, [])
+        elif entry.p2p:
+            end = _end(entry.operation, members)
+            if end is None or end.peer == record.rank:
+                continue
+            if entry.started is None and not entry.done:
+                inside.setdefault(entry.group, []).append(end)
+            else:
+                yield entry, [end]
+
+
+def _end(operation: str, members: Sequence[Rank]) -> End | None:
+    """The other end in `nccl:send 3->4` and `nccl:recv 4<-3`, whose numbers count inside the group; None where not told."""
+    head, arrow, tail = operation.replace("<-", "<").replace("->", ">").partition("<" if "<-" in operation else ">")
+    number = tail.strip().partition(" ")[0]
+    if not arrow or not head or not number.isdigit() or int(number) >= len(members):
+        return None
+    return End(members[int(number)], arrow == ">")

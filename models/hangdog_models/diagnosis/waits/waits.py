@@ -1,0 +1,261 @@
+"""Who waits for whom: holds (a group at one place and the members it lacks), roots, and groups in which all have joined."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from hangdog_models.diagnosis.observe.activity import SERVICES, Standing, sites
+from hangdog_models.diagnosis.observe.motion import Look, Motion
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import Wait
+from hangdog_models.topology import WORLD, Topology
+from hangdog_models.verdict import Activity
+
+#: So many ranks on several machines that stand still at one place which no rule knows are a crowd: one fault is at one
+#: place, and a device that is held up stops hosts anywhere (a full launch queue, a value read back). Two may be chance.
+CROWD_LEAST = 3
+
+_UNNAMED = (Activity.UNKNOWN, Activity.COMPUTE, Activity.IDLE, Activity.LAUNCH)
+#: What a host does for itself: whoever stands there in every look is stuck there, wherever its device waits.
+_OWN_WORK = (
+    Activity.DATALOADER, Activity.STORAGE, Activity.NETWORK, Activity.CHECKPOINT, Activity.LOCK, Activity.GIL,
+    Activity.GC, Activity.COMPILE, Activity.STOPPED, Activity.DEAD,
+)  # fmt: skip
+#: The operation of a rank that waits for a program it started.
+CHILD = "subprocess"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Ranks at one place of one process group (`inside`), and the members that are elsewhere (`awaited`).
+
+    `dim` is None where neither frames nor counters tell the group: then `awaited` is empty and any rank may be meant.
+    `inferred`: the group was guessed from the ranks being complete in it; `counted`: read off collective counters.
+    `complete` False: that nobody is awaited does not mean that all have joined. So it is with stages next to each other
+    in a pipeline, where `awaited` are those at the ends, and with an operation that some members have left already.
+    `assumed`: so many of them are taken to be inside like all others, for their counters were lost.
+    `lasting`: a watchdog waited for it in vain, so it is no moment of a healthy step.
+    """
+
+    dim: str | None
+    inside: tuple[Rank, ...]
+    awaited: tuple[Rank, ...]
+    what: str
+    inferred: bool = False
+    counted: bool = False
+    complete: bool = True
+    assumed: int = 0
+    lasting: bool = False
+
+    @property
+    def joined(self) -> bool:
+        """All members are there and nothing completes."""
+        return self.dim is not None and not self.awaited and self.complete
+
+
+@dataclass(frozen=True)
+class Waits:
+    """`roots` wait for nobody; `waiting` wait; `crowd` wait although no frame says so; `holds` say for whom."""
+
+    roots: tuple[Rank, ...]
+    waiting: tuple[Rank, ...]
+    crowd: tuple[Rank, ...]
+    holds: tuple[Hold, ...]
+    _awaiting: Mapping[Rank, tuple[Hold, ...]] = field(default_factory=dict, repr=False)
+
+    def reached_from(self, roots: Iterable[Rank]) -> frozenset[Rank]:
+        """The ranks that wait for one of `roots`, directly or through others, in groups that are known."""
+        reached: set[Rank] = set()
+        edge = list(roots)
+        while edge:
+            for hold in self._awaiting.get(edge.pop(), ()):
+                fresh = [rank for rank in hold.inside if rank not in reached]
+                reached.update(fresh)
+                edge.extend(fresh)
+        return frozenset(reached)
+
+    def holds_for(self, rank: Rank) -> tuple[Hold, ...]:
+        """The holds in which `rank` is awaited."""
+        return self._awaiting.get(rank, ())
+
+    def outside(self, look: Look) -> bool:
+        """Some captured rank waits for nobody: then the others need no fault of their own to be where they are."""
+        return any(look[rank].activity is not Activity.MISSING for rank in self.roots)
+
+    @cached_property
+    def loose(self) -> frozenset[Rank]:
+        """Waiting ranks of which it is not known for whom: they may wait for anybody."""
+        known = {rank for hold in self.holds if hold.awaited or not hold.complete for rank in hold.inside}
+        return frozenset(self.waiting) - known
+
+
+def crowd_of(look: Look, motion: Motion, topology: Topology) -> frozenset[Rank]:
+    """The ranks of one look that wait although no frame says so."""
+    return frozenset(_crowd(sites(look), motion.moving | motion.travelling, topology))
+
+
+def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Hold] = ()) -> Waits:
+    """The waits of one look. `counted` are holds known exactly from collective counters: they win over frames."""
+    places = sites(look)
+    crowd = _crowd(places, motion.moving | motion.travelling, topology)
+    exact = {rank for hold in counted for rank in hold.inside}
+    stuck = {
+        rank
+        for standing, ranks in places
+        if exact and not standing.waits and (standing.activity in _OWN_WORK or standing.operation == CHILD)
+        for rank in ranks
+        if rank in exact and rank in motion.still
+    }
+    holds = list(counted)
+    for standing, ranks in _waiting_places(places, exact):
+        holds.extend(_holds(standing, ranks, look, topology))
+    awaiting: dict[Rank, list[Hold]] = {}
+    for hold in holds:
+        for rank in hold.awaited:
+            awaiting.setdefault(rank, []).append(hold)
+    blocked = (crowd | exact | _leaving(places)) - stuck
+    blocked |= {rank for standing, ranks in places if standing.waits for rank in ranks}
+    blocked -= _served(places, blocked)
+    return Waits(
+        roots=tuple(sorted(rank for rank in look if rank not in blocked)),
+        waiting=tuple(sorted(blocked)),
+        crowd=tuple(sorted(crowd)),
+        holds=tuple(holds),
+        _awaiting={rank: tuple(held) for rank, held in awaiting.items()},
+    )
+
+
+Site = tuple[Standing, list[Rank]]
+
+
+def _crowd(sites: Sequence[Site], restless: frozenset[Rank], topology: Topology) -> set[Rank]:
+    """Ranks that wait although no frame says so: many alike, and none of them goes on.
+
+    Many are three on several machines, or the whole of a process group: what stops one process stops no others alike.
+    """
+    places: dict[tuple[object, ...], list[Rank]] = {}
+    for standing, ranks in sites:
+        if not standing.waits and standing.activity in _UNNAMED and standing.signature is not None:
+            calm = [rank for rank in ranks if rank not in restless]
+            launches = standing.activity is Activity.LAUNCH
+            innermost = standing.signature.innermost
+            places.setdefault((standing.label, innermost, launches, standing.interpreting), []).extend(calm)
+    alone = len(topology.machines) < 2
+    unseen = {rank for standing, ranks in sites if standing.activity is Activity.MISSING for rank in ranks}
+    return {
+        rank
+        for ranks in places.values()
+        if (len(ranks) >= CROWD_LEAST and (alone or len(topology.machines_of(ranks)) > 1))
+        or (len(ranks) > 1 and _joined_dim(set(ranks), topology, unseen) not in (None, WORLD))
+        for rank in ranks
+    }
+
+
+def _leaving(sites: Sequence[Site]) -> set[Rank]:
+    """Ranks on their way out, where another one is dead or stopped: its loss broke their connections, so they are victims."""
+    lost = any(standing.activity in (Activity.DEAD, Activity.STOPPED) for standing, _ in sites)
+    leaving = (ranks for standing, ranks in sites if standing.activity is Activity.TEARDOWN and not standing.waits)
+    return {rank for ranks in leaving for rank in ranks} if lost else set()
+
+
+def _served(sites: Sequence[Site], blocked: set[Rank]) -> set[Rank]:
+    """Ranks at the very same host work as one that waits for nobody: what holds that one holds them, whatever else awaits them.
+
+    One that launched its collectives before it asked a service waits in these by its counters, and asks all the same.
+    """
+    at_work = [(standing, ranks) for standing, ranks in sites if not standing.waits and standing.activity in SERVICES]
+    free = {standing.place for standing, ranks in at_work if not blocked.issuperset(ranks)}
+    return {rank for standing, ranks in at_work if standing.place in free for rank in ranks}
+
+
+def _waiting_places(sites: Sequence[Site], exact: set[Rank]) -> list[Site]:
+    """The ranks that wait as their frames say, by place: sites that differ only in line numbers are one."""
+    places: dict[tuple[object, ...], Site] = {}
+    for standing, ranks in sites:
+        if standing.waits:
+            here = [rank for rank in ranks if rank not in exact] if exact else ranks
+            if here:
+                places.setdefault((standing.wait, *standing.place), (standing, []))[1].extend(here)
+    return list(places.values())
+
+
+def _holds(first: Standing, ranks: list[Rank], look: Look, topology: Topology) -> list[Hold]:
+    """The holds of the ranks at one place: one for each process group that it touches."""
+    what = f"{first.operation or first.activity}" + (
+        f" of {first.label}" if first.label not in ("", first.operation) else ""
+    )
+    everybody = tuple(sorted(ranks))
+    if first.wait is Wait.SOME:
+        return [Hold(None, everybody, (), what)]
+    if first.wait is Wait.STORE:
+        late = tuple(rank for rank in _world(topology) if rank not in look or look[rank].wait is not Wait.STORE)
+        return [Hold(WORLD, everybody, late, what)]
+    if first.wait is Wait.PEER:
+        return _peers(everybody, first.dim, topology, what)
+    here = set(everybody)
+    told = first.dim is not None and first.dim in topology.groups
+    dim = first.dim if told else _joined_dim(here, topology)
+    if dim is None:
+        return [Hold(None, everybody, (), what)]
+    groups, without = _by_group(everybody, dim, topology)
+    holds = [
+        Hold(dim, tuple(inside), tuple(rank for rank in group if rank not in here), what, inferred=not told)
+        for group, inside in groups
+    ]
+    return [*holds, Hold(None, tuple(without), (), what)] if without else holds
+
+
+def _by_group(
+    ranks: Sequence[Rank], dim: str, topology: Topology
+) -> tuple[list[tuple[tuple[Rank, ...], list[Rank]]], list[Rank]]:
+    """The groups along `dim` that the ranks touch, each with those ranks, and the ranks without such a group."""
+    found: dict[int, tuple[tuple[Rank, ...], list[Rank]]] = {}
+    without: list[Rank] = []
+    for rank in ranks:
+        group = topology.group(dim, rank)
+        if group is None:
+            without.append(rank)
+        elif id(group) in found:
+            found[id(group)][1].append(rank)
+        else:
+            found[id(group)] = (group, [rank])
+    return list(found.values()), without
+
+
+def _peers(ranks: tuple[Rank, ...], dim: str | None, topology: Topology, what: str) -> list[Hold]:
+    """A rank in a pipeline operation waits for its neighbour stages; without a known pipeline, for anybody."""
+    if dim is None or dim not in topology.groups:
+        return [Hold(None, ranks, (), what)]
+    groups, without = _by_group(ranks, dim, topology)
+    holds = [Hold(None, tuple(without), (), what)] if without else []
+    for group, inside in groups:
+        here = set(inside)
+        run: list[Rank] = []
+        for at, rank in enumerate(group):
+            if rank in here:
+                run.append(rank)
+            if run and (rank not in here or at == len(group) - 1):
+                first = group.index(run[0])
+                ends = (*group[max(0, first - 1) : first], *((rank,) if rank not in here else ()))
+                holds.append(Hold(dim, tuple(run), ends, what, complete=False))
+                run = []
+    return holds
+
+
+def _joined_dim(here: set[Rank], topology: Topology, unseen: AbstractSet[Rank] = frozenset()) -> str | None:
+    """The dimension with the smallest groups in which the ranks here are complete, but for the `unseen`, if there is one.
+
+    Ranks that call a collective from one line of code use one kind of group: if in some dimension nobody is lacking,
+    they may all have joined; if somebody is lacking in every dimension, they wait, and nobody knows yet for whom.
+    """
+    complete = []
+    for dim, groups in topology.groups.items():
+        touched = [group for group in groups if len(group) > 1 and not here.isdisjoint(group)]
+        if touched and all(here.issuperset(group) or (here | unseen).issuperset(group) for group in touched):
+            complete.append((max(len(group) for group in touched), dim))
+    return min(complete)[1] if complete else None
+
+
+def _world(topology: Topology) -> tuple[Rank, ...]:
+    return topology.groups[WORLD][0]

@@ -1,0 +1,111 @@
+"""The levels of the ladder as diagnostics of the planner, and how a launch of one came out by what its machines reported.
+
+Times are what a launch takes where it has been run, on a CPU with gloo, doubled for GPUs on which it has not; they decide
+only which test is planned before which. Shares of faults are equal for want of better: nobody publishes them.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from hangdog_models.planning.campaign.fault import FailureMode
+from hangdog_models.planning.campaign.grouping import GIVEN_UP
+from hangdog_models.planning.campaign.launch import Diagnostic, Launch, Outcome, Result
+from hangdog_models.reading.hardware.test_report import Diagnosed
+
+#: How a machine may fail: its memory, its units for products, always or at times, those that only a training step uses,
+#: what joins its devices, and its network cards. A faulty GPU may fail one small run of some (SDCHUNTER: one of 50, at worst).
+MEMORY, PRODUCTS, RARELY, BESIDE = "memory", "products", "products at times", "computing beside products"
+INSIDE, NETWORK = "between its devices", "network"
+MODES = (
+    FailureMode(MEMORY, 1.0, 1 / 6),
+    FailureMode(PRODUCTS, 1.0, 1 / 6),
+    FailureMode(RARELY, 0.2, 1 / 6),
+    FailureMode(BESIDE, 1.0, 1 / 6),
+    FailureMode(INSIDE, 1.0, 1 / 6),
+    FailureMode(NETWORK, 1.0, 1 / 6),
+)
+_COMPUTING = (MEMORY, PRODUCTS, RARELY, BESIDE)
+#: Offline tests find some 70 % of the bad GPUs of the field (ByteRobust, of the vendor's extended test).
+_MISS = 0.3
+#: Machines of one launch between machines: with three links or more they are judged by each other.
+_MOST = 4
+
+#: By level. The names are those under which the agent's levels report.
+LADDER: Mapping[int, Diagnostic] = {
+    1: Diagnostic("one device", 15.0, 20.0, miss=_MISS, blind=(BESIDE, INSIDE, NETWORK)),
+    2: Diagnostic("inside the machine", 20.0, 20.0, miss=0.1, blind=(*_COMPUTING, NETWORK)),
+    3: Diagnostic("between machines", 15.0, 30.0, miss=0.1, least=2, most=_MOST, network=True, blind=(*_COMPUTING, INSIDE)),
+    4: Diagnostic("bit-wise alignment", 20.0, 20.0, miss=_MISS, blind=(MEMORY, INSIDE, NETWORK)),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one machine of a launch answered: a report, or `silent` says why there is none. `out`: there will be none again."""
+
+    report: Diagnosed | None = None
+    silent: str = ""
+    out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """How a launch came out. Where it has no result: `silent` did not answer, `unable` have nothing that it could test.
+
+    Both give a reason for each machine. `out` are those of the silent that can be asked no more.
+    """
+
+    result: Result
+    because: str = ""
+    silent: Mapping[str, str] = field(default_factory=dict)
+    unable: Mapping[str, str] = field(default_factory=dict)
+    out: frozenset[str] = frozenset()
+
+
+def diagnostics(levels: Collection[int], machines: int) -> tuple[Diagnostic, ...]:
+    """Those of the levels that so many machines can have launched."""
+    return tuple(LADDER[level] for level in sorted(levels) if LADDER[level].least <= machines)
+
+
+def modes(chosen: Collection[Diagnostic]) -> tuple[FailureMode, ...]:
+    """The ways to fail that one of these could show: of the others nothing will be told, whatever is believed."""
+    seen = [mode for mode in MODES if any(mode.name not in one.blind for one in chosen)]
+    share = sum(mode.share for mode in seen)
+    return tuple(FailureMode(mode.name, mode.manifestation, mode.share / share) for mode in seen)
+
+
+def concluded(diagnostic: Diagnostic, answers: Mapping[str, Answer]) -> Conclusion:
+    """The outcome of a launch: one machine that reports a failure fails it, and only all together pass it.
+
+    Who did not answer is known by its own silence, never by the word of the others: they may be cut off themselves.
+    """
+    reports = {name: one.report for name, one in answers.items() if one.report is not None}
+    if failures := [words for report in reports.values() if (words := _failures(report))]:
+        return Conclusion(Result.FAIL, "; ".join(dict.fromkeys(failures)))  # the members of a group tell the same
+    silent = {name: one.silent for name, one in answers.items() if one.report is None}
+    unable = {name: why for name, report in reports.items() if (why := report.skipped.get(diagnostic.name))}
+    open_ = {name: why for name, report in reports.items() if name not in unable and (why := _open(diagnostic, report))}
+    told = silent or unable or open_
+    if not told:
+        return Conclusion(Result.PASS)
+    because = "; ".join(f"{name}: {why}" for name, why in told.items())
+    return Conclusion(Result.INCONCLUSIVE, because, silent, unable, frozenset(n for n in silent if answers[n].out))
+
+
+def outcomes(launch: Launch, came: Conclusion) -> tuple[Outcome, ...]:
+    """What the planner is told of it: where single machines are why there is no result, it is theirs alone."""
+    if came.result is not Result.INCONCLUSIVE or not (came.silent or came.unable):
+        return (Outcome(launch, came.result, came.because),)
+    blamed = [*came.silent.items(), *list(came.unable.items()) * GIVEN_UP]
+    return tuple(Outcome(replace(launch, machines=(name,)), Result.INCONCLUSIVE, why) for name, why in blamed)
+
+
+def _failures(report: Diagnosed) -> str:
+    return "; ".join(f"{one.test}: {one.says}" for one in report.tests if one.outcome == "fail")
+
+
+def _open(diagnostic: Diagnostic, report: Diagnosed) -> str:
+    """What keeps a report without failures from being a pass; empty where it is one."""
+    mine = [one for one in report.tests if one.of == diagnostic.name]
+    told = [f"{one.test}: {one.says}" for one in mine if one.outcome != "pass"]
+    return "; ".join(told) if mine else "its report tells nothing of this test"

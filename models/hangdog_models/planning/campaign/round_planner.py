@@ -1,0 +1,220 @@
+"""Plans the next round of a campaign, or says why there is none and what was found."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import log2
+
+import numpy as np
+
+from hangdog_models.counts import counted
+from hangdog_models.planning.campaign.belief import Belief
+from hangdog_models.planning.campaign.conviction import convicted, sure
+from hangdog_models.planning.campaign.fault import Place, Where, repetitions
+from hangdog_models.planning.campaign.fault_sites import Numbers
+from hangdog_models.planning.campaign.grouping import Deck, alone, cross, deck, scatter, spread
+from hangdog_models.planning.campaign.information_gain import Reach, gained, reach
+from hangdog_models.planning.campaign.launch import Budget, Diagnostic, Launch, Round
+from hangdog_models.planning.campaign.posterior import Posterior, infer
+from hangdog_models.planning.campaign.thresholds import USUAL, Thresholds
+
+#: Launches kept back for confirming a suspect: two failures convict, and one launch may be wasted.
+CONFIRMING = 3
+#: How much of its capacity a launch with usual misses and false alarms delivers: 0.8 bits for one that could tell 1.
+DELIVERED = 0.8
+#: Rounds whose score is this close to the best are as good, and the one with the fewest launches is taken. Any wider, and the
+#: last group of 64 would be left out for it, with the second fault in it.
+ALIKE = 0.001
+
+
+class Because(StrEnum):
+    """Why a campaign ends."""
+
+    SETTLED = "settled"
+    SPENT = "budget spent"
+    SILENT = "nothing left to tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The end of a campaign.
+
+    `evict` are the machines convicted; `tell` the links and leafs, which evict nobody: the people of the network are told.
+    `covered` is the probability that there is no fault but these (with none convicted: no fault at all), `ranked` what
+    else is probable, most first. `instead` are the fewest machines that, evicted now, would reach the target, where there
+    are such; `untested` those that never answered a diagnostic.
+    """
+
+    because: Because
+    evict: tuple[str, ...]
+    tell: tuple[Place, ...]
+    covered: float
+    none: float
+    ranked: tuple[tuple[Place, float], ...]
+    instead: tuple[str, ...]
+    untested: tuple[str, ...]
+
+
+#: What a report ranks: more than these nobody reads.
+RANKED = 16
+
+
+def plan(
+    belief: Belief, diagnostics: Sequence[Diagnostic], budget: Budget, thresholds: Thresholds = USUAL
+) -> Round | Stop:
+    """The next launches to run at once, or the end of the campaign. Deterministic; well under a second for 1,024 machines.
+
+    Of all rounds that the budget allows, the one that promises most bits for its time and price. As many launches run at
+    once as the launches left allow for the whole search. Order of `diagnostics` does not matter.
+    """
+    posterior = infer(belief)
+    named = convicted(belief, posterior, thresholds)
+    if posterior.covered(named) >= thresholds.target:
+        return _stop(belief, posterior, named, diagnostics, Because.SETTLED, thresholds)
+    kinds = sorted(diagnostics, key=lambda one: one.name)
+    offers = [offer for one in kinds for offer in _offers(belief, posterior, one, budget, named, thresholds)]
+    if not offers:
+        return _stop(belief, posterior, named, diagnostics, Because.SPENT, thresholds)
+    best = max(score for score, _ in offers)
+    alike = [offer for offer in offers if offer[0] >= best * (1 - ALIKE)]
+    chosen = min(alike, key=lambda offer: (len(offer[1].launches), -offer[0]))[1]
+    if chosen.bits >= thresholds.worth:
+        return chosen
+    if again := [offer for one in kinds for offer in _again(belief, posterior, one, budget, named, thresholds)]:
+        return max(again, key=lambda offer: offer[0])[1]
+    return _stop(belief, posterior, named, diagnostics, Because.SILENT, thresholds)
+
+
+def _offers(
+    belief: Belief,
+    posterior: Posterior,
+    diagnostic: Diagnostic,
+    budget: Budget,
+    named: frozenset[int],
+    thresholds: Thresholds,
+) -> Iterator[tuple[float, Round]]:
+    """Rounds of one diagnostic that the budget allows, with their bits a second."""
+    dealt = deck(belief, posterior, diagnostic, named)
+    count = min(_at_once(posterior.bits, budget), dealt.groups)
+    runs = list(_repetitions(belief, diagnostic, budget.seconds, thresholds.seen))
+    if not runs or count < 1 or budget.rounds < 1:
+        return
+    somewhere = diagnostic.network and float(posterior.place[posterior.places.elsewhere]) > thresholds.links_suspected
+    formed = list(_formed(dealt, count))
+    if somewhere and (groups := scatter(posterior, dealt, count)):
+        formed.append(groups)
+    for groups in formed:
+        reached = reach(posterior, diagnostic.network, groups, somewhere)
+        yield from (_offer(belief, reached, dealt, groups, times) for times in runs)
+    links = float(posterior.place[posterior.places.first_link : posterior.places.elsewhere].sum())
+    if diagnostic.network and links > thresholds.links_suspected:
+        for times in runs:
+            groups = cross(belief, posterior, dealt, times)
+            if 0 < len(groups) <= count:
+                yield _offer(belief, reach(posterior, True, groups, somewhere), dealt, groups, times)
+
+
+def _again(
+    belief: Belief,
+    posterior: Posterior,
+    diagnostic: Diagnostic,
+    budget: Budget,
+    named: frozenset[int],
+    thresholds: Thresholds,
+) -> Iterator[tuple[float, Round]]:
+    """Rounds that tell little but would convict: those who are sure, and have not failed often enough for it."""
+    unproven = [at for at in sure(posterior, thresholds) if at not in named]
+    dealt = deck(belief, posterior, diagnostic, named)
+    groups = alone(dealt, posterior.places, unproven, min(budget.parallel, budget.launches, dealt.groups))
+    if groups and budget.rounds >= 1:
+        reached = reach(posterior, diagnostic.network, groups)
+        for times in _repetitions(belief, diagnostic, budget.seconds, thresholds.seen):
+            yield _offer(belief, reached, dealt, groups, times)
+
+
+def _formed(dealt: Deck, count: int) -> Iterator[list[Numbers]]:
+    """Groups to choose from: as many launches as may be, half of them, and so on down to one."""
+    seen = set()
+    while count:
+        for share in (1.0, count / (count + 1)):  # of everything; or leave as much out as is in each group
+            groups = spread(dealt, count, share)
+            key = tuple(map(tuple, groups))
+            if groups and key not in seen:
+                seen.add(key)
+                yield groups
+        count //= 2
+
+
+def _offer(belief: Belief, reached: Reach, dealt: Deck, groups: Sequence[Numbers], times: int) -> tuple[float, Round]:
+    diagnostic, posterior = dealt.diagnostic, reached.posterior
+    bits = gained(reached, belief.modes, diagnostic, times)
+    cost = diagnostic.takes_s(times) + diagnostic.price * len(groups)
+    names = posterior.places.names
+    launches = tuple(Launch(diagnostic, tuple(names[at] for at in group), times) for group in groups)
+    tells = f"expected to tell {bits:.2f} of {posterior.doubt:.2f} bits"
+    because = f"{len(groups)} x {diagnostic.name}, {counted(times, 'repetition')}: {tells}"
+    return bits / cost, Round(launches, bits, because)
+
+
+def _at_once(bits: float, budget: Budget) -> int:
+    """The most launches at once with which the launches left suffice: k groups tell log2(k + 1) bits at best."""
+    left = min(budget.launches, budget.parallel * budget.rounds)
+    most = min(budget.parallel, budget.launches)
+
+    def needed(count: int) -> float:
+        return count * bits / (DELIVERED * log2(count + 1)) + CONFIRMING
+
+    low, high = 1, max(1, most)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if needed(middle) <= left else (low, middle - 1)
+    return min(low, most)
+
+
+def _repetitions(belief: Belief, diagnostic: Diagnostic, seconds: float, seen: float) -> Iterator[int]:
+    """1, 2, 4, ... up to what shows the rarest mode, as far as the time allows."""
+    rarest = min((mode.manifestation for mode in belief.modes if mode.name not in diagnostic.blind), default=None)
+    if rarest is None:
+        return
+    affordable = (seconds - diagnostic.setup_s) / diagnostic.seconds
+    most = repetitions(rarest, seen)
+    times = 1
+    while times <= affordable:
+        yield times
+        if times >= most:
+            return
+        times = min(2 * times, most)
+
+
+def _stop(
+    belief: Belief,
+    posterior: Posterior,
+    named: frozenset[int],
+    diagnostics: Sequence[Diagnostic],
+    because: Because,
+    thresholds: Thresholds,
+) -> Stop:
+    places = posterior.places
+    order = [int(at) for at in np.argsort(-posterior.place, kind="stable") if at != places.elsewhere]
+    ranked = [(places.place(at), float(posterior.place[at])) for at in order[:RANKED]]
+    found = [places.place(at) for at in sorted(named)]
+    given_up = frozenset().union(*(deck(belief, posterior, one).given_up for one in diagnostics))
+    return Stop(
+        because=because,
+        evict=tuple(place.names[0] for place in found if place.where is Where.MACHINE),
+        tell=tuple(place for place in found if place.where is not Where.MACHINE),
+        covered=posterior.covered(named),
+        none=posterior.none,
+        ranked=tuple(ranked),
+        instead=_instead(
+            posterior, [at for at in order if at < len(places.names)][: thresholds.instead], thresholds.target
+        ),
+        untested=tuple(places.names[at] for at in sorted(given_up)),
+    )
+
+
+def _instead(posterior: Posterior, order: Sequence[int], target: float) -> tuple[str, ...]:
+    for count in range(1, len(order) + 1):
+        if posterior.covered(frozenset(order[:count])) >= target:
+            return tuple(posterior.places.names[at] for at in sorted(order[:count]))
+    return ()

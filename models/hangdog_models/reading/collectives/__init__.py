@@ -1,0 +1,1 @@
+"""Readers of what collectives libraries counted: PyTorch's flight recorder and NCCL RAS."""

@@ -1,0 +1,1 @@
+"""Readers of kernel logs and of NVIDIA's tools."""

@@ -1,0 +1,193 @@
+"""Reads a machine's kernel log: Xid and SXid, the driver's other words, memory, network, storage and hung tasks.
+
+What a line means stands in the policy files beside the rules; here is only how a line is taken apart. A repeated event is
+one finding with the time of its last line; an event that a later line takes back (a file server that answers again) is none.
+"""
+
+import re
+
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.findings import Bearing, Finding
+from hangdog_models.reading.hardware.event_dedup import Tally
+from hangdog_models.reading.hardware.kernel_line import KernelLine, split, telling_lines
+from hangdog_models.reading.hardware.pci import canonical
+from hangdog_models.reading.limits import DEFAULTS, Limits
+from hangdog_models.reading.printable import printable
+from hangdog_models.reading.stacks.dumped_process import lines_of
+from hangdog_models.rules import policy
+from hangdog_models.rules.meaning import Event, Meaning, Place
+
+SOURCE = "kernel log"
+
+_ADDRESS = r"(?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-9a-f])?)"
+#: `Xid (PCI:0000:01:00 GPU-I:05): 94, …`: what stands behind the address is the MIG instance.
+_XID = re.compile(rf"NVRM: Xid \({_ADDRESS}([^)]{{0,64}})\): (\d{{1,5}})\b,?\s*(.*)", re.IGNORECASE | re.DOTALL)
+_SXID = re.compile(
+    rf"nvidia-nvswitch\d{{1,4}}: SXid \({_ADDRESS}[^)]{{0,64}}\): (\d{{1,6}})\b,?\s*(.*)", re.IGNORECASE | re.DOTALL
+)
+#: The line after an SXid, with its details: not a second event.
+_FOLLOW_UP = re.compile(r"Severity \d|Data \{", re.IGNORECASE)
+_PID = re.compile(r"pid=(?:'[^']{0,32}'|[^,\s]{0,32}),?\s*", re.IGNORECASE)
+_NAME = re.compile(r"name=('[^']{0,64}'|[^,]{0,64}),?\s*", re.IGNORECASE)
+_NOBODY = {"", "<unknown>", "unknown", "n/a"}
+#: One frame of a kernel stack, `? ` before those that may be left over from earlier calls.
+_FRAME = re.compile(r"\s{0,8}(?:\? )?([A-Za-z_][\w.]{0,120})\+0x[0-9a-f]{1,8}/0x")
+#: Messages after a hung-task line within which its stack is looked for; the longest printed stack has 64 frames.
+_TRACE_LINES = 80
+#: Characters of a message that are read: the kernel cuts its own at 1,024.
+_LONGEST = 2_048
+#: Characters of the line that a finding quotes.
+_QUOTED = 120
+#: How many lines of a head are looked at, and what share of them must bear a mark of the kernel.
+_HEAD_LINES, _MOSTLY = 50, 0.5
+_MARK = re.compile(r"\[\s{0,12}\d{1,12}\.\d{6}\]|\d{1,5},\d+,\d+,[^;]{1,40};|(?:[^\s:]{1,255} )?kernel: ")
+_DATED = re.compile(r"\S{1,12}\s{1,2}\d{1,2} \d\d:\d\d:\d\d\S* \S{1,255} kernel: |\S{19,40} \S{1,255} kernel: ")
+_LINE = re.compile(r"[^\n]+")
+_NVIDIA = re.compile(r"NVRM: |nvidia-nvswitch\d{1,4}: ")
+
+
+def recognises(head: str) -> bool:
+    """Whether a text begins like a kernel log, or one of its first messages is one that this reader knows."""
+    lines = [line for line, _ in zip(lines_of(head), range(_HEAD_LINES), strict=False)]
+    marked = sum(bool(_MARK.match(line) or _DATED.match(line)) for line in lines)
+    if lines and marked >= _MOSTLY * len(lines):
+        return True
+    messages = [line.text[:_LONGEST] for line in map(split, lines) if line is not None]
+    return any(_NVIDIA.match(text) or _event_of(text) for text in messages)
+
+
+def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
+    """The findings of a kernel log, in the order of their first lines; raises UnreadableEvidence where it is too large."""
+    if len(text) > limits.file_bytes:
+        raise UnreadableEvidence(f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)")
+    log = _Log()
+    telling = telling_lines(text, ("xid (", *{event.needle for event in policy.kernel().events}))
+    for found in _LINE.finditer(text):
+        # Of the ten thousands of lines of a log a few tell something: the rest is not even taken apart.
+        if log.follows or telling is None or found.start() in telling:
+            for raw in lines_of(found[0]):
+                line = split(raw)
+                if line is not None:
+                    log.take(line)
+    return log.findings()
+
+
+class _Log:
+    """What was read so far: the tally, the GPU a record names before it says what is wrong, the task whose stack follows."""
+
+    def __init__(self) -> None:
+        self._tally = Tally(SOURCE)
+        self._gpu = ""
+        self._hung: tuple[Event, str, KernelLine] | None = None
+        self._patience = 0
+
+    @property
+    def follows(self) -> bool:
+        """Whether the stack of a hung task is being looked for, which no needle tells."""
+        return self._hung is not None
+
+    def take(self, line: KernelLine) -> None:
+        self._tally.pass_by(line)
+        text = line.text[:_LONGEST]
+        if xid := _XID.match(text):
+            self._xid(xid, line)
+        elif switch := _SXID.match(text):
+            if not _FOLLOW_UP.match(switch[3]):
+                meaning = policy.xid().of_switch(switch[3])
+                address = canonical(switch[1])
+                what = _sentence(f"SXid {switch[2]} on NVSwitch {address}", meaning, switch[3])
+                self._tally.add(f"SXid {switch[2]}", meaning.bearing, what, line, address)
+        elif known := _event_of(text):
+            self._flush()
+            self._event(*known, line)
+        elif self._hung is not None:
+            self._follow(text)
+
+    def findings(self) -> tuple[Finding, ...]:
+        self._flush()
+        return self._tally.findings()
+
+    def _xid(self, xid: re.Match[str], line: KernelLine) -> None:
+        address, number, message = canonical(xid[1]), int(xid[3]), xid[4]
+        if pid := _PID.match(message):
+            message = message[pid.end() :]
+        name = ""
+        if named := _NAME.match(message):
+            name, message = named[1].strip("'"), message[named.end() :]
+        rules = policy.xid()
+        meaning = rules.of(number, message)
+        bearing = meaning.bearing
+        if meaning.defers and meaning.when and (other := meaning.when.search(message)):
+            bearing = _at_most(bearing, rules.of(int(other["other"]), "").bearing)
+        part = printable(xid[2], 64)
+        instance = f" ({part})" if part else ""
+        what = _sentence(f"Xid {number} on GPU {address}{instance}", meaning, message)
+        if name.lower() not in _NOBODY and bearing in (Bearing.CONVICTS, Bearing.RESET):
+            what += f"; {printable(name, 64)}, which the line names, is a victim that asked"
+        self._tally.add(f"Xid {number}", bearing, what, line, address)
+
+    def _event(self, event: Event, found: re.Match[str], line: KernelLine) -> None:
+        groups = found.groupdict()
+        device = canonical(groups.get("device") or "")
+        peer = printable(groups.get("peer") or "", 255)
+        if event.names_gpu:
+            self._gpu = device
+        if event.of_named_gpu and not device:
+            device, self._gpu = self._gpu, ""
+        if event.clears and not self._tally.clear(event.clears, device or peer):
+            return
+        if event.meaning is None:
+            return
+        what = _sentence(f"{event.code}{_about(device, peer, groups.get('process'))}", event.meaning, found.string)
+        if event.trace:
+            self._hung, self._patience = (event, what, line), _TRACE_LINES
+        else:
+            peers = (peer,) if peer else ()
+            self._tally.add(event.code, event.meaning.bearing, what, line, device, peers, event.echo)
+
+    def _follow(self, text: str) -> None:
+        """Looks for the first function of a hung task's stack that tells what it waits for."""
+        frame = _FRAME.match(text)
+        place = _place_of(frame[1]) if frame else None
+        self._patience -= 1
+        if place is not None:
+            self._flush(place)
+        elif self._patience <= 0:
+            self._flush()
+
+    def _flush(self, place: Place | None = None) -> None:
+        if self._hung is None:
+            return
+        (event, what, line), self._hung = self._hung, None
+        if place is not None:
+            self._tally.add(place.code, place.meaning.bearing, f"{what}; {place.meaning.says}", line)
+        elif event.meaning is not None:
+            self._tally.add(event.code, event.meaning.bearing, what, line)
+
+
+def _event_of(text: str) -> tuple[Event, re.Match[str]] | None:
+    lower = text.lower()
+    for event in policy.kernel().events:
+        if event.needle in lower and (found := event.pattern.match(text)):
+            return event, found
+    return None
+
+
+def _place_of(function: str) -> Place | None:
+    return next((place for place in policy.kernel().places if function.startswith(place.functions)), None)
+
+
+def _at_most(bearing: Bearing, other: Bearing) -> Bearing:
+    """The bearing of the Xid that a line defers to, but no more than the line's own."""
+    return bearing if other in (Bearing.CONVICTS, Bearing.RESET, Bearing.SUSPECTS) else other
+
+
+def _about(device: str, peer: str, process: str | None) -> str:
+    subject = device or peer or (printable(process, 64) if process else "")
+    return f" ({subject})" if subject else ""
+
+
+def _sentence(subject: str, meaning: Meaning, message: str) -> str:
+    quoted = printable(message, _QUOTED)
+    advice = f"; {meaning.action}" if meaning.action else ""
+    return f"{subject}: {meaning.says}{advice}" + (f' ("{quoted}")' if quoted else "")

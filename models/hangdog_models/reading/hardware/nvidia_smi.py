@@ -1,0 +1,102 @@
+"""Reads `nvidia-smi -q`, text or XML: lost GPUs, memory errors, brakes, narrow links, a fabric that is not there.
+
+An output cut off is no fault: what is missing from it was not printed. The checks of a single GPU stand in a file of their own.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.findings import Bearing, Finding
+from hangdog_models.reading.hardware.nvidia_smi_checks import CHECKS
+from hangdog_models.reading.hardware.nvidia_smi_query import Query, from_text, from_xml
+from hangdog_models.reading.hardware.pci import canonical
+from hangdog_models.reading.limits import DEFAULTS, Limits
+from hangdog_models.reading.printable import printable
+from hangdog_models.reading.stacks.dumped_process import lines_of
+
+SOURCE = "nvidia-smi"
+
+#: What the tool prints instead of an answer, in any case; the first that is found in a line decides.
+_COMPLAINTS = tuple(
+    (re.compile(pattern, re.IGNORECASE), code, bearing, says)
+    for pattern, code, bearing, says in (
+        (r"GPU requires reset", "reset required", Bearing.RESET, "the GPU wants a reset"),
+        (r"unable to determine the device handle|GPU is lost", "GPU lost", Bearing.CONVICTS, "the driver has lost the GPU"),
+        (r"^No devices were found", "no GPU", Bearing.CONVICTS, "the driver finds no GPU"),
+        (r"couldn't communicate with the NVIDIA driver", "no driver", Bearing.CONVICTS, "the GPU driver is not loaded"),
+        # An update without a reload: software of that machine (NVML error 18).
+        (r"driver/library version mismatch", "driver mismatch", Bearing.SUSPECTS, "the driver does not fit its libraries"),
+        # In a container this is a device that was taken away from it as often as a sick driver.
+        (r"^Failed to initialize NVML", "no driver", Bearing.SUSPECTS, "the GPU driver cannot be asked"),
+    )
+)  # fmt: skip
+_IN_LINE = re.compile(r"GPU ?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-9A-Fa-f])?)")
+_HEAD = re.compile(r"NVSMI LOG|^Attached GPUs\s|^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:|<nvidia_smi_log>", re.MULTILINE)
+#: GPUs on boards whose GPUs are soldered together by NVLink, and how the products of such boards are called.
+_BOARDS, _BOARD = (1, 2, 4, 8, 16), re.compile(r"SXM|HGX|HBM3|GB\d00|\bB[23]00")
+
+
+def recognises(head: str) -> bool:
+    """Whether a text begins like an output of `nvidia-smi -q`, or is what the tool prints instead of one."""
+    return _HEAD.search(head) is not None or any(
+        pattern.search(line) for line in lines_of(head[:4096]) for pattern, *_ in _COMPLAINTS
+    )
+
+
+def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
+    """The findings of one run of `nvidia-smi -q`; raises UnreadableEvidence on what is none."""
+    if len(text) > limits.file_bytes:
+        raise UnreadableEvidence(f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)")
+    xml = text.lstrip()[:1] == "<"
+    if not xml and not recognises(text):
+        raise UnreadableEvidence("not an output of nvidia-smi -q")
+    query = from_xml(text, limits) if xml else from_text(text, limits)
+    found = [] if xml else list(_complaints(text))
+    known = {finding.device for finding in found if finding.code == "GPU lost"}
+    for gpu in query.gpus:
+        if gpu.device not in known:
+            said = [one for check in CHECKS for one in check(gpu)]
+            found += [
+                Finding(SOURCE, code, bearing, f"GPU {gpu.device}: {what}", device=gpu.device)
+                for code, bearing, what in said
+            ]
+    found = [*_of_the_host(query, found)]
+    return tuple(replace(finding, at_s=query.at_s) for finding in found)
+
+
+def _complaints(text: str) -> Iterator[Finding]:
+    seen: set[tuple[str, str]] = set()
+    for line in lines_of(text):
+        if " : " in line:  # a field of a GPU: judged there
+            continue
+        for pattern, code, bearing, says in _COMPLAINTS:
+            if pattern.search(line):
+                named = _IN_LINE.search(line)
+                device = canonical(named[1]) if named else ""
+                if (code, device) not in seen and len(seen) < 256:
+                    seen.add((code, device))
+                    yield Finding(SOURCE, code, bearing, f"GPU {device}: {says}" if device else says, device=device)
+                break
+
+
+def _of_the_host(query: Query, found: list[Finding]) -> Iterator[Finding]:
+    """The findings, with those that all GPUs of a machine share read as what they are: the machine's build or setting."""
+    everywhere = len(query.gpus) if len(query.gpus) > 1 else 0
+    lanes, fabric = (len({f.device for f in found if f.code == code}) for code in ("PCIe lanes", "fabric"))
+    for finding in found:
+        if finding.code == "PCIe lanes" and lanes == everywhere:
+            continue  # all alike: a virtual machine, or a board that is wired so
+        if finding.code == "fabric" and fabric == everywhere:
+            continue
+        yield finding
+    if everywhere and fabric == everywhere:
+        what = f"the NVLink fabric is up on none of {fabric} GPUs: start the fabric manager, a setting of the host; do not replace GPUs"
+        yield Finding(SOURCE, "fabric manager", Bearing.SUSPECTS, what)
+    products = {value for gpu in query.gpus for path, value in gpu.values.items() if path == ("product_name",)}
+    if query.attached and query.attached not in _BOARDS and any(_BOARD.search(product) for product in products):
+        what = (
+            f"{query.attached} GPUs are attached; boards of {printable(min(products), 60)} carry 4 or 8: one is missing"
+        )
+        yield Finding(SOURCE, "GPU missing", Bearing.SUSPECTS, what)

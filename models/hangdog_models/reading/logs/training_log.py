@@ -1,0 +1,136 @@
+"""Reads a training log: what each process in it counted (PyTorch's watchdog, NCCL's calls) and what it met.
+
+A log may be one rank's, one machine's or the whole job's with lines of all ranks mixed. Whose a line is, its prefix
+tells: `[rank3]:` is the global rank, torchrun's `[default3]:` the rank on the machine, and a number in `[PG … Rank 3]`
+that inside a process group, which is the global one only in the default group.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hangdog_models.collectives import WATCHDOG, RankCounters
+from hangdog_models.findings import Finding
+from hangdog_models.ranks import Rank
+from hangdog_models.reading.limits import DEFAULTS, Limits
+from hangdog_models.reading.logs import log_process, log_table, nccl_log, watchdog
+from hangdog_models.reading.logs.log_counters import Counted
+from hangdog_models.reading.logs.log_lines import LogLine, lines_of_log
+from hangdog_models.reading.logs.log_process import Process
+
+#: What only logs of training jobs hold; one of them is enough.
+_MARKS = (
+    "ProcessGroup", "Watchdog caught", "WorkNCCL(", "NCCL WARN", "NCCL INFO", "NCCL error", "CUDA error",
+    "CUDA out of memory", "cudaError", "DistBackendError", "worker_count=", "ast enqueued", "Detected mismatch between",
+    "[c10d]", "Traceback (most recent call last)", "[rank0]", "first observed failure", "torch.distributed",
+    "torch/distributed", "monitoredBarrier", "DataLoader worker", "store based barrier", "site-packages/torch/",
+    "torchrun", "NCCL version", "desync",
+)  # fmt: skip
+#: Parts of lines that say something, beside those of the table.
+_HINTS = (
+    "WorkNCCL(", "[PG ", "opCount", "commId", "barrier", "collective", 'File "', "Root Cause", "Error", "Exception",
+    "Interrupt", "Exit", "Timeout", "Fault", "Failure",
+)  # fmt: skip
+#: Lines of the kernel in the journal of a machine: another reader's.
+_OF_KERNEL = ("NVRM: ", " kernel: ")
+#: Processes told apart in one log; a log of a whole job of this size would be larger than what is read of a file.
+_MOST_PROCESSES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What one process in a log says. `rank` is None where nothing tells it; `local` is then its rank on the machine, if known.
+
+    The counters of a process without a rank carry the rank -1 until somebody places it. `own`: lines of it are in the
+    log; otherwise others only report of it.
+    """
+
+    rank: Rank | None
+    local: int | None
+    counters: RankCounters | None
+    findings: tuple[Finding, ...]
+    own: bool = True
+
+
+def recognises(text: str) -> bool:
+    """Whether a text is the log of a training job; to be asked of the whole text."""
+    return any(mark in text for mark in _MARKS)
+
+
+def read(text: str, rank: Rank | None, limits: Limits = DEFAULTS) -> tuple[Stream, ...]:
+    """What the processes of a log say, those without a rank last. Lines without a prefix belong to `rank`.
+
+    Never raises; of a log in which nothing is known nothing comes out. Work is linear in the size of the text.
+    """
+    processes: dict[tuple[Rank | None, int | None, int | None], Process] = {}
+    listing: Process | None = None  # the process in whose lines torchrun's list of failures stands
+    # Looking through the whole text for each hint first is cheap, and leaves few of them to look for in each line.
+    hints = tuple(hint for hint in dict.fromkeys(_HINTS + log_table.packaged().hints) if hint in text)
+    for number, line in enumerate(lines_of_log(text)):
+        if listing is None and not any(hint in line.text for hint in hints):
+            continue
+        if any(mark in line.text for mark in _OF_KERNEL):
+            continue
+        key = _whose(line, rank, limits)
+        process = processes.get(key)
+        if process is None:
+            if len(processes) >= _MOST_PROCESSES:
+                continue
+            process = processes[key] = Process(key[0])
+        log_process.take(process, line, number, limits)
+        listing = process if process.first_failure.lines else None
+    return tuple(_streams(processes))
+
+
+def _whose(line: LogLine, rank: Rank | None, limits: Limits) -> tuple[Rank | None, int | None, int | None]:
+    """Rank, local rank and process id by which a line's process is told from others; only the first known one counts."""
+    if line.rank is not None or rank is not None:
+        return line.rank if line.rank is not None else rank, None, None
+    group = watchdog.group_of(line.text, limits) if "[PG " in line.text else None
+    if group is not None and group.rank is not None:
+        return group.rank, None, None
+    return None, line.local, line.process if line.local is None else None
+
+
+def _streams(processes: dict[tuple[Rank | None, int | None, int | None], Process]) -> Iterator[Stream]:
+    counted: dict[Rank, Counted] = {}
+    findings: dict[Rank, tuple[Finding, ...]] = {}
+    loose: list[Stream] = []
+    told: list[dict[Rank, Counted]] = []
+    for (rank, local, _), process in processes.items():
+        process.rank = rank = rank if rank is not None else process.called_rank
+        found = log_process.findings(process)
+        own = _merged(process.watched.counted, nccl_log.named(process.calls))
+        told.append(log_process.hearsay(process))
+        if rank is None:
+            counters = own.put_together(Rank(-1)) if own.enqueued and local is not None else None
+            if found or counters:
+                loose.append(Stream(None, local, counters, found))
+            continue
+        counted[rank] = _merged(counted[rank], own) if rank in counted else own
+        findings[rank] = findings.get(rank, ()) + found
+    speakers = set(counted)
+    for hearsay in told:  # what a rank says of itself counts more than what others say of it
+        for rank, counts in hearsay.items():
+            counted[rank] = _merged(counted.get(rank, Counted(WATCHDOG)), counts)
+    for rank in sorted(counted):
+        counts = counted[rank]
+        counters = counts.put_together(rank) if counts.enqueued or counts.entries else None
+        if counters or findings.get(rank):
+            yield Stream(rank, None, counters, findings.get(rank, ()), rank in speakers)
+    yield from loose
+
+
+def _merged(first: Counted, second: Counted) -> Counted:
+    """The counts of both; where both speak of a group, the first's."""
+    if not second.enqueued and not second.entries:
+        return first
+    if not first.enqueued and not first.entries:
+        return second
+    groups = (second.enqueued.keys() | second.entries.keys()) - (first.enqueued.keys() | first.entries.keys())
+    for ours, theirs in (
+        (first.enqueued, second.enqueued), (first.started, second.started), (first.completed, second.completed),
+    ):  # fmt: skip
+        ours.update({group: number for group, number in theirs.items() if group in groups})
+    first.descriptions.update({group: words for group, words in second.descriptions.items() if group in groups})
+    first.entries.update({group: kept for group, kept in second.entries.items() if group in groups})
+    return first

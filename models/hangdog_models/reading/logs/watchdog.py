@@ -1,0 +1,160 @@
+"""Reads the lines of PyTorch's NCCL watchdog: which operation timed out, and how far each process group had come.
+
+Three formats are in use: the operation alone with `[Rank 1]` (before torch 2.3), `[PG 1 Rank 1] Timeout at NCCL work`
+(2.3, 2.4) and `[PG ID 0 PG GUID 0(default_pg) Rank 1] ... PG status` (since 2.5). The rank in these brackets is that
+inside the group; only in the default group it is the job's.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from hangdog_models.collectives import CollectiveRecord
+from hangdog_models.ranks import MAX_RANK, Rank
+from hangdog_models.reading.json_document import int_of, text_of
+from hangdog_models.reading.limits import Limits
+from hangdog_models.reading.logs.log_counters import Counted, raise_to
+
+#: The name of the default process group in PyTorch.
+DEFAULT_GROUP = "0"
+#: How the names begin under which operations stand whose group no line names.
+UNNAMED = "unnamed, of "
+#: An element count that PyTorch writes where it has none (COALESCED): -1 as an unsigned number.
+_NO_COUNT = (1 << 64) - 1
+_GROUP = re.compile(
+    r"\[PG (?:ID \d{1,9}\s?PG GUID ([^\s(\]]{1,128})|([^\s(\]]{1,128})) ?(?:\(([^)]{0,128})\))? ?Rank (\d{1,7})\]"
+)
+_WORK = re.compile(r"WorkNCCL\(([^()]{1,400}?),? Timeout\(ms\)=(\d{1,20})\)(?: ran for (\d{1,20}) milliseconds)?")
+_FIELD = re.compile(r"(\w{1,20})=([^,\[]{1,64})")
+_AT_WORK = re.compile(r"(?:at NCCL work|at work|at work sequence id): (-?\d{1,20})")
+_STATUS = re.compile(r"[Ll]ast (enqueued|started|completed) (?:NCCL )?work: (-?\d{1,20})")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPrefix:
+    """What `[PG … Rank …]` says: the group's name, the same on all its members, its description, the rank inside it."""
+
+    name: str
+    description: str
+    number: int
+
+    @property
+    def rank(self) -> Rank | None:
+        """The global rank, where the group is the default one."""
+        return Rank(self.number) if is_default(self.name, self.description) and self.number <= MAX_RANK else None
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """An operation the watchdog gave up: `group` empty where the line does not name it; times in milliseconds."""
+
+    group: str
+    sequence: int
+    operation: str
+    sizes: tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]
+    timeout_ms: int
+    ran_ms: int | None
+
+
+@dataclass(slots=True)
+class Watched:
+    """What the watchdog lines of one process say. Operations without a group wait until a line names it."""
+
+    counted: Counted
+    timed_out: list[TimedOut] = field(default_factory=list)
+    groups: dict[int, str] = field(default_factory=dict)
+
+
+#: Timed out operations of one process that are kept: after the first few everything is consequence.
+_MOST = 64
+
+
+def is_default(name: str, description: str) -> bool:
+    """Whether a group is the default one, in which ranks have their global numbers."""
+    return name == DEFAULT_GROUP or description == "default_pg"
+
+
+def unnamed(operation: str, sequence: int) -> str:
+    """The name under which an operation stands whose group no line names."""
+    return f"{UNNAMED}{operation} {sequence}"
+
+
+def group_of(line: str, limits: Limits) -> GroupPrefix | None:
+    """The process group a line speaks of, if it does."""
+    found = _GROUP.search(line)
+    if found is None:
+        return None
+    description = text_of(found[3] or "", limits)
+    name = text_of(found[1] or found[2], limits)
+    return GroupPrefix(name, "" if description == "undefined" else description, int(found[4]))
+
+
+def take(watched: Watched, line: str, group: GroupPrefix | None, limits: Limits) -> None:
+    """Notes what a line says."""
+    counted = watched.counted
+    if group is not None:
+        if group.description:
+            counted.descriptions[group.name] = group.description
+        for kind, number in _STATUS.findall(line):
+            raise_to(getattr(counted, kind), group.name, int_of(number))
+        if at := _AT_WORK.search(line):
+            watched.groups.setdefault(int_of(at[1]) or 0, group.name)
+    work = _WORK.search(line)
+    if work is None or len(watched.timed_out) >= _MOST:
+        return
+    about = dict(_FIELD.findall(work[1]))
+    sequence = int_of(about.get("SeqNum"))
+    timed_out = TimedOut(
+        group.name if group is not None else "",
+        -1 if sequence is None else sequence,
+        text_of(about.get("OpType"), limits),
+        (_sizes(about.get("NumelIn")), _sizes(about.get("NumelOut"))),
+        int_of(work[2]) or 0,
+        int_of(work[3]),
+    )
+    same = (timed_out.sequence, timed_out.operation)
+    for place, known in enumerate(watched.timed_out):
+        if (known.sequence, known.operation) == same and (known.group == timed_out.group or not known.group):
+            watched.timed_out[place] = timed_out
+            return
+        if (known.sequence, known.operation) == same and not timed_out.group:
+            return
+    watched.timed_out.append(timed_out)
+
+
+def settled(watched: Watched) -> list[TimedOut]:
+    """The timed out operations with their groups, noted as enqueued and not completed.
+
+    Where no line names the group, ranks that timed out in the same operation count as one group, and nobody is said to
+    lag behind it: sequence numbers of different groups cannot be compared.
+    """
+    found = []
+    for work in watched.timed_out:
+        group = work.group or watched.groups.get(work.sequence) or unnamed(work.operation, work.sequence)
+        found.append(TimedOut(group, work.sequence, work.operation, work.sizes, work.timeout_ms, work.ran_ms))
+        if work.sequence < 0:
+            continue
+        watched.counted.add(
+            CollectiveRecord(
+                group, work.sequence, operation_of(work.operation), False, work.sizes[0], output_sizes=work.sizes[1]
+            )
+        )
+        # The watchdog takes operations in their order: the ones before were done.
+        watched.counted.completed.setdefault(group, work.sequence - 1 if work.sequence > 1 else -1)
+    return found
+
+
+def operation_of(kind: str) -> str:
+    """`ALLREDUCE` as the flight recorder writes it: `nccl:all_reduce`."""
+    return "nccl:" + _OPERATIONS.get(kind.upper(), kind.lower())
+
+
+_OPERATIONS = {
+    "ALLREDUCE": "all_reduce", "ALLGATHER": "all_gather", "_ALLGATHER_BASE": "_all_gather_base",
+    "REDUCESCATTER": "reduce_scatter", "ALLTOALL": "all_to_all", "ALLTOALL_BASE": "all_to_all_single",
+    "ALLREDUCE_COALESCED": "allreduce_coalesced",
+}  # fmt: skip
+
+
+def _sizes(count: str | None) -> tuple[tuple[int, ...], ...]:
+    number = int_of(count)
+    return () if number is None or not 0 <= number < _NO_COUNT else ((number,),)

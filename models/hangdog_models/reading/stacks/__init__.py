@@ -1,0 +1,1 @@
+"""Readers of stacks: py-spy, pystack, gdb, and the kernel's view of a process."""

@@ -1,0 +1,59 @@
+"""Reads what the kernel says of a process: `*.proc.json`, or the text of `/proc/<pid>/status`."""
+
+import re
+
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.reading.json_document import int_of, text_of
+from hangdog_models.reading.limits import DEFAULTS, Limits
+from hangdog_models.stack import ProcessState
+
+#: The state letters of proc(5), kernels since 2.6; I is an idle kernel thread.
+_STATES = "RSDTtZXxKWPI"
+#: More CPU time than any process has had: tells a number from nonsense such as 1e999.
+_MOST_SECONDS = 1e12
+_STATUS_LINE = re.compile(r"^(Name|State|Pid):(.*)$", re.MULTILINE)
+
+
+def recognises(document: object) -> bool:
+    """Whether a JSON document is one process state."""
+    return isinstance(document, dict) and "pid" in document and "state" in document and "frames" not in document
+
+
+def read(document: object, limits: Limits = DEFAULTS) -> ProcessState:
+    """The state a `*.proc.json` holds; raises UnreadableEvidence where pid or state make no sense."""
+    if not isinstance(document, dict):
+        raise UnreadableEvidence("not a process state: no JSON object")
+    pid = int_of(document.get("pid"))
+    if pid is None or pid <= 0:
+        raise UnreadableEvidence("not a process state: no pid")
+    cpu = document.get("cpu_s")
+    return ProcessState(
+        pid=pid,
+        state=_letter(text_of(document.get("state"), limits)),
+        wchan=text_of(document.get("wchan"), limits),
+        syscall=text_of(document.get("syscall"), limits),
+        cpu_s=float(cpu) if isinstance(cpu, int | float) and 0 <= cpu < _MOST_SECONDS else None,
+        comm=text_of(document.get("comm"), limits),
+        cmdline=text_of(document.get("cmdline"), limits),
+    )
+
+
+def recognises_status(head: str) -> bool:
+    """Whether a text is `/proc/<pid>/status`."""
+    return {"Name", "State"} <= {key for key, _ in _STATUS_LINE.findall(head)}
+
+
+def read_status(text: str, limits: Limits = DEFAULTS) -> ProcessState:
+    """The state in the text of `/proc/<pid>/status`; raises UnreadableEvidence where lines are missing."""
+    lines = {key: value.strip() for key, value in _STATUS_LINE.findall(text)}
+    pid = int_of(lines.get("Pid"))
+    if pid is None or pid <= 0 or "State" not in lines:
+        raise UnreadableEvidence("not /proc/<pid>/status: no Pid or no State line")
+    return ProcessState(pid=pid, state=_letter(lines["State"]), comm=text_of(lines.get("Name"), limits))
+
+
+def _letter(state: str) -> str:
+    letter = state.strip()[:1]
+    if letter not in _STATES or not letter:
+        raise UnreadableEvidence(f"not a process state: {state[:20]!r} is none of {' '.join(_STATES)}")
+    return letter

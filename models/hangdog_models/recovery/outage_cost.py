@@ -1,0 +1,46 @@
+"""What each failure cost: the time from when the job last got on until it gets on again, and where it went."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hangdog_models.recovery.recovery_history import Act, Began, Entry, Finished, Progressed, Stepped, Troubled
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """Moments of one failure: `since` the job did not get on, `noticed` it was known why, `began` the job was started again,
+    `over` it got on. The last two are None while they have not happened. `acts` were carried out."""
+
+    since: float
+    noticed: float
+    began: float | None = None
+    over: float | None = None
+    acts: tuple[Act, ...] = ()
+
+    def seconds(self, now: float) -> float:
+        """Unproductive time, until now where it lasts."""
+        return max(0.0, (now if self.over is None else self.over) - self.since)
+
+
+def outages(history: Sequence[Entry]) -> tuple[Outage, ...]:
+    """All failures of a job, in order. A job whose log tells of no steps gets on when it is started."""
+    found: list[Outage] = []
+    tells_steps = any(isinstance(entry, Progressed) for entry in history)
+    for entry in history:
+        now_open = found[-1] if found and found[-1].over is None else None
+        match entry:
+            case Troubled() if now_open is None:
+                found.append(Outage(min(entry.since, entry.at), entry.at))
+            case Troubled() if now_open is not None:  # it failed again before it got on: one outage
+                found[-1] = replace(now_open, began=None)
+            case Stepped() if now_open is not None:
+                found[-1] = replace(now_open, acts=(*now_open.acts, entry.step.act))
+            case Stepped() if entry.step.act is Act.UPDATE:
+                found.append(Outage(entry.at, entry.at, acts=(Act.UPDATE,)))
+            case Began() if now_open is not None:
+                found[-1] = replace(now_open, began=entry.at, over=None if tells_steps else entry.at)
+            case Progressed() | Finished() if now_open is not None:
+                found[-1] = replace(now_open, over=entry.at)
+            case _:
+                pass
+    return tuple(found)

@@ -1,0 +1,54 @@
+"""Which spares passed their test, by the report of a campaign (`hangdog.campaign/1`) that was held upon them.
+
+A spare is asked for more than a machine under suspicion: a campaign convicts after two failed launches, while one is enough
+not to take a machine for which another may stand in. Only who is convicted is out for good.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hangdog_models.planning.campaign.level_planner import LADDER
+from hangdog_models.reading.printable import printable
+
+#: The levels by which a spare can be tested: the others take partners.
+LEVELS = tuple(level for level, one in LADDER.items() if one.least == 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Who passed; why each of the others did not: `failed` are convicted, of the `doubtful` nobody knows enough."""
+
+    passed: tuple[str, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    doubtful: Mapping[str, str] = field(default_factory=dict)
+
+
+def of_campaign(machines: Sequence[str], levels: Collection[int], report: Mapping[str, Any]) -> Trial:
+    """What a report says of each machine; one of which it says nothing is doubtful."""
+    passed, failed, doubtful = [], {}, {}
+    convicted = {str(one.get("machine")): one.get("because") for one in _tables(report, "convicted")}
+    tests = {LADDER[level].name for level in levels}
+    for machine in machines:
+        mine = [one for one in _tables(report, "launches") if one.get("machines") == [machine]]
+        if machine in convicted:
+            failed[machine] = _words(convicted[machine]) or "it is convicted"
+        elif wrong := [one for one in mine if one.get("result") == "fail"]:
+            doubtful[machine] = f"it failed a test: {_words(wrong[0].get('says'))}"
+        elif tests <= {str(one.get("test")) for one in mine if one.get("result") == "pass"}:
+            passed.append(machine)
+        else:
+            told = [_words(one.get("why")) for one in _tables(report, "untested") if one.get("machine") == machine]
+            doubtful[machine] = f"it was not tested: {told[0] if told else 'the time did not suffice'}"
+    return Trial(tuple(passed), failed, doubtful)
+
+
+def _tables(document: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any]]:
+    value = document.get(name)
+    return (one for one in (value if isinstance(value, list) else ()) if isinstance(one, dict))
+
+
+def _words(value: object) -> str:
+    """What stands there for people: the first of several reasons."""
+    first = value[0] if isinstance(value, list) and value else value
+    return printable(first) if isinstance(first, str) else ""

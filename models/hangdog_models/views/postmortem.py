@@ -1,0 +1,86 @@
+"""A verdict as Markdown, for the post-mortem: what was found, why, how sure, and what was not seen."""
+
+import re
+from collections.abc import Iterator
+
+from hangdog_models.counts import counted
+from hangdog_models.ranks import Rank
+from hangdog_models.reading.printable import printable
+from hangdog_models.verdict import Verdict
+from hangdog_models.views.answer_text import BLAMELESS, doing, headline, percent, ranks_said
+
+#: How many of each are written; the verdict's JSON holds everything.
+SUSPECTS, CLUSTERS, REASONS = 10, 16, 16
+#: Characters of a rank set, and of one sentence.
+WIDTH, SENTENCE = 200, 600
+
+_SYNTAX = re.compile(r"([\\`*_{}\[\]<>#|~!])")
+
+
+def markdown(verdict: Verdict, times: str = "") -> str:
+    """The page; `times` says when it was, where that is known."""
+    return "\n".join(_lines(verdict, times)) + "\n"
+
+
+def _lines(verdict: Verdict, times: str) -> Iterator[str]:
+    yield f"# {plain(verdict.job_id or 'A job')}: {plain(headline(verdict))}"
+    yield ""
+    yield f"{counted(verdict.world_size, 'rank')}, judged by {plain(verdict.rules)}. {times}".rstrip()
+    yield from ("", "## Why", "")
+    for reason in verdict.because:
+        yield f"- {plain(reason)}"
+    if verdict.suspects:
+        title = "Where it shows" if verdict.kind in BLAMELESS else "Suspects"
+        yield from ("", f"## {title}", "", "| probability | machines | ranks | why |", "|---|---|---|---|")
+        for one in verdict.suspects[:SUSPECTS]:
+            machines = plain(", ".join(one.machines) or "unknown")
+            why = plain("; ".join(one.because))
+            yield f"| {percent(one.probability)} | {machines} | {plain(ranks_said(one.ranks, WIDTH))} | {why} |"
+    if verdict.evict.machines:
+        sure = percent(verdict.evict.coverage)
+        yield from (
+            "",
+            "## To evict",
+            "",
+            f"{plain(', '.join(verdict.evict.machines))}: the fault is inside with {sure}.",
+        )
+    yield from (
+        "",
+        "## Where the ranks stood",
+        "",
+        "| # | ranks | what | innermost frame | which |",
+        "|---|---|---|---|---|",
+    )
+    for cluster in verdict.clusters[:CLUSTERS]:
+        what = f"{doing(cluster)}{f', {cluster.label}' if cluster.label else ''}"
+        frame = plain(cluster.stack[-1]) if cluster.stack else ""
+        which = ranks_said(cluster.ranks, WIDTH)
+        yield f"| {cluster.id} | {len(cluster.ranks)} | {plain(what)} | {frame} | {which} |"
+    yield from _unseen(verdict)
+
+
+def _unseen(verdict: Verdict) -> Iterator[str]:
+    coverage = verdict.coverage
+    yield from ("", "## What was not seen", "")
+    yield f"{coverage.captured} of {counted(coverage.expected, 'rank')} captured."
+    if coverage.missing:
+        yield f"Missing: {ranks_said(coverage.missing, WIDTH)}."
+    reasons: dict[str, list[str]] = {}
+    for name, reason in coverage.failed.items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, everybody in list(reasons.items())[:REASONS]:
+        yield f"- {plain(whose(everybody))}: {plain(reason)}"
+    for note in verdict.evidence.notes[:REASONS]:
+        yield f"- {plain(note)}"
+
+
+def whose(keys: list[str]) -> str:
+    """The keys of one reason of `Coverage.failed`: as a rank set where they are ranks, else by name."""
+    if all(key.isascii() and key.isdigit() for key in keys):
+        return ranks_said([Rank(int(key)) for key in keys], WIDTH)
+    return ", ".join(keys)
+
+
+def plain(text: str) -> str:
+    """Foreign text that Markdown shows as it is: one line, bounded, its syntax escaped."""
+    return _SYNTAX.sub(r"\\\1", printable(text, SENTENCE))

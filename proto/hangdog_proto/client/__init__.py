@@ -1,0 +1,1 @@
+"""How commands reach a server: the channel, the requests, and failures as our errors."""

@@ -1,0 +1,65 @@
+"""Our errors on their way over the wire: a gRPC status code for every program, and class and hint for our own."""
+
+import grpc
+
+from hangdog_models.errors import (
+    HangdogError,
+    NotAllowed,
+    OurFault,
+    ServerUnreachable,
+    UnreadableBundle,
+    UnreadableEvidence,
+    WrongUse,
+)
+from hangdog_proto.client.server_auth import misdated
+
+#: Trailing metadata that name the class of an error and carry its hint (`-bin`: any UTF-8).
+CLASS, HINT = "hangdog-error", "hangdog-hint-bin"
+
+Metadata = tuple[tuple[str, str | bytes], ...]
+
+_CODES: dict[type[HangdogError], grpc.StatusCode] = {
+    WrongUse: grpc.StatusCode.INVALID_ARGUMENT,
+    UnreadableBundle: grpc.StatusCode.INVALID_ARGUMENT,
+    UnreadableEvidence: grpc.StatusCode.INVALID_ARGUMENT,
+    ServerUnreachable: grpc.StatusCode.UNAVAILABLE,
+    OurFault: grpc.StatusCode.INTERNAL,
+    NotAllowed: grpc.StatusCode.PERMISSION_DENIED,
+    HangdogError: grpc.StatusCode.INTERNAL,
+}
+_CLASSES = {kind.__name__: kind for kind in _CODES}
+#: Codes gRPC itself gives when nobody answers, or somebody who is no hangdog server.
+_NOBODY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
+#: Codes that a proxy before the server gives by itself.
+_NOT_LET = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
+
+
+def written(error: HangdogError) -> tuple[grpc.StatusCode, str, Metadata]:
+    """An error as a status code, its words and trailing metadata; an unlisted class travels as the one it derives from."""
+    kind = next(kind for kind in type(error).__mro__ if kind in _CODES)
+    return _CODES[kind], str(error), ((CLASS, kind.__name__), (HINT, error.hint.encode()))
+
+
+def read(error: grpc.RpcError, address: str, tls: bool = False) -> HangdogError:
+    """The error the server at `address` meant, or what it means that gRPC itself failed; `tls` says how it was asked."""
+    call = error if isinstance(error, grpc.Call) else None
+    code, words = (call.code(), call.details() or "") if call else (None, str(error))
+    metadata: dict[str, str | bytes] = dict(call.trailing_metadata() or ()) if call else {}
+    kind = _CLASSES.get(str(metadata.get(CLASS)))
+    if kind is not None:
+        hint = metadata.get(HINT, b"")
+        return kind(words, hint.decode(errors="replace") if isinstance(hint, bytes) else hint)
+    if code in _NOBODY:
+        start = "start one with `hangdog server`, or name another with --server or HANGDOG_SERVER"
+        if misdated(words):
+            start = misdated(words)
+        elif tls:
+            start += "; or its certificate and the one of --tls do not know each other: hangdog certs show DIR"
+        return ServerUnreachable(f"no server answers at {address}{' over TLS' * tls} ({words})", start)
+    if code in _NOT_LET:
+        return NotAllowed(f"{address} does not let us ({words})", "is something between us and the server?")
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return ServerUnreachable(f"what answers at {address} is no hangdog server, or one of another version")
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return WrongUse(f"the server at {address} does not take so much at once ({words})")
+    return OurFault(f"the server at {address} failed: {code.name if code else ''} {words}", "its log says more")

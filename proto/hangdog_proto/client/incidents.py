@@ -1,0 +1,286 @@
+"""How the command line reaches a server: each request a method, each answer a noun, each failure one of our errors."""
+
+import json
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from hangdog_models.errors import OurFault
+from hangdog_models.findings import Finding
+from hangdog_models.operations import report_json
+from hangdog_models.operations.report import OperationsReport
+from hangdog_models.owner import UNKNOWN, Owner
+from hangdog_models.ranks import Rank
+from hangdog_models.verdict import Verdict, from_json
+from hangdog_proto.client.history import ActionLine, Actions, LedgerLine, RecordLine
+from hangdog_proto.client.lazy_channel import Asking
+from hangdog_proto.codec import findings as found
+from hangdog_proto.codec import owners
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsStub
+
+#: Seconds an answer may take that no capture stands behind.
+ANSWER_S = 10.0
+#: Seconds that a report may take: the store answers within 20 s, or says that it failed.
+REPORT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of an incident's progress; `verdict` stands in the last one."""
+
+    incident: str
+    state: str
+    text: str
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentLine:
+    """An incident as the list shows it; `began` in Unix seconds; `note` says why it failed."""
+
+    id: str
+    job: str
+    began: float
+    state: str
+    verdict: str
+    confidence: float
+    evict: tuple[str, ...]
+    why: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobLine:
+    """A job as the agent of one machine announces it; `world_size` 0 when unknown.
+
+    `owner` is whose it is by the kernel's word; `conflict` what machines contradict each other about, empty when nothing.
+    """
+
+    job: str
+    ranks: tuple[Rank, ...]
+    world_size: int
+    topology: str
+    owner: Owner = UNKNOWN
+    conflict: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineLine:
+    """A machine whose agent is, or lately was, connected; silent for `silent_s` seconds; `stopped` when that was in order.
+
+    `findings` are what its checks found, by their agent's last word. `serial` is the serial number of the certificate that
+    its agent shows, empty without one, which ends in `certificate_left_s` seconds.
+    """
+
+    name: str
+    version: str
+    connected: bool
+    silent_s: float
+    jobs: tuple[JobLine, ...]
+    findings: tuple[Finding, ...] = ()
+    stopped: bool = False
+    serial: str = ""
+    certificate_left_s: float = 0.0
+    certificate_ends_soon: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """All that is kept of an incident: its line, its verdict, what was asked and announced, and its captures.
+
+    A capture is the machine, the number it is kept under, and the serialized message.
+    """
+
+    line: IncidentLine
+    verdict: Verdict | None
+    asked: dict[str, Any]
+    captures: tuple[tuple[str, int, bytes], ...]
+
+
+class Client(Asking):
+    """A channel to a server, given by its `HOST:PORT` alone or with all it takes to reach it.
+
+    Every method raises HangdogError when it fails; making it raises WrongUse where the way would not be safe.
+    """
+
+    @property
+    def _incidents(self) -> IncidentsStub:
+        return IncidentsStub(self._channel)
+
+    def snapshot(
+        self,
+        job: str = "",
+        rounds: int = 0,
+        interval_s: float = 0.0,
+        job_toml: str = "",
+        why: str = "",
+        light: bool = False,
+    ) -> Generator[Step, None, None]:
+        """Asks for an incident now and follows it; the last step holds the verdict. 0 and empty: the server's choice.
+
+        `light` asks for looks at a job that is slow, as few as suffice, which stop nobody.
+        Close the generator, or leave it, to stop following; the incident goes on.
+        """
+        request = pb.SnapshotRequest(
+            job=job, rounds=rounds, interval_s=interval_s, job_toml=job_toml, why=why, light=light
+        )
+        with self._errors():
+            call = self._incidents.Snapshot(request)
+            try:
+                for progress in call:
+                    yield Step(progress.incident, progress.state, progress.text, _verdict(progress.verdict_json))
+            finally:
+                call.cancel()  # type: ignore[no-untyped-call]  # grpc-stubs leave it without types
+
+    def incidents(self, job: str = "", limit: int = 0) -> tuple[IncidentLine, ...]:
+        """The latest incidents, newest first."""
+        with self._errors():
+            answer = self._incidents.List(pb.ListRequest(job=job, limit=limit), timeout=ANSWER_S)
+        return tuple(_line(summary) for summary in answer.incidents)
+
+    def incident(self, name: str) -> tuple[IncidentLine, Verdict | None]:
+        """One incident, by its name or a prefix that only it has, and its verdict where there is one."""
+        with self._errors():
+            answer = self._incidents.Get(pb.GetRequest(id=name), timeout=ANSWER_S)
+        return _line(answer.summary), _verdict(answer.verdict_json)
+
+    def machines(self) -> tuple[MachineLine, ...]:
+        """The machines whose agents are, or lately were, connected, by name."""
+        with self._errors():
+            answer = self._incidents.Machines(pb.MachinesRequest(), timeout=ANSWER_S)
+        return tuple(
+            MachineLine(
+                machine.name,
+                machine.version,
+                machine.connected,
+                machine.silent_s,
+                tuple(map(_job, machine.jobs)),
+                found.unpack(machine.findings, machine.name),
+                machine.stopped,
+                machine.certificate_serial,
+                machine.certificate_left_s,
+                machine.certificate_ends_soon,
+            )
+            for machine in answer.machines
+        )
+
+    def serving(self, service: str = "") -> bool:
+        """Whether the server says that it serves: all of it, or one service by its full name."""
+        # grpc.health.v1 by hand: one field each way, and agents' images need no package for it
+        name = service.encode()
+        with self._errors():
+            ask = self._channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)
+            said = ask(bytes((10, len(name))) + name if name else b"", timeout=ANSWER_S)
+        return bool(said == b"\x08\x01")
+
+    def ledger(self, machine: str, within_s: float = 0.0, limit: int = 0) -> tuple[LedgerLine, ...]:
+        """What verdicts said of a machine within so many seconds (0: ever), newest first."""
+        request = pb.LedgerRequest(machine=machine, within_s=within_s, limit=limit)
+        with self._errors():
+            answer = self._incidents.Ledger(request, timeout=ANSWER_S)
+        return tuple(
+            LedgerLine(
+                entry.machine, entry.incident, entry.job, entry.at, entry.standing, entry.probability, entry.among,
+                entry.verdict,
+            )
+            for entry in answer.entries
+        )  # fmt: skip
+
+    def suspected(self, within_s: float = 0.0, limit: int = 0) -> tuple[RecordLine, ...]:
+        """The machines that verdicts named within so many seconds (0: ever), the most suspected first."""
+        request = pb.LedgerRequest(within_s=within_s, limit=limit)
+        with self._errors():
+            answer = self._incidents.Ledger(request, timeout=ANSWER_S)
+        return tuple(
+            RecordLine(one.machine, one.convicted, one.suspected, one.cleared, one.weight, one.last)
+            for one in answer.machines
+        )
+
+    def report(self, within_s: float = 0.0) -> OperationsReport:
+        """What operation was like within so many seconds (0: ever)."""
+        with self._errors():
+            answer = self._incidents.Report(pb.ReportRequest(within_s=within_s), timeout=REPORT_S)
+        try:
+            return report_json.from_json(json.loads(answer.report_json))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+            raise OurFault(f"the server's report cannot be read: {error}", "is it of another version?") from error
+
+    def actions(self, incident: str = "", limit: int = 0) -> Actions:
+        """What was, is and would be done to machines, newest first; of one incident, or of all."""
+        with self._errors():
+            return _actions(
+                self._incidents.Actions(pb.ActionsRequest(incident=incident, limit=limit), timeout=ANSWER_S)
+            )
+
+    def act(self, what: str, incident: str = "", machine: str = "", because: str = "") -> Actions:
+        """Decides: `approve` or `dismiss` an incident's acts, `release` a machine, `close-breaker`; what is changed by it."""
+        request = pb.ActRequest(what=what, incident=incident, machine=machine, because=because)
+        with self._errors():
+            return _actions(self._incidents.Act(request, timeout=ANSWER_S))
+
+    def kept(self, name: str) -> Kept:
+        """All that is kept of one incident, by its name or a prefix that only it has."""
+        head: pb.BundleHead | None = None
+        captures: list[tuple[str, int, bytes]] = []
+        with self._errors():
+            for part in self._incidents.Bundle(pb.BundleRequest(id=name)):
+                if part.HasField("head"):
+                    head = part.head
+                elif part.HasField("capture"):
+                    captures.append((part.capture.machine, part.capture.round, part.capture.packed))
+        if head is None or len(captures) != head.captures:
+            gone = f"{len(captures)} of {head.captures if head else 'all'} captures of incident {name} came"
+            raise OurFault(gone, "were they being removed just then? ask again")
+        try:
+            asked = json.loads(head.asked_json)
+        except ValueError as error:
+            raise OurFault(f"what the server keeps cannot be read: {error}", "is it of another version?") from error
+        return Kept(_line(head.summary), _verdict(head.verdict_json), asked, tuple(captures))
+
+
+def _actions(answer: pb.ActionList) -> Actions:
+    lines = tuple(
+        ActionLine(
+            one.incident,
+            one.machine,
+            one.job,
+            one.state,
+            one.at,
+            one.changed,
+            one.because,
+            one.words,
+            one.who,
+            one.marked,
+        )
+        for one in answer.actions
+    )
+    return Actions(lines, answer.mode, tuple(answer.actors), answer.breaker)
+
+
+def _line(summary: pb.IncidentSummary) -> IncidentLine:
+    return IncidentLine(
+        id=summary.id,
+        job=summary.job,
+        began=summary.began,
+        state=summary.state,
+        verdict=summary.verdict,
+        confidence=summary.confidence,
+        evict=tuple(summary.evict),
+        why=summary.why,
+        note=summary.note,
+    )
+
+
+def _verdict(document: str) -> Verdict | None:
+    if not document:
+        return None
+    try:
+        return from_json(json.loads(document))
+    except (KeyError, TypeError, ValueError) as error:
+        raise OurFault(f"the server's verdict cannot be read: {error}", "is it of another version?") from error
+
+
+def _job(local: pb.LocalJob) -> JobLine:
+    ranks, owner = tuple(Rank(rank) for rank in local.ranks), owners.unpack(local)
+    return JobLine(local.job, ranks, local.world_size, local.topology, owner, local.conflict)

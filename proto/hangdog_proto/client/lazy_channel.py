@@ -1,0 +1,59 @@
+"""The way of a command to its server: a channel that is opened when it is needed, and failures as our errors."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+import grpc
+
+from hangdog_models.errors import ServerUnreachable
+from hangdog_proto.client import errors
+from hangdog_proto.client.channel_options import CHANNEL_OPTIONS, Reach, open_channel, require_privacy
+
+#: Where a server listens, and where it is looked for, unless told otherwise: this machine only.
+DEFAULT_ADDRESS = "127.0.0.1:7411"
+#: How soon a connection that was lost is made anew, in milliseconds: gRPC's own pauses grow to two minutes.
+RECONNECTING = (("grpc.initial_reconnect_backoff_ms", 500), ("grpc.max_reconnect_backoff_ms", 5_000))
+
+
+class Asking:
+    """A channel to a server, and no requests yet. Making it raises WrongUse where the way would not be safe."""
+
+    def __init__(self, reach: Reach | str = DEFAULT_ADDRESS) -> None:
+        self._reach = Reach(reach) if isinstance(reach, str) else reach
+        self._opened: grpc.Channel | None = None
+        require_privacy(self._reach)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    @property
+    def _channel(self) -> grpc.Channel:
+        """The way to the server: opened for the first request, and anew after one that nobody answered.
+
+        A server that was started again may have another certificate, which is to be checked as the first one was.
+        """
+        if self._opened is None:
+            self._opened = open_channel(self._reach, (*CHANNEL_OPTIONS, *RECONNECTING))
+        return self._opened
+
+    def _close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+        self._opened = None
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except grpc.RpcError as error:
+            meant = errors.read(error, self._reach.address, tls=self._reach.tls is not None)
+            if isinstance(meant, ServerUnreachable) and self._reach.tls is not None:
+                self._close()
+            raise meant from error

@@ -1,0 +1,1 @@
+"""The border between messages and nouns: packs and unpacks, suspiciously."""

@@ -1,0 +1,119 @@
+"""The border between the wire's statements and our own: what a library counted, as bytes that nobody on the way reads.
+
+They travel deflated: a flight record is text that repeats itself, and shrinks to a tenth or less.
+"""
+
+import zlib
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hangdog_models.collectives import RankCounters, RasReport
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.ranks import MAX_RANK, Rank
+from hangdog_models.reading.collectives.library_counters import Told, flight_record, ras_report
+from hangdog_models.stack import Missing, Reason
+from hangdog_proto.generated import hangdog_pb2 as pb
+
+#: Bytes of one statement; a ring of 20,000 operations with their stacks, the largest that people set, is about as much.
+MOST_BYTES = 32 << 20
+#: Bytes of all statements of one message, inflated: sixteen ranks with records of the size seen in practice, many times over.
+MOST_IN_MESSAGE = 256 << 20
+#: Statements in one message: one a rank, and the machine's.
+MOST = 4096
+#: Words of a reason; a path and an error fit.
+_WORDS = 500
+#: How hard deflating tries: the lowest level takes a third of the time and gives nearly the same.
+_LEVEL = 1
+
+
+class Kind(StrEnum):
+    """Which library speaks."""
+
+    RECORD = "flight recorder"
+    RAS = "nccl ras"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a library gave: `data`, or why it is `missing`. `rank` is None where a machine speaks as a whole."""
+
+    kind: Kind
+    rank: Rank | None
+    data: bytes = b""
+    missing: Missing | None = None
+
+    @property
+    def name(self) -> str:
+        """What a person is told it is."""
+        return "the report of NCCL RAS" if self.rank is None else f"the flight record of rank {self.rank}"
+
+
+def pack(statement: Statement) -> pb.Statement:
+    """Writes a statement, deflated."""
+    packed = pb.Statement(kind=statement.kind, rank=statement.rank or 0, size=len(statement.data))
+    if statement.data:
+        packed.deflated = zlib.compress(statement.data, _LEVEL)
+    if statement.missing is not None:
+        packed.missing.reason = statement.missing.reason
+        packed.missing.words = statement.missing.words.encode("utf-8", "replace").decode("utf-8")[:_WORDS]
+    return packed
+
+
+def heard(capture: pb.Capture) -> Told | None:
+    """What the libraries of a machine counted, by a capture; None when it does not speak of that.
+
+    Raises nothing: what cannot be read is named, and costs nothing else.
+    """
+    if not capture.statements:
+        return None
+    claimed = sum(packed.size for packed in capture.statements)
+    if len(capture.statements) > MOST or claimed > MOST_IN_MESSAGE:
+        words = f"{len(capture.statements)} of {claimed} bytes; {MOST} of {MOST_IN_MESSAGE} are read"
+        return Told(unreadable={"statements": words})
+    counters: list[RankCounters] = []
+    report: RasReport | None = None
+    unreadable: dict[str, str] = {}
+    lacking: list[tuple[Rank | None, Missing]] = []
+    for number, packed in enumerate(capture.statements):
+        name = f"statement {number}"
+        try:
+            given = unpack(packed)
+            name = given.name
+            if given.missing is not None:
+                lacking.append((given.rank, given.missing))
+            elif given.rank is not None:
+                counters.append(flight_record(given.data, given.rank))
+            else:
+                report = ras_report(given.data)
+        except UnreadableEvidence as error:
+            unreadable[name] = str(error)
+    return Told(tuple(counters), report, unreadable, tuple(lacking))
+
+
+def unpack(packed: pb.Statement) -> Statement:
+    """Reads what `pack` wrote; raises UnreadableEvidence on what cannot be, and on what is larger than it claims."""
+    try:
+        kind = Kind(packed.kind)
+    except ValueError:
+        raise UnreadableEvidence(f"a statement of kind {packed.kind[:80]!r}, which is not known here") from None
+    if packed.rank > MAX_RANK or packed.size > MOST_BYTES:
+        raise UnreadableEvidence(f"a statement of rank {packed.rank} and {packed.size} bytes")
+    rank = Rank(packed.rank) if kind is Kind.RECORD else None
+    if packed.HasField("missing"):
+        try:
+            reason = Reason(packed.missing.reason)
+        except ValueError:
+            reason = Reason.TOOL_FAILED  # a newer agent's word; what it says beside it is kept
+        return Statement(kind, rank, missing=Missing(reason, packed.missing.words[:_WORDS]))
+    return Statement(kind, rank, _inflated(packed))
+
+
+def _inflated(packed: pb.Statement) -> bytes:
+    inflating = zlib.decompressobj()
+    try:
+        data = inflating.decompress(packed.deflated, packed.size + 1)  # 0 would be no bound
+    except zlib.error as error:
+        raise UnreadableEvidence(f"a statement that cannot be inflated: {error}") from error
+    if len(data) != packed.size or not inflating.eof:
+        raise UnreadableEvidence(f"a statement that is not the {packed.size} bytes it claims to be")
+    return data

@@ -1,0 +1,199 @@
+"""Decides what follows from verdicts, writes it down, and has it carried out again and again until it is done.
+
+Nothing is done that is not in the store before; `carrying` does it, and believes only what it sees afterwards.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Any
+
+import sqlalchemy as sa
+
+from hangdog_models.actions.action_history import Body, Wanted
+from hangdog_models.actions.caps import Mode
+from hangdog_models.errors import HangdogError
+from hangdog_models.owner import UNKNOWN, Owner, read
+from hangdog_models.reading.job import read_job
+from hangdog_models.views.answer_text import percent
+from hangdog_server.actions import policy
+from hangdog_server.actions.backends.actions_config import Chosen
+from hangdog_server.actions.backends.backend import Placement, Scheduler
+from hangdog_server.actions.execute import Carrying
+from hangdog_server.actions.policy import Facts, Rule
+from hangdog_server.actions.restart_preview import Foreseeing
+from hangdog_server.auth.audit_log import Audit
+from hangdog_server.cluster.leadership import Leading
+from hangdog_server.incidents.incident_run import Means
+from hangdog_server.incidents.round_capture import steady
+from hangdog_server.settings import Settings
+from hangdog_server.store import actions, test_results
+from hangdog_server.store.actions import Intent
+from hangdog_server.store.leases import NotOurs
+from hangdog_server.store.store import Incident
+from hangdog_server.store.store_errors import StoreFailed
+
+#: Between two tries, and between two looks at what is to be done where nobody says that there is something. Seconds.
+TICK_S = 5.0
+#: Between two looks at whether a job has started again: a scheduler takes some seconds for it.
+MOVING_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Acting:
+    """What follows from verdicts on one server; `keep` does it until it is cancelled."""
+
+    def __init__(self, means: Means, settings: Settings, leading: Leading, audit: Audit, chosen: Chosen) -> None:
+        self.chosen = chosen
+        self._means = means
+        self._settings = settings
+        self._leading = leading
+        self._carrying = Carrying(means, audit, chosen)
+        self._foreseeing = Foreseeing(means, leading, chosen)
+        self._began = steady()
+
+    async def keep(self) -> None:
+        """Does again and again what is to be done; raises nothing."""
+        while True:
+            try:
+                await self.tick()
+            except StoreFailed as error:
+                log.error("nothing is done to machines now: %s", error)
+            except Exception:  # a bug met in one verdict must not keep what follows from others from being done later
+                log.exception("what is to be done was not done")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(MOVING_S if self._carrying.moving else TICK_S):
+                    await self._means.judged.wait()
+            self._means.judged.clear()
+
+    async def close(self) -> None:
+        """Lets go of what the actors hold."""
+        await self._foreseeing.close()
+        for actor in self.chosen.actors:
+            await actor.close()
+
+    async def tick(self) -> None:
+        """Writes down what follows from new verdicts, and does one step of all that is written; raises StoreFailed."""
+        self._carrying.moving = False
+        if self.stopped():
+            return
+        await self._propose()
+        self._foreseeing.begin()
+        rows = sorted(await self._means.store.ask(actions.under_way), key=lambda row: row.incident)
+        groups = [list(group) for _, group in groupby(rows, lambda row: row.incident)]
+        mine = [group for group in groups if await self._leading.leads(group[0].job)]
+        ended = await asyncio.gather(*map(self._carrying.carry, mine), return_exceptions=True)
+        for group, error in zip(mine, ended, strict=True):
+            if isinstance(error, StoreFailed):
+                raise error
+            if error is not None:  # a bug met in one act must not keep all others from being done
+                log.error("incident %s: what is to be done was not done", group[0].incident, exc_info=error)
+
+    def stopped(self) -> bool:
+        """Whether the file is there with which an operator stops everything."""
+        return self.chosen.stop is not None and self.chosen.stop.exists()
+
+    def rule(self) -> Rule:
+        """How far hangdog may go now."""
+        return Rule(self.chosen.mode, self.chosen.caps, self._means.clock())
+
+    async def facts(self, incident: str) -> Facts:
+        """What is known of all machines, what the job's description says of those of an incident, and who holds its checkpoint."""
+        store = self._means.store
+        asked, _ = await store.kept(incident)
+        return await self._facts(await store.find(incident), asked)
+
+    async def _facts(self, incident: Incident, asked: Mapping[str, Any]) -> Facts:
+        """`asked` is what is remembered of an incident: megabytes in a large job, so it is read once."""
+        fleet = self._means.fleet
+        domains: dict[str, str] = {}
+        if asked.get("job_toml"):
+            switches = read_job(asked["job_toml"])[1].switches
+            domains = {machine: switch for switch, machines in sorted(switches.items()) for machine in machines}
+        there = {seen.machine for seen in fleet.machines(steady())} | fleet.bodies().keys()
+        there |= {*asked.get("asked", {}), *asked.get("absent", {})}
+        copies, unread = await self._carrying.copies(incident.job)
+        owner = _owner(asked)
+        conflicts = await self._contradicted(incident, owner, asked)
+        return Facts(
+            len(there), await self._spares(), fleet.bodies(), domains, copies, unread, owner, conflicts, _pods(asked)
+        )
+
+    async def _contradicted(self, incident: Incident, owner: Owner, asked: Mapping[str, Any]) -> tuple[str, ...]:
+        """What machines contradicted each other about while it was looked at, or do now, and what the scheduler contradicts."""
+        said = (*asked.get("conflicts", ()), *self._means.fleet.conflicts(incident.job))
+        schedulers = [actor for actor in self.chosen.actors if isinstance(actor, Scheduler)]
+        placement = Placement(owner, _pods(asked), incident.evict)
+        known = [await one.contradicts(placement) for one in schedulers]
+        return tuple(dict.fromkeys((*said, *(words for found in known for words in found))))
+
+    async def _spares(self) -> frozenset[str]:
+        """The machines without a job that can stand in: none that campaigns lately convicted, nor, where it is asked, an untested one."""
+        now, probation_s, tested_s = self._means.clock(), self._settings.probation_s, self.chosen.caps.tested_s
+        convicted_since = now - probation_s if probation_s else math.inf
+        tested_since = now - tested_s if tested_s else None
+        return await self._means.store.ask(test_results.fit, self._means.fleet.free(), convicted_since, tested_since)
+
+    async def _propose(self) -> None:
+        if self.chosen.mode is Mode.OBSERVE:
+            return
+        store, rule = self._means.store, self.rule()
+        judged = await store.evicting(rule.now - rule.caps.evidence_s)
+        known = await store.ask(actions.known, [incident.id for incident in judged]) if judged else frozenset()
+        for incident in judged:
+            if incident.id in known or not await self._leading.leads(incident.job):
+                continue
+            asked, _ = await store.kept(incident.id)
+            bodies = _bodies(incident.evict, asked.get("bodies"))
+            if self._awaited(incident.evict, bodies):
+                continue
+            wanted = Wanted(incident.id, incident.job, incident.evict, incident.began, bodies)
+            try:
+                facts = await self._facts(incident, asked)
+            except HangdogError as error:
+                log.error("incident %s: nothing follows from it: %s", incident.id, error)
+                continue
+            try:
+                rows = await self._written(wanted, _because(incident), facts, rule)
+            except NotOurs:
+                continue
+            for row in rows:
+                await self._carrying.note(row, "isolate", f"{row.state}{f': {row.words}' if row.words else ''}")
+
+    async def _written(self, wanted: Wanted, because: str, facts: Facts, rule: Rule) -> tuple[Intent, ...]:
+        store = self._means.store
+
+        def propose(connection: sa.Connection) -> tuple[Intent, ...]:
+            store.one_at_a_time(connection, policy.TURN)
+            return policy.propose(connection, wanted, because, facts, rule)
+
+        return await store.write(wanted.incident, propose)
+
+    def _awaited(self, machines: Iterable[str], bodies: dict[str, Body]) -> bool:
+        """Whether agents may still come back to a server that has just begun, and tell that a machine was started anew."""
+        known = self._means.fleet.bodies()
+        late = any(machine in bodies and machine not in known for machine in machines)
+        return late and steady() - self._began < self._settings.returned_s
+
+
+def _because(incident: Incident) -> str:
+    return f"{incident.kind} ({percent(incident.confidence)}), hangdog show {incident.id}"
+
+
+def _owner(asked: Mapping[str, Any]) -> Owner:
+    """Whose job it was, by the machines that were asked; unknown where none tells."""
+    told = {one["owner"] for one in asked.get("asked", {}).values() if one and one.get("owner")}
+    return read(min(told)) if told else UNKNOWN
+
+
+def _pods(asked: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The job's pods on each machine that was asked."""
+    return {machine: tuple((one or {}).get("pods", ())) for machine, one in asked.get("asked", {}).items()}
+
+
+def _bodies(machines: Iterable[str], told: object) -> dict[str, Body]:
+    return {machine: Body(*told[machine]) for machine in machines if machine in told} if isinstance(told, dict) else {}

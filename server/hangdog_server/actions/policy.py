@@ -1,0 +1,168 @@
+"""Decides what is done to machines, within the bounds: what follows from a verdict, and what a person wants.
+
+Every decision is one transaction, and they take turns over all servers, so that two of them never both find room below a cap.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from hangdog_models.actions.action_history import Asked, Body, Known, Wanted
+from hangdog_models.actions.caps import Caps, Mode
+from hangdog_models.actions.safety import DAY_S, decide, tripping
+from hangdog_models.errors import WrongUse
+from hangdog_models.owner import UNKNOWN, Owner, written
+from hangdog_models.planning.checkpoint import Copies, forbids
+from hangdog_server.store.actions import OPEN, TOOK, UNDER_WAY, Act, Intent, decided, of, of_machine
+from hangdog_server.store.tables import BREAKER, INTENTS
+
+#: What decisions of all servers take turns at: a cap that two of them count at once has room for both.
+TURN = "hangdog: what is done to machines"
+_STATES = {Mode.DRY_RUN: Act.DRY_RUN, Mode.APPROVE: Act.WAITING, Mode.AUTO: Act.PENDING}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of all machines; `free` are the names of those that have no job and can stand in.
+
+    `copies` are those of the job's checkpoint, where somebody says; `unread` why what is said cannot be read. `owner` is
+    whose the job is; `conflicts` what machines, or the scheduler, contradict of it; `pods` those of the job by machine.
+    """
+
+    machines: int
+    free: frozenset[str]
+    bodies: Mapping[str, Body]
+    domains: Mapping[str, str]
+    copies: Copies | None = None
+    unread: str = ""
+    owner: Owner = UNKNOWN
+    conflicts: tuple[str, ...] = ()
+    pods: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How far hangdog may go, now (Unix seconds)."""
+
+    mode: Mode
+    caps: Caps
+    now: float
+
+
+def propose(connection: sa.Connection, wanted: Wanted, because: str, facts: Facts, rule: Rule) -> tuple[Intent, ...]:
+    """Writes what follows from a verdict, unless it is written already; the rows of the incident that are new."""
+    if connection.execute(sa.select(INTENTS.c.machine).where(INTENTS.c.incident == wanted.incident).limit(1)).first():
+        return ()
+    words, refused = _decided(connection, wanted, facts, rule, rule.mode is Mode.DRY_RUN, new=True)
+    state = Act.REFUSED if refused else _STATES[rule.mode]
+    for machine in dict.fromkeys(wanted.machines):
+        body = wanted.bodies.get(machine, Body())
+        connection.execute(
+            INTENTS.insert().values(
+                incident=wanted.incident, machine=machine, job=wanted.job, domain=facts.domains.get(machine, ""),
+                state=state, at=rule.now, changed=rule.now, because=because, words=words, who="hangdog",
+                evidence_at=wanted.evidence_at, boot=body.boot, serial=body.serial, marked=False, runs={},
+                owner=written(facts.owner), pods=list(facts.pods.get(machine, ())),
+            )
+        )  # fmt: skip
+    return of(connection, wanted.incident)
+
+
+def approve(connection: sa.Connection, incident: str, facts: Facts, rule: Rule, who: str) -> tuple[Intent, ...]:
+    """Has what is open of an incident be done, within the bounds as they are now; raises WrongUse."""
+    if rule.mode not in (Mode.APPROVE, Mode.AUTO):
+        raise WrongUse(
+            f"the server is in mode {rule.mode}: nothing is done", 'set mode = "approve" in its --acting file'
+        )
+    rows = [row for row in of(connection, incident) if row.state in OPEN]
+    if not rows:
+        raise WrongUse(f"nothing of incident {incident} is to be approved", "hangdog actions lists what is")
+    bodies = {row.machine: row.body for row in rows}
+    wanted = Wanted(incident, rows[0].job, tuple(bodies), rows[0].evidence_at, bodies)
+    words, refused = _decided(connection, wanted, facts, rule, dry=False, new=False)
+    values = {"words": words} if refused else {"state": Act.PENDING, "at": rule.now, "who": who, "words": ""}
+    mine = sa.and_(INTENTS.c.incident == incident, INTENTS.c.state.in_(OPEN))
+    connection.execute(INTENTS.update().where(mine).values(changed=rule.now, **values))
+    return of(connection, incident)
+
+
+def dismiss(connection: sa.Connection, incident: str, words: str, who: str, now: float) -> tuple[Intent, ...]:
+    """Has what is open of an incident not be done, and what is being done be undone; raises WrongUse."""
+    rows = of(connection, incident)
+    _change(connection, incident, OPEN, state=Act.DISMISSED, words=words, who=who, changed=now)
+    _change(connection, incident, (Act.PENDING,), state=Act.RELEASING, words=words, who=who, changed=now)
+    after = of(connection, incident)
+    if after == rows:
+        raise WrongUse(
+            f"nothing of incident {incident} is to be dismissed", "hangdog release MACHINE undoes what is done"
+        )
+    return after
+
+
+def release(connection: sa.Connection, machine: str, words: str, who: str, now: float) -> tuple[Intent, ...]:
+    """Has our marks of a machine be taken away; raises WrongUse when there are none."""
+    ours = sa.and_(INTENTS.c.machine == machine, INTENTS.c.marked)
+    values = {"state": Act.RELEASING, "words": words, "who": who, "changed": now}
+    if not connection.execute(INTENTS.update().where(ours).values(values)).rowcount:
+        raise WrongUse(f"hangdog holds no mark on {machine}", "hangdog actions lists what it holds")
+    return tuple(row for row in of_machine(connection, machine) if row.state is Act.RELEASING)
+
+
+def breaker(connection: sa.Connection) -> tuple[str, float]:
+    """Why the breaker is open, empty while it is closed, and since when it is one or the other."""
+    row = connection.execute(sa.select(BREAKER)).first()
+    return (row.why, row.since) if row is not None else ("", 0.0)
+
+
+def set_breaker(connection: sa.Connection, why: str, who: str, now: float) -> None:
+    """Opens the breaker, or closes it where there is no reason."""
+    connection.execute(BREAKER.delete())
+    connection.execute(BREAKER.insert().values(id=1, why=why, since=now, who=who))
+
+
+def _decided(
+    connection: sa.Connection, wanted: Wanted, facts: Facts, rule: Rule, dry: bool, new: bool
+) -> tuple[str, bool]:
+    """What to say, and whether it is a refusal; opens the breaker where it is to."""
+    wanted = replace(wanted, user=facts.owner.user, conflicts=facts.conflicts)
+    since = rule.now - max(DAY_S, rule.caps.again_s)
+    rows = decided(connection, since)
+    out = {row.machine for row in rows if _is_out(row)}
+    machines = Known(facts.machines, len(facts.free - out), facts.bodies, facts.domains)
+    past = [_asked(row, dry) for row in rows]
+    tripped, last = breaker(connection)
+    if not tripped:
+        asks = [Asked(one, wanted.incident, wanted.job, "", rule.now, took=False) for one in wanted.machines if new]
+        tripped = tripping([*past, *asks], machines, rule.caps, last, rule.now)
+        if tripped:
+            set_breaker(connection, tripped, "", rule.now)
+    decision = decide(wanted, machines, past, rule.caps, rule.now, tripped)
+    words = "; ".join(filter(None, (decision.words, gated(wanted.machines, out, facts.copies, facts.unread))))
+    return words, bool(words)
+
+
+def gated(machines: Iterable[str], out: Collection[str], copies: Copies | None, unread: str) -> str:
+    """Why the job's checkpoint forbids that these machines are taken beside those that are `out`; empty where it does not."""
+    if unread:
+        return unread
+    forbidden = forbids(machines, out, copies) if copies is not None else ""
+    return f"{forbidden}: copy those shards first, or test the machines (hangdog diagnose)" if forbidden else ""
+
+
+def _asked(row: Intent, dry: bool) -> Asked:
+    took = row.state in TOOK or (dry and row.state is Act.DRY_RUN)
+    settled, failed = row.state in (Act.DONE, Act.RELEASED), row.state is Act.FAILED
+    return Asked(
+        row.machine, row.incident, row.job, row.domain, row.at, took, _is_out(row), settled, failed, row.owner.user
+    )
+
+
+def _is_out(row: Intent) -> bool:
+    return row.marked or row.state in UNDER_WAY
+
+
+def _change(connection: sa.Connection, incident: str, states: Iterable[Act], **values: Any) -> None:
+    mine = sa.and_(INTENTS.c.incident == incident, INTENTS.c.state.in_(tuple(states)))
+    connection.execute(INTENTS.update().where(mine).values(values))

@@ -1,1 +1,0 @@
-"""Who carries an act out: one way to take a machine out of use a file, each behind the Protocol of `actor.py`."""

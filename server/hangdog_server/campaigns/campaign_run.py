@@ -1,0 +1,278 @@
+"""Leads one campaign from round to round: plans, launches on all groups at once, learns, until the planner has no question.
+
+Every launch is in the store before a machine hears of it. A campaign lives on when whoever asked for it hangs up, and when
+its server ends: the next one asks for what was under way again, which the machines do not do twice.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from hangdog_models.counts import counted
+from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
+from hangdog_models.planning.campaign.belief import Belief, update
+from hangdog_models.planning.campaign.launch import Budget, Launch, Result, Round
+from hangdog_models.planning.campaign.level_planner import LADDER, Conclusion, concluded, outcomes
+from hangdog_models.planning.campaign.round_planner import plan
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.campaigns import campaign_report
+from hangdog_server.campaigns.campaign_report import End
+from hangdog_server.campaigns.campaign_request import Asked, Step
+from hangdog_server.campaigns.launch import Launching
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.incidents.round_capture import named, steady
+from hangdog_server.progress import Telling
+from hangdog_server.protocol.commands import Abort
+from hangdog_server.settings import Settings
+from hangdog_server.store import campaigns, test_results
+from hangdog_server.store.campaigns import Campaign, Kept, State
+from hangdog_server.store.store import Store
+from hangdog_server.store.store_errors import StoreFailed
+
+log = logging.getLogger(__name__)
+
+#: A launch may take so many times as long as it usually does: machines that are slow are what is looked for.
+PATIENCE = 4.0
+#: A machine that twice did not answer is asked no more in this campaign.
+SILENCES = 2
+#: How often one campaign is taken up: one that ends its server each time must not do so for ever.
+ATTEMPTS = 3
+#: Between two attempts to store how a campaign ended, while the store is away. Seconds.
+AGAIN_S = 2.0
+#: With less time than this left nothing new is launched: the agents' levels begin with nothing less either.
+LEAST_S = 5.0
+
+_NAMES = {one.name: level for level, one in LADDER.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What campaigns are led with; `clock` gives Unix seconds."""
+
+    fleet: Fleet
+    store: Store
+    settings: Settings
+    clock: Callable[[], float]
+
+
+class Course:
+    """A running campaign: `lead` it once, `follow` it as often as people ask."""
+
+    def __init__(self, campaign: Campaign, asked: Asked, means: Means, resumed: bool = False) -> None:
+        self.campaign = campaign
+        self._asked = asked
+        self._means = means
+        self._resumed = resumed
+        self._launches: list[Kept] = []
+        self._running: dict[str, Launching] = {}
+        self._telling = Telling[Step]()
+        self._aborted = ""
+        self._before = 0
+        self._spent_s = 0.0
+        self._since = 0.0
+
+    @property
+    def machines(self) -> frozenset[str]:
+        """Those that are its own for as long as it runs."""
+        return frozenset(self._asked.prior)
+
+    def follow(self) -> AsyncIterator[Step]:
+        """All steps from the first to the last, as they are said; raises what the campaign failed of."""
+        return self._telling.follow()
+
+    async def told(self, machine: str, said: pb.Diagnosed) -> str:
+        """Takes in what a machine says; the reason why it is refused, empty when it is taken."""
+        launching = self._running.get(said.launch)
+        return await launching.told(machine, said) if launching else f"nobody waits for launch {said.launch[:60]!r}"
+
+    def lost(self, machine: str) -> None:
+        """An agent's stream ended."""
+        for launching in self._running.values():
+            launching.lost(machine)
+
+    def joined(self, machine: str) -> None:
+        """An agent has a new stream: what it was asked on the old one is asked again."""
+        for launching in self._running.values():
+            launching.joined(machine)
+
+    def abort(self, who: str) -> None:
+        """Ends it with what is known by now."""
+        if not self._aborted:
+            self._aborted = f"aborted by {who}"
+            self._say(State.RUNNING, f"{self._aborted}: ending all tests")
+        for launching in self._running.values():
+            launching.abort()
+
+    async def lead(self) -> None:
+        """Leads the campaign to its end; whatever goes wrong is said and remembered, and ends here."""
+        try:
+            await self._through()
+        except HangdogError as error:
+            await self._fail(error)
+        except asyncio.CancelledError:  # the store does not hear of it: whoever takes the store up goes on
+            stopped = "the server was stopped before the campaign had come to its end"
+            self._telling.failure = ServerUnreachable(stopped, "the next one goes on with it by itself")
+        except Exception as error:  # a bug of ours must not leave a campaign that looks as if it were still running
+            log.exception("campaign %s failed", self.campaign.id)
+            what = f"campaign {self.campaign.id} failed: {type(error).__name__}: {error}"
+            await self._fail(OurFault(what, "this is a bug in hangdog; the server's log says more"))
+        finally:
+            self._telling.end()
+
+    async def _through(self) -> None:
+        name, store = self.campaign.id, self._means.store
+        self._since = steady()
+        if self._resumed:
+            await self._take_up()
+        else:
+            await store.do(campaigns.begin, self.campaign)
+            self._say(State.RUNNING, f"campaign {name} upon {named(self._asked.prior)}")
+        for machine, why in self._asked.unable.items():
+            self._say(State.RUNNING, f"{machine} cannot be tested: {why}")
+        while True:
+            belief = self._belief()
+            step = await asyncio.to_thread(plan, belief, self._asked.diagnostics, self._budget())
+            if self._aborted or not isinstance(step, Round):
+                break
+            await self._round(step)
+        if isinstance(step, Round):  # aborted: what is known is asked for without any budget left
+            step = await asyncio.to_thread(plan, belief, self._asked.diagnostics, Budget(0.0, 0, 0, 0))
+        assert not isinstance(step, Round)
+        await self._end(End(step, self._aborted or str(step.because), bool(self._aborted)), belief)
+
+    async def _take_up(self) -> None:
+        """Goes on with what was under way when the server before ended."""
+        name, store, attempt = self.campaign.id, self._means.store, self._asked.attempt + 1
+        self._spent_s = self._passed_s(self.campaign.began, self._asked.budget_s)
+        self._say(State.RUNNING, f"campaign {name}, which the server's end cut short")
+        self._launches = list(await store.ask(campaigns.launches, name))
+        self._before = len(self._launches)
+        if attempt > ATTEMPTS:
+            raise ServerUnreachable(
+                f"the server ended {counted(attempt, 'time')} while it led this campaign", "ask for another one"
+            )
+        self._asked = replace(self._asked, attempt=attempt)
+        await store.do(campaigns.remember, name, self._asked.to_json())
+        if open_ := [one for one in self._launches if one.came is None]:
+            self._say(State.RUNNING, f"asking again for {counted(len(open_), 'launch', 'launches')}, under way then")
+            await self._launch(open_)
+
+    async def _round(self, step: Round) -> None:
+        number = 1 + max((one.round for one in self._launches), default=0)
+        first, now, left_s = len(self._launches), self._means.clock(), self._left_s()
+        new = [
+            Kept(
+                first + at, number, one.diagnostic.name, one.machines, one.repetitions, now,
+                min(left_s, PATIENCE * one.seconds),
+            )
+            for at, one in enumerate(step.launches)
+        ]  # fmt: skip
+        await self._stored(lambda: self._means.store.do(campaigns.planned, self.campaign.id, new))
+        self._launches += new
+        self._say(State.RUNNING, f"round {number}: {step.because}")
+        await self._launch(new)
+
+    async def _launch(self, new: list[Kept]) -> None:
+        """Runs launches at once, each to its conclusion; the first failure of ours ends all."""
+        tasks = [
+            asyncio.create_task(self._launched(one), name=f"launch {self.campaign.id}-{one.number}") for one in new
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _launched(self, one: Kept) -> None:
+        means, campaign = self._means, self.campaign.id
+        name = f"{campaign}-{one.number}"
+        passed_s = self._passed_s(one.began, one.deadline_s) if one.number < self._before else 0.0
+        left_s = max(LEAST_S, one.deadline_s - passed_s)  # agents refuse less, and would be taken for silent
+
+        async def met(meet: str) -> None:
+            try:
+                await means.store.do(campaigns.met, campaign, one.number, meet)
+            except StoreFailed as error:  # only the next server would need it
+                log.warning("launch %s: where its members meet is not stored: %s", name, error)
+
+        settings = means.settings  # a whole cluster comes back to a server that was started anew
+        lost_s = max(settings.campaign_lost_s, settings.returned_s) if self._resumed else settings.campaign_lost_s
+        launching = Launching(name, one, _NAMES[one.test], left_s, means.fleet, lost_s, met)
+        self._running[name] = launching
+        if self._aborted:
+            launching.abort()
+        try:
+            answers = await launching.answers()
+        finally:
+            del self._running[name]
+        came = Conclusion(Result.INCONCLUSIVE, self._aborted)
+        if answers:
+            came = concluded(LADDER[_NAMES[one.test]], answers)
+        reports = {machine: answer.report for machine, answer in answers.items() if answer.report is not None}
+        at = means.clock()
+        await self._stored(lambda: means.store.do(campaigns.concluded, campaign, one, came, reports, at))
+        parts = {machine: tuple(found) for machine, told in reports.items() if (found := test_results.blamed(told))}
+        self._launches[one.number] = replace(one, came=came, ended=at, parts=parts)
+        because = f": {came.because}" if came.because else ""
+        self._say(State.RUNNING, f"{named(one.machines)}: {one.test}: {came.result}{because}")
+
+    def _belief(self) -> Belief:
+        """What is believed by now: the same whatever came first, and whichever server led."""
+        belief, silences = self._asked.belief(), dict.fromkeys(self._asked.unable, SILENCES)
+        for one in self._launches:
+            if one.came is None:
+                continue
+            launch = Launch(LADDER[_NAMES[one.test]], one.machines, one.repetitions)
+            belief = update(belief, outcomes(launch, one.came))
+            for machine in one.came.silent:
+                silences[machine] = silences.get(machine, 0) + (SILENCES if machine in one.came.out else 1)
+        gone = frozenset(machine for machine, times in silences.items() if times >= SILENCES)
+        return replace(belief, gone=gone)
+
+    def _left_s(self) -> float:
+        """Seconds of the budget: by the steady clock, for somebody may set the other one."""
+        return max(0.0, self._asked.budget_s - self._spent_s - (steady() - self._since))
+
+    def _passed_s(self, since: float, most: float) -> float:
+        """Seconds since a moment before this server began, as far as its clock can be believed."""
+        return min(max(0.0, self._means.clock() - since), most)
+
+    def _budget(self) -> Budget:
+        left_s = self._left_s()
+        return Budget(seconds=left_s if left_s >= LEAST_S else 0.0)
+
+    async def _end(self, end: End, belief: Belief) -> None:
+        means, campaign = self._means, self.campaign
+        at = means.clock()
+        told = campaign_report.document(campaign, self._asked, end, belief, self._launches, at)
+        text, convicts = json.dumps(told), campaign_report.convicts(end, self._asked, self._launches)
+        state = State.ABORTED if end.cut else State.DONE
+        await self._stored(lambda: means.store.do(campaigns.end, campaign.id, state, at, "", text, convicts))
+        log.info("campaign %s: %s", campaign.id, campaign_report.sentence(told))
+        self._say(state, campaign_report.sentence(told), text)
+
+    async def _fail(self, error: HangdogError) -> None:
+        at, end = self._means.clock(), campaigns.end
+        self._telling.failure = error
+        for one in (each for each in self._launches if each.came is None):
+            for machine in one.machines:
+                self._means.fleet.send(machine, Abort(f"{self.campaign.id}-{one.number}"))
+        self._say(State.FAILED, str(error))
+        await self._stored(lambda: self._means.store.do(end, self.campaign.id, State.FAILED, at, str(error), "", ()))
+
+    async def _stored(self, step: Callable[[], Awaitable[object]]) -> None:
+        """Takes a step in the store however long it is away."""
+        while True:
+            try:
+                await step()
+            except StoreFailed as error:
+                log.error("campaign %s waits for the store: %s", self.campaign.id, error)
+                await asyncio.sleep(AGAIN_S)
+            else:
+                return
+
+    def _say(self, state: State, text: str, document: str = "") -> None:
+        self._telling.say(Step(self.campaign.id, state, text, document))

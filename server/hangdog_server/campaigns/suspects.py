@@ -1,0 +1,99 @@
+"""Finds out whom a campaign is about, and what is believed of them before anybody is tested."""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hangdog_models.errors import WrongUse
+from hangdog_models.planning.campaign.level_planner import LADDER, diagnostics, modes
+from hangdog_models.planning.campaign.prior import FURTHER, NONE, begin
+from hangdog_models.verdict import from_json
+from hangdog_server.campaigns.campaign_request import LEVELS, Asked, Request
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.incidents.round_capture import count, named
+from hangdog_server.settings import Settings
+from hangdog_server.store import machine_history, test_results
+from hangdog_server.store.store import Store
+
+#: Nothing that the tests could show, where no incident is behind it: a machine that is tested before it joins a job is
+#: sound more often than not. Our choice; where an incident is, something is wrong, and the planner's own holds.
+UNASKED = 0.5
+#: A faulty link between two machines, where links are tested: some twentieth of faults that stop a job are in the network.
+LINK = 0.05
+
+
+async def asked(request: Request, fleet: Fleet, store: Store, settings: Settings, clock: Callable[[], float]) -> Asked:
+    """All that planning takes; raises HangdogError when it makes no sense or nobody can be asked."""
+    levels, budget_s = _levels(request), request.budget_s or settings.campaign_s
+    if not (math.isfinite(budget_s) and 0 < budget_s <= settings.max_campaign_s):
+        raise WrongUse(f"{budget_s:g} s is no budget", f"give up to {settings.max_campaign_s:g} s")
+    machines, suspected = await _machines(request, fleet, store)
+    if len(machines) > settings.campaign_machines:
+        raise WrongUse(f"{len(machines)} machines; {settings.campaign_machines} at most", "name fewer with --machines")
+    unable = {name: why for name in machines if (why := fleet.untestable(name))}
+    if len(unable) == len(machines):
+        raise WrongUse(f"no machine can be tested: {_told(unable)}", "hangdog machines lists those that are connected")
+    chosen = diagnostics(levels, len(machines))
+    if not chosen:
+        raise WrongUse(
+            f"level {levels[0]} takes two machines or more", "name another with --machines, or another level"
+        )
+    since = clock() - settings.probation_s if settings.probation_s else math.inf
+    offences = await store.ask(test_results.offences, machines, since)
+    link = LINK if any(one.network for one in chosen) else 0.0
+    none = NONE if request.incident else UNASKED
+    prior = begin(
+        machines,
+        suspected,
+        none=none,
+        link=link,
+        modes=modes(chosen),
+        serials=offences.serials,
+        offences=offences.counts,
+    )
+    return Asked(levels, budget_s, dict(prior.machines), none, link, FURTHER, unable)
+
+
+def _levels(request: Request) -> tuple[int, ...]:
+    levels = tuple(sorted(set(request.levels))) or LEVELS
+    if strange := [level for level in levels if level not in LADDER]:
+        what = (
+            "level 5 replays a command, which no server orders"
+            if strange == [5]
+            else f"no server orders level {strange[0]}"
+        )
+        raise WrongUse(what, f"levels over a server are {', '.join(map(str, LADDER))}")
+    return levels
+
+
+async def _machines(request: Request, fleet: Fleet, store: Store) -> tuple[tuple[str, ...], dict[str, float]]:
+    """The machines in order, and how suspicious an incident makes each."""
+    if not request.machines and not request.incident:
+        raise WrongUse("it is not said whom to test", "name them with --machines, or an incident with --incident")
+    if not request.incident:
+        return tuple(dict.fromkeys(request.machines)), {}
+    incident = await store.find(request.incident)
+    if not incident.verdict:
+        raise WrongUse(f"incident {incident.id} has no verdict yet", "wait for it, or name machines with --machines")
+    weights = suspicion(json.loads(incident.verdict))
+    kept, _ = await store.kept(incident.id)
+    machines = request.machines or tuple(sorted({*kept["asked"], *kept["absent"], *weights}))
+    if not machines:
+        raise WrongUse(f"incident {incident.id} names no machine", "name them with --machines")
+    return tuple(dict.fromkeys(machines)), {name: weight for name, weight in weights.items() if name in set(machines)}
+
+
+def suspicion(document: Mapping[str, Any]) -> dict[str, float]:
+    """How suspicious a verdict (JSON) makes each machine: a hypothesis of several is shared by them."""
+    found: dict[str, float] = {}
+    for suspect in from_json(document).suspects:
+        for machine in suspect.machines if len(suspect.machines) <= machine_history.MOST else ():
+            found[machine] = found.get(machine, 0.0) + suspect.probability / len(suspect.machines)
+    return {machine: weight for machine, weight in found.items() if weight > 0}
+
+
+def _told(unable: Mapping[str, str]) -> str:
+    if len(unable) > 3:
+        return f"{count(unable, 'machine')}, such as {named(list(unable)[:3])}"
+    return "; ".join(f"{name}: {why}" for name, why in unable.items())

@@ -1,0 +1,160 @@
+"""Tells the jobs of the cluster apart: by name and owner, and those without a name by where their ranks meet.
+
+A job is called by its name. Where two jobs have one name the later one is called `NAME@OWNER`, and so it is known to people,
+in incidents and in the store, until it ends.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+from hangdog_models.owner import Owner, same_owner
+from hangdog_server.cluster.rank_claims import Claims
+from hangdog_server.protocol.jobs import LocalJob
+
+#: What agents call a job that nobody named.
+UNNAMED = "default"
+#: How agents announce that the ranks of a job meet on their own machine: no other machine has a part in it.
+HERE = "localhost"
+#: Characters kept of a job's name where it is told apart from another one: a name of 253 stays one.
+NAME = 180
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One job: what it is called, whose it is, and who runs which rank of it.
+
+    `party` tells apart jobs of one owner that nobody named; empty for a job with a name.
+    """
+
+    label: str
+    name: str
+    owner: Owner
+    party: str
+    claims: Claims = field(default_factory=Claims)
+
+    def fits(self, machine: str, local: LocalJob) -> bool:
+        """Whether what a machine announces may be of this job."""
+        return (
+            self.name == local.job
+            and self.party == party(machine, local)
+            and same_owner(self.owner, local.owner)
+            and (self.owner == local.owner or not any(self.claims.holds(rank) for rank in local.ranks))
+        )
+
+
+class Roster:
+    """The jobs that connected machines announce."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._named: dict[str, list[Entry]] = {}
+        self._of: dict[str, dict[str, Entry]] = {}
+
+    def announce(self, machine: str, jobs: Iterable[LocalJob]) -> dict[str, LocalJob]:
+        """Takes in all that runs on a machine now; by what each job is called."""
+        before = self._of.pop(machine, {})
+        now: dict[str, Entry] = {}
+        placed: list[tuple[LocalJob, Entry | None]] = []
+        for local in jobs:
+            entry = next((one for one in before.values() if _same(one, machine, local)), None)
+            if entry is not None:
+                del before[entry.label]
+            placed.append((local, entry))
+        for entry in before.values():
+            self._withdraw(entry, machine)
+        for local, entry in placed:
+            entry = entry or self._found(machine, local, now) or self._new(machine, local)
+            if not entry.owner.known:
+                entry.owner = local.owner  # an older agent could not tell; the first that can, does
+            entry.claims.announce(machine, local)
+            now[entry.label] = entry
+        if now:
+            self._of[machine] = now
+        return {label: entry.claims.said[machine] for label, entry in now.items()}
+
+    def withdraw(self, machine: str) -> None:
+        """Nobody speaks for a machine any more."""
+        for entry in self._of.pop(machine, {}).values():
+            self._withdraw(entry, machine)
+
+    def get(self, label: str) -> Entry | None:
+        """The job of that label, if connected machines run it."""
+        return self._entries.get(label)
+
+    def labels(self) -> tuple[str, ...]:
+        """What all jobs are called, in order."""
+        return tuple(sorted(self._entries))
+
+    def label(self, machine: str, name: str, owner: Owner) -> str | None:
+        """What the job is called that a machine announces under this name and owner; None when it does not."""
+        mine = self._of.get(machine, {}).values()
+        of_name = [entry for entry in mine if entry.name == name]
+        return next((entry.label for entry in of_name if entry.claims.said[machine].owner == owner), None)
+
+    def called(self, machine: str, local: LocalJob) -> str:
+        """What a job is called that a machine tells of, whether or not it runs still."""
+        known = next((entry for entry in self._named.get(local.job, ()) if entry.fits(machine, local)), None)
+        return known.label if known is not None else self._free(machine, local)
+
+    def _found(self, machine: str, local: LocalJob, taken: dict[str, Entry]) -> Entry | None:
+        """The job that a machine's announcement is of: that of the same owner, else, where either does not tell, the only one."""
+        named = self._named.get(local.job, ())
+        fitting = [entry for entry in named if entry.fits(machine, local) and entry.label not in taken]
+        same = next((entry for entry in fitting if entry.owner == local.owner), None)
+        return same or (fitting[0] if fitting and len(named) == 1 else None)
+
+    def _new(self, machine: str, local: LocalJob) -> Entry:
+        entry = Entry(self._free(machine, local), local.job, local.owner, party(machine, local))
+        self._entries[entry.label] = entry
+        self._named.setdefault(entry.name, []).append(entry)
+        return entry
+
+    def _free(self, machine: str, local: LocalJob) -> str:
+        return next(label for label in _labels(machine, local) if label not in self._entries)
+
+    def _withdraw(self, entry: Entry, machine: str) -> None:
+        entry.claims.withdraw(machine)
+        if not entry.claims.said:
+            del self._entries[entry.label]
+            same = self._named[entry.name]
+            same.remove(entry)
+            if not same:
+                del self._named[entry.name]
+
+
+def party(machine: str, local: LocalJob) -> str:
+    """What keeps jobs apart that nobody named; empty for a job with a name.
+
+    A job is this machine's alone where all of its ranks are here, where they meet here, and where nothing says that there
+    are others. Else those are one that meet in one place and are of one size.
+    """
+    if local.job != UNNAMED:
+        return ""
+    whole = local.world_size is not None and len(local.ranks) >= local.world_size
+    unsaid = local.world_size is None and not local.rendezvous
+    if whole or unsaid or local.rendezvous == HERE:
+        return machine
+    return f"{local.rendezvous}/{local.world_size or ''}"
+
+
+def identity(machine: str, local: LocalJob) -> str:
+    """What tells a recorded job from all others, for as long as it is kept."""
+    return "@".join(filter(None, (local.job, str(local.owner) if local.owner.known else "", party(machine, local))))
+
+
+def _same(entry: Entry, machine: str, local: LocalJob) -> bool:
+    """Whether a machine goes on with a job that it announced before."""
+    before = entry.claims.said[machine]
+    return (before.job, before.owner) == (local.job, local.owner) and entry.party == party(machine, local)
+
+
+def _labels(machine: str, local: LocalJob) -> Iterator[str]:
+    yield local.job
+    apart = f"{local.job[:NAME]}@{local.owner}"
+    if local.job != UNNAMED:
+        yield apart
+    else:
+        yield f"{UNNAMED}@{machine}"
+    yield f"{apart}@{machine}"
+    yield from (f"{apart}@{machine}#{number}" for number in count(2))

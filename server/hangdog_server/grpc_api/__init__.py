@@ -1,0 +1,1 @@
+"""The gRPC services: requests of agents and of the command line become nouns, and answers become messages."""

@@ -1,0 +1,151 @@
+"""What people ask over gRPC about machines that have stopped, and the answers."""
+
+import json
+from collections.abc import AsyncIterator
+
+from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_models.planning.campaign.launch import Round
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.generated.hangdog_pb2_grpc import CampaignsServicer
+from hangdog_server.auth.audit_log import Audit, followed
+from hangdog_server.auth.authorizer import Gate, Person
+from hangdog_server.campaigns.campaign_registry import CampaignDesk, ended
+from hangdog_server.campaigns.campaign_request import Request
+from hangdog_server.grpc_api.abort import Context, refuse
+from hangdog_server.incidents import decode
+from hangdog_server.incidents.round_capture import named, steady
+from hangdog_server.protocol.rate_limits import Limits
+from hangdog_server.settings import Settings
+from hangdog_server.store import campaigns, test_results
+from hangdog_server.store.campaigns import Campaign
+from hangdog_server.store.store import Store
+
+#: Machines that somebody may name: more than may be tested together, so that the reason is said.
+_NAMED = 100_000
+
+
+class Campaigns(CampaignsServicer):
+    """What people ask."""
+
+    def __init__(
+        self, desk: CampaignDesk, store: Store, settings: Settings, gate: Gate, limits: Limits, audit: Audit
+    ) -> None:
+        self._desk = desk
+        self._store = store
+        self._settings = settings
+        self._gate = gate
+        self._limits = limits
+        self._audit = audit
+
+    async def Run(self, request: pb.CampaignRequest, context: Context) -> AsyncIterator[pb.CampaignStep]:
+        """Starts a campaign and tells its steps."""
+        try:
+            person = self._gate.person(context)
+            asked = _request(request, person)
+            self._limits.snapshot(person.name, steady())
+            deed = person.deed("diagnose", "", f"{named(asked.machines) or asked.incident}: {asked.why}")
+            async for step in followed(self._desk.run(asked), self._audit, deed):
+                yield pb.CampaignStep(
+                    campaign=step.incident, state=step.state, text=step.text, report_json=step.verdict
+                )
+        except HangdogError as error:
+            await refuse(context, error)
+
+    async def Follow(self, request: pb.CampaignName, context: Context) -> AsyncIterator[pb.CampaignStep]:
+        """The steps of a campaign."""
+        try:
+            async for step in self._desk.follow(request.id):
+                yield pb.CampaignStep(
+                    campaign=step.incident, state=step.state, text=step.text, report_json=step.verdict
+                )
+        except HangdogError as error:
+            await refuse(context, error)
+
+    async def Plan(self, request: pb.CampaignRequest, context: Context) -> pb.CampaignPlan:
+        """What a campaign would begin with."""
+        try:
+            machines, step = await self._desk.plan(_request(request, self._gate.person(context)))
+        except HangdogError as error:
+            await refuse(context, error)
+        launches = step.launches if isinstance(step, Round) else ()
+        document = {
+            "because": str(step.because),
+            "launches": [
+                {"test": one.diagnostic.name, "machines": list(one.machines), "repetitions": one.repetitions}
+                for one in launches
+            ],
+        }
+        return pb.CampaignPlan(machines=machines, plan_json=json.dumps(document))
+
+    async def Abort(self, request: pb.CampaignName, context: Context) -> pb.CampaignSummary:
+        """Ends a campaign."""
+        try:
+            person = self._gate.person(context)
+            deed = person.deed("abort diagnose", "", request.id[: decode.NAME])
+            return _summary(await ended(self._desk, request.id, self._audit, deed))
+        except HangdogError as error:
+            await refuse(context, error)
+
+    async def List(self, request: pb.CampaignsRequest, context: Context) -> pb.CampaignList:
+        """The latest campaigns."""
+        limit = min(request.limit or self._settings.listed, self._settings.max_listed)
+        try:
+            found = await self._store.ask(campaigns.latest, limit)
+        except HangdogError as error:
+            await refuse(context, error)
+        return pb.CampaignList(campaigns=map(_summary, found))
+
+    async def Get(self, request: pb.CampaignName, context: Context) -> pb.Campaign:
+        """One campaign."""
+        try:
+            found = await self._store.ask(campaigns.find, request.id)
+        except HangdogError as error:
+            await refuse(context, error)
+        return pb.Campaign(summary=_summary(found), report_json=found.report)
+
+    async def History(self, request: pb.HistoryRequest, context: Context) -> pb.MachineHistory:
+        """What a machine was tested for."""
+        limit = min(request.limit or self._settings.listed, self._settings.max_listed)
+        try:
+            found = await self._store.ask(test_results.of, request.machine, limit)
+        except HangdogError as error:
+            await refuse(context, error)
+        return pb.MachineHistory(
+            entries=[
+                pb.HistoryEntry(
+                    machine=one.machine, at=one.at, campaign=one.campaign, test=one.test, level=max(0, one.level),
+                    outcome=one.outcome, repetitions=min(one.repetitions, (1 << 32) - 1), says=one.says,
+                    others=one.others,
+                )
+                for one in found.tests
+            ],
+            parts=found.parts,
+            convictions=[
+                pb.Conviction(machine=one.machine, part=one.part, at=one.at, campaign=one.campaign)
+                for one in found.convictions
+            ],
+            probation=found.probation(self._settings.probation_s),
+        )  # fmt: skip
+
+
+def _request(request: pb.CampaignRequest, person: Person) -> Request:
+    """What is asked for; raises WrongUse."""
+    if len(request.why) > decode.WHY:
+        raise WrongUse(f"a reason of {len(request.why)} characters is too long", f"give {decode.WHY} at most")
+    machines = tuple(decode.name(machine, "machine") for machine in request.machines[:_NAMED])
+    levels = tuple(request.levels[:16])
+    return Request(machines, request.incident, levels, request.budget_s, request.why, person.name)
+
+
+def _summary(campaign: Campaign) -> pb.CampaignSummary:
+    return pb.CampaignSummary(
+        id=campaign.id,
+        state=campaign.state,
+        began=campaign.began,
+        why=campaign.why,
+        who=campaign.who,
+        incident=campaign.incident,
+        machines=[name for name, _ in campaign.asked["prior"]],
+        convicted=campaign.convicted,
+        note=campaign.note,
+    )

@@ -1,0 +1,151 @@
+"""What people ask over gRPC, and the answers."""
+
+from collections.abc import AsyncIterator
+
+from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_proto.codec import findings, owners
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsServicer
+from hangdog_server.auth.audit_log import Audit, followed
+from hangdog_server.auth.authorizer import Gate
+from hangdog_server.cluster.connection import Seen
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.grpc_api.abort import Context, refuse
+from hangdog_server.grpc_api.action_service import Deeds
+from hangdog_server.grpc_api.history_service import Records, summary
+from hangdog_server.grpc_api.operations_service import Operations
+from hangdog_server.incidents import decode
+from hangdog_server.incidents.incident_request import Request
+from hangdog_server.incidents.registry import Desk
+from hangdog_server.incidents.round_capture import steady
+from hangdog_server.protocol.rate_limits import Limits
+from hangdog_server.settings import Settings
+from hangdog_server.store.store import Store
+
+
+class Incidents(IncidentsServicer):
+    """What people ask."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        desk: Desk,
+        store: Store,
+        records: Records,
+        deeds: Deeds,
+        settings: Settings,
+        gate: Gate,
+        limits: Limits,
+        audit: Audit,
+        operations: Operations,
+    ) -> None:
+        self._fleet = fleet
+        self._desk = desk
+        self._store = store
+        self._settings = settings
+        self._gate = gate
+        self._limits = limits
+        self._audit = audit
+        self._records = records
+        self._deeds = deeds
+        self._operations = operations
+
+    async def Snapshot(self, request: pb.SnapshotRequest, context: Context) -> AsyncIterator[pb.Progress]:
+        """Starts or joins an incident and tells its steps."""
+        try:
+            if len(request.why) > decode.WHY:
+                raise WrongUse(f"a reason of {len(request.why)} characters is too long", f"give {decode.WHY} at most")
+            asked = Request(
+                request.job, request.rounds, request.interval_s, request.job_toml, request.why, request.light
+            )
+            person = self._gate.person(context)
+            self._limits.snapshot(person.name, steady())
+            steps = followed(self._desk.ask(asked), self._audit, person.deed("snapshot", request.job, request.why))
+            async for step in steps:
+                yield pb.Progress(incident=step.incident, state=step.state, text=step.text, verdict_json=step.verdict)
+        except HangdogError as error:
+            await refuse(context, error)
+
+    async def List(self, request: pb.ListRequest, context: Context) -> pb.IncidentList:
+        """The latest incidents."""
+        limit = min(request.limit or self._settings.listed, self._settings.max_listed)
+        try:
+            return pb.IncidentList(incidents=[summary(found) for found in await self._store.latest(request.job, limit)])
+        except HangdogError as error:
+            await refuse(context, error)
+
+    async def Get(self, request: pb.GetRequest, context: Context) -> pb.Incident:
+        """One incident."""
+        try:
+            found = await self._store.find(request.id)
+        except HangdogError as error:
+            await refuse(context, error)
+        return pb.Incident(summary=summary(found), verdict_json=found.verdict)
+
+    async def Machines(self, request: pb.MachinesRequest, context: Context) -> pb.MachineList:
+        """The machines."""
+        now = steady()
+        return pb.MachineList(machines=[_machine(seen, self._fleet, now) for seen in self._fleet.machines(now)])
+
+    async def Ledger(self, request: pb.LedgerRequest, context: Context) -> pb.LedgerAnswer:
+        """What verdicts said of machines."""
+        try:
+            return await self._records.ledger(request)
+        except HangdogError as error:
+            await refuse(context, error)
+
+    async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportAnswer:
+        """What operation was like lately."""
+        try:
+            return await self._operations.report(request)
+        except HangdogError as error:
+            await refuse(context, error)
+
+    async def Bundle(self, request: pb.BundleRequest, context: Context) -> AsyncIterator[pb.BundlePart]:
+        """All that is kept of an incident."""
+        try:
+            async for part in self._records.bundle(request.id):
+                yield part
+        except HangdogError as error:
+            await refuse(context, error)
+
+    async def Actions(self, request: pb.ActionsRequest, context: Context) -> pb.ActionList:
+        """What was, is and would be done to machines."""
+        try:
+            return await self._deeds.listed(request)
+        except HangdogError as error:
+            await refuse(context, error)
+
+    async def Act(self, request: pb.ActRequest, context: Context) -> pb.ActionList:
+        """What somebody decided."""
+        try:
+            return await self._deeds.act(request, self._gate.person(context))
+        except HangdogError as error:
+            await refuse(context, error)
+
+
+def _machine(seen: Seen, fleet: Fleet, now: float) -> pb.Machine:
+    jobs = [
+        pb.LocalJob(
+            job=label,
+            ranks=local.ranks,
+            world_size=local.world_size or 0,
+            topology=local.topology,
+            owner=owners.pack(local.owner),
+            conflict="; ".join(fleet.conflicts(label)),
+        )
+        for label, local in seen.jobs.items()
+    ]
+    silent, held = max(0.0, now - seen.heard), fleet.certificates.of(seen.machine)
+    return pb.Machine(
+        name=seen.machine,
+        version=seen.version,
+        silent_s=silent,
+        jobs=jobs,
+        connected=seen.connected,
+        findings=findings.pack(seen.findings),
+        stopped=seen.stopped,
+        certificate_serial=held.serial if held is not None else "",
+        certificate_left_s=held.ends - now if held is not None else 0.0,
+        certificate_ends_soon=held is not None and held.ends_soon(now),
+    )

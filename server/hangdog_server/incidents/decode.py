@@ -1,0 +1,134 @@
+"""Turns what agents say into nouns, suspiciously: looks, jobs and what was recorded while no server was there."""
+
+import math
+import re
+
+from hangdog_models.errors import UnreadableEvidence, WrongUse
+from hangdog_models.ranks import MAX_RANK, Rank
+from hangdog_models.reading.printable import printable
+from hangdog_proto.codec import collectives, dedup, owners
+from hangdog_proto.codec import findings as found
+from hangdog_proto.codec import rounds as together
+from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.incidents.gather import FURTHER, Answer
+from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.protocol.rejections import Denial, TurnedAway
+from hangdog_server.settings import Settings
+from hangdog_server.store.offline_captures import Kept
+
+#: Characters of a machine's or job's name: DNS allows 253, a Kubernetes name with its namespace stays below.
+NAME = 253
+#: Ranks one machine may announce of one job: 16 GPUs, or some hundred processes on CPU.
+RANKS = 4096
+#: The UID of a pod; of one that kubelet began by itself, the hash of its manifest.
+_POD = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
+#: Characters of a reason somebody gives for asking, and of a topology.
+WHY = 1000
+#: Characters of the ids that agents give to what they recorded.
+_ID = 100
+#: Nothing recorded is believed to be older; a year of seconds.
+_OLDEST_S = 366 * 86400.0
+
+
+def answer(machine: str, captured: pb.Captured, dictionary: Dictionary) -> Answer:
+    """An agent's look; one that cannot be read is still an answer."""
+    capture = captured.capture
+    told = collectives.heard(capture)
+    try:
+        traces, unreadable = dedup.unpack(capture, dictionary, tids=False), ""
+    except UnreadableEvidence as error:
+        traces, unreadable = (), str(error)
+    findings = found.unpack(capture.findings, machine) if capture.findings else ()
+    return Answer(machine, captured.round, traces, captured.last, unreadable, told, captured.more, findings)
+
+
+def looks(machine: str, captured: pb.Captured, dictionary: Dictionary) -> list[Answer]:
+    """The looks of an agent's message, those `before` first, then its own; raises WrongUse when they are too many."""
+    if len(captured.before) > together.MOST_BEFORE:
+        raise WrongUse(f"{len(captured.before)} looks before another one; {together.MOST_BEFORE} at most")
+    last = answer(machine, captured, dictionary)
+    return [*(_before(last, before, captured.capture, dictionary) for before in captured.before), last]
+
+
+def _before(last: Answer, before: pb.Before, after: pb.Capture, dictionary: Dictionary) -> Answer:
+    if before.HasField("capture"):
+        return answer(last.machine, pb.Captured(round=before.round, capture=before.capture), dictionary)
+    try:
+        if last.unreadable:
+            raise UnreadableEvidence(f"it is told by the look behind it, which is not: {last.unreadable}")
+        traces = together.rewound(last.traces, after, before.cpu_s)
+    except UnreadableEvidence as error:
+        return Answer(last.machine, before.round, unreadable=str(error))
+    return Answer(last.machine, before.round, traces)
+
+
+def local_jobs(presence: pb.Presence, settings: Settings) -> dict[str, LocalJob]:
+    """The jobs a machine announces, by name and owner; raises WrongUse when they cannot be true."""
+    if len(presence.jobs) > settings.max_jobs:
+        raise WrongUse(f"{len(presence.jobs)} jobs on one machine; {settings.max_jobs} at most")
+    jobs = ((name(local.job, "job"), local_job(local)) for local in presence.jobs)
+    return {f"{said}@{local.owner}" if local.owner.known else said: local for said, local in jobs}
+
+
+def local_job(local: pb.LocalJob) -> LocalJob:
+    """One job of a machine; raises WrongUse when it cannot be true."""
+    if len(local.ranks) > RANKS or any(rank > MAX_RANK for rank in local.ranks) or local.world_size > MAX_RANK + 1:
+        raise WrongUse(f"job {local.job} is announced with impossible ranks")
+    ranks = tuple(Rank(rank) for rank in sorted(set(local.ranks)))
+    contested = tuple(rank for rank in ranks if rank in set(local.contested[:RANKS]))
+    meeting = printable(local.rendezvous, NAME)
+    return LocalJob(
+        local.job,
+        ranks,
+        local.world_size or None,
+        local.topology[:WHY],
+        owners.unpack(local),
+        meeting,
+        contested,
+        _pods(local),
+    )
+
+
+def _pods(local: pb.LocalJob) -> tuple[str, ...]:
+    """The pods that it runs in; raises WrongUse where they cannot be any: a truncated list would name too few."""
+    if len(local.pods) > RANKS or not all(_POD.fullmatch(uid) for uid in local.pods):
+        raise WrongUse(f"job {local.job} is announced with impossible pods")
+    return tuple(sorted(set(local.pods)))
+
+
+def name(said: str, what: str, most: int = NAME) -> str:
+    """A name as it may be printed and stored; raises WrongUse."""
+    if not said.strip() or len(said) > most or not said.isprintable():
+        words = f"{said[:most]!r} is no name of a {what}"
+        raise TurnedAway(Denial.NAME, words, f"names are printable and at most {most} characters")
+    return said
+
+
+def recorded(machine: str, spooled: pb.Spooled, settings: Settings, now: float) -> Kept:
+    """A look that an agent took by itself; `now` is Unix time. Raises WrongUse when it cannot be true."""
+    name(spooled.job.job, "job")
+    number, rounds = spooled.captured.round, spooled.rounds
+    if not 1 <= rounds <= settings.max_rounds or number >= rounds + FURTHER:
+        raise WrongUse(f"look {number} of {rounds} cannot be")
+    if not (math.isfinite(spooled.age_s) and 0 <= spooled.age_s <= _OLDEST_S):
+        raise WrongUse(f"a standstill {spooled.age_s:g} s ago cannot be")
+    if not (math.isfinite(spooled.interval_s) and 0 <= spooled.interval_s <= settings.max_interval_s):
+        raise WrongUse(f"looks {spooled.interval_s:g} s apart cannot be")
+    return Kept(
+        machine=machine,
+        id=name(spooled.id, "spooled look", _ID),
+        standstill=name(spooled.standstill, "standstill", _ID),
+        local=local_job(spooled.job),
+        began=now - spooled.age_s,
+        round=number,
+        last=spooled.captured.last,
+        more=spooled.captured.more,
+        rounds=rounds,
+        interval_s=spooled.interval_s,
+        why=printable(spooled.why, WHY),
+        refused=spooled.refused,
+        packed=spooled.captured.capture.SerializeToString(),
+        boot=spooled.boot[:NAME],
+        serial=spooled.serial[:NAME],
+    )

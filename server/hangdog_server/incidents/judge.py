@@ -1,0 +1,97 @@
+"""From what was gathered to a verdict, and what must be remembered so that it can be judged again."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, replace
+
+import msgspec
+
+from hangdog_models.actions.action_history import Body
+from hangdog_models.findings import Finding
+from hangdog_models.owner import written
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.stack import Missing
+from hangdog_models.topology import Topology, build
+from hangdog_models.verdict import Eviction, Verdict
+from hangdog_server.incidents.gather import Plan
+from hangdog_server.protocol.jobs import LocalJob, Placement, describe
+
+Judge = Callable[[Snapshot, Topology], Verdict]
+
+
+def prepared(
+    snapshot: Snapshot, job_toml: str, announced: Mapping[str, LocalJob], placed: Placement
+) -> tuple[Snapshot, Topology]:
+    """The snapshot with its job described, in the layout that people declared or agents announced; misfits are noted."""
+    job, layout, odd = describe(snapshot.job.id, job_toml, announced, placed)
+    topology, unfit = build(layout, snapshot.highest_rank())
+    account = replace(snapshot.account, notes=(*snapshot.account.notes, *odd, *unfit))
+    return replace(snapshot, job=job, account=account), topology
+
+
+def triage(
+    snapshot: Snapshot, job_toml: str, announced: Mapping[str, LocalJob], placed: Placement, judge: Judge
+) -> Verdict:
+    """Judges what was gathered."""
+    return judge(*prepared(snapshot, job_toml, announced, placed))
+
+
+def told_only(verdict: Verdict, conflicts: Collection[str]) -> Verdict:
+    """The verdict upon a job about which machines contradict each other: what is seen is told, and no machine is evicted."""
+    if not conflicts:
+        return verdict
+    told = tuple(f"machines contradict each other: {conflict}" for conflict in conflicts)
+    left = f"{', '.join(verdict.evict.machines)} is not evicted: it has to be clear first whose ranks these are"
+    because = (*verdict.because, *told, *([left] if verdict.evict.machines else []))
+    return replace(verdict, because=because, evict=Eviction())
+
+
+def remembered(
+    plan: Plan,
+    job_toml: str,
+    announced: Mapping[str, LocalJob],
+    gone: Mapping[str, Missing] | None = None,
+    findings: Iterable[Finding] = (),
+    light: bool = False,
+    done: Iterable[str] = (),
+    lost: Iterable[str] = (),
+    attempt: int = 0,
+    first: int = 0,
+    bodies: Mapping[str, Body] | None = None,
+    conflicts: Iterable[str] = (),
+) -> dict[str, object]:
+    """All it takes, beside the captures, to judge an incident again, as JSON.
+
+    `gone` says why machines are missing, `findings` what was known of those that did not tell it with their last look.
+    `bodies` are the machines that were looked at, as their agents told it before.
+    `conflicts` is what machines contradict each other about: nothing is done by itself.
+    `done` gave their last answer, `lost` their stream while they captured. `attempt` and `first` are as in `About`.
+    """
+    return {
+        "light": light,
+        "rounds": plan.rounds,
+        "interval_s": plan.interval_s,
+        "patience_s": plan.patience_s,
+        "job_toml": job_toml,
+        "asked": {machine: _written(announced[machine]) for machine in plan.asked},
+        "absent": {machine: _written(announced[machine]) for machine in plan.absent},
+        "gone": {machine: msgspec.to_builtins(missing) for machine, missing in (gone or {}).items()},
+        "findings": [asdict(finding) for finding in findings],
+        "done": sorted(done),
+        "lost": sorted(lost),
+        "attempt": attempt,
+        "first": first,
+        "bodies": {machine: [body.boot, body.serial] for machine, body in (bodies or {}).items()},
+        "conflicts": list(conflicts),
+    }
+
+
+def _written(local: LocalJob) -> dict[str, object]:
+    """As `asdict` does, which copies deeply and takes a second for a large cluster."""
+    told: dict[str, object] = {
+        "job": local.job, "ranks": local.ranks, "world_size": local.world_size, "topology": local.topology,
+    }  # fmt: skip
+    if local.owner.known:
+        told["owner"] = written(local.owner)
+    if local.pods:
+        told["pods"] = local.pods
+    return told

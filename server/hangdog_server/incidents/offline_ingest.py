@@ -1,0 +1,276 @@
+"""Takes in what agents recorded while no server was there, and judges each standstill once its machines have come back.
+
+A look is in the store before its agent hears that it need not keep it. What was not judged when the server ended is judged
+when it starts again.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from hangdog_models.actions.action_history import Body
+from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
+from hangdog_models.findings import Finding
+from hangdog_models.ranks import Rank
+from hangdog_models.snapshot import Job
+from hangdog_models.stack import Missing, Reason
+from hangdog_models.verdict import Verdict
+from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_proto.logs import about
+from hangdog_server.cluster.job_registry import identity
+from hangdog_server.cluster.leadership import Leading
+from hangdog_server.cluster.rank_claims import overlap
+from hangdog_server.incidents import decode, gather, round_diff
+from hangdog_server.incidents.gather import Gathering, Plan
+from hangdog_server.incidents.incident_run import Means, new_name
+from hangdog_server.incidents.judge import Judge, remembered, told_only, triage
+from hangdog_server.incidents.resume import ATTEMPTS, KEPT
+from hangdog_server.incidents.round_capture import steady
+from hangdog_server.protocol.commands import Receipt
+from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.settings import Settings
+from hangdog_server.store.offline_captures import Kept, Spooled
+from hangdog_server.store.store import State
+from hangdog_server.store.store_errors import StoreFailed
+from hangdog_server.telemetry import Recorded, Stage
+
+#: While looks keep coming, the first one is judged after so many times the patience at the latest.
+PATIENCES = 10
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Case:
+    """One standstill as far as it came back: of which machines, and which of them have told all."""
+
+    job: str
+    told: set[str] = field(default_factory=set)
+    ranks: set[Rank] = field(default_factory=set)
+    world: int = 0
+    done: set[str] = field(default_factory=set)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def note(self, kept: Kept) -> None:
+        self.told.add(kept.machine)
+        self.ranks.update(kept.local.ranks)
+        self.world = max(self.world, kept.local.world_size or 0)
+        if kept.last:
+            self.done.add(kept.machine)
+        self.news.set()
+
+    def complete(self, running: Mapping[str, LocalJob]) -> bool:
+        """Whether every rank there is was told of, by machines that have nothing more to tell."""
+        if len(self.done) < len(self.told) or len(self.ranks) < self.world:
+            return False
+        return bool(self.world) or self.ranks >= {rank for local in running.values() for rank in local.ranks}
+
+
+class Returns:
+    """The standstills that are coming back; `close` it with the server."""
+
+    def __init__(self, means: Means, settings: Settings, leading: Leading) -> None:
+        self._means = means
+        self._leading = leading
+        self._settings = settings
+        self._spooled = Spooled(means.store)
+        self._cases: dict[str, _Case] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._led: Counter[str] = Counter()
+        self._keeping = asyncio.Semaphore(1)  # what living incidents store must not wait behind a whole cluster's looks
+        self._judging = asyncio.Semaphore(1)  # a whole cluster's looks are in memory meanwhile
+
+    async def resume(self, name: str) -> None:
+        """Goes on with an incident that was kept and not judged when its server ended, unless it is under way here."""
+        if name in self._led or name in self._cases:
+            return
+        if (await self._means.store.find(name)).state is State.RECORDED:
+            for kept in await self._spooled.of(name, packed=False):
+                self._note(name, kept)
+
+    async def take(self, machine: str, said: pb.Spooled) -> Receipt | None:
+        """Keeps one message and says so; None when the store failed, so that the agent keeps it."""
+        count = self._means.telemetry.count
+        try:
+            kept = await asyncio.to_thread(decode.recorded, machine, said, self._settings, self._means.clock())
+            called = self._means.fleet.called(machine, kept.local)
+            kept = replace(kept, whose=identity(machine, kept.local), local=replace(kept.local, job=called))
+            name = new_name()
+            async with self._keeping:
+                folded = await self._spooled.fold(kept, name, self._settings.near_s, self._means.clock())
+        except WrongUse as error:
+            log.warning("machine %s: a recorded look is refused: %s", machine, error)
+            count(Recorded.REFUSED)
+            return Receipt(said.id, str(error))
+        except StoreFailed as error:
+            log.error("machine %s: a recorded look is not kept: %s", machine, error)
+            count(Recorded.FAILED)
+            return None
+        count(Recorded.REFUSED if folded.refused else Recorded.AGAIN if folded.again else Recorded.KEPT)
+        if folded.incident == name:
+            count(State.RECORDED)
+            log.warning("incident %s of job %s: recorded by %s, %s", name, kept.local.job, machine, kept.why)
+        if not folded.again and not folded.refused:
+            self._note(folded.incident, kept)
+        return Receipt(said.id, folded.refused)
+
+    async def close(self) -> None:
+        """Stops waiting; what is not judged by now is judged when a server starts again."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _note(self, name: str, kept: Kept) -> None:
+        if name not in self._cases:
+            self._cases[name] = _Case(kept.local.job)
+            with about(incident=name, job=kept.local.job, machine=""):  # the task takes it along, of many machines
+                task = asyncio.create_task(self._lead(name, self._cases[name]), name=f"returned incident {name}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._cases[name].note(kept)
+
+    async def _lead(self, name: str, case: _Case) -> None:
+        """Waits for one standstill's machines, then judges what there is, unless another server leads the job."""
+        self._led[name] += 1
+        try:
+            await self._awaited(name, case)
+        finally:
+            self._led -= Counter([name])
+
+    async def _awaited(self, name: str, case: _Case) -> None:
+        fleet, until = self._means.fleet, steady() + PATIENCES * self._settings.returned_s
+        while not case.complete(fleet.asked(case.job)) and steady() < until:
+            case.news.clear()
+            try:
+                async with asyncio.timeout(self._settings.returned_s):
+                    await case.news.wait()
+            except TimeoutError:
+                break
+        del self._cases[name]  # what comes from here on has it judged anew
+        with self._means.telemetry.incident(name, case.job):
+            try:
+                ours = await self._leading.leads(case.job)
+            except StoreFailed as error:  # it is open in the store: it is taken up once that is back
+                log.error("incident %s: not judged yet: %s", name, error)
+                return
+            if ours:
+                await self._judge(name, case)
+
+    async def _judge(self, name: str, case: _Case) -> None:
+        telemetry = self._means.telemetry
+        try:
+            async with self._judging:
+                verdict = await self._verdict(name)
+                with telemetry.stage(Stage.STORING):
+                    await self._means.store.judged(name, verdict, self._means.clock())
+                    await self._means.store.remember(name, {**(await self._means.store.kept(name))[0], "attempt": 0})
+                telemetry.count(State.JUDGED)
+                telemetry.count(verdict.kind)
+        except StoreFailed as error:  # it stays open, too
+            log.error("incident %s: not judged yet: %s", name, error)
+        except HangdogError as error:
+            await self._fail(name, str(error))
+        except Exception as error:  # a bug of ours must not leave an incident that is judged at every start
+            log.exception("incident %s failed", name)
+            await self._fail(name, f"{type(error).__name__}: {error}")
+        else:
+            log.info("incident %s of job %s: %s", name, case.job, verdict.kind)
+            if name in self._cases:  # a look came while the others were judged
+                await self._means.store.move(name, State.RECORDED, self._means.clock())
+            self._means.judged.set()  # what follows from it is done at once
+
+    async def _verdict(self, name: str) -> Verdict:
+        fleet, held = self._means.fleet, await self._spooled.of(name)
+        job, attempt = held[0].local.job, await self._attempt(name)
+        told = {kept.machine: kept.local for kept in held}
+        there = fleet.asked(job)
+        # nobody knows who announced a rank first while no server was there: who has it now is believed, and nothing acts
+        claims = overlap({machine: told[machine] for machine in sorted(told, key=lambda one: (one not in there, one))})
+        conflicts = dict.fromkeys((*claims.conflicts(), *fleet.conflicts(job)))
+        told = claims.owned()
+        running, absent = fleet.asked(job), fleet.absent(job, steady())
+        silent = {machine: local for machine, local in (absent | running).items() if machine not in told}
+        why = {
+            machine: _silence(machine) if machine in running else fleet.gone(machine, steady()) for machine in silent
+        }
+        findings = [finding for machine in silent for finding in fleet.findings(machine, steady())]
+        plan = Plan(
+            order=name,
+            job=Job(job),
+            rounds=max(kept.rounds for kept in held),
+            interval_s=held[0].interval_s,
+            asked={machine: local.ranks for machine, local in told.items()},
+            absent={machine: local.ranks for machine, local in silent.items()},
+            world=claims.world(),
+        )
+        announced = silent | told
+        bodies = {kept.machine: Body(kept.boot, kept.serial) for kept in held}
+        await self._means.store.remember(
+            name,
+            remembered(
+                plan, "", announced, why, findings, done=told, attempt=attempt, bodies=bodies, conflicts=conflicts
+            ),
+        )
+        with self._means.telemetry.stage(Stage.JUDGING):
+            verdict = await asyncio.to_thread(
+                _judged, plan, held, why, findings, announced, conflicts, self._means.judge
+            )
+        return told_only(verdict, conflicts)
+
+    async def _attempt(self, name: str) -> int:
+        """Which attempt at judging an incident this is; raises ServerUnreachable when its server ended in each one before."""
+        asked, _ = await self._means.store.kept(name)
+        attempt = int(asked.get("attempt", 0)) + 1
+        if attempt > ATTEMPTS:
+            raise ServerUnreachable(f"the server ended {ATTEMPTS} times while it judged this incident", KEPT)
+        await self._means.store.remember(name, {**asked, "attempt": attempt})
+        return attempt
+
+    async def _fail(self, name: str, words: str) -> None:
+        self._means.telemetry.count(State.FAILED)
+        try:
+            await self._means.store.move(name, State.FAILED, self._means.clock(), words)
+        except StoreFailed as worse:
+            log.error("incident %s: that it failed is not stored: %s", name, worse)
+
+
+def _judged(
+    plan: Plan,
+    held: Sequence[Kept],
+    why: Mapping[str, Missing],
+    findings: Sequence[Finding],
+    announced: Mapping[str, LocalJob],
+    conflicts: Collection[str],
+    judge: Judge,
+) -> Verdict:
+    gathering = Gathering(plan, 0.0)
+    for kept in held:
+        capture = pb.Capture.FromString(kept.packed)
+        captured = pb.Captured(round=kept.round, capture=capture, last=kept.last, more=kept.more)
+        answer = decode.answer(kept.machine, captured, Dictionary())
+        gather.take(gathering, answer)
+    gathering.done |= plan.asked.keys()
+    snapshot = round_diff.explained(gather.conclude(gathering), gather.owners(gathering), why)
+    snapshot = round_diff.contradicted(snapshot, conflicts)
+    notes = tuple(
+        f"{machine} had no room for {count} more of what it recorded"
+        for machine, count in sorted(_refused(held).items())
+        if count
+    )
+    account = replace(snapshot.account, notes=(*snapshot.account.notes, *notes))
+    snapshot = replace(snapshot, findings=(*snapshot.findings, *findings), account=account)
+    return triage(snapshot, "", announced, gather.placement(gathering), judge)
+
+
+def _refused(held: Sequence[Kept]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for kept in held:
+        found[kept.machine] = max(found.get(kept.machine, 0), kept.refused)
+    return found
+
+
+def _silence(machine: str) -> Missing:
+    return Missing(Reason.NO_EVIDENCE, f"{machine} recorded nothing of it while no server was there")

@@ -1,0 +1,193 @@
+"""Takes requests in: finds the job that is meant, starts its incident or joins the one that runs, passes answers on."""
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+from hangdog_models.counts import counted
+from hangdog_models.errors import ServerUnreachable, WrongUse
+from hangdog_models.snapshot import Job
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.cluster.leadership import Leading
+from hangdog_server.incidents.gather import Answer, Plan
+from hangdog_server.incidents.incident_request import Request, Step
+from hangdog_server.incidents.incident_run import Inquiry, Means, new_name
+from hangdog_server.incidents.resume import Cut
+from hangdog_server.incidents.round_capture import named, steady
+from hangdog_server.incidents.rounds import About
+from hangdog_server.protocol.jobs import describe, sole
+from hangdog_server.protocol.rejections import Look, Refusal
+from hangdog_server.settings import Settings
+from hangdog_server.store.store import UNFINISHED, Incident, State
+
+log = logging.getLogger(__name__)
+
+
+class Desk:
+    """The running incidents, at most one of each job: whoever asks while one runs follows it."""
+
+    def __init__(self, means: Means, settings: Settings, leading: Leading) -> None:
+        self._means = means
+        self._leading = leading
+        self._settings = settings
+        self._running: dict[str, Inquiry] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def ask(self, request: Request) -> AsyncIterator[Step]:
+        """The steps of the incident this request starts or joins; raises HangdogError when it is refused or fails."""
+        job = self._which(request.job)
+        await self._leading.require(job)
+        if job not in self._running:
+            await self._take_up_of(job)
+        inquiry = self._running.get(job)
+        if inquiry is None:
+            inquiry = self._start(replace(request, job=self._which(job)))  # its machines may be gone by now
+        else:
+            ago = self._means.clock() - inquiry.began
+            yield Step(inquiry.name, State.SUSPECTED, f"following the incident somebody asked for {ago:.0f} s ago")
+        async for step in inquiry.follow():
+            yield step
+
+    def leads(self) -> frozenset[str]:
+        """The jobs whose incidents are under way."""
+        return frozenset(self._running)
+
+    async def take_up(self, incident: Incident) -> None:
+        """Goes on with an incident that its server's end cut short, unless it is under way here; raises StoreFailed."""
+        if incident.id in self._tasks or (await self._means.store.find(incident.id)).state not in UNFINISHED:
+            return  # it may have come to its end since it was found open
+        if incident.job in self._running:
+            later = f"taken over by incident {self._running[incident.job].name} of the same job"
+            await self._means.store.move(incident.id, State.FAILED, self._means.clock(), later)
+            return
+        cut = Cut(incident, *await self._means.store.recall(incident.id))
+        if incident.job in self._running:  # somebody asked for the job meanwhile
+            return
+        log.warning("incident %s of job %s: taken up again", incident.id, incident.job)
+        request = Request(incident.job, why=incident.why, light=bool(cut.asked.get("light")))
+        self._led(Inquiry(cut, request, self._means, self._settings), incident.job)
+
+    async def _take_up_of(self, job: str) -> None:
+        """Goes on with what another server left of a job, before anything new is begun."""
+        for incident in await self._means.store.open():
+            if incident.job == job and incident.state in UNFINISHED:
+                await self.take_up(incident)
+
+    def give_up(self, job: str) -> None:
+        """Ends the incident of a job here: another server leads it."""
+        if job in self._running:
+            self._tasks[self._running[job].name].cancel(f"another server leads job {job} now")
+
+    def answer(self, captured: pb.Captured, answers: Sequence[Answer]) -> list[str]:
+        """Takes an agent's message in, whose looks are `answers`; why each is refused, empty when it is taken."""
+        inquiry = self._asked_by(captured.order)
+        return inquiry.answer(captured, answers) if inquiry is not None else [_nobody(captured.order)] * len(answers)
+
+    def unawaited(self, order: str) -> str:
+        """Why an answer to this order need not even be read; empty when somebody waits for it."""
+        return "" if self._asked_by(order) is not None else _nobody(order)
+
+    def _asked_by(self, order: str) -> Inquiry | None:
+        name = order.partition("/")[0]  # an incident's later orders bear its name, and what they are
+        for inquiry in self._running.values():  # asked for every look
+            if inquiry.name == name:
+                return inquiry
+        return None
+
+    def now(self) -> float:
+        """Unix seconds, by the clock of the server's main module."""
+        return self._means.clock()
+
+    def lost(self, machine: str) -> None:
+        """An agent's stream ended."""
+        for inquiry in self._running.values():
+            inquiry.lost(machine)
+
+    def joined(self, machine: str) -> None:
+        """An agent has a stream, the first one or a new one."""
+        for inquiry in self._running.values():
+            inquiry.joined(machine)
+
+    async def close(self) -> None:
+        """Stops leading; whoever takes the store up next goes on with what is unfinished."""
+        tasks = tuple(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)  # a task cancelled before it began raises
+
+    def _which(self, wanted: str) -> str:
+        """The job that is meant; raises WrongUse when there is none, or several and nobody said which."""
+        fleet, jobs = self._means.fleet, self._means.fleet.jobs()
+        known = f"known jobs: {named(jobs)}" if jobs else "no connected machine runs a job; start hangdog-agent on each"
+        if wanted in jobs:
+            return wanted
+        if wanted:
+            gone = fleet.absent(wanted, steady())
+            where = f": it ran on {named(gone)}, whose agents are gone" if gone else ""
+            raise WrongUse(f"no connected machine runs job {wanted}{where}", known)
+        if not jobs:
+            raise WrongUse("no job is known", known)
+        if len(jobs) > 1:
+            raise WrongUse(f"several jobs are known: {named(jobs)}", "name one with --job")
+        return jobs[0]
+
+    def _start(self, request: Request) -> Inquiry:
+        running = len(self._running)
+        if running >= self._settings.max_running:
+            raise ServerUnreachable(
+                f"{counted(running, 'incident')} {'is' if running == 1 else 'are'} being captured",
+                "try again in a minute",
+            )
+        rounds, interval_s = self._looks(request)
+        describe(request.job, request.job_toml, {}, {})  # an unreadable job.toml is refused before anybody is asked
+        fleet = self._means.fleet
+        asked, absent = fleet.asked(request.job), fleet.absent(request.job, steady())
+        plan = Plan(
+            order=new_name(),
+            job=Job(request.job),
+            rounds=rounds,
+            interval_s=interval_s,
+            asked={machine: local.ranks for machine, local in asked.items()},
+            absent={machine: local.ranks for machine, local in absent.items()},
+            patience_s=self._settings.patience_s,
+            rejoin_s=self._settings.rejoin_s,
+            world=sole({local.world_size for local in asked.values()}),
+        )
+        about = About(plan, {**absent, **asked}, request.job_toml, request.light)
+        return self._led(Inquiry(about, request, self._means, self._settings), request.job)
+
+    def _led(self, inquiry: Inquiry, job: str) -> Inquiry:
+        """Has an incident led from here on, as the one of its job."""
+
+        async def lead() -> None:
+            try:
+                await inquiry.lead()
+            finally:
+                del self._running[job]
+            await inquiry.settle()
+
+        self._running[job] = inquiry
+        task = asyncio.create_task(lead(), name=f"incident {inquiry.name}")
+        self._tasks[inquiry.name] = task
+        task.add_done_callback(lambda _: self._tasks.pop(inquiry.name))
+        return inquiry
+
+    def _looks(self, request: Request) -> tuple[int, float]:
+        settings = self._settings
+        usual = (
+            (settings.light_rounds, settings.light_interval_s)
+            if request.light
+            else (settings.rounds, settings.interval_s)
+        )
+        rounds, interval_s = request.rounds or usual[0], request.interval_s or usual[1]
+        if rounds > settings.max_rounds:
+            raise WrongUse(f"{rounds} looks are too many", f"ask for {settings.max_rounds} at most")
+        if not (math.isfinite(interval_s) and 0 < interval_s <= settings.max_interval_s):
+            raise WrongUse(f"{interval_s:g} s is no pause between looks", f"give up to {settings.max_interval_s:g} s")
+        return rounds, interval_s
+
+
+def _nobody(order: str) -> str:
+    return Refusal(Look.LATE, f"no incident waits for order {order[:40]!r}: it is over, or never was")

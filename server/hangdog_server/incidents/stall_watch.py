@@ -1,0 +1,127 @@
+"""Keeps watch: has machines look closer where somebody is overdue, and opens an incident when a job stands still."""
+
+import asyncio
+import contextlib
+import json
+import logging
+
+from hangdog_models.errors import HangdogError
+from hangdog_models.suspicion import ASKED_AGAIN_S, DOUBT_S, Suspicion
+from hangdog_models.verdict import Kind, from_json
+from hangdog_proto.logs import about
+from hangdog_server.auth.audit_log import Audit, Deed, followed
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.cluster.leadership import Leading
+from hangdog_server.cluster.session_tracker import Seen
+from hangdog_server.cluster.stalls import Vigil
+from hangdog_server.incidents.fair_queue import Turns
+from hangdog_server.incidents.incident_request import Request
+from hangdog_server.incidents.registry import Desk
+from hangdog_server.incidents.round_capture import steady
+from hangdog_server.protocol.commands import Doubt
+from hangdog_server.telemetry import SILENT, Delay, Telemetry
+
+#: Between two thoughts about all jobs: a small part of the seconds a rank is borne. Seconds.
+TICK_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Sentry:
+    """The watch over all jobs; `keep` holds it until it is cancelled."""
+
+    def __init__(
+        self,
+        vigil: Vigil,
+        fleet: Fleet,
+        desk: Desk,
+        leading: Leading,
+        audit: Audit,
+        seen: Seen,
+        turns: Turns,
+        telemetry: Telemetry = SILENT,
+    ) -> None:
+        """`turns` is in which order captures are taken, where not all may be at once."""
+        self._turns = turns
+        self._seen = seen
+        self._leading = leading
+        self._telemetry = telemetry
+        self._vigil = vigil
+        self._fleet = fleet
+        self._desk = desk
+        self._audit = audit
+        self._asked: dict[tuple[str, str], float] = {}
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    async def keep(self) -> None:
+        """Thinks about every job again and again."""
+        try:
+            while True:
+                try:
+                    self.think(steady())
+                except Exception:  # a bug met in one thought must not leave the cluster unwatched
+                    log.exception("the watch over the jobs missed a thought")
+                await asyncio.sleep(TICK_S)
+        finally:
+            for task in self._asking.values():
+                task.cancel()
+            await asyncio.gather(*self._asking.values(), return_exceptions=True)
+
+    def think(self, now: float) -> None:
+        """Looks closer, and asks, where it is time to."""
+        doubted = self._vigil.doubted()
+        for job in doubted:
+            self._doubt(job, now)
+        for job in self._fleet.jobs():
+            if self._leading.elsewhere(job):
+                continue
+            # where nobody is overdue nothing is suspected, and the machines of a large job need not be gone over
+            suspicion = self._suspicion(job, now) if job in doubted else None
+            if suspicion is not None:
+                self._seen.suspected(job, suspicion.seconds, self._desk.now())
+            elif self._seen.stands(job) and not self._vigil.shows(job) and self._fleet.awake(job, now):
+                self._seen.moves(job, self._desk.now(), now)
+            if self._vigil.due(job, suspicion, now) and suspicion is not None and job not in self._asking:
+                with about(job=job):
+                    log.warning("job %s seems to stand still: %s", job, suspicion.why)
+                self._telemetry.lasted(Delay.SUSPICION, suspicion.seconds)
+                task = asyncio.create_task(self._in_turn(job, suspicion), name=f"asking after {job}")
+                self._asking[job] = task
+
+    def _suspicion(self, job: str, now: float) -> Suspicion | None:
+        return self._vigil.suspicion(job, self._fleet.asked(job), now, self._fleet.mute(job, now))
+
+    def _doubt(self, job: str, now: float) -> None:
+        self._asked = {key: at for key, at in self._asked.items() if now - at < ASKED_AGAIN_S}
+        name, owner = self._fleet.whose(job)
+        for machine in self._fleet.asked(job):
+            if (machine, job) not in self._asked and self._fleet.send(machine, Doubt(name, DOUBT_S, owner)):
+                self._asked[machine, job] = now
+
+    async def _in_turn(self, job: str, suspicion: Suspicion) -> None:
+        """Asks after a job when it is its turn, if it is suspected still."""
+        began = steady()
+        try:
+            async with self._turns.turn(*self._fleet.payers(job)):
+                waited = steady() - began
+                now = self._suspicion(job, steady()) if waited >= TICK_S else suspicion
+                if now is not None:
+                    self._seen.asked(job)
+                    await self._ask(job, now)
+        finally:
+            del self._asking[job]
+
+    async def _ask(self, job: str, suspicion: Suspicion) -> None:
+        """Follows the incident of a job to its end and remembers what came of it."""
+        kind: Kind | None = None
+        why = f"suspected: {suspicion.why}"
+        try:
+            with contextlib.suppress(HangdogError):  # the incident itself remembers why it failed
+                deed = Deed("snapshot", "hangdog", "", "suspicion", "", job, why)
+                request = Request(job, why=why, suspected=True, stood_s=suspicion.seconds)
+                async for step in followed(self._desk.ask(request), self._audit, deed):
+                    if step.verdict:
+                        kind = from_json(json.loads(step.verdict)).kind
+        finally:
+            self._vigil.asked(job, kind, steady())
+            self._seen.judged(job, kind)

@@ -1,0 +1,204 @@
+"""Finds in the store what has changed that people want to know: one subject, the state it has reached, and how to say so.
+
+Nothing here remembers what was told: the same store gives the same news, on whichever server and after whichever crash.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from urllib.parse import quote
+
+import sqlalchemy as sa
+
+from hangdog_models.counts import counted
+from hangdog_models.verdict import from_json
+from hangdog_models.views import answer_text
+from hangdog_server.actions import policy
+from hangdog_server.cluster.stalls import OPEN as UNDECIDED
+from hangdog_server.cluster.stalls import SELDOM_S
+from hangdog_server.etag import digest
+from hangdog_server.incidents.round_capture import named
+from hangdog_server.notifications.message import Message, message
+from hangdog_server.notifications.notify_config import About
+from hangdog_server.store import actions, store
+from hangdog_server.store import campaigns as records
+from hangdog_server.store.actions import UNDER_WAY, Act, Intent, said
+from hangdog_server.store.campaigns import Campaign
+from hangdog_server.store.store import ENDED, Incident, State
+
+#: A standstill that lasts is told of again each day (of UTC): it is begun anew then. Seconds.
+DAY_S = 24 * 3600.0
+#: How far back incidents are looked at, to know which belong to one standstill: to the first one of the day in which something
+#: may still be news, whatever the time now. Seconds.
+BACK_S = DAY_S + 2 * 3600.0
+#: Incidents that are looked at; the newest.
+MOST = 1000
+#: A job that still stands is looked at again within `SELDOM_S`; a look takes some seconds more. Seconds.
+SLACK_S = 60.0
+#: How the reason of an incident begins that nobody asked for.
+SUSPECTED = "suspected:"
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """A subject has reached a state, called `mark`, at `at` (Unix seconds). `after`: only where that subject was told of.
+
+    `incident` is the one to whose verdict the words are left; else they are `title` and `lines`. `path` is the page.
+    """
+
+    subject: str
+    about: About
+    mark: str
+    at: float
+    path: str
+    title: str = ""
+    lines: tuple[str, ...] = ()
+    after: str = ""
+    incident: Incident | None = None
+
+
+def read(connection: sa.Connection, now: float, since: float) -> tuple[tuple[News, ...], tuple[Incident, ...]]:
+    """What changed since then (Unix seconds), and of each job that was seen to stand still its latest incident, once ended.
+
+    That has the name of the first one of its standstill, under which it was told of.
+    """
+    incidents = store.changed(connection, now - BACK_S, MOST)
+    chains = chained(incidents)
+    acts, campaigns = actions.changed(connection, since), records.convicting(connection, since)
+    found = [*_looked(chains), *_acted(acts), *map(_convicted, campaigns), *_breaker(*policy.breaker(connection))]
+    latest = {chain[0].job: chain for chain in chains}
+    stood = [replace(chain[-1], id=chain[0].id) for chain in latest.values() if _suspected(chain[-1])]
+    return tuple(one for one in found if one.at >= since), tuple(one for one in stood if one.state in ENDED)
+
+
+def unwritten(incident: Incident) -> tuple[News, ...]:
+    """What is told of an incident that the store could not take."""
+    return tuple(_looked([(incident,)]))
+
+
+def chained(incidents: Iterable[Incident]) -> list[tuple[Incident, ...]]:
+    """The incidents by standstill, the oldest first, and so of each: one that is looked at again and again is one."""
+    chains: list[list[Incident]] = []
+    open_: dict[str, list[Incident]] = {}
+    for one in sorted(incidents, key=lambda one: (one.began, one.id)):
+        chain = open_.get(one.job)
+        if chain is None or not _again(one, chain[-1]):
+            chain = []
+            chains.append(chain)
+            open_[one.job] = chain
+        chain.append(one)
+    return [tuple(chain) for chain in chains]
+
+
+def recovered(incident: Incident) -> News:
+    """A job that stood still goes on."""
+    title = f"{incident.job} shows no sign of a standstill any more"
+    lines = (f"It stood still; the verdict was {incident.kind or 'none'}.",)
+    return News(
+        f"{incident.id} recovered", About.RECOVERED, "recovered", incident.changed, _page(incident.id), title, lines,
+        after=incident.id,
+    )  # fmt: skip
+
+
+def worded(news: News, verdict: str, link: str) -> Message:
+    """The message; `verdict` is the text of the incident's, where the words are left to it, `link` where pages are."""
+    title, lines = news.title, news.lines
+    if news.incident is not None:
+        title, lines = _judged(news.incident, verdict)
+    return message(title, lines, f"{link}{news.path}" if link else "")
+
+
+def _again(one: Incident, before: Incident) -> bool:
+    """Whether an incident looks anew at what the one before left open."""
+    undecided = before.state is State.FAILED or (before.state is State.JUDGED and before.kind in UNDECIDED)
+    soon = one.began - before.changed <= SELDOM_S + SLACK_S and one.began // DAY_S == before.began // DAY_S
+    return undecided and soon and _suspected(one) and _suspected(before)
+
+
+def _suspected(incident: Incident) -> bool:
+    return incident.why.startswith(SUSPECTED)
+
+
+def _looked(chains: Iterable[Sequence[Incident]]) -> Iterator[News]:
+    for chain in chains:
+        first, ended = chain[0], [one for one in chain if one.state in ENDED]
+        if not ended:
+            title = f"{first.job} {'stands still' if _suspected(first) else 'is looked at'}"
+            lines = (first.why, f"Its machines are being asked: hangdog show {first.id}")
+            yield News(first.id, About.OPENED, "opened", first.began, _page(first.id), title, lines)
+            continue
+        newest = ended[-1]
+        mark = digest(str(newest.state), newest.kind, sorted(newest.evict))
+        yield News(first.id, About.JUDGED, mark, newest.changed, _page(newest.id), incident=newest)
+
+
+def _judged(incident: Incident, text: str) -> tuple[str, tuple[str, ...]]:
+    """The verdict in a title and three lines."""
+    if incident.state is State.FAILED:
+        return f"{incident.job}: there is no verdict", (incident.note, f"hangdog show {incident.id}")
+    try:
+        verdict = from_json(json.loads(text))
+    except (ValueError, KeyError, TypeError):  # of another version of ours
+        return f"{incident.job}: {incident.kind}", (f"hangdog show {incident.id}",)
+    sure = "" if verdict.kind in UNDECIDED else f" ({answer_text.percent(verdict.confidence)} sure)"
+    because = (*verdict.because, f"hangdog show {incident.id}")
+    return f"{incident.job}: {answer_text.said(verdict)}{sure}", (
+        f"{verdict.kind}: {answer_text.order(verdict)}",
+        *because,
+    )
+
+
+def _acted(rows: Iterable[Intent]) -> Iterator[News]:
+    """What came of acts, an incident's once they have all come to rest; what would be done in a dry run is no news."""
+    ordered = sorted(rows, key=lambda row: (row.incident, row.machine))
+    for incident, group in groupby(ordered, key=lambda row: row.incident):
+        mine = list(group)
+        if any(row.state in UNDER_WAY for row in mine) or all(row.state is Act.DRY_RUN for row in mine):
+            continue
+        waits = [row for row in mine if row.state is Act.WAITING]
+        mark = digest([(row.machine, str(row.state)) for row in mine])
+        at, names, job = max(row.changed for row in mine), named({row.machine for row in waits or mine}), mine[0].job
+        if waits:
+            title = f"{job}: isolate {names}?"
+            lines = [
+                waits[0].because,
+                *filter(None, [waits[0].words]),
+                f"hangdog approve {incident}, or hangdog dismiss {incident} --because '...'",
+            ]
+        else:
+            title = f"{job}: {names} {said(mine[0])}" if len(mine) == 1 else f"{job}: {_counted(mine)}"
+            lines = [f"{row.machine} {said(row)}" for row in mine]
+        about = About.APPROVAL if waits else About.ACTED
+        yield News(f"{incident} acts", about, mark, at, _page(incident), title, tuple(lines))
+
+
+def _counted(rows: Sequence[Intent]) -> str:
+    states = [str(row.state) for row in rows]
+    return ", ".join(f"{counted(states.count(state), 'machine')} {state}" for state in dict.fromkeys(states))
+
+
+def _convicted(campaign: Campaign) -> News:
+    title = f"tests convict {named(campaign.convicted)}"
+    why = f": {campaign.why}" if campaign.why else ""
+    lines = (f"Campaign {campaign.id}, asked for by {campaign.who}{why}", f"hangdog machines {campaign.convicted[0]}")
+    machine = f"/machines/{quote(campaign.convicted[0], safe='')}"
+    path = _page(campaign.incident) if campaign.incident else machine
+    mark = digest(sorted(campaign.convicted))
+    return News(f"campaign {campaign.id}", About.CONVICTED, mark, campaign.changed, path, title, lines)
+
+
+def _breaker(why: str, since: float) -> Iterator[News]:
+    """The breaker opened, or was closed after that; before it ever did there is nothing to tell."""
+    if since and why:
+        lines = why, "Look at what is asked for first; then: hangdog actions --close-breaker"
+        yield News("breaker", About.BREAKER, f"open {since}", since, "/", "nothing more is done to machines", lines)
+    elif since:
+        closed = "The breaker was closed; hangdog audit says by whom."
+        yield News(
+            "breaker", About.BREAKER, "closed", since, "/", "machines are acted upon again", (closed,), after="breaker"
+        )
+
+
+def _page(incident: str) -> str:
+    return f"/incidents/{quote(incident, safe='')}"

@@ -1,0 +1,1 @@
+"""What the server tells of itself: Prometheus metrics, OpenTelemetry traces, counts of gRPC."""

@@ -1,0 +1,125 @@
+"""What verdicts said of machines, across jobs: who was suspected, convicted, cleared, when and with which probability.
+
+Written in the transaction that keeps the verdict. A line is added when a machine's standing in an incident changes; it
+outlives the incident where that is removed for its size.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from hangdog_models.operations.past_events import Standing
+from hangdog_models.verdict import Verdict
+from hangdog_server.store.tables import INCIDENTS, LEDGER
+
+#: A hypothesis of more machines than this (a group that spans a good part of the job) says nothing of any of them.
+MOST = 64
+#: Lines forgotten in one transaction.
+FORGOTTEN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line: at `at` (Unix seconds) a verdict of this `kind` gave the machine that standing.
+
+    `probability` is the hypothesis's, which names `among` machines; 0 of one that is cleared.
+    """
+
+    machine: str
+    incident: str
+    job: str
+    at: float
+    standing: Standing
+    probability: float
+    among: int
+    kind: str
+
+
+@dataclass(slots=True)
+class Record:
+    """A machine's incidents by its standing in them, the sum of its shares of probability, and when it was last named."""
+
+    machine: str
+    convicted: int = 0
+    suspected: int = 0
+    cleared: int = 0
+    weight: float = 0.0
+    last: float = 0.0
+
+
+def standings(verdict: Verdict) -> dict[str, tuple[Standing, float, int]]:
+    """Of each machine a verdict names: its standing, and the probability and size of the smallest hypothesis with it."""
+    evicted = verdict.evict.machines
+    named = [(one.machines, one.probability) for one in verdict.suspects]
+    if evicted:
+        named.append((evicted, verdict.evict.coverage))
+    found: dict[str, tuple[Standing, float, int]] = {}
+    for machines, probability in sorted(named, key=lambda one: len(one[0])):
+        for machine in machines if len(machines) <= MOST else ():
+            standing = Standing.CONVICTED if machine in evicted else Standing.SUSPECTED
+            found.setdefault(machine, (standing, probability, len(machines)))
+    return found
+
+
+def note(connection: sa.Connection, incident: str, verdict: Verdict, at: float) -> None:
+    """Writes what a verdict changes; judging an incident again to the same end changes nothing."""
+    job = connection.execute(sa.select(INCIDENTS.c.job).where(INCIDENTS.c.id == incident)).scalar_one()
+    before = {row.machine: row for row in connection.execute(_latest().where(LEDGER.c.incident == incident))}
+    now = standings(verdict)
+    for machine, row in before.items():
+        if machine not in now and row.standing != Standing.CLEARED:
+            now[machine] = Standing.CLEARED, 0.0, 1
+    lines = []
+    for machine, (standing, probability, among) in sorted(now.items()):
+        known = before.get(machine)
+        said = {"probability": probability, "among": among, "kind": str(verdict.kind)}
+        if known is not None and known.standing == standing:
+            connection.execute(LEDGER.update().where(LEDGER.c.id == known.id).values(said))
+        else:
+            lines.append({"machine": machine, "incident": incident, "job": job, "at": at, "standing": standing, **said})
+    if lines:
+        connection.execute(LEDGER.insert(), lines)
+
+
+def of(connection: sa.Connection, machine: str, since: float, limit: int) -> tuple[Entry, ...]:
+    """The lines of one machine from `since` (Unix seconds) on, newest first."""
+    query = sa.select(LEDGER).where(LEDGER.c.machine == machine, LEDGER.c.at >= since)
+    rows = connection.execute(query.order_by(LEDGER.c.at.desc(), LEDGER.c.id.desc()).limit(limit))
+    return tuple(
+        Entry(row.machine, row.incident, row.job, row.at, Standing(row.standing), row.probability, row.among, row.kind)
+        for row in rows
+    )
+
+
+def worst(connection: sa.Connection, since: float, limit: int) -> tuple[Record, ...]:
+    """The machines that verdicts since then name, by their latest standing in each incident: most convicted, then weighed."""
+    lines = last(since).subquery()
+    share = sa.func.sum(lines.c.probability / lines.c.among)
+    query = sa.select(lines.c.machine, lines.c.standing, sa.func.count(), share, sa.func.max(lines.c.at))
+    found: dict[str, Record] = {}
+    for machine, standing, count, weight, at in connection.execute(query.group_by(lines.c.machine, lines.c.standing)):
+        record = found.setdefault(machine, Record(machine))
+        setattr(record, Standing(standing), count)
+        record.weight += weight
+        record.last = max(record.last, at)
+    order = sorted(found.values(), key=lambda one: (-one.convicted, -one.weight, -one.last, one.machine))
+    return tuple(order[:limit])
+
+
+def last(since: float) -> sa.Select[Any]:
+    """The latest line of each machine in each incident, of those from `since` (Unix seconds) on."""
+    return _latest().where(LEDGER.c.at >= since)
+
+
+def forget(connection: sa.Connection, before: float) -> bool:
+    """Removes some lines from before that moment; whether there may be more."""
+    old = sa.select(LEDGER.c.id).where(LEDGER.c.at < before).limit(FORGOTTEN)
+    return connection.execute(LEDGER.delete().where(LEDGER.c.id.in_(old))).rowcount == FORGOTTEN
+
+
+def _latest() -> sa.Select[Any]:
+    """The latest line of each machine in each incident."""
+    other = LEDGER.alias()
+    same = sa.and_(other.c.incident == LEDGER.c.incident, other.c.machine == LEDGER.c.machine)
+    return sa.select(LEDGER).where(~sa.exists().where(same, other.c.id > LEDGER.c.id))

@@ -1,0 +1,184 @@
+"""Keeps what agents recorded while no server was there: each message once, with the incident it is folded into."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
+from hangdog_models.ranks import Rank
+from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.store.captures import count
+from hangdog_server.store.store import State, Store
+from hangdog_server.store.tables import CAPTURES, INCIDENTS, SPOOLED
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One message of one machine's standstill, which began at `began` (Unix seconds by the server's clock).
+
+    `round`, `last` and `more` are as in an answer to an order, `rounds` and `interval_s` what the agent set out to take,
+    `boot` and `serial` what the machine was then.
+    """
+
+    machine: str
+    id: str
+    standstill: str
+    local: LocalJob
+    began: float
+    round: int
+    last: bool
+    more: bool
+    rounds: int
+    interval_s: float
+    why: str
+    refused: int
+    packed: bytes
+    boot: str = ""  # what is kept of older agents, or by older servers, has none
+    serial: str = ""
+    #: Which job it is of: `local.job` is what that is called now, and another owner's may have been called so.
+    whose: str = ""
+
+    @property
+    def of_job(self) -> str:
+        """As it is kept."""
+        return self.whose or self.local.job
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Into which incident a message was folded; `again`: it had been before; `refused`: why it was not."""
+
+    incident: str
+    again: bool = False
+    refused: str = ""
+
+
+class Spooled:
+    """The spooled messages of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def fold(self, kept: Kept, name: str, near_s: float, at: float) -> Folded:
+        """Keeps a message in the incident of its standstill, or of the job's next to it in time, else in a new one `name`d.
+
+        An incident that was judged is open again with it. Raises StoreFailed; then nothing is kept.
+        """
+
+        def fold(connection: sa.Connection) -> Folded:
+            self._store.one_at_a_time(connection, f"fold {kept.of_job}")  # else two looks at once make two incidents
+            return _fold(connection, kept, name, near_s, at)
+
+        return await self._store.do(fold)
+
+    async def of(self, incident: str, packed: bool = True) -> tuple[Kept, ...]:
+        """All that was folded into an incident, by machine and round; without the captures themselves if not `packed`."""
+        return await self._store.ask(_of, incident, packed)
+
+
+def _fold(connection: sa.Connection, kept: Kept, name: str, near_s: float, at: float) -> Folded:
+    mine = sa.select(SPOOLED.c.incident).where(SPOOLED.c.machine == kept.machine)
+    before = connection.execute(mine.where(SPOOLED.c.id == kept.id)).scalar()
+    if before is not None:
+        return Folded(before, again=True)
+    same = mine.where(SPOOLED.c.standstill == kept.standstill, SPOOLED.c.job == kept.of_job)
+    incident = connection.execute(same.limit(1)).scalar() or _near(connection, kept, near_s)
+    pruned = sa.select(INCIDENTS.c.pruned).where(INCIDENTS.c.id == incident).with_for_update()
+    if incident is not None and connection.execute(pruned).scalar_one():
+        return Folded(incident, refused="this standstill was judged long ago, and its other looks are removed")
+    if incident is None:
+        incident = name
+        connection.execute(INCIDENTS.insert().values(_incident(kept, name, at)))
+    else:
+        taken = sa.select(CAPTURES.c.round).where(
+            CAPTURES.c.incident == incident, CAPTURES.c.machine == kept.machine, CAPTURES.c.round == kept.round
+        )
+        if connection.execute(taken).first() is not None:
+            return Folded(incident, refused=f"look {kept.round} of this standstill is kept under another id")
+        ended = INCIDENTS.c.state != State.RECORDED
+        connection.execute(
+            INCIDENTS.update()
+            .where(INCIDENTS.c.id == incident, ended)
+            .values(state=State.RECORDED, changed=at, note="")
+        )
+    capture = {"incident": incident, "machine": kept.machine, "round": kept.round, "packed": kept.packed}
+    connection.execute(CAPTURES.insert().values(capture))
+    count(connection, incident, len(kept.packed))
+    told = asdict(kept)
+    columns = {key: told.pop(key) for key in ("machine", "id", "standstill", "began", "round")}
+    del told["packed"]
+    connection.execute(SPOOLED.insert().values(**columns, incident=incident, job=kept.of_job, told=told))
+    return Folded(incident)
+
+
+def _near(connection: sa.Connection, kept: Kept, near_s: float) -> str | None:
+    """The incident of this job that is nearest in time and holds no other standstill of the machine."""
+    mine = sa.select(SPOOLED.c.incident).where(SPOOLED.c.machine == kept.machine)
+    apart = sa.func.abs(INCIDENTS.c.began - kept.began)
+    held = sa.select(SPOOLED.c.incident).where(SPOOLED.c.job == kept.of_job)
+    query = sa.select(INCIDENTS.c.id).where(
+        INCIDENTS.c.id.in_(held), INCIDENTS.c.id.not_in(mine), apart <= near_s, INCIDENTS.c.pruned == 0
+    )
+    found: str | None = connection.execute(query.order_by(apart, INCIDENTS.c.id).limit(1)).scalar()
+    return found
+
+
+def _incident(kept: Kept, name: str, at: float) -> dict[str, Any]:
+    return {
+        "id": name,
+        "job": kept.local.job,
+        "state": State.RECORDED,
+        "began": kept.began,
+        "changed": at,
+        "why": f"recorded while no server was there: {kept.why}",
+        "note": "",
+        "asked": {},
+        "kind": "",
+        "confidence": 0.0,
+        "evict": [],
+        "verdict": "",
+    }
+
+
+def _of(connection: sa.Connection, incident: str, packed: bool) -> tuple[Kept, ...]:
+    joined = SPOOLED.join(
+        CAPTURES,
+        sa.and_(
+            CAPTURES.c.incident == SPOOLED.c.incident,
+            CAPTURES.c.machine == SPOOLED.c.machine,
+            CAPTURES.c.round == SPOOLED.c.round,
+        ),
+    )
+    capture = CAPTURES.c.packed if packed else sa.literal(b"").label("packed")
+    query = sa.select(SPOOLED, capture).select_from(joined).where(SPOOLED.c.incident == incident)
+    rows: Sequence[Any] = connection.execute(query.order_by(SPOOLED.c.machine, SPOOLED.c.round)).all()
+    return tuple(_kept(row) for row in rows)
+
+
+def _kept(row: Any) -> Kept:
+    told = dict(row.told)
+    local = told.pop("local")
+    ranks = tuple(Rank(rank) for rank in local["ranks"])
+    return Kept(
+        machine=row.machine,
+        id=row.id,
+        standstill=row.standstill,
+        began=row.began,
+        round=row.round,
+        packed=row.packed,
+        local=LocalJob(
+            local["job"],
+            ranks,
+            local["world_size"],
+            local["topology"],
+            _owner(local.get("owner")),
+            pods=tuple(local.get("pods", ())),
+        ),
+        **told,
+    )
+
+
+def _owner(told: Mapping[str, Any] | None) -> Owner:
+    return Owner(OwnerKind(told["kind"]), told["id"], told["uid"]) if told else UNKNOWN

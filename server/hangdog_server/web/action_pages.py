@@ -1,0 +1,202 @@
+"""Deciding from a page or a program what is done to machines: each act is said in a sentence first, then posted, and done once."""
+
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from hangdog_models.errors import WrongUse
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.auth.authorizer import Gate, Person
+from hangdog_server.auth.tokens import Role
+from hangdog_server.grpc_api.action_service import Changed, Deeds, Standing, concerned, seen
+from hangdog_server.incidents import decode
+from hangdog_server.incidents.round_capture import named
+from hangdog_server.store.actions import Act, Intent
+from hangdog_server.store.tables import storable
+from hangdog_server.web import api
+from hangdog_server.web.breaker_page import Breaking
+from hangdog_server.web.history import History
+from hangdog_server.web.render import page
+from hangdog_server.web.request_guard import Answer, Conflict, Guard, Malformed, document, form, nav, reason
+
+#: Names of people who may act that are told to those who may not; all of them stand in `hangdog token list`.
+NAMES = 5
+#: What an act comes to, once it is decided: whoever asks for the same again is shown that, and nothing is done twice.
+AFTER = {
+    "approve": (Act.PENDING, Act.MARKED, Act.DONE, Act.FAILED),
+    "dismiss": (Act.DISMISSED, Act.RELEASING, Act.RELEASED),
+    "release": (Act.RELEASING, Act.RELEASED),
+}
+
+
+class Acts:
+    """The pages and paths by which people decide."""
+
+    def __init__(self, guard: Guard, deeds: Deeds, history: History, gate: Gate) -> None:
+        self._guard = guard
+        self._deeds = deeds
+        self._history = history
+        self._gate = gate
+        self._breaking = Breaking(guard, deeds)
+
+    def routes(self) -> list[Route]:
+        """Their paths; those of machines stand before the pages of machines."""
+        found = []
+        for what, path in (
+            ("approve", "/incidents/{id}/approve"),
+            ("dismiss", "/incidents/{id}/dismiss"),
+            ("release", "/machines/{name:path}/release"),
+        ):
+            found += [
+                Route(path, self._guard.guarded(self._asks(what)), methods=["GET"]),
+                Route(path, self._guard.guarded(self._does(what)), methods=["POST"]),
+                Route(f"/api{path}", self._guard.guarded(self._told(what)), methods=["POST"]),
+            ]
+        return [*found, *self._breaking.routes(), Route("/api/actions", self._guard.guarded(self._listed))]
+
+    def who(self, person: Person) -> str:
+        """Who may decide, told to somebody who may not; empty for those who may."""
+        if person.role >= Role.ACT:
+            return ""
+        names = self._gate.who_may(Role.ACT)
+        more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
+        who = f"{', '.join(names[:NAMES])}{more} may" if names else "nobody has a token that allows it"
+        return f"You may look. Deciding takes the role act: {who}."
+
+    # ---- pages
+
+    def _asks(self, what: str) -> Answer:
+        async def asks(request: Request, person: Person) -> Response:
+            """Says what will happen, before anything does."""
+            name, rows = await self._about(request)
+            return await self._confirm(what, name, rows, person)
+
+        return asks
+
+    def _does(self, what: str) -> Answer:
+        async def does(request: Request, person: Person) -> Response:
+            """Does it, and leads back to where it is seen."""
+            name, rows = await self._about(request)
+            posted = await form(request)
+            because, shown = reason(posted), posted.get("seen", "")
+            if not shown:
+                raise Malformed("this is no form of ours", "open the page and post its form")
+            if what == "dismiss" and not because.strip():
+                return await self._confirm(what, name, rows, person, "Say why: it is kept with the act.", because)
+            try:
+                await self._act(what, name, because, person, shown)
+            except Changed as error:
+                if not await self._mine(what, request, person):
+                    raise Conflict(str(error), error.hint) from error
+            return RedirectResponse(_back(what, name), 303)
+
+        return does
+
+    async def _confirm(
+        self, what: str, name: str, rows: tuple[Intent, ...], person: Person, wrong: str = "", because: str = ""
+    ) -> Response:
+        mine, standing = concerned(what, rows), await self._deeds.standing()
+        if what == "approve" and not standing.acts:
+            raise Conflict(
+                f"the server is in mode {standing.mode}: nothing is done", 'set mode = "approve" in its --acting file'
+            )
+        if not mine:
+            raise Conflict(f"nothing of {name} is to be decided", "somebody may have been faster: look again")
+        machines = named({row.machine for row in mine})
+        return HTMLResponse(
+            page(
+                "confirm.html",
+                f"hangdog: {what} {name}",
+                live=True,
+                here="",
+                **nav(person),
+                what=what,
+                machines=machines,
+                does=consequence(what, mine, standing),
+                stopped=standing.stopped if what == "approve" else "",
+                why=sorted({row.because for row in mine}),
+                refused=sorted({row.words for row in mine if row.state is Act.REFUSED}),
+                foreseen=sorted(
+                    {row.words for row in mine if what == "approve" and row.state is not Act.REFUSED} - {""}
+                ),
+                seen=seen(what, rows),
+                most=decode.WHY,
+                wrong=wrong,
+                because=because,
+                back=_back(what, name),
+            ),
+            400 if wrong else 200,
+        )
+
+    # ---- for programs
+
+    def _told(self, what: str) -> Answer:
+        async def does(request: Request, person: Person) -> Response:
+            name, _ = await self._about(request)
+            because = reason(await document(request))
+            if what == "dismiss" and not because.strip():
+                raise Malformed("no reason is given", 'post {"because": "why the machines are left where they are"}')
+            try:
+                done = await self._act(what, name, because, person, "")
+            except Changed as error:
+                raise Conflict(str(error), error.hint) from error
+            return JSONResponse(api.actions(done))
+
+        return does
+
+    async def _listed(self, request: Request, person: Person) -> Response:
+        query = request.query_params
+        limit = api.limit(query["limit"]) if "limit" in query else 0
+        asked = pb.ActionsRequest(incident=storable(query.get("incident", "")), limit=limit)
+        return JSONResponse(api.actions(await self._deeds.listed(asked)))
+
+    # ---- both
+
+    async def _about(self, request: Request) -> tuple[str, tuple[Intent, ...]]:
+        """The incident's or machine's name, and its acts; raises WrongUse where there is no such thing."""
+        if "name" in request.path_params:
+            name = storable(request.path_params["name"])
+            rows = await self._history.acts_on(name)
+            if not rows:
+                raise WrongUse(f"nothing was ever done to a machine {name[: decode.NAME]!r}", "the machines: /machines")
+            return name, rows
+        return await self._history.acts_of(storable(request.path_params["id"]))
+
+    async def _act(self, what: str, name: str, because: str, person: Person, shown: str) -> pb.ActionList:
+        whose = {"machine": name} if what == "release" else {"incident": name}
+        try:
+            return await self._deeds.act(pb.ActRequest(what=what, because=because, **whose), person, shown)
+        except Changed:
+            raise
+        except WrongUse as error:
+            raise Conflict(str(error), error.hint) from error
+
+    async def _mine(self, what: str, request: Request, person: Person) -> bool:
+        """Whether this person has decided the very same before: a form that came twice."""
+        _, rows = await self._about(request)
+        return any(row.who == person.name and row.state in AFTER[what] for row in rows)
+
+
+def consequence(what: str, rows: tuple[Intent, ...], standing: Standing) -> str:
+    """What will happen, in one sentence."""
+    machines = named({row.machine for row in rows})
+    one = len({row.machine for row in rows}) == 1
+    by = named(standing.actors)
+    if what == "approve":
+        job = rows[0].job or "its job"
+        moves = (
+            f", and {job} is started again elsewhere by {named(standing.movers)} as the server's --acting file says"
+            if standing.movers
+            else ""
+        )
+        return f"{machines} {'is' if one else 'are'} taken out of use by {by}{moves}, if the bounds still allow it."
+    if what == "release":
+        return f"Exactly hangdog's own marks on {machines} are taken away by {by}, so that work may be given to it again; marks of others stay."
+    undone = " What is under way is undone." if any(row.state is Act.PENDING for row in rows) else ""
+    return f"{machines} {'is' if one else 'are'} left in use, and hangdog does not ask for it again in this incident.{undone}"
+
+
+def _back(what: str, name: str) -> str:
+    return f"/machines/{quote(name, safe='')}" if what == "release" else f"/incidents/{quote(name, safe='')}"

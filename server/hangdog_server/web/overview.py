@@ -1,0 +1,187 @@
+"""What is true now: the jobs and how they are, open incidents, machines that the latest verdicts suspect."""
+
+import json
+from dataclasses import asdict, dataclass
+
+from hangdog_models.ranks import format_ranks
+from hangdog_models.verdict import from_json
+from hangdog_models.views.is_accused import LEAST, RECENT_S, accuses
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.cluster.stalls import Vigil
+from hangdog_server.etag import digest
+from hangdog_server.incidents.round_capture import steady
+from hangdog_server.settings import Settings
+from hangdog_server.store import machine_history
+from hangdog_server.store.machine_history import Record
+from hangdog_server.store.store import UNFINISHED, Incident, State, Store
+
+#: Verdicts whose suspects are shown, of as many jobs; suspects of each.
+VERDICTS, SUSPECTS = 10, 3
+
+
+@dataclass(frozen=True, slots=True)
+class JobNow:
+    """A job that runs: on how many machines, how many ranks, and in words how it is. `standing` is ok, suspected or open.
+
+    `incident` is the one under way, of a job that seems to stand still its latest one; else empty.
+    """
+
+    name: str
+    machines: int
+    ranks: int
+    standing: str
+    words: str
+    incident: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SuspectNow:
+    """What a recent verdict suspects, in one sentence."""
+
+    machines: tuple[str, ...]
+    ranks: str
+    probability: float
+    because: str
+    job: str
+    incident: str
+    verdict: str
+    evict: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MachineNow:
+    """A machine as it is, and as verdicts of all jobs saw it. `silent_s`: seconds since its agent spoke, None: never here."""
+
+    name: str
+    connected: bool
+    silent_s: float | None
+    version: str
+    jobs: tuple[str, ...]
+    findings: tuple[str, ...]
+    convicted: int = 0
+    suspected: int = 0
+    cleared: int = 0
+    weight: float = 0.0
+    last: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Everything of the page *Now*; `mark` changes when it does."""
+
+    jobs: tuple[JobNow, ...]
+    incidents: tuple[Incident, ...]
+    suspects: tuple[SuspectNow, ...]
+
+    @property
+    def mark(self) -> str:
+        return digest(
+            [(one.name, one.machines, one.ranks, one.standing, one.incident) for one in self.jobs],
+            [(one.id, str(one.state), one.changed) for one in self.incidents],
+        )
+
+
+class Observatory:
+    """Looks at the fleet, the watch over the jobs, and the store; `now` is in Unix seconds."""
+
+    def __init__(self, fleet: Fleet, vigil: Vigil, store: Store, settings: Settings) -> None:
+        self._fleet = fleet
+        self._vigil = vigil
+        self._store = store
+        self._settings = settings
+        self._read: dict[tuple[str, float], list[SuspectNow]] = {}
+
+    async def present(self, now: float) -> Present:
+        """What is true now; raises StoreFailed."""
+        latest = await self._store.latest("", self._settings.listed)
+        return Present(self._jobs(latest), latest, await self._suspects(latest, now))
+
+    async def machines(self, now: float) -> tuple[MachineNow, ...]:
+        """All machines that are known: here, or in the ledger; those most convicted and suspected first."""
+        limit, clock = self._settings.max_listed, steady()
+        records = {one.machine: one for one in await self._store.ask(machine_history.worst, 0.0, limit)}
+        found = []
+        for seen in self._fleet.machines(clock):
+            record = records.pop(seen.machine, Record(seen.machine))
+            findings = tuple(f"{one.code}: {one.what}" for one in seen.findings)
+            silent = max(0.0, clock - seen.heard)
+            found.append(_machine(record, seen.connected, silent, seen.version, tuple(seen.jobs), findings))
+        found += [_machine(record, False, None, "", (), ()) for record in records.values()]
+        found.sort(key=lambda one: (-one.convicted, -one.weight, not one.findings, one.connected, one.name))
+        return tuple(found[:limit])
+
+    def machine(self, name: str) -> MachineNow | None:
+        """One machine that is here, as it is; None where no agent speaks for it."""
+        clock = steady()
+        for seen in self._fleet.machines(clock):
+            if seen.machine == name:
+                findings = tuple(f"{one.code}: {one.what}" for one in seen.findings)
+                silent = max(0.0, clock - seen.heard)
+                return _machine(Record(name), seen.connected, silent, seen.version, tuple(seen.jobs), findings)
+        return None
+
+    def _jobs(self, latest: tuple[Incident, ...]) -> tuple[JobNow, ...]:
+        clock = steady()
+        under_way = {one.job: one for one in reversed(latest) if one.state in (*UNFINISHED, State.RECORDED)}
+        newest = {one.job: one for one in reversed(latest)}
+        found = []
+        for job in self._fleet.jobs():
+            running = self._fleet.asked(job)
+            incident = under_way.get(job)
+            suspicion = self._vigil.suspicion(job, running, clock, self._fleet.mute(job, clock))
+            standing, words = "ok", "no sign of a standstill"
+            if suspicion is not None:
+                standing, words = "suspected", f"seems to stand still: {suspicion.why}"
+            if incident is not None:
+                standing, words = "open", f"{incident.state}: {incident.note or incident.why or 'somebody asked'}"
+            ranks = sum(len(local.ranks) for local in running.values())
+            incident = incident or (newest.get(job) if suspicion is not None else None)
+            found.append(JobNow(job, len(running), ranks, standing, words, incident.id if incident else ""))
+        return tuple(sorted(found, key=lambda one: (one.standing == "ok", one.name)))
+
+    async def _suspects(self, latest: tuple[Incident, ...], now: float) -> tuple[SuspectNow, ...]:
+        newest: dict[str, Incident] = {}
+        for one in latest:
+            if one.state is State.JUDGED and now - one.began < RECENT_S:
+                newest.setdefault(one.job, one)
+        named = [one for one in newest.values() if accuses(one.kind)][:VERDICTS]
+        read: dict[tuple[str, float], list[SuspectNow]] = {}
+        for one in named:  # a verdict may have megabytes, and open pages have us look every second
+            key = one.id, one.changed
+            read[key] = self._read[key] if key in self._read else _suspected(await self._store.find(one.id))
+        self._read = read
+        found = (suspect for suspects in read.values() for suspect in suspects)
+        return tuple(sorted(found, key=lambda one: (not one.evict, -one.probability)))
+
+
+def _suspected(incident: Incident) -> list[SuspectNow]:
+    try:
+        verdict = from_json(json.loads(incident.verdict))
+    except (KeyError, TypeError, ValueError):  # of another version of ours
+        return []
+    return [
+        SuspectNow(
+            one.machines,
+            format_ranks(one.ranks),
+            one.probability,
+            one.because[0] if one.because else "",
+            incident.job,
+            incident.id,
+            str(verdict.kind),
+            bool(one.machines) and set(one.machines) <= set(verdict.evict.machines),
+        )
+        for one in verdict.suspects[:SUSPECTS]
+        if one.probability >= LEAST
+    ]
+
+
+def _machine(
+    record: Record,
+    connected: bool,
+    silent: float | None,
+    version: str,
+    jobs: tuple[str, ...],
+    findings: tuple[str, ...],
+) -> MachineNow:
+    said = asdict(record)
+    return MachineNow(said.pop("machine"), connected, silent, version, jobs, findings, **said)

@@ -1,0 +1,163 @@
+"""Draws the pages of remembered incidents: judges nothing anew, but looks again at what was judged."""
+
+import asyncio
+import json
+import logging
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass, fields
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from hangdog_models.diagnosis.judge import investigate
+from hangdog_models.errors import ServerUnreachable
+from hangdog_models.reading.printable import printable
+from hangdog_models.topology import build
+from hangdog_models.verdict import Verdict, from_json
+from hangdog_models.views import incident_view
+from hangdog_models.views.incident_view import Scene
+from hangdog_models.views.is_accused import accuses
+from hangdog_server.incidents.replay import Look, replay
+from hangdog_server.store.actions import said
+from hangdog_server.store.captures import RawCapture
+from hangdog_server.store.store import Incident, State, Store
+from hangdog_server.web.format_time import ago, utc
+from hangdog_server.web.history import TONES, Done, mark, told
+from hangdog_server.web.incident_page import About, incident_page
+from hangdog_server.web.render import page, part
+
+#: Pages kept as they were drawn: at three in the morning several people open the same one. A large one is some MiB.
+KEPT = 8
+#: Pages that may wait to be drawn, one at a time: each may take a core for seconds, in the process that agents speak to.
+WAITING = 8
+
+log = logging.getLogger(__name__)
+
+
+class Drawn:
+    """The pages of incidents, drawn one at a time and kept for a while."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        # what stands on a page where that which changes faster belongs: nobody can have written it into a name on the page
+        self._places = Places(*(secrets.token_hex(16) for _ in fields(Places)))
+        self._kept: OrderedDict[tuple[str, str, str], str] = OrderedDict()
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+
+    async def page(self, incident: Incident, done: Done, part: Markup, person: str, now: float) -> str:
+        """The page of an incident, with what is `done` about it as that `part` of the page; raises HangdogError."""
+        news = f"/api/incidents/{incident.id}/events?seen={mark(incident, done.mark)}"
+        if incident.state is not State.JUDGED or not incident.verdict:
+            return _pending(incident, news, part, person, now)
+        page, places = await self._judged(incident, person), self._places
+        then = Markup("").join(
+            Markup("<li><time>{}</time> {}</li>").format(at, printable(text, 400)) for at, text in done.times()
+        )
+        when = escape(done.when(incident.evict))
+        page = page.replace(places.events, escape(news)).replace(places.then, then)
+        return page.replace(places.done, part).replace(places.when, when)
+
+    async def _judged(self, incident: Incident, person: str) -> str:
+        key = (incident.id, mark(incident, incident.note), person)  # it may be shown before it is written
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        if self._waiting >= WAITING:
+            raise ServerUnreachable("many pages are being drawn", "open it again in some seconds")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                if key not in self._kept:
+                    self._kept[key] = await self._draw(incident, person)
+                    while len(self._kept) > KEPT:
+                        self._kept.popitem(last=False)
+                return self._kept[key]
+        finally:
+            self._waiting -= 1
+
+    async def _draw(self, incident: Incident, person: str) -> str:
+        asked, captures = ({}, ()) if incident.pruned else await self._store.recall(incident.id)
+        return await asyncio.to_thread(_drawn, incident, asked, captures, person, self._places)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What is put into a page each time: where changes are told, what was done when, what is done and may be, how far it is."""
+
+    events: str
+    then: str
+    done: str
+    when: str
+
+
+def done_part(incident: Incident, done: Done, acts: bool, who: str) -> Markup:
+    """What is done about an incident, as a part of its page; `acts`: whoever looks may decide, else `who` may."""
+    testable = acts and accuses(incident.kind)  # else there is nobody to begin with
+    if not done.acts and not done.campaigns and not testable:
+        return Markup("")
+    tested = [(one, told(one)) for one in done.campaigns]
+    return part(
+        "done.html", done=done, tested=tested, said=said, tones=TONES, utc=utc, acts=acts, who=who, testable=testable
+    )
+
+
+def _drawn(
+    incident: Incident, asked: dict[str, Any], captures: tuple[RawCapture, ...], person: str, places: Places
+) -> str:
+    verdict = from_json(json.loads(incident.verdict))
+    shown = _scene(incident, verdict, asked, captures) if captures else None
+    history = [(utc(incident.began), incident.why or "somebody asked"), (utc(incident.changed), "judged")]
+    note = (
+        f"its captures were removed on {utc(incident.pruned)}: what follows is its verdict" if incident.pruned else ""
+    )
+    about = About(
+        id=incident.id,
+        state=str(incident.state),
+        note=note or incident.note,
+        times=f"{utc(incident.began)}",
+        history=tuple(history),
+        events=places.events,
+        then=places.then,
+        done=places.done,
+        when=places.when,
+        person=person,
+    )
+    return incident_page(verdict, shown, about)
+
+
+def _scene(
+    incident: Incident, verdict: Verdict, asked: dict[str, Any], captures: tuple[RawCapture, ...]
+) -> Scene | None:
+    """What the verdict was drawn from; None where what is kept cannot be read: then the verdict stands alone."""
+    try:
+        replayed = replay(incident.job, asked, (Look(one.machine, one.round, one.packed) for one in captures))
+        topology, _ = build(replayed.layout, replayed.snapshot.highest_rank())
+        return incident_view.of(investigate(replayed.snapshot, topology), verdict)
+    except Exception:  # kept by another version, or damaged: no reason to hide the verdict
+        log.exception("what is kept of incident %s cannot be shown", incident.id)
+        return None
+
+
+def _pending(incident: Incident, events: str, done: Markup, person: str, now: float) -> str:
+    words = {
+        State.SUSPECTED: "It is suspected to stand still; its machines are about to be looked at.",
+        State.CAPTURING: "Its machines are being looked at. This page turns into the verdict by itself.",
+        State.RECORDED: "Its agents recorded it while no server was there, and hand it over. This page turns into the verdict by itself.",
+        State.FAILED: "It could not be judged.",
+    }.get(incident.state, "")
+    began = f"{utc(incident.began)}, {ago(now - incident.began)} ago"
+    return page(
+        "pending.html",
+        f"{incident.state}: {incident.job}",
+        live=True,
+        nav=True,
+        here="",
+        person=person,
+        incident=incident,
+        words=words,
+        began=began,
+        events=events,
+        done=done,
+    )

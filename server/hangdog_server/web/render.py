@@ -1,0 +1,99 @@
+"""Draws pages from templates: everything foreign is escaped, and nothing runs or styles but what was hashed here."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import DictLoader, Environment, StrictUndefined
+from markupsafe import Markup
+
+from hangdog_models.counts import counted
+from hangdog_models.ranks import Runs, format_runs, runs_of, size
+from hangdog_models.reading.printable import printable
+from hangdog_models.views.answer_text import percent
+
+#: Characters of a piece of foreign text that shows on a page unless its place allows more.
+TEXT = 120
+#: Characters of a rank set in a line; the verdict's JSON has all of it.
+SET = 90
+
+
+def page(template: str, title: str, live: bool = False, **given: Any) -> str:
+    """A whole page as one file without anything outside of it. `live`: it may ask its own server."""
+    made = _environment()
+    drawn = made.get_template(template).render(
+        title=printable(title, TEXT), policy=policy(live), css=Markup(_text("page.css")), js=Markup(_text("page.js")), **given
+    )  # fmt: skip
+    return drawn
+
+
+def part(template: str, **given: Any) -> Markup:
+    """A part of a page, drawn by itself."""
+    return Markup(_environment().get_template(template).render(**given))
+
+
+def still_page(template: str, title: str, **given: Any) -> str:
+    """A whole page as one file that runs nothing at all and asks nobody."""
+    style = _hash(_text("page.css"))
+    policy = f"default-src 'none'; style-src '{style}'; form-action 'none'; base-uri 'none'"
+    drawn = _environment().get_template(template)
+    return drawn.render(title=printable(title, TEXT), policy=policy, css=Markup(_text("page.css")), **given)
+
+
+@lru_cache
+def policy(live: bool = False) -> str:
+    """The content security policy: our style and our script by their hashes, no other content from anywhere."""
+    style, script = _hash(_text("page.css")), _hash(_text("page.js"))
+    own = "'self'" if live else "'none'"
+    return (
+        f"default-src 'none'; style-src '{style}'; script-src '{script}'; img-src data:; connect-src {own}; "
+        f"form-action {own}; base-uri 'none'"
+    )
+
+
+def script_data(document: Mapping[str, Any]) -> Markup:
+    """JSON for a script element of data: nothing in it ends the element or begins another."""
+    text = json.dumps(document, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def bar(share: float) -> Markup:
+    """A bar as long as the share; it only repeats a number that stands beside it."""
+    width = f"{100 * min(1.0, max(0.0, share)):.1f}"
+    return Markup(
+        '<svg class="bar-of" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="track" width="100" height="10"></rect><rect class="fill" width="{}" height="10"></rect></svg>'
+    ).format(width)
+
+
+def runs(ranks: Runs, width: int = SET) -> str:
+    """A rank set, cut between two runs when wider than `width`, then with how many there are."""
+    text = format_runs(ranks)
+    if len(text) <= width:
+        return text
+    return f"{text[:width].rpartition(',')[0]}, … ({size(ranks)} in all)"
+
+
+@lru_cache
+def _environment() -> Environment:
+    folder = files(__package__) / "templates"
+    texts = {one.name: one.read_text("utf-8") for one in folder.iterdir() if one.name.endswith(".html")}
+    made = Environment(
+        loader=DictLoader(texts), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters.update(shown=lambda text, most=TEXT: printable(str(text), most), percent=percent, counted=counted)
+    made.globals.update(bar=bar, runs=runs, ranks=lambda ranks: runs(runs_of(ranks)))
+    return made
+
+
+@lru_cache
+def _text(name: str) -> str:
+    return (files(__package__) / "templates" / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
