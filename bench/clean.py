@@ -27,7 +27,6 @@ from statistics import median
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
-from fake_gpus import FakeGpus, built
 from hangdog_agent.checks.check_paths import Places
 from hangdog_agent.machine_tests.group import Group
 from hangdog_agent.machine_tests.level import Level, Outcome
@@ -36,6 +35,7 @@ from hangdog_agent.machine_tests.levels.passive import Passive
 from hangdog_agent.machine_tests.settings import DiagnoseSettings
 from hangdog_agent.machine_tests.standard_levels import LEVELS, Wish, standard
 from hangdog_agent.machine_tests.torch_engine import Engine, Probe
+from support.fakes.fake_gpus import FakeGpus, built
 
 #: A majority takes three.
 PROCESSES = 3

@@ -7,9 +7,9 @@ them, and it is judged again.
 import argparse
 from collections import Counter
 
-from accuracy.incident import Evidence
-from accuracy.make import default_set, incident
 from accuracy.measure import Score, of_verdict, score
+from accuracy.simulator.incident import Evidence
+from accuracy.simulator.make import default_set, incident
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.planning.native import deciding
 from hangdog_models.planning.native_depth import deepen

@@ -20,9 +20,6 @@ from time import process_time
 from playwright.async_api import Browser, Page, async_playwright
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from browsed import browsed
-from cast import PATIENT, cluster
-from cast_acting import WIDE
 from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import investigate
 from hangdog_models.diagnosis.verdict.conclude import conclude
@@ -30,9 +27,12 @@ from hangdog_models.views import incident_view
 from hangdog_server.actions.backends.actions_config import Chosen
 from hangdog_server.actions.backends.exclude_file import Exclusion
 from hangdog_server.web.incident_page import incident_page
-from recorded import NO_CORPUS, RECORDED
-from stalled import stalled
-from stories import trace
+from support.cases.stalled import stalled
+from support.cases.stories import trace
+from support.servers.browsed import browsed
+from support.servers.cast import PATIENT, cluster
+from support.servers.cast_acting import WIDE
+from support.servers.recorded import NO_CORPUS, RECORDED
 
 SIZES = (8, 1024, 16384, 131072)
 SCREENS = {"wide": (1280, 800), "phone": (375, 812)}

@@ -16,8 +16,8 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parent)
 
 from accuracy import peer
-from accuracy.incident import Evidence, Incident
-from accuracy.make import incident
+from accuracy.simulator.incident import Evidence, Incident
+from accuracy.simulator.make import incident
 from hangdog_models.diagnosis.judge import investigate
 
 #: Where the seeds begin, far from those of the benchmark's sets, and the sizes and faults drawn in turn.

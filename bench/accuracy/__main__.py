@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from accuracy import calibration, peer, table
-from accuracy.incident import Incident
 from accuracy.misses import classes, line, misses
+from accuracy.simulator.incident import Incident
 from accuracy.trial import Task, Trial, quick, run, select
 from hangdog.output.verdict_text import print_verdict
 from hangdog_models.diagnosis.judge import diagnose
@@ -36,8 +36,8 @@ from hangdog_models.ranks import format_ranks
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit status."""
-    from accuracy.faults.matrix import BESIDE
-    from accuracy.make import HELD_OUT, default_set, incident
+    from accuracy.simulator.faults.matrix import BESIDE
+    from accuracy.simulator.make import HELD_OUT, default_set, incident
 
     asked = _options(arguments)
     beside = asked.fault if asked.fault in BESIDE else ""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from accuracy.figures import Figures, figures, ours, theirs
-from accuracy.incident import Evidence
+from accuracy.simulator.incident import Evidence
 from accuracy.trial import Trial
 
 #: A full run has at least so many incidents: at 99 % containment, ten misses of a thousand are told from chance.

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import comb
 
-from accuracy.incident import Truth
 from accuracy.peer import PeerAnswer
+from accuracy.simulator.incident import Truth
 from hangdog_models.verdict import Kind, Verdict
 
 

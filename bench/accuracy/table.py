@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 from accuracy import calibration
 from accuracy.bounds import Reading, readings
 from accuracy.figures import Figures, cleaned, figures, ours, theirs
-from accuracy.incident import Evidence
+from accuracy.simulator.incident import Evidence
 from accuracy.trial import Trial
 
 #: Columns the widest text table takes.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from time import process_time
 
 from accuracy import peer
-from accuracy.incident import Evidence, Incident, Truth
 from accuracy.measure import Answer, Score, of_peer, of_verdict, score
+from accuracy.simulator.incident import Evidence, Incident, Truth
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.verdict import Kind
@@ -95,7 +95,7 @@ def _ask(method: Callable[[Snapshot], Answer], snapshot: Snapshot, truth: Truth)
 
 def make_and_judge(task: Task) -> tuple[Trial, ...]:
     """Simulates one incident, once, and judges it. An incident that cannot be made is named: it is a bug of ours."""
-    from accuracy.make import incident  # only here: what judges an incident made by hand needs no simulator
+    from accuracy.simulator.make import incident  # only here: what judges an incident made by hand needs no simulator
 
     seed, ranks, fault = task
     try:

@@ -21,11 +21,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests")]
 
-import postgres
 from hangdog_proto.client.incidents import Client
 from scale import process
 from scale.process import Process
 from scale.stacks import PER_MACHINE
+from support.real import postgres
 
 JOBS = "one", "two"
 ROUNDS, INTERVAL_S = 3, 2.0

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from accuracy import __main__ as command
-from accuracy import bounds, make, trial
-from accuracy.make import default_set
+from accuracy import bounds, trial
+from accuracy.simulator import make
+from accuracy.simulator.make import default_set
 from accuracy.trial import Trial, run, select
 
 ROOT = Path(__file__).resolve().parents[2]

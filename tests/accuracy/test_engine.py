@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from math import inf
 
-from accuracy.engine import LAUNCH_LIMIT, Engine
-from accuracy.groups import Group
-from accuracy.process import Process
-from accuracy.program import Mode, Writer
+from accuracy.simulator.engine import LAUNCH_LIMIT, Engine
+from accuracy.simulator.groups import Group
+from accuracy.simulator.process import Process
+from accuracy.simulator.program import Mode, Writer
 from hangdog_models.ranks import Rank
 
 Script = Callable[[Writer], None]

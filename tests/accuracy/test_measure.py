@@ -7,15 +7,15 @@ import pytest
 from accuracy import calibration
 from accuracy.bounds import readings
 from accuracy.figures import figures, ours, theirs
-from accuracy.incident import Evidence, Incident, Truth
 from accuracy.measure import Answer, among_first, score
 from accuracy.misses import classes, misses
+from accuracy.simulator.incident import Evidence, Incident, Truth
 from accuracy.table import document, markdown, report
 from accuracy.trial import Side, Task, Trial, judge, quick, run, select
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Layout
 from hangdog_models.verdict import Kind
-from stories import job, look, snapshot
+from support.cases.stories import job, look, snapshot
 
 HOST = Truth("gc", "host", (Kind.MACHINE,), (Rank(4),), ("b",), 1)
 LINK = Truth("link", "link", (Kind.GROUP,), (Rank(2), Rank(4)), ("a", "b"), 1)

@@ -7,7 +7,7 @@ from accuracy.peer import aggregate, cleaned
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Frame, ProcessTrace, Thread
 from hangdog_models.topology import Layout, Topology, build
-from stories import look, snapshot, trace
+from support.cases.stories import look, snapshot, trace
 
 RECEIVE = ["<module> train.py", "irecv torch/distributed/distributed_c10d.py"]
 SEND = ["<module> train.py", "isend torch/distributed/distributed_c10d.py"]

@@ -5,12 +5,12 @@ from random import Random
 
 import pytest
 
-from accuracy import run, shapes
-from accuracy.engine import Engine
-from accuracy.faults.matrix import MATRIX
-from accuracy.faults.scene import Scene
-from accuracy.incident import Evidence
-from accuracy.make import LIVING, default_set, incident, scene_of
+from accuracy.simulator import run, shapes
+from accuracy.simulator.engine import Engine
+from accuracy.simulator.faults.matrix import MATRIX
+from accuracy.simulator.faults.scene import Scene
+from accuracy.simulator.incident import Evidence
+from accuracy.simulator.make import LIVING, default_set, incident, scene_of
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.stack import Reason
 from hangdog_models.verdict import Kind

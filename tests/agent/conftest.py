@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-import targets
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.doctor.doctor import Health, examine
 from hangdog_models.stack import Missing
+from support.fakes import targets
 
 
 @pytest.fixture(scope="session")

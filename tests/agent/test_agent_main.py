@@ -16,7 +16,7 @@ from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.connection.settings import LinkSettings, SpoolSettings
 from hangdog_agent.settings import Settings, chosen
 from hangdog_agent.stalls.settings import VigilSettings
-from targets import WAIT, running
+from support.fakes.targets import WAIT, running
 
 MARK = ("HANGDOG_TEST_MAIN", str(os.getpid()))
 ENVIRON = dict([MARK], RANK="3", LOCAL_RANK="1", WORLD_SIZE="8", HANGDOG_JOB="once")

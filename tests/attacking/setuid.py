@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import targets
 from attacking.stage import UID, Attacker
+from support.fakes import targets
 
 #: Becomes root for good before it asks whether it may, as sudo does.
 _WHOLLY = """

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from dumper import own_job
 from hangdog_agent.capture.recorder import Patience, record
 from hangdog_agent.discovery.discover import Member
 from hangdog_proto.codec.collectives import Statement
-from recorder_asked import TOOLS, trainer
+from support.fakes.dumper import own_job
+from support.fakes.recorder_asked import TOOLS, trainer
 
 #: Nobody's account on any machine.
 UID = 40001

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import targets
+from support.fakes import targets
 
 #: Between two samples: py-spy lives for 10 ms and more. Seconds.
 _PAUSE_S = 0.001

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evidence import flight, stacks, state
 from hangdog.evidence.archive import archive_entries
 from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.errors import UnreadableBundle
 from hangdog_models.reading.limits import DEFAULTS, Limits
+from support.cases.evidence import flight, stacks, state
 
 Fill = Callable[[dict[str, bytes]], Path]
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from evidence import stacks, state
 from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.errors import UnreadableBundle, WrongUse
 from hangdog_models.reading.limits import Limits
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import build
+from support.cases.evidence import stacks, state
 
 Fill = Callable[[dict[str, bytes]], Path]
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evidence import flight, gdb_stacks, stacks, state, text_stacks
 from hangdog.evidence.naming import Name, name_of
 from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Snapshot
 from hangdog_models.stack import ProcessTrace, Reason
+from support.cases.evidence import flight, gdb_stacks, stacks, state, text_stacks
 
 Fill = Callable[[dict[str, bytes]], Path]
 

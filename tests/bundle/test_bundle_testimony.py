@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from evidence import flight, stacks
 from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.collectives import FLIGHT_RECORDER, WATCHDOG
 from hangdog_models.findings import Bearing
+from support.cases.evidence import flight, stacks
 
 Fill = Callable[[dict[str, bytes]], Path]
 

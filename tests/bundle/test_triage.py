@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import hangdog
-from evidence import stacks, state
 from hangdog_models.diagnosis.options import Options
 from hangdog_models.verdict import from_json
+from support.cases.evidence import stacks, state
 
 Fill = Callable[[dict[str, bytes]], Path]
 

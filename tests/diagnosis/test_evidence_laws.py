@@ -22,7 +22,7 @@ from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.verdict import Kind, from_json, to_json
-from stories import STACKS, job, snapshot, trace
+from support.cases.stories import STACKS, job, snapshot, trace
 
 CUBE = job(tp=2, dp=2, pp=2)
 #: One more than the job has: evidence may be of another attempt.

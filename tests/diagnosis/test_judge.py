@@ -11,7 +11,7 @@ from hangdog_models.stack import ProcessTrace
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
 from hangdog_models.views.answer_text import order
-from stories import first, job, look, snapshot, trace, twice
+from support.cases.stories import first, job, look, snapshot, trace, twice
 
 CUBE = job(tp=2, dp=2, pp=2)
 

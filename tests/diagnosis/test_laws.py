@@ -17,7 +17,7 @@ from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Round, Snapshot, merged
 from hangdog_models.topology import Layout, Topology, build
 from hangdog_models.verdict import Kind, Verdict, from_json, to_json
-from stories import STACKS, job, look, snapshot, trace
+from support.cases.stories import STACKS, job, look, snapshot, trace
 
 #: Milliseconds each, where nothing else runs; a busy machine must not fail them.
 CUBE = job(tp=2, dp=2, pp=2)

@@ -21,8 +21,8 @@ from hangdog_models.ranks import Rank, format_ranks, parse_ranks
 from hangdog_models.snapshot import Account, Job, Round, Snapshot, merged
 from hangdog_models.stack import ProcessTrace
 from hangdog_models.verdict import Verdict, from_json, to_json
-from stories import STACKS, trace
-from strategies import verdicts
+from support.cases.stories import STACKS, trace
+from support.cases.strategies import verdicts
 
 #: Milliseconds each, where nothing else runs; a busy machine must not fail them.
 RANKS = st.integers(0, 3)

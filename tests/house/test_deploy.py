@@ -20,7 +20,7 @@ from hangdog_agent.confinement.capabilities import CAPABILITIES, SYSLOG, Place, 
 from hangdog_models.errors import HangdogError
 from hangdog_proto.client.lazy_channel import DEFAULT_ADDRESS
 from hangdog_server.actions.backends.kube_restarts import READ
-from manifests import documents
+from support.cases.manifests import documents
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from fake_gpus import FakeGpus, built
 from hangdog.commands.diagnose import STATE
 from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from support.fakes.fake_gpus import FakeGpus, built
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 #: A Python without torch: levels that need it are skipped, and the others are quick.

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from hangdog_agent.confinement.capabilities import CAPABILITIES
 from hangdog_agent.settings import chosen
-from manifests import documents
 from opening.footprint import KINDS, Footprint, features
 from opening.trace import Event
+from support.cases.manifests import documents
 
 ROOT = Path(__file__).resolve().parents[2]
 LISTED = {name for one in features() for name in one.capabilities}

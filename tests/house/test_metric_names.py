@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from manifests import documents
-from targets import until
+from support.cases.manifests import documents
+from support.fakes.targets import until
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text("utf-8")

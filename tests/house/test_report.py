@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from goldens import differing
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.verdict_text import print_verdict
 from hangdog_models.ranks import Rank, parse_ranks
@@ -27,7 +26,8 @@ from hangdog_models.verdict import (
     Verdict,
 )
 from hangdog_models.views.answer_text import headline, percent
-from strategies import verdicts
+from support.cases.goldens import differing
+from support.cases.strategies import verdicts
 
 GOLDEN = Path(__file__).parent / "golden"
 

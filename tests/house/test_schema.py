@@ -13,7 +13,7 @@ from hypothesis import given
 
 from hangdog.main import main
 from hangdog_models.verdict import Activity, Kind, Verdict, from_json, to_json
-from strategies import verdicts
+from support.cases.strategies import verdicts
 
 #: The example of the contract, as the outside world was shown it.
 EXAMPLE: dict[str, Any] = {

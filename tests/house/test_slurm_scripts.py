@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fake_gpus import FakeGpus, built
-from targets import until
+from support.fakes.fake_gpus import FakeGpus, built
+from support.fakes.targets import until
 
 SLURM = Path(__file__).resolve().parents[2] / "deploy/slurm"
 SCRIPTS = sorted(SLURM.glob("*.sh"))

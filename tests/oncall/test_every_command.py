@@ -8,15 +8,15 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from asking import ALONE, COMMANDS
 from hangdog.main import main
 from hangdog_agent.capture import pyspy
 from hangdog_models.stack import Missing, Reason
+from support.servers.asking import ALONE, COMMANDS
 
 GOLDEN = Path(__file__).parent / "golden"
 #: Commands whose output is no text that people read, and where it is held instead.
 ELSEWHERE = {
-    "server": "runs until it is ended, and logs: tests/server/test_commands.py",
+    "server": "runs until it is ended, and logs: tests/server/commands/test_commands.py",
     "agent": "runs until it is ended, and logs: tests/agent/test_agent_main.py",
     "schema": "a file of the package, as it is: tests/house/test_schema.py",
     "completion": "a program for the shell, by click: tests/house/test_door.py",

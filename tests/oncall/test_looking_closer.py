@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from goldens import differing
 from hangdog.commands import diff, ranks, stacks, tree
 from hangdog.evidence.cases import Evidence, evidence
 from hangdog.evidence.write_bundle import files
@@ -35,8 +34,9 @@ from hangdog_models.views.stack_diff import Alike, side_by_side
 from hangdog_models.views.waits_view import around
 from hangdog_proto.client.channel_options import Reach
 from hangdog_server.incidents.replay import Replayed
-from stalled import LOADER, REDUCE, stalled
-from strategies import TEXT
+from support.cases.goldens import differing
+from support.cases.stalled import LOADER, REDUCE, stalled
+from support.cases.strategies import TEXT
 
 GOLDEN = Path(__file__).parent / "golden"
 #: 72 ranks of nine machines: rank 5 waits for its data loader, rank 69 could not be captured.

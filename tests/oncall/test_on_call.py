@@ -18,10 +18,6 @@ from click.testing import CliRunner, Result
 from rich.cells import cell_len
 from rich.console import Console
 
-from asking import COMMANDS, DEEDS, NAMELESS, NOBODY
-from cast import NOON, PATIENT, Agent, Stage, cluster, stage
-from cast_acting import WIDE
-from guarded import guarded, made, now
 from hangdog.commands.jobs import as_json, running, show
 from hangdog.commands.watch import followed
 from hangdog.main import main
@@ -39,8 +35,12 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.actions.backends.actions_config import Chosen
 from hangdog_server.auth import certificates, tokens
 from hangdog_server.store.store import Incident, State
-from stories import trace
-from tested import broken, machines, sound
+from support.cases.stories import trace
+from support.servers.asking import COMMANDS, DEEDS, NAMELESS, NOBODY
+from support.servers.cast import NOON, PATIENT, Agent, Stage, cluster, stage
+from support.servers.cast_acting import WIDE
+from support.servers.guarded import guarded, made, now
+from support.servers.tested import broken, machines, sound
 
 DAY = 86400.0
 

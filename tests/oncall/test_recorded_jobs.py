@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from cast import NOON, PATIENT, stage
-from cast_acting import WIDE
-from goldens import Desk, differing, entry, typed_here
 from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.verdict.conclude import conclude
 from hangdog_server.actions.backends.actions_config import Chosen
 from hangdog_server.actions.backends.exclude_file import Exclusion
-from recorded import CORPUS, NO_CORPUS, RECORDED, Played, played
+from support.cases.goldens import Desk, differing, entry, typed_here
+from support.servers.cast import NOON, PATIENT, stage
+from support.servers.cast_acting import WIDE
+from support.servers.recorded import CORPUS, NO_CORPUS, RECORDED, Played, played
 
 GOLDEN = Path(__file__).parent / "golden" / "recorded"
 pytestmark = [

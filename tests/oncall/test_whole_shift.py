@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from cast import NOON, PATIENT, Agent, cluster, stage
-from cast_acting import WIDE
-from goldens import Desk
 from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_server.actions.backends.actions_config import Chosen
 from hangdog_server.actions.backends.exclude_file import Exclusion
-from stories import trace
-from tested import Answer, broken, machines, sound
+from support.cases.goldens import Desk
+from support.cases.stories import trace
+from support.servers.cast import NOON, PATIENT, Agent, cluster, stage
+from support.servers.cast_acting import WIDE
+from support.servers.tested import Answer, broken, machines, sound
 
 GOLDEN = Path(__file__).parent / "golden"
 #: What is typed while the verdict waits for somebody, and the exit status; each is a golden file of its first word, or `NAME:`.

@@ -11,8 +11,6 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from cast import NOON
-from goldens import differing
 from hangdog.commands.why import as_json, show
 from hangdog.evidence.machine_facts import Accusation, Facts
 from hangdog.output.machine_status import Word, assess
@@ -22,6 +20,8 @@ from hangdog_models.verdict import Suspect
 from hangdog_proto.client.campaigns import ConvictionLine, MachinePast, PastTest
 from hangdog_proto.client.history import ActionLine, LedgerLine
 from hangdog_proto.client.incidents import IncidentLine, JobLine, MachineLine
+from support.cases.goldens import differing
+from support.servers.cast import NOON
 
 GOLDEN = Path(__file__).parent / "golden"
 NOW = MachineLine("gpu-a17", "1", True, 3.0, (JobLine("llama", (Rank(0), Rank(1)), 64, ""),))

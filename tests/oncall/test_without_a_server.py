@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cast import NOON
-from goldens import differing, entry, typed_here
 from hangdog.demo.demo_plan import Outcome, Plan
 from hangdog.demo.shape import MACHINES, SIZES, WORLD_SIZE, machine
 from hangdog.main import main
@@ -23,7 +21,9 @@ from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.topology import Layout
 from hangdog_server.auth.audit_log import Deed, append, line
-from stories import snapshot, trace
+from support.cases.goldens import differing, entry, typed_here
+from support.cases.stories import snapshot, trace
+from support.servers.cast import NOON
 
 GOLDEN = Path(__file__).parent / "golden"
 NOTIFY = """\

@@ -10,14 +10,14 @@ from axe_playwright_python.async_playwright import Axe
 from click.testing import CliRunner
 from playwright.async_api import Page
 
-from browsed import browsed, hang
-from browser import PHONE, WIDE, browser, watched
-from deciding import deciding
 from hangdog.main import main
 from hangdog_models.snapshot import Job
 from hangdog_server.auth.tokens import Role
 from hangdog_server.web.incident_page import incident_page
-from stalled import judged, renamed, stalled
+from support.cases.stalled import judged, renamed, stalled
+from support.real.browser import PHONE, WIDE, browser, watched
+from support.servers.browsed import browsed, hang
+from support.servers.deciding import deciding
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -19,8 +19,8 @@ from hangdog_models.stack import Frame, ProcessTrace, Thread
 from hangdog_models.verdict import Eviction, Kind, Verdict, to_json
 from hangdog_models.views import stack_tree, unique_stacks
 from hangdog_server.web.incident_page import incident_page
-from stalled import judged, renamed, stalled
-from strategies import verdicts
+from support.cases.stalled import judged, renamed, stalled
+from support.cases.strategies import verdicts
 
 #: What a sick machine or a stranger may call a function.
 HOSTILE = {

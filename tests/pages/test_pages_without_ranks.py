@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from browser import WIDE, browser, watched
 from hangdog.main import main
+from support.real.browser import WIDE, browser, watched
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 XID = "[  100.1] NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.\n"

@@ -14,7 +14,7 @@ from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Frame, Missing, ProcessTrace, Reason
 from hangdog_models.verdict import Activity, Kind
-from stories import job, snapshot, trace
+from support.cases.stories import job, snapshot, trace
 
 CALL = ["<module> train.py", "step train.py", "exchange binding.py"]
 RULES = packaged()

@@ -8,7 +8,7 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.planning.enough_rounds import enough
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Kind, Suspect, Verdict
-from stories import job, look, snapshot
+from support.cases.stories import job, look, snapshot
 
 NAMED = Suspect((Rank(2),), ("node-1",), 0.99, ())
 OTHER = Suspect((Rank(5),), ("node-2",), 0.99, ())

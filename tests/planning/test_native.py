@@ -13,7 +13,7 @@ from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Frame, Missing, Reason
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Verdict
-from stories import C10D, job, look, snapshot, trace
+from support.cases.stories import C10D, job, look, snapshot, trace
 
 CALL = ["<module> train.py", "step train.py"]
 REDUCE = [*CALL, f"all_reduce {C10D}"]

@@ -17,7 +17,7 @@ from hangdog_proto.codec.dedup import Packer, unpack
 from hangdog_proto.codec.dictionary import Dictionary
 from hangdog_proto.codec.pieces import Face, Shared, digest, packed, unpacked
 from hangdog_proto.generated import hangdog_pb2 as pb
-from traced import plausible, traces
+from support.cases.traced import plausible, traces
 
 NAMES = ("MainThread", *(f"t{number}" for number in range(1, 10)))
 

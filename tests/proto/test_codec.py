@@ -14,7 +14,7 @@ from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.stack import Frame, ProcessState, ProcessTrace, Thread
 from hangdog_proto.codec.traces import Bounds, pack, unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from traced import traces
+from support.cases.traced import traces
 
 MAIN = Thread("MainThread", 7, (Frame("main", "train.py", 3), Frame("poll", "", 0, "libc.so.6")))
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cast import cluster, stage, trainer
 from hangdog_proto.logs import Json, about
+from support.servers.cast import cluster, stage, trainer
 
 log = logging.getLogger("hangdog_tests")
 

@@ -13,7 +13,7 @@ from hangdog_proto.codec.dedup import Packer, unpack
 from hangdog_proto.codec.dictionary import Dictionary
 from hangdog_proto.codec.rounds import count, earlier, kept, rewound, same, unfolded
 from hangdog_proto.generated import hangdog_pb2 as pb
-from traced import plausible, traces
+from support.cases.traced import plausible, traces
 
 
 def told(packer: Packer, capture: pb.Capture) -> Dictionary:

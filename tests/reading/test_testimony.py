@@ -2,12 +2,12 @@
 
 import pytest
 
-from evidence import flight
 from hangdog_models.collectives import RankCounters, RasCommunicator, RasMember, RasReport, RasStatus
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives.library_counters import Told, flight_record, joined, ras_report, united
 from hangdog_models.stack import Missing, Reason
+from support.cases.evidence import flight
 
 A, B = "machine-a", "machine-b"
 OWNER = {Rank(0): A, Rank(1): A, Rank(2): B, Rank(3): B}

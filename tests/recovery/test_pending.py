@@ -13,7 +13,7 @@ import pytest
 from hangdog.supervising.history_file import Keeping
 from hangdog.supervising.pending_changes import Pending
 from hangdog_models.recovery.recovery_history import Act, Changed, Opened, Stepped
-from small_disk import small_disk
+from support.real.small_disk import small_disk
 
 #: Much longer than anything here takes on a busy machine. Seconds.
 PATIENCE_S = 100.0

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from cast import Stage, stage
 from hangdog.supervising.run_order import Order, active
 from hangdog.supervising.spares import free, incoming, tried
 from hangdog.supervising.watcher import Cluster
@@ -24,7 +23,8 @@ from hangdog_models.recovery.recovery_ladder import Means, next_step
 from hangdog_models.recovery.spare_tests import Trial, of_campaign
 from hangdog_models.recovery.trouble import Cause, Trouble
 from hangdog_proto.client.channel_options import Reach
-from tested import QUICK, Answer, broken, machines, skipped, sound
+from support.servers.cast import Stage, stage
+from support.servers.tested import QUICK, Answer, broken, machines, skipped, sound
 
 #: Much longer than anything here takes on a busy machine. Seconds.
 PATIENCE_S = 100.0

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import targets
 from hangdog.supervising.descendants import marked
 from hangdog.supervising.history_file import Keeping
 from hangdog.supervising.hooks import carry_out, check
@@ -31,6 +30,7 @@ from hangdog_models.recovery.recovery_history import (
     Troubled,
 )
 from hangdog_models.recovery.trouble import Cause, Trouble, of_exit
+from support.fakes import targets
 
 STEP = Step(Act.DIAGNOSE, ("a reason", 'with "quotes"'), changes=("one",))
 ORDER = Order(("run", "{machine}:{index}", "of {machines} {nothing}"), ("a", "b"), ("c", "d"), "job", Path())

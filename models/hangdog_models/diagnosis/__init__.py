@@ -35,5 +35,5 @@ The largest cluster is never taken for healthy: in most incidents it is a crowd 
 wait for, directly or through others, and who himself waits for nobody.
 
 To teach hangdog a framework, add a rule to a new rule file: state the framework and the versions it was read off, and add a
-row to `tests/diagnosis/test_activity.py`. A released file is superseded, not edited; every verdict names its rule set.
+row to `tests/diagnosis/observe/test_activity.py`. A released file is superseded, not edited; every verdict names its rule set.
 """

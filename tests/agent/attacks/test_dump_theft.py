@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from attacking.stage import BRIEF, KINDS, OTHER, UID, Attacker, attacking, captured, folder, needs_root, settled
-from dumper import pickled
 from hangdog_proto.codec.collectives import Statement
+from support.fakes.dumper import pickled
 
 pytestmark = needs_root
 

@@ -23,7 +23,7 @@ from attacking.stage import (
     started,
     tries_until,
 )
-from dumper import recorded
+from support.fakes.dumper import recorded
 
 pytestmark = needs_root
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-import targets
 from attacking.stage import BRIEF
 from attacking.tools_seen import Tools as Seen
-from dumper import pickled, played
 from hangdog_agent.capture import native_stacks
 from hangdog_agent.capture.process_capture import Tools, look
 from hangdog_agent.capture.recorder import record
 from hangdog_models.stack import Missing
-from recorder_asked import trainer
+from support.fakes import targets
+from support.fakes.dumper import pickled, played
+from support.fakes.recorder_asked import trainer
 
 #: More address space than any tool needs: a native py-spy of a process with libtorch takes some GiB.
 MOST_BYTES = 64 << 30

@@ -9,14 +9,14 @@ from typing import Self
 
 import pytest
 
-import targets
 from attacking.setuid import become_setuid, setuid
 from attacking.stage import KINDS, Attacker, Watched, attacking, needs_root, settled
 from hangdog_agent.discovery.discover import HEARTBEAT, LOG
 from hangdog_agent.stalls.progress.progress_signal import Kind
 from hangdog_agent.stalls.progress.sources import Witnesses
 from hangdog_agent.stalls.settings import VigilSettings
-from recorder_asked import TOOLS, by_pid
+from support.fakes import targets
+from support.fakes.recorder_asked import TOOLS, by_pid
 
 pytestmark = needs_root
 

@@ -12,11 +12,11 @@ import pytest
 
 from attacking.setuid import become_setuid, setuid
 from attacking.stage import BRIEF, OTHER, Rights, attacking, captured, folder, needs_root, settled, started
-from dumper import pickled
 from hangdog_agent.capture.recorder import record
 from hangdog_agent.procfs import Proc, Stat
 from live.stalled import Stalled
-from recorder_asked import TOOLS, by_pid
+from support.fakes.dumper import pickled
+from support.fakes.recorder_asked import TOOLS, by_pid
 
 pytestmark = needs_root
 

@@ -9,7 +9,7 @@ import pytest
 
 from attacking.stage import Watched, attacking, needs_root, settled
 from attacking.whole import PATIENCE_S, UNIT, agent, asked, server, until
-from dumper import pickled
+from support.fakes.dumper import pickled
 
 pytestmark = [needs_root, pytest.mark.slow, pytest.mark.timeout(300)]
 

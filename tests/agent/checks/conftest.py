@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fake_gpus import FakeGpus, built
 from hangdog_agent.checks.check_result import Moment
 from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.settings import CheckSettings
-from watched_gpus import SETTINGS, Watch, Watched
+from support.fakes.fake_gpus import FakeGpus, built
+from support.fakes.watched_gpus import SETTINGS, Watch, Watched
 
 
 def _library(folder: Path, *options: str) -> Path:

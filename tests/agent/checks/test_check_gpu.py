@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fake_gpus import FakeGpus
 from hangdog_agent.checks.check_result import Kind
 from hangdog_models.findings import Bearing
-from watched_gpus import SETTINGS, Watch, said
+from support.fakes.fake_gpus import FakeGpus
+from support.fakes.watched_gpus import SETTINGS, Watch, said
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import targets
 from hangdog_agent.checks.check_paths import Places
 from hangdog_agent.checks.check_result import Check, Component, Kind, Moment, Result, Sort, kind_of, state
 from hangdog_agent.checks.check_scheduler import Checks
@@ -19,6 +18,7 @@ from hangdog_models.diagnosis.hypotheses.hardware import CONVICTING, weigh
 from hangdog_models.findings import Bearing
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
+from support.fakes import targets
 
 GPU = Component(Sort.GPU, "0", serial="s-0", pci="0000:1b:00")
 #: A tick that waits for its checks however busy the machine is; those that never answer are waited for shortly.

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-import targets
-from fake_gpus import FakeGpus
 from hangdog_agent.checks.check_result import Kind, Moment
 from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.gpus.gpu import Gpus
 from hangdog_agent.checks.gpus.nvml_client import Sweeper
 from hangdog_models.findings import Bearing
-from watched_gpus import SETTINGS, Watch, said
+from support.fakes import targets
+from support.fakes.fake_gpus import FakeGpus
+from support.fakes.watched_gpus import SETTINGS, Watch, said
 
 
 @pytest.mark.parametrize(

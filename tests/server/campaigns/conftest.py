@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cast import Stage, stage
-from tested import QUICK
+from support.servers.cast import Stage, stage
+from support.servers.tested import QUICK
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cast import PATIENT, Stage, cluster, stage, trainer, verdict
 from hangdog.main import main
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Suspect, Verdict
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.listener import LOCAL
-from tested import Answer, broken, machines, sound
+from support.servers.cast import PATIENT, Stage, cluster, stage, trainer, verdict
+from support.servers.tested import Answer, broken, machines, sound
 
 
 @pytest.fixture

@@ -16,8 +16,6 @@ import grpc
 import pytest
 import sqlalchemy as sa
 
-import crashing
-from cast import Agent
 from hangdog_models.errors import HangdogError
 from hangdog_proto.client.campaigns import CampaignClient
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -25,7 +23,9 @@ from hangdog_server.store import campaigns
 from hangdog_server.store.campaigns import State
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import CONVICTIONS, LAUNCHES, LEDGER, TESTS
-from tested import Machine, broken, sound
+from support.servers import crashing
+from support.servers.cast import Agent
+from support.servers.tested import Machine, broken, sound
 
 #: In `make test-slow` and in `make soak`; a campaign of two machines passes a hundred points and more.
 SOME, ALL, POINTS = 8, 300, 120

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from cast import Stage, stage
 from hangdog_models.errors import OurFault, ServerUnreachable
 from hangdog_proto.client.campaigns import CampaignStep
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -19,7 +18,20 @@ from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol.commands import Abort, Diagnose
 from hangdog_server.store import campaigns
 from hangdog_server.store.store_errors import StoreFailed
-from tested import QUICK, Answer, Machine, asking, broken, campaign, linked, machine, machines, report, sound
+from support.servers.cast import Stage, stage
+from support.servers.tested import (
+    QUICK,
+    Answer,
+    Machine,
+    asking,
+    broken,
+    campaign,
+    linked,
+    machine,
+    machines,
+    report,
+    sound,
+)
 
 
 async def test_a_store_that_is_away_for_a_while_holds_a_campaign_up_and_does_not_end_it(

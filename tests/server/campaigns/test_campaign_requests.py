@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from cast import Stage, stage
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_proto.client.campaigns import CampaignStep
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.listener import LOCAL
-from tested import QUICK, asking, campaign, machines, sound
+from support.servers.cast import Stage, stage
+from support.servers.tested import QUICK, asking, campaign, machines, sound
 
 
 async def test_an_abort_ends_all_tests_and_the_campaign_with_what_is_known(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from cast import NOON, PATIENT, Stage, stage
 from hangdog_models.errors import HangdogError, ServerUnreachable
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.campaigns import campaign_run
@@ -16,7 +15,8 @@ from hangdog_server.store import campaigns
 from hangdog_server.store.campaigns import Campaign, State
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import CONVICTIONS, LAUNCHES, LEDGER
-from tested import asking, broken, campaign, machines, sound
+from support.servers.cast import NOON, PATIENT, Stage, stage
+from support.servers.tested import asking, broken, campaign, machines, sound
 
 #: Who is not back soon is not waited for.
 QUICK = replace(PATIENT, campaign_lost_s=0.3, returned_s=0.3)

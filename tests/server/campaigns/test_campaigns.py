@@ -1,9 +1,9 @@
 """Campaigns over the wire, with machines that are played: who is convicted, who never is, and what is said of the others."""
 
-from cast import Stage
 from hangdog_proto.client.campaigns import CampaignStep
 from hangdog_proto.generated import hangdog_pb2 as pb
-from tested import Answer, asking, broken, campaign, linked, machines, report, skipped, sound
+from support.servers.cast import Stage
+from support.servers.tested import Answer, asking, broken, campaign, linked, machines, report, skipped, sound
 
 
 async def test_the_machine_that_computes_wrong_is_convicted_and_nobody_else(on: Stage) -> None:

@@ -14,13 +14,13 @@ from typing import IO
 
 import pytest
 
-import ladder
 from hangdog_models.errors import ServerUnreachable
 from hangdog_proto.client.campaigns import CampaignClient
+from support.fakes import ladder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]
 
-FAULTS = Path(ladder.__file__).parent / "agent" / "diagnose" / "faults"
+FAULTS = Path(ladder.__file__).parents[2] / "agent" / "machine_tests" / "faults"
 #: Enough to see, in a second or two of one core; nothing here is about speed.
 SMALL = ("memory_bytes=8388608", "gemm_size_cpu=192", "gemm_repetitions=5", "speed_repetitions=5", "speed_drop_cpu=0.99",
          "pair_drop_cpu=0.999")  # fmt: skip

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import guarded
+from support.servers import guarded
 
 
 @pytest.fixture

@@ -13,15 +13,15 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from cast import Agent, Listener, Stage, stage, trainer
-from cast import cluster as crowd
-from guarded import STRICT, Cluster, beside, guarded, refusal
 from hangdog_models.ranks import Rank
 from hangdog_models.suspicion import Doing, Sign
 from hangdog_proto.client.channel_options import Reach, open_aio_channel
 from hangdog_proto.codec import stall_signs
 from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
+from support.servers.cast import Agent, Listener, Stage, stage, trainer
+from support.servers.cast import cluster as crowd
+from support.servers.guarded import STRICT, Cluster, beside, guarded, refusal
 
 MIB = 1 << 20
 CONNECT, LIST = "/hangdog.v1.Agents/Connect", "/hangdog.v1.Incidents/List"

@@ -10,8 +10,6 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from cast import Stage, trainer
-from guarded import CLIENT, Cluster, guarded, now, refusal
 from hangdog_models.errors import NotAllowed, WrongUse
 from hangdog_proto import deny_list
 from hangdog_proto import x509 as leaf
@@ -23,6 +21,8 @@ from hangdog_server.auth import peer_certificates, tokens
 from hangdog_server.auth.tokens import Role
 from hangdog_server.listener import Opened
 from hangdog_server.settings import Settings
+from support.servers.cast import Stage, trainer
+from support.servers.guarded import CLIENT, Cluster, guarded, now, refusal
 
 HELLO = pb.Hello(machine="gpu-a")
 

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pytest
 
-from browsed import browsed, free_port
-from cast import PATIENT, stage
-from guarded import made
 from hangdog_models.errors import HangdogError
 from hangdog_proto.client.channel_options import Reach
 from hangdog_proto.client.incidents import Client
 from hangdog_server.web import web_server
+from support.servers.browsed import browsed, free_port
+from support.servers.cast import PATIENT, stage
+from support.servers.guarded import made
 
 #: What a crowd may cost, and how long a page may take meanwhile.
 MOST_MIB, SOON_S = 50, 1.0
@@ -166,7 +166,7 @@ async def crowd(port: int, count: int, said: bytes) -> AsyncIterator[None]:
     each, parts = count // 3, 3
     started = [
         await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "crowd", str(port), str(each), "250", said.hex(),
+            sys.executable, "-m", "support.servers.crowd", str(port), str(each), "250", said.hex(),
             cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )
         for _ in range(parts)

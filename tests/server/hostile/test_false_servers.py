@@ -13,7 +13,6 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from guarded import CLIENT, Cluster, guarded, now
 from hangdog_agent.connection import identity
 from hangdog_agent.connection.identity import Identity
 from hangdog_models.errors import NotAllowed, ServerUnreachable
@@ -24,6 +23,7 @@ from hangdog_proto.client.channel_options import Reach, open_aio_channel, verifi
 from hangdog_proto.client.incidents import Client
 from hangdog_proto.deny_list import Denied
 from hangdog_server.auth import certificates
+from support.servers.guarded import CLIENT, Cluster, guarded, now
 
 LOCALHOST = x509.DNSName("localhost")
 SERVER = (ExtendedKeyUsageOID.SERVER_AUTH,)

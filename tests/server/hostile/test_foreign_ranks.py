@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from cast import PATIENT, Agent, Stage, stage
-from cast_acting import WIDE, Played
 from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.owner import Owner, OwnerKind
@@ -22,7 +20,9 @@ from hangdog_proto.codec import stall_signs
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.actions.backends.actions_config import Chosen
 from hangdog_server.store.store import Incident
-from stalled import LOADER, REDUCE
+from support.cases.stalled import LOADER, REDUCE
+from support.servers.cast import PATIENT, Agent, Stage, stage
+from support.servers.cast_acting import WIDE, Played
 
 STILL = Sign(Doing.STILL, 60.0, overdue=True, place="all_reduce")
 #: The victim's uid, and the attacker's.

@@ -16,8 +16,6 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from cast import Agent
-from guarded import CLIENT, Cluster, guarded, now, refusal
 from hangdog_agent.connection import certificate_renewal
 from hangdog_models.errors import WrongUse
 from hangdog_proto import deny_list
@@ -32,6 +30,8 @@ from hangdog_server.auth.issuer import LIFE_DAYS, Issuer
 from hangdog_server.cluster.certificate_renewals import AT_ONCE
 from hangdog_server.listener import Opened
 from hangdog_server.settings import Settings
+from support.servers.cast import Agent
+from support.servers.guarded import CLIENT, Cluster, guarded, now, refusal
 
 DAY = 86400.0
 

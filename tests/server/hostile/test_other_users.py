@@ -16,11 +16,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import another_user
-from another_user import GROUP, MEMBER, STRANGER
-from browsed import browsed
-from cast import PATIENT, Stage, stage
-from guarded import Cluster, guarded, made, now
 from hangdog.main import main
 from hangdog_models.errors import NotAllowed
 from hangdog_proto.client.incidents import Client
@@ -29,6 +24,11 @@ from hangdog_server.auth.local_user import Caller, Known
 from hangdog_server.auth.tokens import Role
 from hangdog_server.listener import LOCAL, Opened
 from hangdog_server.ports import unix_socket
+from support.servers import another_user
+from support.servers.another_user import GROUP, MEMBER, STRANGER
+from support.servers.browsed import browsed
+from support.servers.cast import PATIENT, Stage, stage
+from support.servers.guarded import Cluster, guarded, made, now
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 

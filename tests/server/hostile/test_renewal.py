@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from guarded import Cluster, guarded, now
 from hangdog_proto import x509
 from hangdog_proto.client import certificate_folder
 from hangdog_server.auth import certificates
 from hangdog_server.auth import issuer as issuing
+from support.servers.guarded import Cluster, guarded, now
 
 #: What is left of the first certificate when the agent starts, which takes a second. Seconds.
 LEFT_S = 5.0

@@ -13,13 +13,13 @@ import grpc
 import pytest
 from cryptography import x509
 
-from cast import PATIENT, Agent, stage
-from guarded import CLIENT, STRICT, Cluster, beside, guarded, made, now, refusal
 from hangdog_models.errors import WrongUse
 from hangdog_proto.client import certificate_folder
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.auth import certificates
 from hangdog_server.protocol.rate_limits import Limits
+from support.servers.cast import PATIENT, Agent, stage
+from support.servers.guarded import CLIENT, STRICT, Cluster, beside, guarded, made, now, refusal
 
 DAY = 86400.0
 #: A stranger is cut off `hello_s` after it came; this is how long a busy machine may take for it. Seconds.

@@ -11,9 +11,6 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-import targets
-from cast import PATIENT, Stage, failed, stage
-from faulty import Line, Proxy, line
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.settings import CaptureSettings
@@ -30,6 +27,9 @@ from hangdog_proto.client.incidents import Step
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.observability.grpc_counters import Counting
 from hangdog_server.observability.setup import Observers
+from support.fakes import targets
+from support.servers.cast import PATIENT, Stage, failed, stage
+from support.servers.faulty import Line, Proxy, line
 
 pytestmark = pytest.mark.slow
 

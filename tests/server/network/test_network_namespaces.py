@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-import targets
 from live.network import ADDRESS, INTERFACE, Network
+from support.fakes import targets
 
 pytestmark = [
     pytest.mark.slow,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import postgres
-from postgres import Postgres
+from support.real import postgres
+from support.real.postgres import Postgres
 
 
 @pytest.fixture(scope="session")

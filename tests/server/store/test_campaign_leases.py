@@ -4,12 +4,12 @@ import asyncio
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 
-from cast import PATIENT, stage
 from hangdog_models.errors import ServerUnreachable
 from hangdog_server.store import campaigns
 from hangdog_server.store.campaigns import State
-from postgres import Postgres
-from tested import broken, campaign, machines
+from support.real.postgres import Postgres
+from support.servers.cast import PATIENT, stage
+from support.servers.tested import broken, campaign, machines
 
 #: A lease that is looked after three times within its life: what stands still for a second must not lose it.
 QUICK = replace(PATIENT, lease_s=2.0)

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-import stepped
-from cast import NOON, PATIENT, verdict
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
@@ -30,7 +28,9 @@ from hangdog_server.store.retention import Retention
 from hangdog_server.store.store import Incident, Store
 from hangdog_server.store.tables import SESSIONS
 from hangdog_server.store.trusted_date import HELD_S, STEP_S, Run, believed
-from notified import watched
+from support.real import stepped
+from support.servers.cast import NOON, PATIENT, verdict
+from support.servers.notified import watched
 
 DAY, YEAR = 86400.0, 365 * 86400.0
 JUDGED = verdict(Snapshot(Job("llama"), (Round(0, ()),)), Topology(1, {}, {"a": (Rank(0),)}))

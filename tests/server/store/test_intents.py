@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from cast import NOON, PATIENT
-from cast_acting import WIDE, Moving, Played, world
 from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import WrongUse
 from hangdog_server.actions import policy
@@ -17,6 +15,8 @@ from hangdog_server.actions.backends.backend import ActorFailed
 from hangdog_server.actions.backends.no_action import Nothing
 from hangdog_server.store import actions
 from hangdog_server.store.actions import Act
+from support.servers.cast import NOON, PATIENT
+from support.servers.cast_acting import WIDE, Moving, Played, world
 
 
 async def test_by_itself_nothing_is_touched_and_what_would_be_done_is_told(where: Path | str, tmp_path: Path) -> None:

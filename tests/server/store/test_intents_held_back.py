@@ -4,14 +4,14 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from cast import NOON
-from cast_acting import WIDE, Played, body, world
 from hangdog_models.actions.action_history import Body
 from hangdog_models.actions.caps import Caps, Mode
 from hangdog_server.actions import policy
 from hangdog_server.actions.backends.backend import ActorFailed, Case
 from hangdog_server.store import actions
 from hangdog_server.store.actions import Act
+from support.servers.cast import NOON
+from support.servers.cast_acting import WIDE, Played, body, world
 
 
 async def test_people_are_bound_too_and_may_ask_again_when_there_is_room(here: Path, tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from cast_acting import WIDE, Moving, Played, World, world
 from hangdog_server.actions.backends.backend import ActorFailed
 from hangdog_server.store import actions
 from hangdog_server.store.actions import Act
 from hangdog_server.store.tables import CONVICTIONS, TESTS
+from support.servers.cast_acting import WIDE, Moving, Played, World, world
 
 
 async def test_a_job_that_does_not_start_again_is_given_up_and_its_machine_stays_out(

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from cast import NOON, PATIENT, Agent, Listener, Stage, trainer, verdict
 from hangdog_models.errors import ServerUnreachable
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job
@@ -28,7 +27,8 @@ from hangdog_server.settings import Settings
 from hangdog_server.store import leases
 from hangdog_server.store.leases import Lease, NotOurs
 from hangdog_server.store.store import Incident, State, Store
-from postgres import Postgres
+from support.real.postgres import Postgres
+from support.servers.cast import NOON, PATIENT, Agent, Listener, Stage, trainer, verdict
 
 #: Leases that run out soon, of servers that think of them all the time.
 SHORT = replace(PATIENT, lease_s=1.0, returned_s=5.0)

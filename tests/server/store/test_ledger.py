@@ -10,7 +10,6 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
 
-from cast import NOON, stage, verdict
 from hangdog.main import main
 from hangdog_models.operations.past_events import Standing
 from hangdog_models.ranks import Rank
@@ -23,7 +22,8 @@ from hangdog_server.store.machine_history import MOST
 from hangdog_server.store.retention import Retention
 from hangdog_server.store.store import Incident, State, Store
 from hangdog_server.store.store_errors import StoreFailed
-from old_store import OLD, old
+from support.cases.old_store import OLD, old
+from support.servers.cast import NOON, stage, verdict
 
 DAY = 86400.0
 NONE = verdict(Snapshot(Job("llama"), (Round(0, ()),)), Topology(8, {}, {"a": (Rank(0),)}))

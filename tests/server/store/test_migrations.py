@@ -18,7 +18,7 @@ from hangdog_server.store.sqlite import VERSION
 from hangdog_server.store.store import State, Store
 from hangdog_server.store.tables import TABLES
 from hangdog_server.store.transactions import WITHIN_S
-from old_store import OLD, SPOOLED, old
+from support.cases.old_store import OLD, SPOOLED, old
 
 
 @pytest.mark.parametrize("script", [OLD + SPOOLED, OLD], ids=["all", "before spooled"])

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-import notifying_and_dying
 from hangdog_models.verdict import Kind
 from hangdog_server.notifications import notification_rows
 from hangdog_server.notifications.message import Message
 from hangdog_server.notifications.notification_rows import Note, Sent
 from hangdog_server.store.store import Store
-from notified import watched
-from postgres import Postgres
+from support.real.postgres import Postgres
+from support.servers import notifying_and_dying
+from support.servers.notified import watched
 
 NOTE = Note("0a", "chat", "judged", "m1", Message("title \0", ("line",), "https://head/"))
 

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from cast import NOON
-from cast_acting import NOTHING, WIDE
 from hangdog_models.actions.action_history import Body, Wanted
 from hangdog_models.actions.caps import Mode
 from hangdog_models.operations.past_events import Came, Incident, Naming, Past, Standing, Trial
@@ -22,6 +20,8 @@ from hangdog_server.store.actions import Act
 from hangdog_server.store.campaigns import Campaign, Convict, Kept
 from hangdog_server.store.store import Incident as Row
 from hangdog_server.store.store import State, Store
+from support.servers.cast import NOON
+from support.servers.cast_acting import NOTHING, WIDE
 
 FACTS = Facts(100, frozenset({"x", "y", "z"}), {}, {})
 RULE = Rule(Mode.APPROVE, WIDE, NOON)

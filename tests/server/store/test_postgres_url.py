@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hangdog.main import main
 from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
 from hangdog_server.store.store import Store
-from postgres import SECRET, USER, Postgres
+from support.real.postgres import SECRET, USER, Postgres
 
 #: The secret as it stands in a URL, and its parts.
 SECRETS = (SECRET, quote(SECRET, safe=""), "s3cret")

@@ -10,7 +10,6 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
 
-from cast import NOON, stage, verdict
 from hangdog.main import main
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
@@ -23,6 +22,7 @@ from hangdog_server.store.retention import ROWS, Retention
 from hangdog_server.store.store import Incident, State, Store
 from hangdog_server.store.store_errors import StoreFailed
 from hangdog_server.store.tables import CAPTURES, SPOOLED
+from support.servers.cast import NOON, stage, verdict
 
 DAY = 86400.0
 JUDGED = verdict(Snapshot(Job("llama"), (Round(0, ()),)), Topology(1, {}, {"a": (Rank(0),)}))

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from cast import NOON, PATIENT, stage, verdict
 from hangdog_models.operations.session_histories import Session, Standstill
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.leadership import Leading
@@ -22,7 +21,8 @@ from hangdog_server.store import sessions as rows
 from hangdog_server.store.leases import NotOurs
 from hangdog_server.store.sessions import Row, State
 from hangdog_server.store.store import Store
-from postgres import Postgres
+from support.real.postgres import Postgres
+from support.servers.cast import NOON, PATIENT, stage, verdict
 
 DAY = 86400.0
 STILL = Standstill(NOON + 50.0, NOON + 60.0)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from cast import verdict
 from hangdog_models.errors import WrongUse
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
@@ -20,6 +19,7 @@ from hangdog_server.store.captures import RawCapture, unfolded
 from hangdog_server.store.offline_captures import Kept, Spooled
 from hangdog_server.store.store import Incident, State, Store
 from hangdog_server.store.store_errors import StoreFailed
+from support.servers.cast import verdict
 
 FIRST, SECOND = Incident("0a1b", "llama", 1.0, "page"), Incident("0a2c", "qwen", 2.0)
 JUDGED = replace(

@@ -12,9 +12,6 @@ from typing import Any
 import jsonschema
 import pytest
 
-from cast import NOON
-from cast_acting import WIDE
-from deciding import deciding, shown
 from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import WrongUse
 from hangdog_models.verdict import Eviction, Suspect, from_json
@@ -25,7 +22,10 @@ from hangdog_server.auth.tokens import Role
 from hangdog_server.protocol.rate_limits import Limits
 from hangdog_server.store import campaigns
 from hangdog_server.store.campaigns import Campaign, Convict, State
-from tested import broken, machine
+from support.servers.cast import NOON
+from support.servers.cast_acting import WIDE
+from support.servers.deciding import deciding, shown
+from support.servers.tested import broken, machine
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m\u202e é"
 

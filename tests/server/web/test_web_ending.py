@@ -7,14 +7,14 @@ from pathlib import Path
 
 import jsonschema
 
-from cast import NOON
-from deciding import Deciding, deciding, shown
 from hangdog_models.verdict import Eviction, Suspect, from_json
 from hangdog_server.actions import policy
 from hangdog_server.auth.tokens import Role
 from hangdog_server.store import actions, campaigns
 from hangdog_server.store.campaigns import Campaign, State
-from tested import machine
+from support.servers.cast import NOON
+from support.servers.deciding import Deciding, deciding, shown
+from support.servers.tested import machine
 
 WHY = "half of all machines were asked for"
 CLOSE = "/breaker/close"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from deciding import Deciding, deciding
 from hangdog_server.auth.tokens import Role
+from support.servers.deciding import Deciding, deciding
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from browsed import browsed, hang
-from cast import NOON, stage
-from guarded import made, now
 from hangdog_models.errors import WrongUse
 from hangdog_server.auth import tokens
 from hangdog_server.auth.tokens import Role
 from hangdog_server.listener import Door
 from hangdog_server.web.credentials import inside
+from support.servers.browsed import browsed, hang
+from support.servers.cast import NOON, stage
+from support.servers.guarded import made, now
 
 PATHS = ("/", "/machines", "/incidents/x", "/api/now", "/api/incidents", "/api/incidents/x", "/api/machines",
          "/api/events", "/api/incidents/x/events", "/api/openapi.json")  # fmt: skip

@@ -11,14 +11,14 @@ import httpx
 import jsonschema
 import pytest
 
-from browsed import Browsed, browsed, hang
-from cast import NOON, cluster
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
 from hangdog_server.store.store import Incident
 from hangdog_server.web.live_feed import MOST
+from support.servers.browsed import Browsed, browsed, hang
+from support.servers.cast import NOON, cluster
 
 
 async def told(http: httpx.AsyncClient, path: str) -> Any:

@@ -1,0 +1,253 @@
+"""Orders to test the machine: obeyed beside no job and one at a time, ended when nobody wants it, and answered however the line fares."""
+
+import asyncio
+import json
+import math
+import os
+import threading
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hangdog_agent.capture.process_capture import Tools
+from hangdog_agent.discovery.watch import LocalJob
+from hangdog_agent.machine_tests.ordered_tests import REPETITIONS, Kit, Order, repeated, written
+from hangdog_agent.machine_tests.remote_settings import DiagnosingSettings
+from hangdog_agent.machine_tests.remote_tests import Diagnosing, Jobs, wanted
+from hangdog_agent.machine_tests.rendezvous import Meeting
+from hangdog_agent.machine_tests.torch_engine import Engine
+from hangdog_agent.settings import chosen
+from hangdog_models.errors import WrongUse
+from hangdog_proto.generated import hangdog_pb2 as pb
+from support.fakes.targets import WAIT, running
+from support.servers.far_end import ENVIRON, Line, Server, linked, reached
+
+#: A Python as the levels see it, whose tests never end, or say nothing of use at once; each writes down that it lives.
+SCRIPT = """#!/bin/sh
+case "$4" in
+  *.probe) echo '{"found": {"torch": "played", "accelerators": 0}}' ;;
+  *) echo $$ >>"%s"; %s ;;
+esac
+"""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What tests the machine, and which of its processes began."""
+
+    folder: Path
+    settings: DiagnosingSettings = field(default_factory=DiagnosingSettings)
+
+    def made(self, does: str = "exec sleep 600") -> Callable[[Jobs], Diagnosing]:
+        python = self.folder / "python"
+        python.write_text(SCRIPT % (self.folder / "pids", does))
+        python.chmod(0o755)
+        return lambda jobs: Diagnosing(self.settings, jobs, lambda: Kit(Engine(str(python), dict(os.environ))))
+
+    @property
+    def began(self) -> list[int]:
+        pids = self.folder / "pids"
+        return [int(line) for line in pids.read_text().splitlines()] if pids.exists() else []
+
+    def nobody_lives(self) -> bool:
+        return not any(Path(f"/proc/{pid}").exists() for pid in self.began)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def stoppable(tools: Tools) -> Tools:
+    return replace(tools, stop=threading.Event())
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def order(launch: str = "c-0", **more: Any) -> pb.ToAgent:
+    asked: dict[str, Any] = {"levels": [1], "repetitions": 1, "deadline_s": 60.0, "members": ["gpu-a17"], **more}
+    return pb.ToAgent(diagnose=pb.Diagnose(launch=launch, **asked))
+
+
+async def told(line: Line) -> pb.Diagnosed:
+    found: pb.Diagnosed = await line.hear("diagnosed")
+    return found
+
+
+async def begun(server: Server, bench: Bench, **more: Any) -> Line:
+    """A line on which a test is under way."""
+    line = await server.line()
+    line.outbox.put_nowait(order(**more))
+    await reached(lambda: len(bench.began) == 1)
+    return line
+
+
+async def test_who_has_no_way_to_test_never_says_that_it_has(server: Server, stoppable: Tools, bench: Bench) -> None:
+    async with linked(server, stoppable):
+        assert not (await (await server.line()).hear("hello")).diagnoses
+    async with linked(server, stoppable, diagnosing=bench.made()):
+        assert (await (await server.line()).hear("hello")).diagnoses
+
+
+async def test_a_report_comes_back_and_is_kept_for_who_asks_again(
+    server: Server, stoppable: Tools, bench: Bench
+) -> None:
+    async with linked(server, stoppable, diagnosing=bench.made("echo broken >&2; exit 3")):
+        line = await server.line()
+        line.outbox.put_nowait(order())
+        first = await told(line)
+        document = json.loads(first.report)
+        assert (document["schema"], document["machine"], document["parts"]) == ("hangdog.diagnosis/1", "gpu-a17", {})
+        (result,) = next(level for level in document["levels"] if level["name"] == "one device")["results"]
+        assert result["outcome"] == "inconclusive" and "status 3" in result["says"]
+        await server.stop()
+        await server.start()
+        line = await server.line()
+        line.outbox.put_nowait(order())
+        assert (await told(line)).report == first.report and len(bench.began) == 1, "nothing is done twice"
+
+
+async def test_nothing_is_tested_beside_a_job(server: Server, stoppable: Tools, bench: Bench) -> None:
+    with running(WAIT, environ=ENVIRON):
+        async with linked(server, stoppable, diagnosing=bench.made()):
+            line = await server.line()
+            while not (await line.hear("presence")).jobs:  # a process that has just begun may not be read yet
+                pass
+            line.outbox.put_nowait(order())
+            assert (await told(line)).refused == "job linked runs here (1 rank)"
+            assert not bench.began
+
+
+async def test_a_job_that_begins_ends_the_test(server: Server, stoppable: Tools, bench: Bench) -> None:
+    async with linked(server, stoppable, diagnosing=bench.made()):
+        line = await begun(server, bench)
+        with running(WAIT, environ=ENVIRON):
+            assert (await told(line)).refused == "job linked began here"
+            assert bench.nobody_lives()
+
+
+async def test_one_at_a_time_and_an_abort_ends_it_with_all_it_started(
+    server: Server, stoppable: Tools, bench: Bench
+) -> None:
+    async with linked(server, stoppable, diagnosing=bench.made("sleep 600 & setsid sleep 600 & sleep 600")):
+        line = await begun(server, bench)
+        line.outbox.put_nowait(order("d-0"))
+        assert (await told(line)).refused == "launch c-0 is being tested here"
+        line.outbox.put_nowait(order())
+        line.outbox.put_nowait(pb.ToAgent(abort=pb.Abort(launch="another")))
+        line.outbox.put_nowait(pb.ToAgent(abort=pb.Abort(launch="c-0")))
+        line.outbox.put_nowait(order("d-1"))  # at once, as a campaign does whose partner died
+        answer = await told(line)
+        assert (answer.launch, answer.refused) == ("c-0", "the server aborted it")
+        assert not Path(f"/proc/{bench.began[0]}").exists()
+        await reached(lambda: len(bench.began) == 2)
+        line.outbox.put_nowait(order("d-2"))
+        assert (await told(line)).refused == "launch d-1 is being tested here"
+
+
+async def test_a_server_that_is_not_back_in_time_wants_nothing_any_more(
+    server: Server, stoppable: Tools, bench: Bench
+) -> None:
+    impatient = replace(bench, settings=replace(bench.settings, diagnose_abandon_s=0.3))
+    async with linked(server, stoppable, diagnosing=impatient.made()):
+        await begun(server, bench)
+        await server.stop()
+        await reached(bench.nobody_lives)
+        await server.start()
+        line = await server.line()
+        line.outbox.put_nowait(order())
+        assert (await told(line)).refused == "no server was there for 0.3 s"
+
+
+async def test_a_server_that_is_back_in_time_is_told_as_if_nothing_had_been(
+    server: Server, stoppable: Tools, bench: Bench
+) -> None:
+    async with linked(server, stoppable, diagnosing=bench.made()):
+        line = await begun(server, bench, members=["gpu-a17", "gpu-a18"], levels=[3], addresses=["127.0.0.1"])
+        first = await told(line)
+        host, _, port = first.meet.partition(":")
+        assert host == "127.0.0.1" and 0 < int(port) < 65_536
+        await server.stop()
+        await server.start()
+        line = await server.line()
+        line.outbox.put_nowait(order(members=["gpu-a17", "gpu-a18"], levels=[3]))
+        assert (await told(line)).meet == first.meet
+        assert len(bench.began) == 1
+
+
+async def test_a_server_that_was_away_for_a_moment_still_wants_what_it_ordered(bench: Bench) -> None:
+    said: list[pb.Diagnosed] = []
+
+    async def say(message: pb.FromAgent) -> None:
+        said.append(message.diagnosed)
+
+    async def none() -> tuple[LocalJob, ...]:
+        return ()
+
+    diagnosing = replace(bench, settings=replace(bench.settings, diagnose_abandon_s=0.05)).made()(none)
+    diagnosing.connected(say)
+    await diagnosing.take(order().diagnose, "127.0.0.1:7411")
+    await reached(lambda: len(bench.began) == 1)
+    diagnosing.lost()
+    diagnosing.connected(say)
+    await asyncio.sleep(0.1)  # by now it would have been ended
+    await diagnosing.close()
+    assert [one.refused for one in said] == ["the agent is stopped"] and bench.nobody_lives()
+
+
+async def test_an_agent_that_is_stopped_ends_its_tests_first(server: Server, stoppable: Tools, bench: Bench) -> None:
+    async with linked(server, stoppable, diagnosing=bench.made("sleep 600 & sleep 600")):
+        await begun(server, bench)
+    assert bench.nobody_lives()
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"levels": [5]}, "a server may order levels 1, 2, 3, 4; it ordered [5]"),
+        ({"levels": [1, 9]}, "it ordered [1, 9]"),
+        ({"levels": []}, "it ordered []"),
+        ({"members": []}, "member 0 of 0 makes no group"),
+        ({"member": 1}, "member 1 of 1 makes no group"),
+        ({"members": ["x"] * 257}, "member 0 of 257"),
+        ({"members": ["a", "b"], "member": 1}, "only member 0 chooses"),
+        ({"members": ["a", "b"], "meet": "; rm -rf /"}, "is not HOST:PORT"),
+        ({"deadline_s": math.nan}, "nothing can be tested within nan s"),
+        ({"deadline_s": 4.0}, "nothing can be tested within 4 s"),
+    ],
+)
+def test_what_may_not_be_ordered_is_refused_with_the_reason(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(WrongUse) as caught:
+        wanted(order(**asked).diagnose, DiagnosingSettings())
+    assert words in str(caught.value)
+
+
+def test_an_owner_may_forbid_all_of_it_and_bounds_what_is_obeyed() -> None:
+    with pytest.raises(WrongUse, match="diagnose=0"):
+        wanted(order().diagnose, DiagnosingSettings(diagnose=0))
+    asked = wanted(order(deadline_s=1e9).diagnose, DiagnosingSettings())
+    assert asked == Order((1,), 1, 3600.0, ("gpu-a17",), 0)
+    settings = chosen(["diagnose.memory_bytes=4096", "diagnose_processes=2"])
+    assert (settings.levels.memory_bytes, settings.diagnosing.diagnose_processes) == (4096, 2)
+    assert repeated(settings.levels, 10**9).gemm_repetitions == REPETITIONS * settings.levels.gemm_repetitions
+
+
+def test_a_report_that_is_too_long_goes_without_its_digests() -> None:
+    document = {"levels": [{"results": [{"test": "dense", "digests": {str(at): "f" * 64 for at in range(9000)}}]}]}
+    assert json.loads(written(document)) == {"levels": [{"results": [{"test": "dense", "digests": {}}]}]}
+
+
+def test_a_group_meets_where_others_can_reach_it() -> None:
+    meeting = Meeting(["127.0.0.1", "no address"], "127.0.0.1:7411")
+    assert meeting.at.startswith("127.0.0.1:")
+    meeting.release()
+    with pytest.raises(WrongUse, match="there is no way from here"):
+        Meeting([], "nowhere.invalid:7411")

@@ -1,0 +1,250 @@
+"""The watch with witnesses: who polls is noticed, who gets on is left alone, and one sign alone does nothing."""
+
+import random
+from collections.abc import Iterable
+
+import pytest
+
+from hangdog_agent.discovery.cpu_activity import Beat
+from hangdog_agent.stalls.job_monitor import JobVigil, Key
+from hangdog_agent.stalls.progress.progress_signal import Kind, Witness
+from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.stalls.stack_motion import Glance
+from hangdog_models.diagnosis.observe import activity
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import packaged
+from hangdog_models.suspicion import Doing, Patience, Sign, suspect
+from support.cases.stories import trace
+
+RULES = packaged()
+SETTINGS = VigilSettings(settle_s=10.0, doubt_s=3.0, patience_s=5.0, factor=3.0, start_s=300.0, loop_s=60.0)
+#: Seconds on a core, and wake-ups, of each second spent like this.
+SPENT = {"lively": (0.4, 30), "silent": (0.0, 0), "pinned": (0.99, 5)}
+ALL = range(8)
+
+
+class Machine:
+    """Eight trainers of one job, played second by second. `steps`: each has a step log; else rank 0 alone has one."""
+
+    def __init__(self, steps: Iterable[int] = ALL, beats: bool = True, vouches: bool = True) -> None:
+        self.vigil = JobVigil(SETTINGS)
+        self.now = 100.0
+        self.counters = {(pid, 1): (0.0, 0) for pid in ALL}
+        self.logs = {(pid, 1): Witness(Kind.LINES, 3.0, vouches) for pid in steps}
+        self.flow = Witness(Kind.BYTES, 3.0)
+        self.power = Witness(Kind.POWER, 20.0)
+        self.beats = beats
+        self.glanced: list[Key] = []
+
+    def live(
+        self,
+        seconds: int,
+        how: str = "lively",
+        steps: bool | Iterable[int] = True,
+        flow: bool = True,
+        power: bool | None = None,
+        stack: str = "user",
+        moves: float = 0,
+    ) -> None:
+        """Lets time pass; what advances meanwhile. `stack` moves so many lines every second; with 0 it stands still."""
+        advancing = set(ALL) if steps is True else set(steps or ())
+        for _ in range(seconds):
+            self.now += 1.0
+            for key, log in self.logs.items():
+                log.look(key[0] in advancing, self.now)
+            self.flow.look(flow, self.now)
+            if power is not None:
+                self.power.look(power, self.now)
+            beats: dict[Key, tuple[Rank, Beat | None]] = {}
+            for key, (ran, wakes) in self.counters.items():
+                self.counters[key] = ran + SPENT[how][0], wakes + SPENT[how][1]
+                beat = Beat(self.now, *self.counters[key][:1], 0.0, self.counters[key][1])
+                beats[key] = Rank(key[0]), beat if self.beats else None
+            self.vigil.feel(beats)
+            of_all = [self.flow] if power is None else [self.flow, self.power]
+            self.vigil.hear({key: [*([self.logs[key]] if key in self.logs else []), *of_all] for key in beats})
+            wanted = self.vigil.wants(self.now)
+            self.glanced += wanted
+            shift = int(self.now * moves)
+            self.vigil.take(
+                {key: Glance(self.now, activity.read(trace(key[0], stack, shift=shift), RULES)) for key in wanted}
+            )
+
+    def signs(self) -> dict[Rank, Sign]:
+        return self.vigil.signs(self.now)
+
+    def overdue(self) -> list[int]:
+        return [rank for rank, sign in self.signs().items() if sign.overdue]
+
+    def suspected(self) -> bool:
+        signs = self.signs()
+        return suspect(signs, (Rank(rank) for rank in ALL if rank not in signs), Patience()) is not None
+
+
+@pytest.mark.parametrize("moves", [0, 0.3, 1], ids=["at one line", "now and then at another", "in a loop"])
+@pytest.mark.parametrize("beats", [True, False], ids=["lively pulses", "no pulses"])
+def test_who_polls_is_suspected_in_time(moves: int, beats: bool) -> None:
+    machine = Machine(beats=beats)
+    machine.live(30)
+    assert machine.glanced == []
+    machine.live(11, steps=False, flow=False, moves=moves)
+    assert machine.overdue() == list(ALL)
+    assert machine.suspected()
+    assert moves == 0.3 or {sign.doing for sign in machine.signs().values()} == {
+        Doing.LOOPING if moves else Doing.STILL
+    }
+    for _ in range(8):
+        machine.live(1, steps=False, flow=False, moves=moves)
+        assert machine.suspected(), "and it stays so"
+    machine.live(2)
+    assert machine.signs() == {}
+
+
+def test_a_log_of_rank_0_makes_the_others_known_too() -> None:
+    machine = Machine(steps=[0])
+    machine.live(30)
+    machine.live(14, steps=False, flow=False)
+    assert machine.suspected()
+
+
+def test_with_no_steps_that_stall_nobody_notices_who_polls() -> None:
+    """The reason for all this: it is the witness that does it, and nothing else."""
+    machine = Machine(steps=[])
+    machine.live(30)
+    machine.live(200)
+    assert machine.glanced == []
+
+
+def test_a_stall_is_no_suspicion_where_stacks_move() -> None:
+    machine = Machine()
+    machine.live(30)
+    chance = random.Random(1)
+    for _ in range(200):  # it evaluates: here now and there then
+        machine.live(1, steps=False, stack=chance.choice(("user", "other", "item")), moves=1)
+        assert not machine.overdue()
+    assert 0 < len(machine.glanced) < 200
+
+
+def test_a_stall_that_was_explained_makes_wonder_again_only_after_longer() -> None:
+    machine = Machine(steps=[0])
+    machine.live(30)
+    for second in range(6):
+        machine.live(1, steps=False, stack=("user", "other")[second % 2])
+    glanced = len(machine.glanced)
+    assert glanced
+    machine.live(2, steps=False, stack="item")
+    assert len(machine.glanced) == glanced
+
+
+def test_while_steps_advance_nobody_stands_still() -> None:
+    machine = Machine()
+    machine.live(30)
+    machine.live(300, how="silent")  # the main thread waits for others that train
+    assert machine.signs() == {}
+    assert machine.glanced == []
+    machine.live(8, how="silent", steps=False, flow=False)
+    assert machine.overdue() == list(ALL)
+    assert all(sign.seconds < 10 for sign in machine.signs().values()), "from the last step on, not from the last pulse"
+
+
+def test_one_rank_that_gets_on_is_enough() -> None:
+    machine = Machine()
+    machine.live(30)
+    machine.live(60, how="silent", steps=[3])
+    assert 3 not in machine.signs()
+    assert not machine.suspected()
+
+
+def test_bytes_alone_do_nothing_and_neither_do_lines_of_unknown_meaning() -> None:
+    machine = Machine(vouches=False)
+    machine.live(30)
+    machine.live(100, flow=False)
+    machine.live(30)
+    machine.live(100, steps=False)
+    assert machine.glanced == []
+
+
+def test_bytes_and_lines_of_unknown_meaning_together_make_wonder_and_are_borne_for_longer() -> None:
+    machine = Machine(vouches=False)
+    machine.live(30)
+    machine.live(50, flow=False, steps=False)
+    assert len(set(machine.glanced)) == 8
+    assert len(machine.signs()) == 8 and not machine.overdue()
+    machine.live(20, flow=False, steps=False)
+    assert machine.suspected()
+
+
+def test_bytes_veto_nothing() -> None:
+    machine = Machine(steps=[])
+    machine.live(30)
+    machine.live(9, how="silent")
+    assert machine.suspected()
+
+
+@pytest.mark.parametrize(("computes", "seconds"), [(True, 60), (False, 14)])
+def test_gpus_that_compute_make_a_stall_less_sure(computes: bool, seconds: int) -> None:
+    machine = Machine()
+    machine.live(30, power=True)
+    machine.live(seconds - 1, steps=False, flow=False, power=computes, stack="item")
+    assert machine.suspected() is not computes
+    machine.live(16, steps=False, flow=False, power=computes, stack="item")
+    assert machine.suspected()
+
+
+def test_a_stall_that_is_not_sure_makes_nobody_else_overdue() -> None:
+    machine = Machine(steps=[0])
+    machine.live(30, power=True)
+    machine.live(30, steps=False, flow=False, power=True, stack="item")
+    assert len(machine.signs()) == 8 and not machine.overdue()
+
+
+def test_who_computes_in_a_loop_all_the_time_is_borne_unless_more_than_steps_has_stalled() -> None:
+    machine = Machine()
+    machine.live(30)
+    machine.live(50, how="pinned", steps=False, moves=1)
+    assert not machine.overdue()
+    spinning = Machine()
+    spinning.live(30)
+    spinning.live(16, how="pinned", steps=False, flow=False, moves=1)
+    assert spinning.suspected()
+
+
+def test_a_loop_that_was_innocent_is_borne_at_its_place() -> None:
+    machine = Machine()
+    machine.live(30)
+    machine.live(20, steps=False, flow=False, moves=1)
+    assert machine.suspected()
+    machine.live(60)
+    machine.live(30, steps=False, flow=False, moves=1)
+    assert machine.signs() and not machine.overdue()
+    machine.live(30, steps=False, flow=False, moves=1)
+    assert machine.suspected()
+
+
+def test_who_writes_in_a_loop_is_not_overdue() -> None:
+    machine = Machine()
+    machine.live(30)
+    machine.live(1, steps=False)
+    written = 0
+    take = machine.vigil.take
+
+    def writing(glances: dict[Key, Glance]) -> None:
+        nonlocal written
+        written += 1
+        take({key: Glance(glance.at, glance.standing, written) for key, glance in glances.items()})
+
+    machine.vigil.take = writing  # type: ignore[method-assign, assignment]
+    machine.live(60, steps=False, flow=False, stack="write", moves=1)
+    assert {sign.doing for sign in machine.signs().values()} == {Doing.LOOPING}
+    assert not machine.overdue()
+
+
+def test_before_the_steps_have_a_rhythm_they_say_nothing() -> None:
+    machine = Machine(beats=False)
+    machine.live(3)
+    machine.live(100, steps=False, flow=False)
+    assert machine.glanced == []
+    machine = Machine(beats=False)
+    machine.live(6)
+    machine.live(100, steps=False, flow=False)
+    assert machine.signs() and not machine.overdue(), "without a known rhythm a start is borne"

@@ -1,0 +1,209 @@
+"""The watch over pulses and stacks: what makes wonder, what makes sure, and what is innocent."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from hangdog_agent.discovery.cpu_activity import Beat, Mode, mode
+from hangdog_agent.procfs import Proc
+from hangdog_agent.stalls.cpu_contention import Crowding
+from hangdog_agent.stalls.job_monitor import JobVigil, Key
+from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.stalls.stack_motion import Glance, posture
+from hangdog_models.diagnosis.observe import activity
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import packaged
+from hangdog_models.suspicion import Doing, Sign
+from support.cases.stories import trace
+
+RULES = packaged()
+SETTINGS = VigilSettings(settle_s=10.0, doubt_s=3.0, patience_s=5.0, factor=3.0, start_s=300.0)
+#: Seconds on a core, and wake-ups, of each second spent like this.
+SPENT = {"lively": (0.4, 30), "silent": (0.0, 0), "pinned": (0.99, 5)}
+
+
+class Machine:
+    """Eight trainers of one job, played second by second."""
+
+    def __init__(self, settings: VigilSettings = SETTINGS) -> None:
+        self.vigil = JobVigil(settings)
+        self.now = 100.0
+        self.counters = {(pid, 1): (0.0, 0) for pid in range(8)}
+        self.glanced: list[Key] = []
+
+    def live(
+        self, seconds: int, how: str, stacks: dict[int, tuple[str, int]] | None = None, lively: Iterable[int] = ()
+    ) -> None:
+        """Lets time pass. `stacks`: rank to (stack, lines it moves each second); the others stand in `backward`."""
+        for _ in range(seconds):
+            self.now += 1.0
+            beats = {}
+            for key, (ran, wakes) in self.counters.items():
+                spent = SPENT["lively" if key[0] in lively else how]
+                self.counters[key] = (ran + spent[0], wakes + spent[1])
+                beats[key] = (Rank(key[0]), Beat(self.now, self.counters[key][0], 0.0, self.counters[key][1]))
+            self.vigil.feel(beats)
+            wanted = self.vigil.wants(self.now)
+            self.glanced += wanted
+            self.vigil.take({key: self.glance(key[0], stacks or {}) for key in wanted})
+
+    def glance(self, rank: int, stacks: dict[int, tuple[str, int]]) -> Glance:
+        stack, lines = stacks.get(rank, ("backward", 0))
+        return Glance(self.now, activity.read(trace(rank, stack, shift=int(self.now) * lines), RULES))
+
+    def signs(self) -> dict[Rank, Sign]:
+        return self.vigil.signs(self.now)
+
+
+def test_modes() -> None:
+    start = Beat(0.0, 0.0, 0.0, 0)
+    assert mode(start, Beat(1.0, 0.3, 0.1, 20)) is Mode.LIVELY
+    assert mode(start, Beat(1.0, 0.001, 0.0, 1)) is Mode.SILENT
+    assert mode(start, Beat(1.0, 0.001, 0.0, 100)) is Mode.LIVELY  # polls, as a loop with a short sleep does
+    assert mode(start, Beat(1.0, 0.2, 0.78, 50)) is Mode.PINNED  # wants to run all the time, on cores that are taken
+
+
+def test_a_lively_job_is_never_glanced_at() -> None:
+    machine = Machine()
+    machine.live(600, "lively")
+    assert machine.glanced == [] and machine.signs() == {}
+
+
+def test_a_standstill_is_overdue_within_seconds() -> None:
+    machine = Machine()
+    machine.live(30, "lively")
+    machine.live(2, "silent")
+    assert machine.glanced == []
+    machine.live(2, "silent")
+    assert len(set(machine.glanced)) == 1  # one stands for all, until it is seen to stand still
+    machine.live(5, "silent")
+    signs = machine.signs()
+    assert len(signs) == 8 and {sign.doing for sign in signs.values()} == {Doing.STILL}
+    assert all(sign.overdue and sign.seconds == 9.0 for sign in signs.values())
+    machine.live(1, "lively")
+    assert machine.signs() == {}
+
+
+def test_who_spins_in_a_wait_stands_still_too() -> None:
+    machine = Machine()
+    machine.live(30, "lively")
+    machine.live(10, "pinned")
+    assert all(sign.overdue for sign in machine.signs().values()) and len(machine.signs()) == 8
+
+
+def test_who_computes_all_the_time_is_glanced_at_rarely_and_shows_nothing() -> None:
+    machine = Machine()
+    machine.live(30, "lively")
+    computing = {rank: ("user" if rank % 2 else "other", 1) for rank in range(8)}
+    machine.live(300, "pinned", computing)
+    assert not any(sign.overdue for sign in machine.signs().values())
+    assert len(machine.glanced) < 300
+
+
+def test_before_a_rank_has_a_rhythm_it_may_wait_for_minutes() -> None:
+    machine = Machine()
+    machine.live(5, "lively")
+    machine.live(200, "silent")
+    assert machine.signs() and not any(sign.overdue for sign in machine.signs().values())
+    machine.live(120, "silent")
+    assert all(sign.overdue for sign in machine.signs().values())
+
+
+def test_a_wait_that_was_innocent_is_borne_at_its_place_and_not_at_others() -> None:
+    machine = Machine()
+    everybody = dict.fromkeys(range(8), ("barrier", 0))
+    machine.live(30, "lively")
+    machine.live(20, "silent", everybody)
+    assert all(sign.overdue for sign in machine.signs().values())
+    machine.live(1, "silent", dict.fromkeys(range(8), ("user", 0)))  # it went on
+    machine.live(60, "lively")
+    machine.live(30, "silent", everybody)
+    assert machine.signs() and not any(sign.overdue for sign in machine.signs().values())
+    machine.live(60, "lively")
+    machine.live(40, "silent")
+    assert all(sign.overdue for sign in machine.signs().values())
+
+
+def test_one_at_work_beside_waiting_ones_is_told_apart() -> None:
+    machine = Machine()
+    machine.live(30, "lively")
+    machine.live(9, "silent", {3: ("user", 1)}, lively=[3])
+    assert machine.signs()[Rank(3)].doing is Doing.WORKING
+    assert [rank for rank, sign in machine.signs().items() if sign.overdue] == [0, 1, 2, 4, 5, 6, 7]
+    machine.live(4, "silent", {3: ("user", 1)}, lively=[3])
+    assert machine.signs()[Rank(3)].doing is Doing.LOOPING
+
+
+def test_who_is_asked_for_elsewhere_is_glanced_at_though_lively() -> None:
+    machine = Machine()
+    machine.live(30, "lively")
+    machine.vigil.ask(machine.now + 12.0)
+    machine.live(11, "lively", dict.fromkeys(range(8), ("user", 1)))
+    assert {sign.doing for sign in machine.signs().values()} == {Doing.LOOPING}
+    machine.live(10, "lively")
+    assert machine.signs() == {}
+
+
+@pytest.mark.parametrize(
+    ("stacks", "moved", "doing"),
+    [
+        (["backward"] * 4, 0, Doing.STILL),
+        (["user"] * 4, 1, Doing.WORKING),
+        (["user"] * 8, 1, Doing.LOOPING),
+        (["user", "other", "backward", "other"], 0, Doing.WORKING),
+        (["user", "other", "backward", "backward", "backward", "backward"], 0, Doing.STILL),
+        (["write"] * 4, 0, Doing.WRITING),
+    ],
+)
+def test_postures(stacks: list[str], moved: int, doing: Doing) -> None:
+    glances = [
+        Glance(float(at), activity.read(trace(0, stack, shift=moved * at), RULES), 1000 * at)
+        for at, stack in enumerate(stacks)
+    ]
+    shown = posture(glances)
+    assert shown is not None and shown.doing is doing
+    assert posture(glances[:2]) is None
+
+
+def test_after_an_alarm_that_was_none_one_stands_for_all_again() -> None:
+    machine = Machine()
+    machine.live(30, "lively")
+    machine.live(12, "pinned")
+    assert all(sign.overdue for sign in machine.signs().values())
+    machine.glanced.clear()
+    for second in range(600):  # always busy, here now and there then
+        machine.live(1, "pinned", {rank: (("user", "other")[(rank + second) % 2], 1) for rank in range(8)})
+    assert not any(sign.overdue for sign in machine.signs().values())
+    assert len(machine.glanced) < 600 / 15 * 8 / 2, "half of what it would take to go on glancing at everybody"
+
+
+def test_who_runs_all_the_time_is_borne_for_longer_on_crowded_cores_and_who_sleeps_is_not() -> None:
+    for how, overdue in (("silent", True), ("pinned", False)):
+        machine = Machine()
+        machine.live(30, "lively")
+        machine.live(14, how)
+        assert all(sign.overdue for sign in machine.signs().values())
+        crowded = machine.vigil.signs(machine.now, crowding=3.0)
+        assert crowded and all(sign.overdue is overdue for sign in crowded.values())
+
+
+def test_crowded_cores_are_told_from_free_ones(tmp_path: Path) -> None:
+    loadavg = tmp_path / "loadavg"
+    crowding = Crowding(Proc(tmp_path), cores=2)
+    assert crowding.factor == 1.0
+    crowding.feel()  # no such file: not told
+    assert crowding.factor == 1.0
+    for line in ("9.1 9.2 0.3 14/120 77", "nonsense", "9.1 9.2 0.3 7/120 77"):
+        loadavg.write_text(line + "\n")
+        crowding.feel()
+    assert crowding.factor == 2.5  # 7 threads at least on 2 cores, of which one a core is none too many
+    for threads, factor in ((999, 2.5), (4, 1.0)):
+        loadavg.write_text(f"9 9 9 {threads}/1200 77\n")
+        crowding.feel()
+        assert crowding.factor == factor
+    loadavg.write_text("9 9 9 999/1200 77\n")
+    for _ in range(8):
+        crowding.feel()
+    assert crowding.factor == 4.0
+    assert (Proc().runnable() or 0) >= 1  # we run

@@ -1,0 +1,64 @@
+"""Different operations under one number of one group are the program's fault, and the odd rank is told from the others."""
+
+from dataclasses import replace
+
+import pytest
+
+from hangdog_models.collectives import CollectiveRecord, RankCounters
+from hangdog_models.diagnosis.hypotheses.disagreement import find
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.ranks import Rank
+from hangdog_models.verdict import Kind
+from support.cases.stories import job, look, snapshot
+
+FOUR = job(dp=4, per_machine=1)
+
+
+def records(odd: CollectiveRecord, usual: CollectiveRecord) -> tuple[RankCounters, ...]:
+    return tuple(
+        RankCounters(Rank(rank), {"0": 7}, {"0": 6}, (odd if rank == 2 else usual,), {}, {}) for rank in range(4)
+    )
+
+
+USUAL = CollectiveRecord("0", 7, "nccl:all_reduce", done=False, input_sizes=((8, 4),), dtypes=("Float",))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        replace(USUAL, operation="nccl:all_gather"),
+        replace(USUAL, dtypes=("Half",)),
+        replace(USUAL, input_sizes=((8, 5),)),
+    ],
+)
+def test_another_operation_type_or_size_is_software(odd: CollectiveRecord) -> None:
+    told = records(odd, USUAL)
+    assert [one.odd for one in find(told)] == [(2,)]
+    story = snapshot(look({"0-3": "item"}), look({"0-3": "item"}))
+    verdict = diagnose(replace(story, counters=told), FOUR)
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.SOFTWARE, (2,), ())
+    assert "rank 2 launched" in verdict.because[0]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        replace(USUAL, input_sizes=((4, 8),)),  # the same elements in another shape
+        replace(USUAL, sequence=6, operation="nccl:broadcast"),  # done everywhere
+        replace(USUAL, p2p=True, operation="nccl:send 0->1"),  # a numbering of its own
+    ],
+)
+def test_what_need_not_be_equal_is_no_disagreement(odd: CollectiveRecord) -> None:
+    assert find(records(odd, USUAL)) == ()
+
+
+def test_sizes_may_differ_in_an_all_to_all() -> None:
+    usual = replace(USUAL, operation="nccl:all_to_all")
+    assert find(records(replace(usual, input_sizes=((9, 9),)), usual)) == ()
+
+
+def test_two_equal_sides_name_both() -> None:
+    told = records(replace(USUAL, dtypes=("Half",)), USUAL)[1:3]
+    verdict = diagnose(replace(snapshot(), counters=told), FOUR)
+    assert verdict.kind is Kind.SOFTWARE
+    assert {suspect.ranks for suspect in verdict.suspects} == {(1,), (2,)}

@@ -1,0 +1,110 @@
+"""What a single look tells of several machines: who is held is stuck, who may be at a moment of a step is left alone."""
+
+import pytest
+
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.ranks import Rank
+from hangdog_models.stack import ProcessTrace
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind, Verdict
+from support.cases.stories import job, snapshot, trace
+
+WIDE = job(dp=64, per_machine=8)
+LOCK = ["<module> train.py", "log train.py", "acquire logging/__init__.py"]
+CHILD = ["<module> train.py", "refresh auth.py", "communicate subprocess.py"]
+PACKING = ["<module> train.py", "pack packing.py"]
+FORWARD = ["<module> train.py", "_call_impl torch/nn/modules/module.py", "forward model.py"]
+STEP = ["<module> train.py", "step torch/optim/adamw.py"]
+
+
+def look(*odd: ProcessTrace) -> list[ProcessTrace]:
+    """All ranks but these wait in a collective."""
+    elsewhere = {one.rank for one in odd}
+    return [*(trace(rank, "gather") for rank in range(WIDE.world_size) if Rank(rank) not in elsewhere), *odd]
+
+
+def once(*odd: ProcessTrace) -> Verdict:
+    return diagnose(snapshot(look(*odd)), WIDE)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (trace(5, LOCK, state="S"), trace(40, CHILD, state="S")),
+        (trace(5, LOCK, state="T"), trace(40, CHILD, state="T")),
+        (trace(5, "user", state="T"), trace(40, PACKING, state="D", wchan="uvm_ioctl")),
+        (trace(5, LOCK, state="S"), trace(40, "user", state="S")),
+        (trace(5, LOCK, state="S"), trace(40, PACKING, state="R", active=True, gil=True)),
+    ],
+)
+def test_two_outside_at_different_places_of_whom_one_is_held_are_both_stuck(
+    first: ProcessTrace, second: ProcessTrace
+) -> None:
+    assert once(first, second).evict.machines == ("node-0", "node-5")
+
+
+def test_one_that_runs_beside_one_that_is_not_held_may_be_at_a_moment_of_a_step() -> None:
+    runs = trace(5, PACKING, state="R", active=True, gil=True)
+    for other in (trace(40, "user", state="R", active=True, gil=True), trace(40, "user", state="S")):
+        verdict = once(runs, other)
+        assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
+
+
+def test_where_more_than_one_machine_is_at_work_who_is_held_may_be_so_for_a_moment() -> None:
+    held = trace(5, LOCK, state="S")
+    runs = [trace(rank, stack, state="R", active=True, gil=True) for rank, stack in ((24, "user"), (40, PACKING))]
+    assert once(held, *runs).evict.machines == ()
+    assert once(held, trace(24, "gather", active=True, gil=True)).evict.machines == ()
+
+
+def test_two_held_at_the_very_same_place_are_one_matter() -> None:
+    assert once(trace(5, LOCK, state="S"), trace(40, LOCK, state="S")).evict.machines == ()
+
+
+def test_who_was_captured_in_one_of_two_looks_is_a_suspect_beside_one_that_stood_still() -> None:
+    held, other = trace(5, LOCK, state="S"), trace(40, "user", state="S")
+    lost = snapshot(look(held, other), look(held, trace(40, "timed out")))
+    assert diagnose(lost, WIDE).evict.machines == ("node-0", "node-5")
+
+
+def test_an_operator_that_the_kernel_shows_asleep_waits_as_a_launch_does() -> None:
+    def twice(state: str) -> Verdict:
+        seen = look(trace(5, STEP, state=state))
+        return diagnose(snapshot(seen, seen), WIDE)
+
+    assert twice("S").evict.machines == ()
+    assert twice("T").evict.machines == twice("").evict.machines == ("node-0",)
+
+
+def test_one_alone_in_a_full_queue_is_no_victim_of_a_rank_that_is_held() -> None:
+    def twice(*queued: int, topology: Topology = WIDE) -> Verdict:
+        seen = look(trace(5, LOCK, state="S"), *(trace(rank, FORWARD, state="S") for rank in queued))
+        return diagnose(snapshot(seen, seen), topology)
+
+    assert twice(40).evict.machines == ("node-0", "node-5")
+    assert twice(24, 40).evict.machines == ("node-0",)
+    staged = job(dp=16, pp=4, per_machine=8)
+    assert twice(40, topology=staged).evict.machines == ("node-0", "node-5")
+    assert twice(37, topology=staged).evict.machines == ("node-0",)  # of its own pipeline, it waits for messages
+
+
+def test_a_whole_group_in_full_queues_but_for_one_that_runs_waits_for_it_and_a_part_of_one_is_at_work() -> None:
+    split = job(tp=4, dp=16, per_machine=8)
+
+    def beside(*queued: int) -> Verdict:
+        runs = trace(5, PACKING, state="R", active=True, gil=True)
+        seen = look(runs, *(trace(rank, FORWARD, state="S") for rank in queued))
+        return diagnose(snapshot(seen), split)
+
+    assert beside(4, 6, 7).evict.machines == ("node-0",)
+    assert beside(4).evict.machines == beside(40).evict.machines == ()
+
+
+def test_peers_that_spin_beside_one_that_is_held_are_no_work() -> None:
+    spins = [trace(rank, "user", state="R", active=True) for rank in (4, 6)]
+    assert once(trace(5, LOCK, state="S"), *spins).evict.machines == ("node-0",)
+
+
+def test_who_waits_is_past_what_it_asked_of_a_service() -> None:
+    reads = trace(5, "uninterruptible sleep", state="D", wchan="nfs_wait_on_request")
+    assert once(reads).evict.machines == ("node-0",)

@@ -1,0 +1,112 @@
+"""What looks like guilt and is none: nobody is evicted for it, and the true culprit beside it still is."""
+
+from dataclasses import replace
+
+from msgspec import structs
+
+from hangdog_models.collectives import CollectiveRecord, RankCounters
+from hangdog_models.diagnosis.hypotheses.disagreement import find
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.ranks import Rank
+from hangdog_models.stack import Frame, ProcessTrace
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind, Verdict
+from support.cases.stories import C10D, first, job, look, snapshot, trace
+
+WIDE = job(dp=64, per_machine=8)
+
+
+def once(*odd: ProcessTrace, topology: Topology = WIDE) -> Verdict:
+    """One look at a job in which all but these ranks wait."""
+    elsewhere = {one.rank for one in odd}
+    waiting = [trace(rank, "gather") for rank in range(topology.world_size) if Rank(rank) not in elsewhere]
+    return diagnose(snapshot([*waiting, *odd]), topology)
+
+
+def test_in_one_look_a_root_is_evicted_alone_and_not_beside_a_rank_that_runs_python() -> None:
+    stuck = trace(5, "loader", state="S")
+    assert once(stuck).evict.machines == ("node-0",)
+    assert once(stuck, trace(40, "gather", active=True, gil=True)).evict.machines == ()
+
+
+def test_a_loader_that_runs_in_the_one_look_there_is_loads() -> None:
+    assert once(trace(5, "loader", active=True, gil=True)).evict.machines == ()
+
+
+def test_who_sleeps_while_all_others_are_at_a_barrier_may_wait_for_calls_they_make_no_more() -> None:
+    def beside(waiting: str, state: str) -> tuple[str, ...]:
+        seen = [*look({"0-4,6-63": waiting}), trace(5, "user", state=state)]
+        verdict = diagnose(snapshot(seen, seen), WIDE)
+        assert first(verdict) == (5,)
+        return verdict.evict.machines
+
+    assert beside("barrier", "S") == ()
+    assert beside("gather", "S") == beside("barrier", "T") == beside("barrier", "") == ("node-0",)
+
+
+def test_who_sleeps_in_a_function_on_the_way_to_the_barrier_of_the_others_is_stuck_there() -> None:
+    """A recorded job: a writer that tries again and again on a full disk, and all others at the barrier behind the save."""
+    save = ["<module> train.py", "run loop.py", "save duties.py"]
+    barrier = [*save, "save loop.py", f"barrier {C10D}"]
+    seen = [trace(rank, save if rank == 5 else barrier, state="S") for rank in range(64)]
+    sleep = Frame("clock_nanosleep", "libc.so.6", 0, "/usr/lib/libc.so.6")
+    (thread,) = seen[5].threads
+    native = structs.replace(seen[5], threads=(structs.replace(thread, frames=(*thread.frames, sleep)),))
+    for stuck in (seen[5], native):
+        looks = [*seen[:5], stuck, *seen[6:]]
+        verdict = diagnose(snapshot(looks, looks), WIDE)
+        assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.MACHINE, (5,), ("node-0",))
+
+
+def test_who_spins_or_was_not_captured_is_looked_at_first_and_not_accused() -> None:
+    """A device that is waited for keeps its host spinning, and captures fail for reasons of their own."""
+    optimizer = ["<module> train.py", "step torch/optim/adamw.py"]
+    for odd in (trace(5, "user", active=True), trace(5, optimizer, active=True), trace(5, "timed out")):
+        seen = [*look({"0-4,6-63": "gather"}), odd]
+        verdict = diagnose(snapshot(seen, seen), WIDE)
+        assert (verdict.kind, first(verdict)) == (Kind.UNDETERMINED, (5,))
+
+
+def test_two_machines_at_one_place_of_a_service_are_one_matter() -> None:
+    wider = job(dp=256, per_machine=8)  # of so many, a service would hardly fail just two
+    looks = [look({"0-4,6-39,41-255": "gather", "5,40": "loader"})] * 2
+    assert diagnose(snapshot(*looks), wider).evict.machines == ()
+    apart = [[*look({"0-4,6-39,41-255": "gather", "5": "loader"}), trace(40, "user", state="T")]] * 2
+    assert diagnose(snapshot(*apart), wider).evict.machines == ("node-0", "node-5")
+
+
+def test_machines_at_work_at_one_place_are_no_fault_of_the_code() -> None:
+    looks = [
+        [*look({"0-3,5,7": "metrics"}), trace(4, [*stack], active=True), trace(6, [*stack], active=True)]
+        for stack in (["<module> train.py", "read data.py"], ["<module> train.py", "layer model.py"])
+    ]
+    assert diagnose(snapshot(*looks), job(dp=8, per_machine=2)).kind in (Kind.NONE, Kind.UNDETERMINED)
+
+
+def test_a_machine_that_does_not_answer_is_not_taken_for_lost_dumps() -> None:
+    seen = look({"0-55": "gather", "56-63": "timed out"})
+    counters = tuple(RankCounters(Rank(r), {"0": 7}, {"0": 6}, (), {}, {}, {"0": 7}) for r in range(56))
+    verdict = diagnose(replace(snapshot(seen, seen), counters=counters), WIDE)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("node-7",))
+
+
+def test_sizes_that_differ_for_the_first_time_are_told_and_those_that_always_do_are_not() -> None:
+    def counters(earlier: int) -> list[RankCounters]:
+        found = []
+        for rank in range(4):
+            before = CollectiveRecord("0", 1, "all_to_all", done=True, input_sizes=((earlier if rank == 3 else 8,),))
+            now = CollectiveRecord("0", 2, "all_to_all", done=False, input_sizes=((9 if rank == 3 else 8,),))
+            found.append(RankCounters(Rank(rank), {"0": 2}, {"0": 1}, (before, now), {}, {}))
+        return found
+
+    (first,) = find(counters(earlier=8))
+    assert (first.odd, first.shown) == ((3,), False)
+    assert find(counters(earlier=9)) == ()
+
+
+def test_the_default_group_is_the_worlds_however_few_used_it() -> None:
+    four = job(dp=2, tp=2, per_machine=2)
+    seen = look({"0-1": "barrier", "2-3": "gather"})
+    counters = tuple(RankCounters(Rank(r), {"0": 1}, {"0": 0}, (), {}, {"0": "default_pg"}, {"0": 1}) for r in range(2))
+    verdict = diagnose(replace(snapshot(seen, seen), counters=counters), four)
+    assert verdict.kind is not Kind.GROUP and not verdict.evict.machines

@@ -1,0 +1,164 @@
+"""What a rank is doing is read off frames of many frameworks, kernel states and failed captures."""
+
+import pytest
+
+from hangdog_models.diagnosis.observe.activity import Reader, read
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import Wait, packaged
+from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
+from hangdog_models.verdict import Activity
+from support.cases.stories import C10D, trace
+
+RULES = packaged()
+ENGINE = "deepspeed/runtime/pipe/engine.py"
+
+
+@pytest.mark.parametrize(
+    ("stack", "activity", "operation", "dim"),
+    [
+        ("metrics", "collective", "all_reduce", None),
+        ("tensor", "collective", "all_reduce", "tp"),
+        ("gather", "collective", "all_gather_into_tensor", "dp"),
+        ("stage", "p2p", "_communicate", "pp"),
+        ("backward", "device_sync", "backward", None),
+        ("loader", "dataloader", "_next_data", None),
+        ("item", "device_sync", "synchronize", None),
+        ("write", "checkpoint", "save", None),
+        ("start", "rendezvous", "init_process_group", None),
+        (["train train.py", f"_aggregate_total_loss {ENGINE}", f"broadcast {C10D}"], "collective", "broadcast", "pp"),
+        (["train train.py", f"_reduce_outputs {ENGINE}", f"all_reduce {C10D}"], "collective", "all_reduce", "dp"),
+        (["fetch_sub_module deepspeed/runtime/zero/partitioned_param_coordinator.py", f"all_gather_coalesced {C10D}"],
+         "collective", "all_gather_coalesced", "dp"),
+        # Of the model-parallel group, or with the distributed optimizer of everybody: the frames do not tell which.
+        (["train train.py", "get_grad_norm_fp32 megatron/core/optimizer/clip_grads.py", f"all_reduce {C10D}"],
+         "collective", "all_reduce", None),
+        (["step train.py", "step torch/distributed/pipelining/schedules.py",
+          "_wait_batch_p2p torch/distributed/pipelining/schedules.py"], "p2p", "_wait_batch_p2p", "pp"),
+        (["train train.py", "_sync_params torch/nn/parallel/distributed.py", f"broadcast {C10D}"],
+         "collective", "broadcast", "dp"),
+        # Planning a checkpoint is a collective, not I/O.
+        (["save torch/distributed/checkpoint/state_dict_saver.py", "reduce_scatter torch/distributed/checkpoint/utils.py",
+          f"gather_object {C10D}"], "collective", "gather_object", None),
+        # The collective of a layer inside a pipeline stage is not the pipeline's.
+        (["step torch/distributed/pipelining/schedules.py", "_call_impl torch/nn/modules/module.py",
+          "forward model.py", "all_reduce torch/distributed/_functional_collectives.py"], "collective", "all_reduce", None),
+        (["f train.py", "_fn torch/_dynamo/eval_frame.py", "_compile torch/_dynamo/convert_frame.py"], "compile", "_compile", None),
+        (["step train.py", "foreach_all_gather_copy_out torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py"],
+         "compute", "foreach_all_gather_copy_out", "dp"),
+        (["main_loop ray/_private/worker.py"], "idle", "main_loop", None),
+        (["step train.py", "trace_dispatch bdb.py", "cmdloop cmd.py"], "idle", "debugger", None),
+    ],
+)  # fmt: skip
+def test_frames_tell_activity_operation_and_group(stack: str, activity: str, operation: str, dim: str | None) -> None:
+    standing = Reader(RULES).look([trace(0, stack)])[Rank(0)]
+    assert (standing.activity, standing.operation, standing.dim) == (activity, operation, dim)
+
+
+MAPPINGS = "megatron/core/tensor_parallel/mappings.py"
+HELPERS = "transformer_engine/pytorch/distributed.py"
+RING = "transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py"
+
+
+@pytest.mark.parametrize(
+    ("stack", "dim"),
+    [
+        ([f"all_to_all {MAPPINGS}", "apply torch/autograd/function.py", f"forward {MAPPINGS}"], "ep"),
+        ([f"reduce_from_region {MAPPINGS}", f"forward {MAPPINGS}", f"_reduce {MAPPINGS}"], "tp"),
+        ([f"forward {MAPPINGS}"], "tp"),
+        ([f"forward {RING}", f"gather_along_first_dim {HELPERS}"], "cp"),
+        ([f"gather_along_first_dim {HELPERS}"], "tp"),
+    ],
+)
+def test_a_helper_of_many_groups_is_told_by_its_caller(stack: list[str], dim: str) -> None:
+    assert read(trace(0, ["train train.py", *stack, f"all_reduce {C10D}"]), RULES).dim == dim
+
+
+def test_gradients_are_summed_over_context_too_where_a_job_splits_it() -> None:
+    standing = Reader(RULES, ("dp", "cp", "dp-cp")).look([trace(0, "scatter")])[Rank(0)]
+    assert standing.dim == "dp-cp"
+    assert Reader(RULES, ("dp",)).look([trace(0, "scatter")])[Rank(0)].dim == "dp"
+
+
+@pytest.mark.parametrize(
+    ("state", "stack", "expected"),
+    [
+        ("T", "backward", Activity.STOPPED),
+        ("Z", "backward", Activity.DEAD),
+        ("D", "user", Activity.STORAGE),
+        ("D", "metrics", Activity.COLLECTIVE),
+        ("D", "timed out", Activity.STORAGE),
+        ("R", "user", Activity.COMPUTE),
+        ("S", "user", Activity.UNKNOWN),
+    ],
+)
+def test_the_kernel_has_its_say(state: str, stack: str, expected: Activity) -> None:
+    assert read(trace(0, stack, state=state), RULES).activity is expected
+
+
+STARTING = [
+    "<module> train.py",
+    "_call_user_compiler torch/_dynamo/output_graph.py",
+    "Popen._execute_child subprocess.py",
+]
+
+
+@pytest.mark.parametrize(
+    ("wchan", "stack", "expected"),
+    [
+        ("", STARTING, Activity.COMPILE),  # by vfork: its parent sleeps until the child has started
+        ("kernel_clone", "user", Activity.UNKNOWN),
+        ("kernel_clone", "timed out", Activity.MISSING),
+        ("nfs_wait_bit_killable", STARTING, Activity.STORAGE),
+        ("nvidia_unlocked_ioctl", "user", Activity.DEVICE_SYNC),
+        ("uvm_va_block_retry", "timed out", Activity.DEVICE_SYNC),
+        ("folio_wait_bit_common", "user", Activity.STORAGE),
+    ],
+)
+def test_uninterruptible_sleep_is_read_by_where_it_sleeps(
+    wchan: str, stack: str | list[str], expected: Activity
+) -> None:
+    assert read(trace(0, stack, state="D", wchan=wchan), RULES).activity is expected
+
+
+def test_a_capture_refused_in_uninterruptible_sleep_is_read_alike() -> None:
+    starting = trace(0, Reason.UNINTERRUPTIBLE, state="D", wchan="kernel_clone")
+    assert read(starting, RULES).activity is Activity.UNKNOWN
+    assert read(trace(0, Reason.UNINTERRUPTIBLE, state="D"), RULES).activity is Activity.STORAGE
+
+
+def test_holding_the_interpreter_lock_asleep_is_a_deadlock() -> None:
+    assert read(trace(0, "user", gil=True), RULES).activity is Activity.GIL
+    assert read(trace(0, "user", gil=True, active=True), RULES).activity is Activity.COMPUTE
+
+
+def test_a_failed_capture_is_never_read_as_healthy() -> None:
+    for reason in Reason:
+        standing = read(ProcessTrace(Rank(0), missing=Missing(reason, "")), RULES)
+        assert standing.wait is Wait.NONE and standing.activity in (
+            Activity.MISSING, Activity.STOPPED, Activity.DEAD, Activity.STORAGE
+        )  # fmt: skip
+
+
+def test_helper_threads_do_not_vote() -> None:
+    helper = Thread(
+        "QueueFeederThread", 7, (Frame("_feed", "multiprocessing/queues.py"), Frame("wait", "threading.py"))
+    )
+    main = trace(0, "metrics").threads[0]
+    assert read(ProcessTrace(Rank(0), threads=(helper, main)), RULES).activity is Activity.COLLECTIVE
+    assert read(ProcessTrace(Rank(0), pid=5, threads=(helper,)), RULES).activity is Activity.MISSING
+
+
+def test_backward_is_told_by_the_autograd_thread() -> None:
+    main = trace(0, "backward").threads[0]
+    work = Thread(
+        None, 9, (Frame("apply", "torch/autograd/function.py"), *(f for f in trace(0, "tensor").threads[0].frames[1:]))
+    )
+    standing = read(ProcessTrace(Rank(0), threads=(work, main)), RULES)
+    assert (standing.activity, standing.dim) == (Activity.COLLECTIVE, "tp")
+
+
+def test_native_frames_name_the_reducer() -> None:
+    native = Frame("c10d::Reducer::finalize_backward", "libtorch_cpu.so", 0, "libtorch_cpu.so")
+    thread = Thread("MainThread", 1, (*trace(0, "backward").threads[0].frames, native))
+    standing = read(ProcessTrace(Rank(0), pid=1, threads=(thread,), state=ProcessState(1, "S")), RULES)
+    assert (standing.activity, standing.dim, standing.operation) == (Activity.COLLECTIVE, "dp", "all_reduce")

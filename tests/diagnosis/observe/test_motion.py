@@ -1,0 +1,143 @@
+"""Incidents in a few lines: what it tells that ranks move between the looks, or run."""
+
+import pytest
+from msgspec import structs
+
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.verdict import Kind, Verdict
+from support.cases.stories import first, job, look, snapshot, trace
+
+CUBE = job(tp=2, dp=2, pp=2)
+
+
+def test_a_job_that_moves_is_sound() -> None:
+    before, after = look({"0-3": "gather", "4-7": "scatter"}), look({"0-3": "scatter", "4-7": "gather"})
+    assert diagnose(snapshot(before, after), job(dp=8)).kind is Kind.NONE
+
+
+def test_a_job_that_begins_to_hang_is_judged_by_its_last_looks() -> None:
+    before = look({"0-7": "gather"})
+    after = look({"0-4,6-7": "metrics", "5": "loader"})
+    verdict = diagnose(snapshot(before, after, after, after, after), CUBE)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("node-2",))
+
+
+def test_a_job_that_moved_a_moment_ago_is_looked_at_again() -> None:
+    """A healthy rank on an overloaded machine stood in one forward pass for two looks, and went on."""
+    before = look({"0-7": "gather"})
+    after = look({"0-4,6-7": "metrics", "5": "loader"})
+    verdict = diagnose(snapshot(before, after, after), CUBE)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
+    assert any("look again" in line for line in verdict.because)
+    assert (first(verdict), verdict.suspects[0].machines) == ((5,), ("node-2",))
+
+
+def test_one_that_reads_a_file_at_the_last_look_only_is_no_fault_of_storage() -> None:
+    waiting = [trace(rank, "metrics") for rank in range(7)]
+    looks = [
+        [*waiting, trace(7, "user", active=True)],
+        [*waiting, trace(7, "other", active=True)],
+        [*waiting, trace(7, ["<module> train.py", "step train.py", "load cache.py"], state="D")],
+    ]
+    verdict = diagnose(snapshot(*looks), CUBE)
+    assert verdict.kind in (Kind.UNDETERMINED, Kind.SLOW), verdict.because
+
+
+def test_compiling_is_slow_not_guilty() -> None:
+    compiling = ["f train.py", "_compile torch/_dynamo/convert_frame.py"]
+    rounds = [[*look({"0-6": "backward"}), trace(7, compiling, shift=at, active=True)] for at in range(5)]
+    verdict = diagnose(snapshot(*rounds), CUBE)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (7,), ())
+    early = diagnose(snapshot(*rounds[:3]), CUBE)
+    assert (early.kind, first(early)) == (Kind.UNDETERMINED, (7,))  # three looks name it, but late thrice may be chance
+
+
+def test_a_rank_that_gets_on_with_its_work_is_slow_and_one_in_a_loop_is_not() -> None:
+    waiting = look({"1-7": "barrier"})
+    evaluating = [[trace(0, stack, active=True), *waiting] for stack in ("user", "other", "user", "other", "user")]
+    verdict = diagnose(snapshot(*evaluating), CUBE)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (0,), ())
+    stepping = look({"1-7": "backward"})
+    looping = [[trace(0, "user", shift=at, active=True), *stepping] for at in range(3)]
+    assert diagnose(snapshot(*looping), CUBE).kind is Kind.MACHINE
+
+
+def test_a_loop_that_now_and_then_calls_something_goes_nowhere() -> None:
+    """A trainer that collects garbage for ever was met once, of three looks, as it asked how much memory is left."""
+    waiting = look({"1-7": "backward"})
+    tidying = ["<module> train.py", "run train.py", "tidy memory.py"]
+    asking = [*tidying, "resident memory.py", "__new__ pathlib.py"]
+    looping = [[trace(0, stack, active=True), *waiting] for stack in (tidying, asking, tidying)]
+    verdict = diagnose(snapshot(*looping), CUBE)
+    assert (verdict.kind, first(verdict)) == (Kind.MACHINE, (0,)), verdict.because
+    elsewhere = [*tidying[:2], "resident memory.py", "__new__ pathlib.py"]
+    travelling = [[trace(0, stack, active=True), *waiting] for stack in (tidying, elsewhere, tidying)]
+    assert diagnose(snapshot(*travelling), CUBE).kind is not Kind.MACHINE
+    loading = [*tidying, "_next_data torch/utils/data/dataloader.py"]
+    training = [[trace(0, stack, active=True), *waiting] for stack in (tidying, loading, tidying)]
+    assert diagnose(snapshot(*training), CUBE).kind is not Kind.MACHINE
+
+
+def test_a_rank_at_work_while_the_others_are_at_a_barrier_works_for_all() -> None:
+    """On an overloaded machine the one forward pass of rank 0's own evaluation took longer than three looks."""
+    waiting = look({"1-7": "barrier"})
+    working = [[trace(0, "user", shift=at, active=True), *waiting] for at in range(3)]
+    verdict = diagnose(snapshot(*working), CUBE)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (0,), ())
+
+
+def test_one_long_call_beside_a_barrier_is_work_where_the_processor_is_used_and_else_a_suspicion() -> None:
+    """Rank 0, evaluating alone, was met in the same layer in all three looks."""
+
+    def verdict(seconds_a_look: float) -> Verdict:
+        looks = []
+        for at in range(3):
+            evaluating = trace(0, "user", active=True, state="R")
+            assert evaluating.state is not None
+            used = structs.replace(evaluating.state, cpu_s=5 + at * seconds_a_look)
+            looks.append([structs.replace(evaluating, state=used), *look({"1-7": "barrier"})])
+        return diagnose(snapshot(*looks), CUBE)
+
+    assert verdict(1.0).kind in (Kind.SLOW, Kind.UNDETERMINED)
+    assert verdict(0.0).kind is not Kind.SLOW
+    assert (
+        first(verdict(0.0)) == first(verdict(1.0)) == (0,)
+    )  # named in both: a device that hangs keeps its host as busy
+    assert not verdict(1.0).evict.machines
+
+
+def test_a_stopped_rank_is_named_while_the_others_still_move() -> None:
+    before = [*look({"0-6": "gather"}), trace(7, "user", state="T")]
+    after = [*look({"0-6": "scatter"}), trace(7, "user", state="T")]
+    assert first(diagnose(snapshot(before, after), CUBE)) == (7,)
+
+
+def test_one_rank_stuck_while_the_others_start_up_is_not_called_sound() -> None:
+    looks = [[trace(2, "write"), *[trace(r, "user", shift=at + r, active=True) for r in (0, 1, 3)]] for at in range(3)]
+    verdict = diagnose(snapshot(*looks), job(dp=4, per_machine=1))
+    assert first(verdict) == (2,)
+    assert verdict.evict.machines == ()  # nobody was seen to wait for it
+
+
+def test_where_more_ranks_run_than_wait_the_job_is_at_work() -> None:
+    running = [trace(rank, stack, active=True) for rank, stack in ((1, "user"), (2, "other"))]
+    verdict = diagnose(snapshot([*look({"0": "backward", "3": "loader"}), *running]), job(dp=4, per_machine=1))
+    assert verdict.kind is Kind.UNDETERMINED
+
+
+@pytest.mark.parametrize(
+    ("late", "says"), [("capture tool failed", "waiting for its data loader"), ("exited", "rank 7 is dead")]
+)
+def test_a_look_that_failed_hides_nothing_and_a_death_hides_what_was_before(late: str, says: str) -> None:
+    before = look({"0-6": "metrics", "7": "loader"})
+    verdict = diagnose(snapshot(before, [*look({"0-6": "metrics"}), trace(7, late)]), CUBE)
+    assert first(verdict) == (7,)
+    assert says in verdict.suspects[0].because[0]
+
+
+def test_two_ranks_freed_from_a_wait_are_proof_enough_that_the_job_moves() -> None:
+    before = look({"0-1": "tensor", "2-7": "stage"})
+    after = look({"0-1": "metrics", "2-7": "stage"})
+    assert diagnose(snapshot(before, after), CUBE).kind is Kind.NONE
+    torn = look({"0": "user", "1": "tensor", "2-7": "stage"})
+    assert diagnose(snapshot(before, torn), CUBE).kind is not Kind.NONE

@@ -1,0 +1,55 @@
+"""Small slow jobs: few ranks need more looks than five, and two looks at one step take nothing back of those before."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.ranks import Rank
+from hangdog_models.snapshot import Job, Round, Snapshot
+from hangdog_models.stack import ProcessTrace
+from hangdog_models.topology import Layout, Topology, build
+from hangdog_models.verdict import Kind
+from support.cases.stories import C10D, trace
+
+LAYERS = ("embedding", "attention", "experts", "norm", "loss", "attention", "norm", "embedding", "experts", "loss")
+
+
+def machines(count: int) -> Topology:
+    placed = {f"node-{rank}": (Rank(rank),) for rank in range(count)}
+    topology, _ = build(Layout(world_size=count, machines=placed), None)
+    return topology
+
+
+def waits_for(slow: int, world: int, layers: Sequence[str]) -> Snapshot:
+    """In each look one rank computes in a layer, and all others are in the collective behind it."""
+
+    def seen(rank: int, number: int, layer: str) -> ProcessTrace:
+        where = ["<module> train.py", f"{layer} train.py"]
+        if rank == slow:
+            return trace(rank, [*where, "compute train.py"], state="R", shift=number, active=True, gil=True)
+        return trace(rank, [*where, f"all_reduce {C10D}"], state="S")
+
+    looks = (Round(at, tuple(seen(rank, at, layer) for rank in range(world))) for at, layer in enumerate(layers))
+    return Snapshot(Job("slow"), tuple(looks), 10.0)
+
+
+@pytest.mark.parametrize(("world", "too_few"), [(4, 5), (8, 4)])
+def test_a_small_job_is_decided_by_more_looks_than_a_large_one(world: int, too_few: int) -> None:
+    few, ten = (diagnose(waits_for(2, world, LAYERS[:looks]), machines(world)) for looks in (too_few, 10))
+    assert few.kind is Kind.NONE
+    assert (ten.kind, ten.suspects[0].machines, ten.evict.machines) == (Kind.SLOW, ("node-2",), ("node-2",))
+
+
+def test_two_looks_at_one_step_take_nothing_back() -> None:
+    again = waits_for(2, 8, (*LAYERS[:8], LAYERS[7]))
+    verdict = diagnose(again, machines(8))
+    assert (verdict.kind, verdict.suspects[0].machines) == (Kind.SLOW, ("node-2",))
+
+
+def test_a_job_that_stops_for_good_is_no_slow_one() -> None:
+    """It moved at first, nobody was late then; after that the one who is in nobody's collective holds it up."""
+    healthy = [waits_for(rank, 8, LAYERS[at : at + 1]).rounds[0] for at, rank in enumerate((5, 1))]
+    stuck = waits_for(2, 8, ["norm"] * 4).rounds
+    rounds = tuple(Round(at, round_.traces) for at, round_ in enumerate((*healthy, *stuck)))
+    assert diagnose(Snapshot(Job("stuck"), rounds, 2.0), machines(8)).kind is not Kind.SLOW

@@ -1,0 +1,177 @@
+"""Counters say exactly who is inside an operation, who has not reached it, and when two groups are crossed."""
+
+from dataclasses import replace
+
+from hangdog_models.collectives import CollectiveRecord, RankCounters
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.diagnosis.observe.activity import Reader
+from hangdog_models.diagnosis.waits.collective_counters import count
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import packaged
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind
+from support.cases.stories import job, look, snapshot, trace
+
+FOUR = job(dp=4, per_machine=1)
+
+
+def record(rank: int, enqueued: dict[str, int], completed: dict[str, int], *entries: CollectiveRecord) -> RankCounters:
+    return RankCounters(Rank(rank), enqueued, completed, entries, {}, {})
+
+
+def counted(
+    records: list[RankCounters], topology: Topology = FOUR
+) -> list[tuple[str | None, tuple[int, ...], tuple[int, ...]]]:
+    return [(hold.dim, hold.inside, hold.awaited) for hold in count(records, {}, topology).holds]
+
+
+def behind(rank: int) -> list[RankCounters]:
+    return [record(r, {"0": 5 if r == rank else 7}, {"0": 5 if r == rank else 6}) for r in range(4)]
+
+
+def test_who_enqueued_less_is_awaited() -> None:
+    assert counted(behind(2)) == [("dp", (0, 1, 3), (2,))]
+
+
+def test_who_kept_no_record_of_the_group_that_all_use_is_awaited_too() -> None:
+    assert counted([one for one in behind(2) if one.rank != 2]) == [("dp", (0, 1, 3), (2,))]
+
+
+def test_a_group_of_few_is_not_the_worlds() -> None:
+    pair = [record(0, {"1": 3}, {"1": 2}), record(1, {"1": 2}, {"1": 2})]
+    assert counted(pair, job(dp=8, per_machine=1)) == [("group 1", (0,), (1,))]
+
+
+def test_listed_members_are_believed() -> None:
+    one = replace(record(0, {"g": 3}, {"g": 2}), members={"g": (Rank(0), Rank(3))})
+    assert counted([one]) == [("group g", (0,), (3,))]
+
+
+def test_what_is_complete_holds_nobody() -> None:
+    assert counted([record(rank, {"0": 7}, {"0": 7}) for rank in range(4)]) == []
+
+
+def test_the_operation_is_named_and_point_to_point_numbers_are_others() -> None:
+    send = CollectiveRecord("0", 7, "send", done=False, p2p=True)
+    reduce_ = CollectiveRecord("0", 7, "all_reduce", done=False)
+    holds = count([record(0, {"0": 7}, {"0": 6}, send, reduce_), record(1, {"0": 6}, {"0": 6})], {}, job(dp=2)).holds
+    assert holds[0].what == "all_reduce 7 of process group 0"
+
+
+def test_the_one_behind_is_named_from_counters_alone() -> None:
+    verdict = diagnose(replace(snapshot(), counters=tuple(behind(2))), FOUR)
+    assert verdict.suspects[0].ranks == (2,)
+    assert verdict.evict.machines == ()  # counters tell who is behind, not what holds it
+
+
+def test_crossed_groups_are_code_even_in_one_look() -> None:
+    """Rank 3 left out one all-reduce of group 0 and waits in group 1, where the others have yet to come."""
+    ahead = record(3, {"0": 26, "1": 3}, {"0": 26, "1": 2})
+    others = [record(rank, {"0": 27, "1": 2}, {"0": 26, "1": 2}) for rank in range(3)]
+    story = snapshot(look({"0-2": "metrics", "3": "barrier"}))
+    verdict = diagnose(replace(story, counters=(*others, ahead)), FOUR)
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.SOFTWARE, (3,), ())
+    assert diagnose(story, FOUR).kind is Kind.UNDETERMINED  # the stacks alone leave it open
+
+
+def test_counters_of_a_healthy_group_read_at_different_moments_convict_nobody() -> None:
+    skewed = [record(rank, {"0": 100 + rank // 2}, {"0": 99 + rank // 2}) for rank in range(4)]
+    story = snapshot(look({"0-1": "gather", "2-3": "scatter"}))
+    assert diagnose(replace(story, counters=tuple(skewed)), FOUR).kind is Kind.UNDETERMINED
+
+
+def nccl(rank: int, enqueued: int, started: int, completed: int) -> RankCounters:
+    return replace(record(rank, {"0": enqueued}, {"0": completed}), started={"0": started})
+
+
+def test_hosts_that_ran_ahead_are_all_in_the_oldest_operation() -> None:
+    assert counted([nccl(rank, 10 + rank, 7, 6) for rank in range(4)]) == [("dp", (0, 1, 2, 3), ())]
+
+
+def test_a_device_that_has_not_started_what_its_host_launched_is_behind_and_named() -> None:
+    """All hosts read the loss back; rank 2's GPU never began the all-reduce that all of them launched."""
+    records = [nccl(rank, 9, 6 if rank == 2 else 7, 6) for rank in range(4)]
+    story = snapshot(look({"0-3": "item"}), look({"0-3": "item"}))
+    assert counted(records) == [("dp", (0, 1, 3), (2,))]
+    verdict = diagnose(replace(story, counters=tuple(records)), FOUR)
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (2,), ("node-2",))
+    assert "its own GPU" in verdict.because[0]
+    assert diagnose(story, FOUR).kind is not Kind.MACHINE  # the stacks are all alike
+
+
+def test_a_host_waiting_for_its_device_with_nothing_under_way_is_held_up_by_it() -> None:
+    records = [nccl(rank, 6 if rank == 2 else 7, 6 if rank == 2 else 7, 6) for rank in range(4)]
+    story = snapshot(look({"0-3": "item"}), look({"0-3": "item"}))
+    verdict = diagnose(replace(story, counters=tuple(records)), FOUR)
+    assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.MACHINE, (2,))
+
+
+def test_a_launch_that_lasts_with_nothing_under_way_is_held_up_by_the_device_or_its_driver() -> None:
+    """A full queue is no excuse where the device has done all that any group was given."""
+    forward = trace(2, ["<module> train.py", "_call_impl torch/nn/modules/module.py", "forward model.py"], state="S")
+
+    story = snapshot(*2 * [[*look({"0-1,3": "item"}), forward]])
+    records = tuple(nccl(rank, 6 if rank == 2 else 7, 6 if rank == 2 else 7, 6) for rank in range(4))
+    verdict = diagnose(replace(story, counters=records), FOUR)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("node-2",))
+    assert "its own GPU" in verdict.because[0]
+    assert not diagnose(story, FOUR).evict.machines  # nobody knows then what fills the queue
+
+
+def test_all_joined_and_nothing_completes_is_the_group() -> None:
+    records = [nccl(rank, 7, 7, 6) for rank in range(4)]
+    story = snapshot(look({"0-3": "item"}), look({"0-3": "item"}))
+    verdict = diagnose(replace(story, counters=tuple(records)), FOUR)
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.GROUP, (0, 1, 2, 3), ())
+
+
+def test_an_operation_that_some_have_left_is_not_stuck_for_want_of_anybody() -> None:
+    """Read at different moments: ranks 0 and 1 are still in 7, the others have left it."""
+    holds = count(
+        [nccl(rank, 7 if rank < 2 else 8, 7 if rank < 2 else 8, 6 if rank < 2 else 7) for rank in range(4)], {}, FOUR
+    ).holds
+    assert [(hold.inside, hold.awaited, hold.joined) for hold in holds] == [
+        ((0, 1), (), False),
+        ((2, 3), (0, 1), False),
+    ]
+
+
+def test_a_receive_without_its_send_waits_for_the_peer() -> None:
+    groups: dict[str, tuple[Rank, ...]] = {"pp": tuple(Rank(rank) for rank in range(4))}
+    receive = CollectiveRecord("pp", 3, "nccl:recv 1<-0", done=False, p2p=True, started=True)
+    send = CollectiveRecord("pp", 3, "nccl:send 0->1", done=False, p2p=True, started=True)
+    alone = replace(record(1, {"pp": 1}, {"pp": 1}, receive), members=groups)
+    other = replace(record(0, {"pp": 1}, {"pp": 1}), members=groups)
+    assert counted([other, alone]) == [("p2p", (1,), (0,))]
+    assert counted([replace(other, entries=(send,)), alone]) == [("p2p", (0, 1), ())]
+
+
+def test_a_lost_dump_of_one_that_waits_like_all_others_is_no_reason_to_blame_it() -> None:
+    shape = job(dp=16, per_machine=1)
+    told = [replace(one, started={"0": 7}) for one in (record(rank, {"0": 7}, {"0": 6}) for rank in range(15))]
+    waiting = look({"0-15": "metrics"})
+    verdict = diagnose(replace(snapshot(waiting, waiting), counters=tuple(told)), shape)
+    assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.GROUP, tuple(range(16)))
+    elsewhere = look({"0-14": "metrics", "15": "loader"})
+    verdict = diagnose(replace(snapshot(elsewhere, elsewhere), counters=tuple(told)), shape)
+    assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.MACHINE, (15,))
+
+
+def test_a_lost_dump_is_assumed_in_one_operation_only() -> None:
+    """Rank 3 is in the wide group's operation, of which more ranks tell, so in its pair it is late."""
+    world = [record(rank, {"0": 7}, {"0": 6}) for rank in range(3)]
+    members = {"0": tuple(map(Rank, range(4))), "pair": (Rank(2), Rank(3))}
+    world[2] = record(2, {"0": 7, "pair": 4}, {"0": 6, "pair": 3})
+    told = [replace(one, members=members, started={"0": 7, "pair": 4}) for one in world]
+    seen = Reader(packaged()).look(look({"0-3": "item"}))
+    holds = {hold.inside: hold for hold in count(told, seen, FOUR).holds}
+    assert holds[tuple(map(Rank, range(4)))].assumed == 1
+    assert holds[(Rank(2),)].awaited == (Rank(3),)
+
+
+def test_a_group_that_joined_holds_nobody_up_whose_members_are_all_at_work_of_their_own() -> None:
+    """All captured ranks launched the operation and then stood still at their data loader: nobody at all waits."""
+    seen, group = [trace(rank, "loader", state="S") for rank in (0, 1)], (Rank(0), Rank(1))
+    counters = tuple(RankCounters(rank, {"0": 5}, {"0": 4}, (), {"0": group}, {}) for rank in group)
+    verdict = diagnose(replace(snapshot(seen, seen), counters=counters), job(dp=4, per_machine=2))
+    assert verdict.suspects[0].ranks == group and verdict.evict.machines == ()

@@ -1,0 +1,77 @@
+"""NCCL RAS counts launches: late ranks are named, one operation of jitter is nothing, and silence is evidence."""
+
+from dataclasses import replace
+
+from hangdog_models.collectives import RasCommunicator, RasMember, RasReport, RasStatus
+from hangdog_models.diagnosis.hypotheses.explanations import unseen
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.verdict import Kind, Verdict
+from support.cases.stories import job, look, snapshot
+
+EIGHT = job(dp=8, per_machine=2)
+
+
+def report(launched: dict[int, int], usual: int = 6650, **status: RasStatus) -> RasReport:
+    members = tuple(
+        RasMember(number, launched={"": launched.get(number, usual)}, host=f"node-{number // 2}", pid=1000 + number)
+        for number in range(8)
+    )
+    return RasReport((RasCommunicator("27a0", 8, members),))
+
+
+def judged(*reports: RasReport, story: Snapshot | None = None) -> Verdict:
+    return diagnose(replace(story or snapshot(), ras=reports), EIGHT)
+
+
+def test_one_operation_of_jitter_is_nothing() -> None:
+    verdict = judged(report({1: 6649, 6: 6649}))
+    assert (verdict.kind, verdict.suspects) == (Kind.UNDETERMINED, ())
+
+
+def test_the_same_lag_in_two_reports_is_no_jitter() -> None:
+    same = report({5: 6649})
+    assert [suspect.ranks for suspect in judged(same, same).suspects] == [(5,)]
+
+
+def test_a_rank_far_behind_is_late() -> None:
+    assert judged(report({5: 6600})).suspects[0].ranks == (5,)
+
+
+def test_it_tells_stacks_that_name_nobody_whom_they_wait_for() -> None:
+    story = snapshot(look({"0-4,6-7": "item", "5": "user"}), look({"0-4,6-7": "item", "5": "user"}))
+    verdict = judged(report({5: 6600}), story=story)
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (5,), ("node-2",))
+    assert any("wait for it" in line for line in verdict.suspects[0].because)
+
+
+def test_the_one_that_does_not_answer_is_named() -> None:
+    whole = report({})
+    members = tuple(
+        replace(member, launched={}, status=RasStatus.UNRESPONSIVE) if member.number == 5 else member
+        for member in whole.communicators[0].members
+    )
+    silent = RasReport((replace(whole.communicators[0], members=members),))
+    verdict = judged(silent)
+    assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.MACHINE, (5,))
+
+
+def test_members_of_a_small_communicator_are_found_by_their_process() -> None:
+    """Number 1 in the communicator of ranks 4-7 is rank 5."""
+    members = tuple(
+        RasMember(at, host=f"node-{2 + at // 2}", pid=1004 + at, launched={"": 90 - 5 * (at == 1)}) for at in range(4)
+    )
+    story = snapshot(look({"0-7": "item"}), look({"0-7": "item"}))
+    pairs = job(tp=4, dp=2, per_machine=2)
+    verdict = diagnose(replace(story, ras=(RasReport((RasCommunicator("9e17", 4, members),)),)), pairs)
+    assert any(group.dim == "tp" and group.ranks == (4, 5, 6, 7) for group in verdict.groups) or not verdict.groups
+    assert verdict.evict.machines == ()  # its stack says that it waits, too
+
+
+def test_equal_counts_acquit_nobody_and_convict_nobody() -> None:
+    assert judged(report({})).suspects == ()
+
+
+def test_a_report_that_counts_more_ranks_than_the_job_has_leaves_odds_that_are_some() -> None:
+    """A communicator of another job, or of machines that the launcher does not know: no odds are below zero."""
+    assert unseen(5, 2).odds == unseen(2, 2).odds > 0

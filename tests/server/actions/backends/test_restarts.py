@@ -1,0 +1,220 @@
+"""What is said before pods are evicted: whether their job starts again, by each rule of whoever makes them anew, and at what cost."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hangdog_server.actions.backends.kube_restarts import READ, Ref, foreseen, owner
+from support.cases.manifests import block
+from support.fakes.kube_jobs import (
+    FATAL,
+    FREE,
+    IGNORED,
+    JOBSET,
+    KUBEFLOW,
+    VOLCANO,
+    job,
+    jobset,
+    pod,
+    pytorchjob,
+    volcano,
+)
+
+GUIDE = Path(__file__).resolve().parents[4] / "docs" / "acting.md"
+
+Object = dict[str, Any]
+FAILS = "will fail, and not start again"
+
+
+def said(pods: list[Object], *made: Object) -> str:
+    owners = {Ref(one["apiVersion"], one["kind"], "train", one["metadata"]["name"]): one for one in made}
+    return " | ".join(foreseen(pods, owners))
+
+
+def of_job(made: Object, pods: int = 1) -> str:
+    mine = [pod(f"p{number}", "gpu-a17", "batch/v1", "Job", made["metadata"]["name"]) for number in range(pods)]
+    return said(mine, made)
+
+
+def of_set(made: Object, above: Object, pods: int = 1) -> str:
+    mine = [pod(f"p{number}", "gpu-a17", "batch/v1", "Job", made["metadata"]["name"]) for number in range(pods)]
+    return said(mine, made, above)
+
+
+EXIT_CODES = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [42]}}]}
+OTHER_CODES = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}, *IGNORED["rules"]]}
+
+
+@pytest.mark.parametrize(
+    ("made", "pods", "words"),
+    [
+        (job("j", backoffLimit=0), 1, f"Job j {FAILS} (backoffLimit 0, 0 failed so far). In its manifest: podFailurePolicy, Ignore"),
+        (job("j"), 1, "Job j makes the evicted pods anew and counts them as failed (backoffLimit 6, 0 failed so far)"),
+        (job("j", failed=5), 1, "makes the evicted pods anew"),
+        (job("j", failed=5), 2, FAILS),
+        (job("j", failed=6), 1, FAILS),
+        (job("j", backoffLimit=0, podFailurePolicy=IGNORED), 9, ""),
+        (job("j", podFailurePolicy=FATAL), 1, f"{FAILS} (podFailurePolicy FailJob, DisruptionTarget)"),
+        (job("j", podFailurePolicy=EXIT_CODES), 1, f"{FAILS} (podFailurePolicy FailJob, exit code 143)"),
+        (job("j", podFailurePolicy=OTHER_CODES), 1, ""),
+        (job("j", backoffLimit=2147483647, backoffLimitPerIndex=1), 1, ""),
+    ],
+)  # fmt: skip
+def test_a_job_of_its_own(made: Object, pods: int, words: str) -> None:
+    told = of_job(made, pods)
+    assert words in told and bool(words) is bool(told)
+
+
+NO_MORE: Object = {
+    "maxRestarts": 3,
+    "rules": [{"name": "r", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}],
+}
+ELSEWHERE: Object = {"maxRestarts": 3, "rules": [{**FREE, "targetReplicatedJobs": ["driver"]}]}
+BY_MESSAGE: Object = {
+    "maxRestarts": 3,
+    "rules": [{**FREE, "action": "FailJobSet", "onJobFailureMessagePatterns": [".*NCCL.*"]}],
+}
+FIRST, LIMITED = job("j", "s", podFailurePolicy=FATAL), job("j", "s", backoffLimit=0)
+
+
+@pytest.mark.parametrize(
+    ("made", "above", "words"),
+    [
+        (LIMITED, jobset("s"), f"JobSet s {FAILS}: it has no failurePolicy, and an evicted pod fails its Job j (backoffLimit 0"),
+        (FIRST, jobset("s"), "it has no failurePolicy, and an evicted pod fails its Job j (podFailurePolicy FailJob, DisruptionTarget)"),
+        (LIMITED, jobset("s", {"maxRestarts": 3}, 1), "this takes 1 of 2 restarts that JobSet s has left"),
+        (LIMITED, jobset("s", {"maxRestarts": 3}, 3), f"JobSet s {FAILS}: no restart of its maxRestarts 3 is left"),
+        (LIMITED, jobset("s", {}), FAILS),
+        (FIRST, jobset("s", {"maxRestarts": 3, "rules": [FREE]}, 3), ""),
+        (LIMITED, jobset("s", {"maxRestarts": 3, "rules": [FREE]}, 3), "no restart of its maxRestarts 3 is left"),
+        (LIMITED, {**jobset("s", {"maxRestarts": 3, "rules": [FREE]}), "status": {"restarts": 99}}, "this takes 1 of 3 restarts"),
+        (LIMITED, {**jobset("s", {"maxRestarts": 3}), "status": {"restarts": 2}}, "this takes 1 of 1 restarts"),
+        (FIRST, jobset("s", NO_MORE), f"JobSet s {FAILS}: its failurePolicy says FailJobSet for PodFailurePolicy"),
+        (FIRST, jobset("s", ELSEWHERE), "this takes 1 of 3 restarts"),
+        (FIRST, jobset("s", BY_MESSAGE), ""),
+        (job("j", "s"), jobset("s", {"maxRestarts": 3}), "anew and counts them as failed (backoffLimit 6, 0 failed so far): JobSet s does not restart the others"),
+        (job("j", "s", podFailurePolicy=IGNORED), jobset("s"), ""),
+        (LIMITED, jobset("s", trainjob="llama"), "In the runtime of TrainJob llama: failurePolicy.maxRestarts"),
+    ],
+)  # fmt: skip
+def test_a_job_of_a_jobset(made: Object, above: Object, words: str) -> None:
+    told = of_set(made, above)
+    assert words in told and bool(words) is bool(told)
+
+
+def test_of_the_jobs_of_one_jobset_the_worst_is_said_once() -> None:
+    calm, bad = job("a", "s"), job("b", "s", backoffLimit=0)
+    pods = [pod(f"p-{name}", "gpu-a17", "batch/v1", "Job", name) for name in ("a", "b", "c")]
+    for order in (pods, pods[::-1]):
+        told = said(order, calm, bad, job("c", "s"), jobset("s"))
+        assert told.count("JobSet s") == 1 and FAILS in told
+
+
+def test_a_jobset_that_cannot_be_read_is_not_guessed_at() -> None:
+    assert of_job(LIMITED) == "" and said([pod("p", "gpu-a17", "batch/v1", "Job", "j")]) == ""
+
+
+@pytest.mark.parametrize(
+    ("made", "kind", "words"),
+    [
+        (pytorchjob("t"), "worker", ""),
+        (pytorchjob("t", "Never"), "worker", f"PyTorchJob t {FAILS}: restartPolicy of its Worker is Never"),
+        (pytorchjob("t", "Never"), "master", ""),
+        (pytorchjob("t", "ExitCode"), "worker", ""),
+        (pytorchjob("t", "OnFailure", backoffLimit=0), "worker", "runPolicy.backoffLimit is 0"),
+        (pytorchjob("t", "OnFailure", backoffLimit=3), "worker", ""),
+    ],
+)
+def test_a_pytorchjob(made: Object, kind: str, words: str) -> None:
+    labels = {"training.kubeflow.org/replica-type": kind}
+    told = said([pod("t-worker-0", "gpu-a17", KUBEFLOW, "PyTorchJob", "t", labels=labels)], made)
+    assert words in told and bool(words) is bool(told)
+
+
+AGAIN, END = {"event": "PodEvicted", "action": "RestartJob"}, {"events": ["PodEvicted"], "action": "AbortJob"}
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (volcano("v"), "Volcano's job v makes the evicted pods anew, and the others are not restarted"),
+        (volcano("v", AGAIN), "this takes 1 of 2 restarts that Volcano's job v has left (maxRetry 3)"),
+        (volcano("v", AGAIN, retries=2), "this restart would reach its maxRetry 3"),
+        (volcano("v", AGAIN, maxRetry=9, retries=2), "1 of 6 restarts"),
+        (volcano("v", END), f"Volcano's job v {FAILS}: its policy for evicted pods is AbortJob"),
+        (volcano("v", END, task=AGAIN), "1 of 2 restarts"),
+        (volcano("v", {"event": "*", "action": "RestartJob"}), "1 of 2 restarts"),
+        (volcano("v", {"event": "PodEvicted", "action": "RestartTask"}), ""),
+        (volcano("v", {"event": "TaskCompleted", "action": "CompleteJob"}), "are not restarted"),
+    ],
+)
+def test_a_job_of_volcano(made: Object, words: str) -> None:
+    mine = pod("v-worker-0", "gpu-a17", VOLCANO, "Job", "v")
+    mine["metadata"]["annotations"] = {"volcano.sh/task-spec": "worker"}
+    told = said([mine], made)
+    assert words in told and bool(words) is bool(told)
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "words"),
+    [
+        ({}, {"tolerations": [{"operator": "Exists"}]}, "tolerate every taint, and may be put on gpu-a17 again"),
+        ({}, {"tolerations": [{"operator": "Exists", "effect": "NoExecute"}, {"key": "nvidia.com/gpu", "operator": "Exists"}]}, ""),
+        ({}, {"nodeSelector": {"kubernetes.io/hostname": "gpu-a17"}}, "are bound to gpu-a17 by their nodeSelector"),
+        ({"kueue.x-k8s.io/tas": "true"}, {"nodeSelector": {"kubernetes.io/hostname": "gpu-a17"}}, ""),
+    ],
+)  # fmt: skip
+def test_pods_that_would_come_back_or_go_nowhere_else(labels: Object, spec: Object, words: str) -> None:
+    pods = [pod(f"p{number}", "gpu-a17", KUBEFLOW, "MPIJob", "m", labels=labels, **spec) for number in (1, 2)]
+    told = said(pods)
+    assert words in told and bool(words) is bool(told) and told.count("gpu-a17") <= 1
+
+
+def test_the_manifest_in_the_guide_restarts_at_no_cost() -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    lines = [(len(line) - len(line.lstrip(" ")), line.strip()) for line in text.splitlines()]
+    shown, _ = block(lines)
+    (replicated,) = shown["spec"]["replicatedJobs"]
+    made = job("llama-node-0", "llama", replicated["name"], **replicated["template"]["spec"])
+    assert made["spec"]["backoffLimit"] == 0 and of_set(made, {**shown, "status": {"restarts": 99}}, 8) == ""
+    del shown["spec"]["failurePolicy"]["rules"]
+    assert FAILS in of_set(made, {**shown, "status": {"restarts": 99}}, 8)
+
+
+def test_a_pod_that_nobody_makes_anew() -> None:
+    assert said([pod("p", "gpu-a17")]) == "nobody makes pod p anew: it has no controller"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        None, [], {"podFailurePolicy": {"rules": 3}}, {"podFailurePolicy": {"rules": [{"onExitCodes": {"values": "143"}}]}},
+        {"backoffLimit": "many", "podFailurePolicy": {"rules": [[]]}},
+    ],
+)  # fmt: skip
+def test_an_object_of_another_shape_is_passed_over_and_the_rest_is_said(spec: Any) -> None:
+    broken = {**job("j"), "spec": spec}
+    pods = [pod("p", "gpu-a17", "batch/v1", "Job", "j"), pod("q", "gpu-a17", "batch/v1", "Job", "k")]
+    assert said(pods, broken, job("k", backoffLimit=0)).startswith(f"Job k {FAILS}")
+
+
+def test_what_is_shown_of_a_hostile_name_is_one_short_line() -> None:
+    made = job("j", backoffLimit=0)
+    made["metadata"]["name"] = "x\n\x1b[2J" * 500
+    told = said([pod("p", "gpu-a17", "batch/v1", "Job", "j")], {**made})
+    assert told == ""  # nobody is asked by that name
+    (words,) = foreseen([pod("p", "gpu-a17", "batch/v1", "Job", "j")], {Ref("batch/v1", "Job", "train", "j"): made})
+    assert "\n" not in words and "\x1b" not in words and len(words) < 400
+
+
+def test_the_kinds_that_are_read_are_those_that_are_known() -> None:
+    refs = [
+        owner(pod("p", "m", api, kind, "x"))
+        for api, kind in (("batch/v1", "Job"), (JOBSET, "JobSet"), (KUBEFLOW, "PyTorchJob"))
+    ]
+    assert [ref.known for ref in refs if ref] == ["jobs", "jobsets", "pytorchjobs"] and len(READ) == 4
+    assert (
+        Ref("ray.io/v1", "RayCluster", "train", "x").known == "" == Ref("batch/v1/../../x", "Job", "train", "x").known
+    )
