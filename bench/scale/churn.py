@@ -16,7 +16,7 @@ from random import Random
 import grpc
 
 from hangdog_models.ranks import Rank
-from hangdog_models.suspicion import Doing, Sign
+from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_proto.codec import stall_signs
 from hangdog_proto.codec.dedup import Packer
 from hangdog_proto.generated import hangdog_pb2 as pb

@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_proto.logs import configure
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents.incident_run import Means

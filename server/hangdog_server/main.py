@@ -21,8 +21,8 @@ from hangdog_proto.generated.hangdog_pb2_grpc import (
     add_IncidentsServicer_to_server,
 )
 from hangdog_proto.private_files import narrow_file
-from hangdog_server.actions.action_loop import Acting
 from hangdog_server.actions.backends.actions_config import Chosen, chosen
+from hangdog_server.actions.reconcile import Acting
 from hangdog_server.auth.audit_log import Audit, before
 from hangdog_server.auth.refused_requests import Tries
 from hangdog_server.campaigns import campaign_run

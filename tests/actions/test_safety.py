@@ -9,7 +9,7 @@ import pytest
 
 from hangdog_models.actions.action_history import Asked, Body, Known, Wanted
 from hangdog_models.actions.caps import Caps
-from hangdog_models.actions.safety import DAY_S, HOUR_S, Bound, decide, tripping
+from hangdog_models.actions.may_isolate import DAY_S, HOUR_S, Bound, decide, tripping
 from hangdog_models.errors import WrongUse
 
 NOW = 1_800_000_000.0

@@ -3,7 +3,7 @@
 import pytest
 
 from hangdog_models.ranks import Rank
-from hangdog_models.suspicion import Doing, Patience, Sign, suspect
+from hangdog_models.stall_timeouts import Doing, Patience, Sign, suspect
 
 PATIENCE = Patience()
 

@@ -14,7 +14,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
 from hangdog_proto.codec import traces as codec
 from hangdog_proto.codec.dedup import Packer, unpack
-from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_proto.codec.pieces import Face, Shared, digest, packed, unpacked
 from hangdog_proto.generated import hangdog_pb2 as pb
 from support.cases.traced import plausible, traces

@@ -10,7 +10,7 @@ from hangdog_models.findings import Bearing, Finding
 from hangdog_models.stack import ProcessTrace
 from hangdog_proto.codec import findings
 from hangdog_proto.codec.dedup import Packer, unpack
-from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_proto.codec.rounds import count, earlier, kept, rewound, same, unfolded
 from hangdog_proto.generated import hangdog_pb2 as pb
 from support.cases.traced import plausible, traces

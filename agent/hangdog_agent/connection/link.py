@@ -29,7 +29,7 @@ from hangdog_agent.machine_tests.remote_tests import Diagnosing, Jobs
 from hangdog_agent.metrics.metrics import Event, Standing, Tally
 from hangdog_agent.stalls.monitor import Vigil
 from hangdog_models.errors import HangdogError
-from hangdog_models.suspicion import DOUBT_S
+from hangdog_models.stall_timeouts import DOUBT_S
 from hangdog_proto.client.channel_options import CHANNEL_OPTIONS
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import stall_signs, traces

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hangdog_agent.discovery.watch import LocalJob
-from hangdog_models.suspicion import ASKED_AGAIN_S, OVER_S, Patience, suspect
+from hangdog_models.stall_timeouts import ASKED_AGAIN_S, OVER_S, Patience, suspect
 from hangdog_proto.codec.stall_signs import Signs
 
 #: What has stood still since the agent's own start, but for so many seconds, may be what it recorded in its life before.

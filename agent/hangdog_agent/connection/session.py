@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import grpc
 
 from hangdog_agent.connection.settings import LinkSettings
+from hangdog_models.backoff import pause
 from hangdog_models.errors import HangdogError, ServerUnreachable
-from hangdog_models.pauses import pause
 from hangdog_proto.client.channel_options import Options, Reach, open_aio_channel, verified
 from hangdog_proto.client.server_auth import Verified, misdated
 from hangdog_proto.generated import hangdog_pb2 as pb

@@ -13,7 +13,7 @@ from hangdog_agent.stalls.settings import VigilSettings
 from hangdog_agent.stalls.stack_motion import APART_S, LOOPS, Glance, Posture, posture, settled, writes
 from hangdog_agent.stalls.trainer import Trainer
 from hangdog_models.ranks import Rank
-from hangdog_models.suspicion import Doing, Sign
+from hangdog_models.stall_timeouts import Doing, Sign
 
 Key = discover.Key
 #: Two glances so far apart at the one that stands for all are enough to glance at all. Seconds.

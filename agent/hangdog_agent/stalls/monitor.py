@@ -19,7 +19,7 @@ from hangdog_models.diagnosis.observe import activity
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet
 from hangdog_models.stack import TRAINER, ProcessTrace
-from hangdog_models.suspicion import Sign
+from hangdog_models.stall_timeouts import Sign
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from hangdog_models.diagnosis.observe.activity import Standing
-from hangdog_models.suspicion import Doing
+from hangdog_models.stall_timeouts import Doing
 from hangdog_models.verdict import Activity
 
 #: Glances must lie so far apart to show that nothing moved; a line of Python takes less. Seconds.

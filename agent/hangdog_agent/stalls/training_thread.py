@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hangdog_agent.capture.process_capture import Seen
 from hangdog_agent.discovery.discover import Key, Member
 from hangdog_agent.procfs import Proc
-from hangdog_models.pauses import pause
+from hangdog_models.backoff import pause
 from hangdog_models.training import training_thread
 
 #: While no thread trains, as before the training function and after it, there is another glance after so long, then after

@@ -10,7 +10,7 @@ from hangdog.evidence.machine_facts import UNDER_WAY
 from hangdog.options import Number, format_option, server_option
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.verdict_text import print_verdict
-from hangdog.reconnecting import Patience
+from hangdog.retry import Patience
 from hangdog_models.errors import OurFault, ServerUnreachable, UnreadableEvidence, WrongUse
 from hangdog_models.reading.job import read_job
 from hangdog_models.verdict import Verdict, to_json

@@ -14,7 +14,7 @@ from hangdog.options import format_option, server_option
 from hangdog.output.terminal import console_for
 from hangdog.output.times import here
 from hangdog.output.verdict_text import print_verdict
-from hangdog.reconnecting import Patience
+from hangdog.retry import Patience
 from hangdog_models.errors import ServerUnreachable
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import to_json

@@ -14,7 +14,7 @@ from rich.text import Text
 from hangdog.output.lines import Line, add_row, print_line, table
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.times import here, utc
-from hangdog.reconnecting import Patience
+from hangdog.retry import Patience
 from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_proto.client.campaigns import CampaignClient, CampaignLine, CampaignStep

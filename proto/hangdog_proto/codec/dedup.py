@@ -18,7 +18,7 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Thread
 from hangdog_proto.codec import traces as codec
-from hangdog_proto.codec.dictionary import RECORD, Dictionary, Stacks, named
+from hangdog_proto.codec.piece_cache import RECORD, Dictionary, Stacks, named
 from hangdog_proto.codec.pieces import UINT32, Face, Noun, Shared, digest, packed, split, text
 from hangdog_proto.generated import hangdog_pb2 as pb
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import MAX_RANK, Rank
-from hangdog_models.suspicion import Doing, Sign
+from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_proto.codec import owners
 from hangdog_proto.generated import hangdog_pb2 as pb
 

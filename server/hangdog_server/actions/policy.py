@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from hangdog_models.actions.action_history import Asked, Body, Known, Wanted
 from hangdog_models.actions.caps import Caps, Mode
-from hangdog_models.actions.safety import DAY_S, decide, tripping
+from hangdog_models.actions.may_isolate import DAY_S, decide, tripping
 from hangdog_models.errors import WrongUse
 from hangdog_models.owner import UNKNOWN, Owner, written
 from hangdog_models.planning.checkpoint import Copies, forbids

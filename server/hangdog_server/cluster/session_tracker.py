@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 
 from hangdog_models.operations.session_histories import Standstill
-from hangdog_models.suspicion import OVER_S
+from hangdog_models.stall_timeouts import OVER_S
 from hangdog_models.verdict import Kind
 from hangdog_server.cluster.session import Life, Still
 from hangdog_server.store.sessions import Row, State

@@ -6,9 +6,9 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from hangdog_models.pauses import pause
+from hangdog_models.backoff import pause
 from hangdog_models.ranks import Rank
-from hangdog_models.suspicion import OVER_S, Patience, Sign, Suspicion, suspect
+from hangdog_models.stall_timeouts import OVER_S, Patience, Sign, Suspicion, suspect
 from hangdog_models.verdict import Kind
 from hangdog_server.protocol.jobs import LocalJob
 

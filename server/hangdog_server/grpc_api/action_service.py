@@ -9,8 +9,8 @@ from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.actions import policy
-from hangdog_server.actions.action_loop import Acting
 from hangdog_server.actions.backends.backend import Mover
+from hangdog_server.actions.reconcile import Acting
 from hangdog_server.auth.audit_log import Audit
 from hangdog_server.auth.authorizer import Person
 from hangdog_server.etag import digest

@@ -10,9 +10,9 @@ from google.protobuf.message import DecodeError
 from hangdog_models.actions.action_history import Body
 from hangdog_models.errors import HangdogError, NotAllowed, ServerUnreachable, WrongUse
 from hangdog_models.ranks import Rank
-from hangdog_models.suspicion import Sign
+from hangdog_models.stall_timeouts import Sign
 from hangdog_proto.codec import findings, owners, stall_signs
-from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsServicer
 from hangdog_proto.logs import about

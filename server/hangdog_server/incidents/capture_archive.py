@@ -5,7 +5,7 @@ While the store fails they wait in memory: a full disk must not keep a standstil
 
 import logging
 
-from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_proto.codec.pieces import PIECES
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.store.captures import RawCapture

@@ -9,7 +9,7 @@ from hangdog_models.reading.printable import printable
 from hangdog_proto.codec import collectives, dedup, owners
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import rounds as together
-from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.gather import FURTHER, Answer
 from hangdog_server.protocol.jobs import LocalJob

@@ -14,7 +14,7 @@ from typing import Any
 
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_models.verdict import Verdict, to_json
-from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.logs import about
 from hangdog_server.cluster.fleet import Fleet

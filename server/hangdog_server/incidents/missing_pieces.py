@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
-from hangdog_proto.codec.dictionary import Dictionary, named
+from hangdog_proto.codec.piece_cache import Dictionary, named
 from hangdog_proto.codec.pieces import split
 from hangdog_proto.codec.rounds import MOST_BEFORE
 from hangdog_proto.codec.traces import BOUNDS

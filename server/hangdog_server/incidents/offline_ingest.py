@@ -17,7 +17,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.verdict import Verdict
-from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.logs import about
 from hangdog_server.cluster.job_registry import identity

@@ -19,7 +19,7 @@ from hangdog_models.stack import Missing, ProcessTrace, Reason
 from hangdog_models.topology import Layout
 from hangdog_proto.codec import collectives, dedup
 from hangdog_proto.codec import findings as found
-from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_proto.codec.pieces import PIECES
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents import gather, round_diff

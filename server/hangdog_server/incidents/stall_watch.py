@@ -6,7 +6,7 @@ import json
 import logging
 
 from hangdog_models.errors import HangdogError
-from hangdog_models.suspicion import ASKED_AGAIN_S, DOUBT_S, Suspicion
+from hangdog_models.stall_timeouts import ASKED_AGAIN_S, DOUBT_S, Suspicion
 from hangdog_models.verdict import Kind, from_json
 from hangdog_proto.logs import about
 from hangdog_server.auth.audit_log import Audit, Deed, followed

@@ -13,7 +13,7 @@ from itertools import groupby
 
 import sqlalchemy as sa
 
-from hangdog_models.pauses import pause
+from hangdog_models.backoff import pause
 from hangdog_server.cluster.stalls import Vigil
 from hangdog_server.incidents.incident_run import Means
 from hangdog_server.incidents.round_capture import steady

@@ -3,7 +3,7 @@
 from hangdog_agent.connection.offline_policy import Away, Thought
 from hangdog_agent.discovery.watch import LocalJob
 from hangdog_models.ranks import Rank
-from hangdog_models.suspicion import ASKED_AGAIN_S, OVER_S, Doing, Sign
+from hangdog_models.stall_timeouts import ASKED_AGAIN_S, OVER_S, Doing, Sign
 
 JOB = LocalJob("llama", (Rank(0), Rank(1)), 8, "tp=8")
 WHOSE = {"llama": "one"}

@@ -22,7 +22,7 @@ from hangdog_agent.stalls.monitor import Vigil
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.stack import Reason
 from hangdog_proto.codec import dedup, findings
-from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_proto.codec.traces import unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from support.fakes import targets

@@ -14,7 +14,7 @@ from hangdog_agent.stalls.stack_motion import Glance, posture
 from hangdog_models.diagnosis.observe import activity
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
-from hangdog_models.suspicion import Doing, Sign
+from hangdog_models.stall_timeouts import Doing, Sign
 from support.cases.stories import trace
 
 RULES = packaged()

@@ -14,7 +14,7 @@ from hangdog_models.ranks import Rank
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.actions import policy
 from hangdog_server.actions.backends.backend import Actor, Case, Placement
-from hangdog_server.actions.backends.slurm import Slurm
+from hangdog_server.actions.backends.slurm_drain import Slurm
 from hangdog_server.protocol.jobs import LocalJob
 from hangdog_server.store import actions
 from hangdog_server.store.store import Incident

@@ -14,7 +14,7 @@ from hangdog_server.actions import policy, restart_preview
 from hangdog_server.actions.backends.backend import ActorFailed, Case
 from hangdog_server.actions.backends.exclude_file import Exclusion
 from hangdog_server.actions.backends.kube_api import KubeApi
-from hangdog_server.actions.backends.kubernetes import Kubernetes
+from hangdog_server.actions.backends.kubernetes_cordon import Kubernetes
 from hangdog_server.store import actions
 from hangdog_server.store.actions import Act, said
 from support.fakes import fake_kube

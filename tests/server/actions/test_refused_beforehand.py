@@ -10,7 +10,7 @@ import pytest
 
 from hangdog_server.actions.backends.exclude_file import Exclusion
 from hangdog_server.actions.backends.kube_api import KubeApi
-from hangdog_server.actions.backends.kubernetes import Kubernetes
+from hangdog_server.actions.backends.kubernetes_cordon import Kubernetes
 from hangdog_server.actions.backends.nvsentinel import OPTED_OUT, NVSentinel
 from hangdog_server.store.actions import Act
 from support.fakes import fake_kube, fake_nvsentinel

@@ -16,7 +16,7 @@ import pytest
 from hangdog_models.operations.report import OperationsReport
 from hangdog_models.operations.session_histories import STEADY_S, Session
 from hangdog_models.ranks import Rank
-from hangdog_models.suspicion import Doing, Sign
+from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_proto.codec import stall_signs
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.grpc_api import operations_service

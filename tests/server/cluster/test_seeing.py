@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangdog_models.operations.session_histories import Standstill
-from hangdog_models.suspicion import OVER_S
+from hangdog_models.stall_timeouts import OVER_S
 from hangdog_models.verdict import Kind
 from hangdog_server.cluster.session_tracker import PER_HOUR, Seen
 from hangdog_server.store.sessions import Row, State

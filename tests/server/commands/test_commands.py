@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from hangdog.commands import snapshot
 from hangdog.main import main
-from hangdog.reconnecting import Patience
+from hangdog.retry import Patience
 from hangdog_models.findings import Bearing, Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessTrace

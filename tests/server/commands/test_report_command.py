@@ -15,7 +15,7 @@ from hangdog.main import main
 from hangdog_models.actions.caps import Mode
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
-from hangdog_models.suspicion import Doing, Sign
+from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Suspect, Verdict
 from hangdog_proto.codec import stall_signs

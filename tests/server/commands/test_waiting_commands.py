@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.reconnecting import Patience
+from hangdog.retry import Patience
 from hangdog_models.errors import ServerUnreachable
 from hangdog_proto.client.incidents import Client
-from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_server.store.store import Store
 from support.servers.cast import PATIENT, Agent, Stage, trainer
 from support.servers.tested import machines, report
@@ -160,7 +160,7 @@ async def test_diagnose_goes_on_with_the_same_campaign(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_a_server_that_does_not_come_back_ends_a_command_with_69(tmp_path: Path) -> None:
     script = (
-        "import hangdog.reconnecting as r, functools, hangdog.commands.snapshot as s\n"
+        "import hangdog.retry as r, functools, hangdog.commands.snapshot as s\n"
         "s.Patience = functools.partial(r.Patience, within_s=3.0, again_s=0.5)\n"
         "from hangdog.main import main; main()"
     )

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from hangdog_models.ranks import Rank
-from hangdog_models.suspicion import Doing, Sign
+from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_proto.client.channel_options import Reach, open_aio_channel
 from hangdog_proto.codec import stall_signs
 from hangdog_proto.codec.traces import pack

@@ -15,7 +15,7 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.owner import Owner, OwnerKind
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessState, ProcessTrace, Thread
-from hangdog_models.suspicion import Doing, Sign
+from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_proto.codec import stall_signs
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.actions.backends.actions_config import Chosen

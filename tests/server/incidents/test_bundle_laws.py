@@ -23,7 +23,7 @@ from hangdog_proto.codec import collectives
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec.collectives import Statement
 from hangdog_proto.codec.dedup import Packer
-from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_proto.codec.pieces import PIECES
 from hangdog_proto.codec.traces import pack, unpack
 from hangdog_proto.generated import hangdog_pb2 as pb

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hangdog_models.stack import ProcessTrace
 from hangdog_proto.codec.dedup import Packer, unpack
-from hangdog_proto.codec.dictionary import Dictionary
+from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.missing_pieces import Asking
 from hangdog_server.incidents.replay import Look, opened

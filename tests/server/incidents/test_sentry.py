@@ -10,7 +10,7 @@ import pytest
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 from hangdog_models.ranks import Rank
-from hangdog_models.suspicion import OVER_S, Doing, Sign
+from hangdog_models.stall_timeouts import OVER_S, Doing, Sign
 from hangdog_models.verdict import Kind
 from hangdog_proto.codec import stall_signs
 from hangdog_proto.generated import hangdog_pb2 as pb

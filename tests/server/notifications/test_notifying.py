@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hangdog_models.actions.caps import Caps, Mode
 from hangdog_models.ranks import Rank
-from hangdog_models.suspicion import Doing, Sign
+from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_models.verdict import Kind
 from hangdog_server.actions import policy, restart_preview
 from hangdog_server.incidents.round_capture import steady

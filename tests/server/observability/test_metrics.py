@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from hangdog_models.errors import WrongUse
 from hangdog_models.ranks import Rank
-from hangdog_models.suspicion import Doing, Sign
+from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_proto.client.incidents import MachineLine
 from hangdog_proto.codec import stall_signs
 from hangdog_proto.codec.traces import pack

@@ -10,9 +10,9 @@ import pytest
 from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import WrongUse
 from hangdog_server.actions import policy
-from hangdog_server.actions.action_loop import Acting
 from hangdog_server.actions.backends.backend import ActorFailed
 from hangdog_server.actions.backends.no_action import Nothing
+from hangdog_server.actions.reconcile import Acting
 from hangdog_server.store import actions
 from hangdog_server.store.actions import Act
 from support.servers.cast import NOON, PATIENT

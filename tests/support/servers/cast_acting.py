@@ -11,10 +11,10 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind
-from hangdog_server.actions.action_loop import Acting
 from hangdog_server.actions.backends.actions_config import Chosen
 from hangdog_server.actions.backends.backend import Actor, ActorFailed, Case, Mark, Standing
 from hangdog_server.actions.checkpoint_copies import Manifests
+from hangdog_server.actions.reconcile import Acting
 from hangdog_server.auth.audit_log import Audit
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.leadership import Leading

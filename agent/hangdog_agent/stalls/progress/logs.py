@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hangdog_agent.discovery.discover import HEARTBEAT, LOG, STEP_PATTERN, Key, Member
 from hangdog_agent.stalls.progress.file_query import Found, Identity, Wish
-from hangdog_agent.stalls.progress.files import Files
+from hangdog_agent.stalls.progress.heartbeat_files import Files
 from hangdog_agent.stalls.progress.progress_signal import Kind, Witness
 from hangdog_agent.stalls.progress.safe_regex import safe
 from hangdog_agent.stalls.progress.step_lines import Steps

@@ -1,9 +1,9 @@
 """All hypotheses that explain what was seen, each with odds; their shares of the sum are the probabilities."""
 
 from hangdog_models.counts import counted
+from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.hypotheses.mismatch import blame_code, blame_odd
-from hangdog_models.diagnosis.hypotheses.root_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.roots import blame_roots
 from hangdog_models.diagnosis.hypotheses.stuck_groups import blame_groups, proven
 from hangdog_models.diagnosis.observe.activity import Standing, sites

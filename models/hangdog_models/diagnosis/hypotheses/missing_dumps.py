@@ -3,8 +3,8 @@
 from collections.abc import Container, Mapping, Sequence
 
 from hangdog_models.collectives import RankCounters
+from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
-from hangdog_models.diagnosis.hypotheses.root_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.stuck_groups import BEGUN, BY_CODE, EXPLAINED, JOINED, STILL
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.observe.silence import silent_ranks

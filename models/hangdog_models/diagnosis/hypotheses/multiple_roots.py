@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from math import prod
 
+from hangdog_models.diagnosis.hypotheses.blame_factors import REMARKABLE, SHARED, SPINNING, WRITING, compiling
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.hypotheses.reason_text import reasons
-from hangdog_models.diagnosis.hypotheses.root_factors import REMARKABLE, SHARED, SPINNING, WRITING, compiling
 from hangdog_models.diagnosis.hypotheses.single_round import LASTING, at_rest
 from hangdog_models.diagnosis.observe.activity import Standing
 from hangdog_models.diagnosis.observe.motion import Look, Motion

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
+from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.masked_waits import BARRIERS
-from hangdog_models.diagnosis.hypotheses.root_factors import merely_failed
 from hangdog_models.diagnosis.observe.activity import Standing, sites
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.silence import silent_ranks

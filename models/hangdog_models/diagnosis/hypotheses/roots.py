@@ -4,11 +4,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 
 from hangdog_models.diagnosis.hypotheses.activity_odds import odds_of
-from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
-from hangdog_models.diagnosis.hypotheses.masked_waits import at_barrier
-from hangdog_models.diagnosis.hypotheses.multiple_roots import NAMED_ALONE, SERVED, blame_several
-from hangdog_models.diagnosis.hypotheses.reason_text import reasons, where
-from hangdog_models.diagnosis.hypotheses.root_factors import (
+from hangdog_models.diagnosis.hypotheses.blame_factors import (
     ASKED_ALONE,
     MANY,
     REMARKABLE,
@@ -22,6 +18,10 @@ from hangdog_models.diagnosis.hypotheses.root_factors import (
     works_for_all,
     writes,
 )
+from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
+from hangdog_models.diagnosis.hypotheses.masked_waits import at_barrier
+from hangdog_models.diagnosis.hypotheses.multiple_roots import NAMED_ALONE, SERVED, blame_several
+from hangdog_models.diagnosis.hypotheses.reason_text import reasons, where
 from hangdog_models.diagnosis.hypotheses.single_round import held
 from hangdog_models.diagnosis.observe.activity import SERVICES, Standing
 from hangdog_models.diagnosis.observe.motion import Look, Motion

@@ -10,10 +10,10 @@ from hangdog_server.actions.backends.alertmanager import Alertmanager
 from hangdog_server.actions.backends.backend import Actor
 from hangdog_server.actions.backends.exclude_file import Exclusion
 from hangdog_server.actions.backends.kube_api import KubeApi
-from hangdog_server.actions.backends.kubernetes import Kubernetes
+from hangdog_server.actions.backends.kubernetes_cordon import Kubernetes
 from hangdog_server.actions.backends.no_action import Nothing
 from hangdog_server.actions.backends.nvsentinel import SOCKET, NVSentinel
-from hangdog_server.actions.backends.slurm import Slurm
+from hangdog_server.actions.backends.slurm_drain import Slurm
 from hangdog_server.actions.backends.webhook import Webhook
 from hangdog_server.actions.checkpoint_copies import Manifests
 from hangdog_server.toml_config import Words, document, only, table

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from hangdog_agent.confinement import confined_children
-from hangdog_agent.stalls.progress import files
+from hangdog_agent.stalls.progress import heartbeat_files
 from hangdog_agent.stalls.progress.file_query import Found, Wish
-from hangdog_agent.stalls.progress.files import Files
+from hangdog_agent.stalls.progress.heartbeat_files import Files
 from support.fakes import targets
 
 
@@ -155,7 +155,7 @@ def hanging(monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[None]:
         patch.setattr(
             confined_children, "reader", lambda _, *given: (sys.executable, "-I", "-S", "-c", program, *given)
         )
-        patch.setattr(files, "_HANGS_S", 1.5)
+        patch.setattr(heartbeat_files, "_HANGS_S", 1.5)
         yield
 
 

@@ -18,7 +18,7 @@ from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.discovery.discover import Key, Member, find
 from hangdog_agent.discovery.discover import Kind as Sort
 from hangdog_agent.discovery.process_table import Census
-from hangdog_agent.stalls.progress import files
+from hangdog_agent.stalls.progress import heartbeat_files
 from hangdog_agent.stalls.progress.collective_counts import Collectives, count
 from hangdog_agent.stalls.progress.logs import Logs
 from hangdog_agent.stalls.progress.progress_signal import LEAST, Kind, Witness
@@ -53,7 +53,7 @@ def trainer(stdout: int | Path, rank: int = 0, **environ: str) -> Iterator[Membe
 @pytest.fixture(autouse=True)
 def readers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Waits for each round, however long it takes; ends the processes that look at files, whoever started them."""
-    monkeypatch.setattr(files, "_GRACE_S", 30.0)
+    monkeypatch.setattr(heartbeat_files, "_GRACE_S", 30.0)
     made: list[Logs] = []
     begin = Logs.__init__
 

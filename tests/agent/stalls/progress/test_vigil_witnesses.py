@@ -13,7 +13,7 @@ from hangdog_agent.stalls.stack_motion import Glance
 from hangdog_models.diagnosis.observe import activity
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
-from hangdog_models.suspicion import Doing, Patience, Sign, suspect
+from hangdog_models.stall_timeouts import Doing, Patience, Sign, suspect
 from support.cases.stories import trace
 
 RULES = packaged()

@@ -14,10 +14,10 @@ from hangdog_server.actions.backends.alertmanager import Alertmanager
 from hangdog_server.actions.backends.backend import OURS, Actor, ActorFailed, Case, Mark
 from hangdog_server.actions.backends.exclude_file import Exclusion
 from hangdog_server.actions.backends.kube_api import KubeApi
-from hangdog_server.actions.backends.kubernetes import Kubernetes
+from hangdog_server.actions.backends.kubernetes_cordon import Kubernetes
 from hangdog_server.actions.backends.no_action import Nothing
 from hangdog_server.actions.backends.nvsentinel import OPTED_OUT, NVSentinel
-from hangdog_server.actions.backends.slurm import Slurm
+from hangdog_server.actions.backends.slurm_drain import Slurm
 from hangdog_server.actions.backends.webhook import Webhook
 from support.fakes import fake_kube, fake_nvsentinel
 from support.fakes.fake_kube import RIGHT, Kube

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_server.actions.backends.backend import ActorFailed, Case
-from hangdog_server.actions.backends.slurm import Slurm
+from hangdog_server.actions.backends.slurm_drain import Slurm
 
 CASE = Case("0a", "node1", "7")
 GARBAGE = ("", "slurm_load_node: warning", "x" * 5000, "= = =", "\x00\xff\n" * 50)

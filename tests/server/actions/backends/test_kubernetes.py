@@ -11,7 +11,7 @@ from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 from hangdog_server.actions.backends.backend import ActorFailed, Case, Mark, Placement
 from hangdog_server.actions.backends.kube_api import KubeApi
 from hangdog_server.actions.backends.kube_pods import PAGE
-from hangdog_server.actions.backends.kubernetes import CONDITION, TRIES, Kubernetes
+from hangdog_server.actions.backends.kubernetes_cordon import CONDITION, TRIES, Kubernetes
 from support.fakes import fake_kube
 from support.fakes.fake_kube import POWERLESS, RIGHT, Kube
 

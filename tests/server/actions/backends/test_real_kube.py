@@ -14,7 +14,7 @@ from hangdog_models.owner import Owner, OwnerKind
 from hangdog_server.actions.backends.backend import ActorFailed, Case, Mark, Placement
 from hangdog_server.actions.backends.kube_api import KubeApi
 from hangdog_server.actions.backends.kube_restarts import BACKOFF
-from hangdog_server.actions.backends.kubernetes import CONDITION, Kubernetes
+from hangdog_server.actions.backends.kubernetes_cordon import CONDITION, Kubernetes
 from support.fakes import fake_kube
 from support.fakes.fake_kube import RIGHT
 from support.fakes.kube_jobs import job, jobset, pod

@@ -9,7 +9,7 @@ import pytest
 
 from hangdog_models.owner import Owner, OwnerKind
 from hangdog_server.actions.backends.backend import ActorFailed, Case, Placement
-from hangdog_server.actions.backends.slurm import Slurm as Actor
+from hangdog_server.actions.backends.slurm_drain import Slurm as Actor
 from support.real.slurm import PATIENCE_S, Slurm
 
 pytestmark = pytest.mark.slow

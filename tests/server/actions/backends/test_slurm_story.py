@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_server.actions import policy
-from hangdog_server.actions.backends.slurm import Slurm as Actor
+from hangdog_server.actions.backends.slurm_drain import Slurm as Actor
 from hangdog_server.store.actions import Act
 from support.real.slurm import PATIENCE_S, Slurm
 from support.servers.cast_acting import World, world
