@@ -17,42 +17,56 @@ from click.shell_completion import CompletionItem
 
 from hangdog_models.errors import HangdogError, OurFault, WrongUse
 
-#: Every sub-command with the line `hangdog --help` shows of it; the code is in `hangdog.commands.<name>`.
+#: Every sub-command with the line `hangdog --help` shows of it, by the folder of `hangdog.commands` that holds its code.
 COMMANDS = {
-    "triage": "Read an evidence bundle and say who hangs the job, and why.",
-    "snapshot": "Capture a running job now, and judge it.",
-    "incidents": "List the incidents the server remembers.",
-    "show": "Show one incident and its verdict.",
-    "watch": "Follow incidents, or one until its verdict.",
-    "ranks": "Show which ranks of an incident stand where.",
-    "stacks": "Show the raw stacks of one rank.",
-    "diff": "Show the stacks of two ranks side by side.",
-    "tree": "Show the stacks of all ranks as one tree.",
-    "bundle": "Write an incident as an evidence bundle.",
-    "jobs": "List the jobs that run, and how they are.",
-    "why": "Say all of one machine: is it suspected, why, and what to do now.",
-    "machines": "List the machines whose agents report to the server.",
-    "ledger": "Tell what verdicts said of machines, across jobs.",
-    "report": "Report on operation: times, incidents, machines, evictions.",
-    "actions": "List what was, is and would be done to machines.",
-    "approve": "Isolate the machines an incident's verdict names.",
-    "dismiss": "Leave the machines of an incident where they are.",
-    "release": "Bring a machine back that hangdog took out of use.",
-    "server": "Run the server: one for each cluster.",
-    "notify": "Send a test message to those whom the server tells of changes.",
-    "health": "Say whether the server serves.",
-    "token": "Make, list and end the tokens by which a server knows people.",
-    "audit": "Show who had the server do what.",
-    "certs": "Make and show the certificates that agents, server and people know each other by.",
-    "agent": "Run the agent: one on each machine.",
-    "doctor": "Say whether processes can be captured here, and what to change if not.",
-    "diagnose": "Test machines that have stopped, level by level, until it is known which is at fault.",
-    "plan": "Reckon how many spares to keep, and where checkpoint backups should lie.",
-    "run": "Run a training job, and get it back when it hangs or fails.",
-    "demo": "Hang a real training job on this machine, and find the culprit.",
-    "schema": "Print the JSON schema of a document hangdog writes.",
-    "completion": "Print the script that completes this command in a shell.",
+    "triage": {
+        "triage": "Read an evidence bundle and say who hangs the job, and why.",
+        "ranks": "Show which ranks of an incident stand where.",
+        "stacks": "Show the raw stacks of one rank.",
+        "diff": "Show the stacks of two ranks side by side.",
+        "tree": "Show the stacks of all ranks as one tree.",
+        "demo": "Hang a real training job on this machine, and find the culprit.",
+    },
+    "oncall": {
+        "jobs": "List the jobs that run, and how they are.",
+        "incidents": "List the incidents the server remembers.",
+        "show": "Show one incident and its verdict.",
+        "watch": "Follow incidents, or one until its verdict.",
+        "snapshot": "Capture a running job now, and judge it.",
+        "why": "Say all of one machine: is it suspected, why, and what to do now.",
+        "machines": "List the machines whose agents report to the server.",
+        "ledger": "Tell what verdicts said of machines, across jobs.",
+        "bundle": "Write an incident as an evidence bundle.",
+        "report": "Report on operation: times, incidents, machines, evictions.",
+    },
+    "act": {
+        "actions": "List what was, is and would be done to machines.",
+        "approve": "Isolate the machines an incident's verdict names.",
+        "dismiss": "Leave the machines of an incident where they are.",
+        "release": "Bring a machine back that hangdog took out of use.",
+        "diagnose": "Test machines that have stopped, level by level, until it is known which is at fault.",
+    },
+    "operate": {
+        "server": "Run the server: one for each cluster.",
+        "agent": "Run the agent: one on each machine.",
+        "doctor": "Say whether processes can be captured here, and what to change if not.",
+        "health": "Say whether the server serves.",
+        "notify": "Send a test message to those whom the server tells of changes.",
+        "token": "Make, list and end the tokens by which a server knows people.",
+        "certs": "Make and show the certificates that agents, server and people know each other by.",
+        "audit": "Show who had the server do what.",
+        "plan": "Reckon how many spares to keep, and where checkpoint backups should lie.",
+        "schema": "Print the JSON schema of a document hangdog writes.",
+        "completion": "Print the script that completes this command in a shell.",
+    },
+    "run": {
+        "run": "Run a training job, and get it back when it hangs or fails.",
+    },
 }
+#: What `hangdog --help` calls each folder.
+TITLES = {"triage": "Triage", "oncall": "On call", "act": "Act", "operate": "Operate", "run": "Run"}
+#: Each sub-command's folder.
+FOLDERS = {name: folder for folder, names in COMMANDS.items() for name in names}
 
 #: Which extra brings a third-party module that the bare install does not have.
 EXTRAS = {
@@ -91,13 +105,13 @@ class Door(click.Group):
     """A click group that imports a sub-command when it is called, and speaks hangdog's exit statuses."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(FOLDERS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        if cmd_name not in FOLDERS:
             return None
         try:
-            command = importlib.import_module(f"hangdog.commands.{cmd_name}").command
+            command = importlib.import_module(f"hangdog.commands.{FOLDERS[cmd_name]}.{cmd_name}").command
         except ImportError:
             if ctx.resilient_parsing:  # completing: better no proposal than an error in the middle of a command line
                 return None
@@ -106,11 +120,13 @@ class Door(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for folder, commands in COMMANDS.items():
+            with formatter.section(TITLES[folder]):
+                formatter.write_dl(list(commands.items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        names = [CompletionItem(name, help=line) for name, line in COMMANDS.items() if name.startswith(incomplete)]
+        lines = {name: line for commands in COMMANDS.values() for name, line in commands.items()}
+        names = [CompletionItem(name, help=line) for name, line in lines.items() if name.startswith(incomplete)]
         return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hangdog.commands import demo
+from hangdog.commands.triage import demo
 from hangdog.demo.faults import FAULTS
 from hangdog_models.errors import WrongUse
 
@@ -33,7 +33,7 @@ def test_evidence_is_never_mixed_with_what_lies_there(tmp_path: Path) -> None:
 
 
 def test_the_command_never_loads_torch() -> None:
-    code = "import sys, hangdog.commands.demo, hangdog.demo.conductor; sys.exit('torch' in sys.modules)"
+    code = "import sys, hangdog.commands.triage.demo, hangdog.demo.conductor; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

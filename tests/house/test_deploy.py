@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hangdog.commands.server import command as server_command
+from hangdog.commands.operate.server import command as server_command
 from hangdog.main import COMMANDS
 from hangdog_agent import main as agent_main
 from hangdog_agent.confinement.capabilities import CAPABILITIES, SYSLOG, Place, grant

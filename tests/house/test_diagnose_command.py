@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.commands.diagnose import STATE
+from hangdog.commands.act.diagnose import STATE
 from hangdog_agent.machine_tests.settings import DiagnoseSettings
 from support.fakes.fake_gpus import FakeGpus, built
 

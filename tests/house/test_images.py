@@ -72,7 +72,7 @@ def test_the_servers_entrypoint_is_a_command_line_hangdog_understands() -> None:
     entrypoint = next(
         json.loads(argument) for word, argument in instructions() if "server" in argument and word == "ENTRYPOINT"
     )
-    from hangdog.commands.server import command
+    from hangdog.commands.operate.server import command
 
     parsed = command.make_context("server", list(entrypoint[2:]))
     assert parsed.params["listen"] == "0.0.0.0:7411"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from hangdog.commands import diff, ranks, stacks, tree
+from hangdog.commands.triage import diff, ranks, stacks, tree
 from hangdog.evidence.cases import Evidence, evidence
 from hangdog.evidence.write_bundle import files
 from hangdog.main import main

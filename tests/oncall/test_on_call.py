@@ -18,8 +18,8 @@ from click.testing import CliRunner, Result
 from rich.cells import cell_len
 from rich.console import Console
 
-from hangdog.commands.jobs import as_json, running, show
-from hangdog.commands.watch import followed
+from hangdog.commands.oncall.jobs import as_json, running, show
+from hangdog.commands.oncall.watch import followed
 from hangdog.main import main
 from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose

@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from hangdog.commands.why import as_json, show
+from hangdog.commands.oncall.why import as_json, show
 from hangdog.evidence.machine_facts import Accusation, Facts
 from hangdog.output.machine_status import Word, assess
 from hangdog_models.findings import Bearing, Finding

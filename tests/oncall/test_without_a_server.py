@@ -136,7 +136,7 @@ def test_the_doctor_tells_a_machine_as_its_golden_file_does(tmp_path: Path, monk
     findings = {"doctor": (WELL, 0), "doctor-refused": (refused(Proc(tmp_path)), 1)}
     wrong = []
     for name, (found, status) in findings.items():
-        monkeypatch.setattr("hangdog.commands.doctor.examine", lambda found=found: found)
+        monkeypatch.setattr("hangdog.commands.operate.doctor.examine", lambda found=found: found)
         wrong.append(differing(GOLDEN / f"{name}.txt", entry("doctor", typed_here("doctor", status))))
     assert not any(wrong), "\n".join(wrong)
 
@@ -167,6 +167,6 @@ def test_the_demo_tells_what_came_of_it_as_its_golden_file_does(monkeypatch: pyt
         return Outcome(plan, diagnose(snapshot(*looks), shape), 5.2, 3.4)
 
     monkeypatch.setattr("hangdog.demo.conductor.play", play)
-    monkeypatch.setattr("hangdog.commands.demo.NEEDED", ())
+    monkeypatch.setattr("hangdog.commands.triage.demo.NEEDED", ())
     typed = "demo --fault gc --seed 3"
     assert not differing(GOLDEN / "demo.txt", entry(typed, typed_here(typed), wide=True))

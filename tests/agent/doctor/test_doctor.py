@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hangdog.commands.doctor import command
+from hangdog.commands.operate.doctor import command
 from hangdog_agent.capture import pyspy
 from hangdog_agent.confinement.capabilities import Place, grant, lacking, place
 from hangdog_agent.doctor import doctor, environment

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from hangdog.commands import snapshot
+from hangdog.commands.oncall import snapshot
 from hangdog.main import main
 from hangdog.retry import Patience
 from hangdog_models.findings import Bearing, Finding

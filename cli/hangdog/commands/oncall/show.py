@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from hangdog.commands.incidents import as_json
+from hangdog.commands.oncall.incidents import as_json
 from hangdog.options import format_option, server_option
 from hangdog.output.lines import Line, print_line
 from hangdog.output.terminal import console_for, printable

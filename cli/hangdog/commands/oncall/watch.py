@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable
 
 import click
 
-from hangdog.commands.incidents import as_json
+from hangdog.commands.oncall.incidents import as_json
 from hangdog.durations import seconds
 from hangdog.evidence.machine_facts import UNDER_WAY
 from hangdog.options import format_option, server_option

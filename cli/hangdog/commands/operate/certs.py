@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from hangdog.commands.token import record
+from hangdog.commands.operate.token import record
 from hangdog.options import format_option
 from hangdog.output.terminal import printable
 from hangdog.output.times import ago, utc

@@ -1,0 +1,1 @@
+"""Commands that have something done to machines."""
