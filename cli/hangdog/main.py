@@ -65,7 +65,8 @@ COMMANDS = {
 }
 #: What `hangdog --help` calls each folder.
 TITLES = {"triage": "Triage", "oncall": "On call", "act": "Act", "operate": "Operate", "run": "Run"}
-#: Each sub-command's folder.
+#: Each sub-command's line, and its folder.
+LINES = {name: line for names in COMMANDS.values() for name, line in names.items()}
 FOLDERS = {name: folder for folder, names in COMMANDS.items() for name in names}
 
 #: Which extra brings a third-party module that the bare install does not have.
@@ -125,8 +126,7 @@ class Door(click.Group):
                 formatter.write_dl(list(commands.items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        lines = {name: line for commands in COMMANDS.values() for name, line in commands.items()}
-        names = [CompletionItem(name, help=line) for name, line in lines.items() if name.startswith(incomplete)]
+        names = [CompletionItem(name, help=line) for name, line in LINES.items() if name.startswith(incomplete)]
         return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def invoke(self, ctx: click.Context) -> Any:

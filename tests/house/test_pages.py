@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hangdog.main import COMMANDS, main
+from hangdog.main import LINES, main
 from hangdog_agent.discovery.discover import _JOB_NAMES as JOB_NAMES
 from hangdog_models import errors
 
@@ -26,7 +26,7 @@ SOURCES = [
 ]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", LINES)
 def test_every_command_has_help_and_a_place_in_the_docs(name: str) -> None:
     shown = subprocess.run(
         [sys.executable, "-m", "hangdog", name, "--help"], capture_output=True, text=True, check=False
@@ -38,7 +38,7 @@ def test_every_command_has_help_and_a_place_in_the_docs(name: str) -> None:
 
 
 def test_the_summaries_of_the_list_do_not_contradict_the_commands_own() -> None:
-    for name, line in COMMANDS.items():
+    for name, line in LINES.items():
         command = main.get_command(main.make_context("hangdog", [name], resilient_parsing=True), name)
         assert command is not None, name
         first = " ".join((command.help or "").split("\n\n")[0].split())
@@ -56,7 +56,7 @@ def test_the_page_of_settings_names_the_commands_that_read_a_variable_and_the_na
     settings = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     rows = {row.split("`")[1]: row for row in settings.splitlines() if row.startswith("| `")}
     context = main.make_context("hangdog", ["schema"], resilient_parsing=True)
-    for name in COMMANDS:
+    for name in LINES:
         command = main.get_command(context, name)
         assert command is not None, name
         read = {param.envvar for param in command.params if isinstance(param.envvar, str)}
