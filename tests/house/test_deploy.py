@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hangdog.commands.operate.server import command as server_command
-from hangdog.main import COMMANDS
+from hangdog.main import LINES
 from hangdog_agent import main as agent_main
 from hangdog_agent.confinement.capabilities import CAPABILITIES, SYSLOG, Place, grant
 from hangdog_models.errors import HangdogError
@@ -193,7 +193,7 @@ def test_probes_ask_a_server_that_speaks_tls() -> None:
     (container,) = manifest("server.yaml", "Deployment")["spec"]["template"]["spec"]["containers"]
     for probe in ("readinessProbe", "livenessProbe"):
         program, command = container[probe]["exec"]["command"]
-        assert program == "hangdog" and command in COMMANDS
+        assert program == "hangdog" and command in LINES
         assert container[probe]["timeoutSeconds"] < container[probe]["periodSeconds"]
 
 

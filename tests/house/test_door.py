@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from hangdog.main import COMMANDS, EXTRAS, INSTALLED, Door, main
+from hangdog.main import EXTRAS, INSTALLED, LINES, Door, main
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable, UnreadableBundle, WrongUse
 
 
@@ -171,5 +171,5 @@ def test_completion_prints_a_script_and_proposes_the_commands(shell: str) -> Non
     proposed = run(_HANGDOG_COMPLETE=f"{shell}_complete", COMP_WORDS="hangdog s", COMP_CWORD=at)
     assert proposed.returncode == 0
     words = re.split(r"[,\t\n]", proposed.stdout)  # each shell's own way to part names, kinds and helps
-    for name in COMMANDS:
+    for name in LINES:
         assert (name in words) == name.startswith("s")

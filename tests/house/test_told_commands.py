@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from hangdog.main import COMMANDS, main
+from hangdog.main import LINES, main
 from hangdog_agent.main import _parser
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,7 +17,7 @@ KINDS = (".py", ".html", ".sh", ".yaml", ".service")
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SOURCES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*")) if path.suffix in KINDS]
 #: A command goes on as long as there are words of a command line; prose around it ends it.
-HANGDOG = re.compile(rf"\bhangdog ({'|'.join(COMMANDS)})\b([^`\n#|;,)]*)")
+HANGDOG = re.compile(rf"\bhangdog ({'|'.join(LINES)})\b([^`\n#|;,)]*)")
 OPTION = re.compile(r"(?:^|\s)(--[a-z][a-z-]*)")
 
 
