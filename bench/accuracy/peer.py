@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hangdog_models.diagnosis.observe.canonicalise import canonicalise
-from hangdog_models.diagnosis.options import DEFAULTS
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Round, Snapshot
@@ -76,7 +75,7 @@ def aggregate(snapshot: Snapshot, topology: Topology, write: Writer | None = Non
 
 def cleaned(frames: tuple[Frame, ...]) -> Written:
     """The string of a stack with what hangdog drops left out: what the peer would be worth with hangdog's cleaning."""
-    return (canonicalise(frames, packaged(DEFAULTS.rules)).digest,)
+    return (canonicalise(frames, packaged()).digest,)
 
 
 def written(frames: tuple[Frame, ...]) -> Written:

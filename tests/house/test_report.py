@@ -68,7 +68,7 @@ GC = Verdict(
     ),
     coverage=Coverage(1024, 1023, parse_ranks("17"), {"17": "not permitted: py-spy: Permission denied"}),
     evidence=EvidenceReport(1031, ("photo.jpg",), {"x.json": "not JSON: line 1 column 1"}, ("rank 9 answered twice",)),
-    rules="pytorch@2026-11",
+    rules="torch@2026-11",
 )
 
 BLANK = Verdict(
@@ -83,7 +83,7 @@ BLANK = Verdict(
     clusters=(),
     coverage=Coverage(8, 8, (), {}),
     evidence=EvidenceReport(),
-    rules="pytorch@2026-11",
+    rules="torch@2026-11",
 )
 
 SOFTWARE = replace(

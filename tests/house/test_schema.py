@@ -43,7 +43,7 @@ EXAMPLE: dict[str, Any] = {
         "failed": {"17": "py-spy: Permission denied"},
     },
     "evidence": {"files_read": 1031, "ignored": [], "unreadable": {"x.json": "not JSON"}},
-    "rules": "pytorch@2026-11",
+    "rules": "torch@2026-11",
 }
 
 

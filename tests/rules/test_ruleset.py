@@ -7,10 +7,15 @@ from importlib import resources
 import pytest
 
 from hangdog_models.errors import OurFault
-from hangdog_models.rules.ruleset import DEFAULT, last_component, packaged, parse
+from hangdog_models.rules.ruleset import last_component, merge, newest, packaged, parse
 from hangdog_models.stack import Frame
 
-TEXT = resources.files("hangdog_models.rules").joinpath(f"{DEFAULT}.toml").read_text(encoding="utf-8")
+FILES = {
+    file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
+    for file in resources.files("hangdog_models.rules").joinpath("frames").iterdir()
+    if file.name.endswith(".toml")
+}
+TEXT = FILES["torch@2026-11"]
 
 
 def test_every_rule_states_framework_and_version() -> None:
@@ -25,14 +30,32 @@ def test_names_of_rules_are_unique() -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_file_carries_its_own_name() -> None:
-    assert packaged().name == tomllib.loads(TEXT)["name"] == DEFAULT
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_carries_its_own_name_and_date(name: str) -> None:
+    assert tomllib.loads(FILES[name])["name"] == name and re.fullmatch(r"[a-z_]+@\d{4}-\d\d", name)
+
+
+def test_all_files_are_merged_and_what_is_built_upon_a_framework_is_asked_before_it() -> None:
+    names = packaged().name.split()
+    assert set(names) == set(FILES) and len(names) == len(FILES)
+    assert names.index("megatron@2026-11") < names.index("torch@2026-11") < names.index("python@2026-11")
+
+
+def test_of_one_framework_the_newest_file_judges() -> None:
+    found = ["torch@2027-01.toml", "jax@2026-11.toml", "torch@2026-11.toml"]
+    assert newest(found) == newest(found[::-1]) == ["jax@2026-11.toml", "torch@2027-01.toml"]
+
+
+def test_the_order_in_which_files_are_found_does_not_matter() -> None:
+    sets = [parse(text) for text in FILES.values()]
+    rows = [[rule.name for rule in merge(order).doing] for order in (sets, sets[::-1])]
+    assert rows[0] == rows[1]
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda text: text.replace('activity = "gc"', 'activity = "gcc"'), "gcc"),
+        (lambda text: text.replace('activity = "compile"', 'activity = "compiled"'), "compiled"),
         (lambda text: text.replace('wait = "peer"', 'wait = "pear"', 1), "pear"),
         (lambda text: text + '\n[[group]]\nrule = "x"\napplies = "y 1"\ndim = "tp"\n', "names files or functions"),
         (lambda text: text + '\n[[drop]]\nrule = "x"\napplies = "y 1"\nfile = ["a.py"]\n', "unknown keys"),

@@ -9,7 +9,7 @@ from hangdog.output.lines import Line, more, print_line, print_sections
 from hangdog.output.terminal import printable
 from hangdog_models.counts import counted
 from hangdog_models.verdict import ClusterView, Kind, StuckGroup, Verdict
-from hangdog_models.views.answer_text import BLAMELESS, doing, headline, percent, ranks_said, some
+from hangdog_models.views.answer_text import BLAMELESS, doing, headline, judged_by, percent, ranks_said, some
 
 #: How many of each are shown before `and N more`: one screen holds the answer, the JSON holds everything.
 SUSPECTS, CLUSTERS, GROUPS, FAILURES, FILES, FRAMES = 10, 16, 8, 8, 5, 3
@@ -26,7 +26,10 @@ def print_verdict(verdict: Verdict, console: Console) -> None:
     """Prints the verdict as text; plain where the console is no terminal, and never wider than the console."""
     print_line(Line(headline(verdict)), console, STYLES.get(verdict.kind, "bold red"))
     job = printable(verdict.job_id) or "(unnamed)"
-    print_line(Line(f"job {job}, {counted(verdict.world_size, 'rank')}, judged by {printable(verdict.rules)}"), console)
+    print_line(
+        Line(f"job {job}, {counted(verdict.world_size, 'rank')}, judged by {printable(judged_by(verdict.rules))}"),
+        console,
+    )
     sections = (
         ("because", _listed(verdict.because)),
         ("evict", _evict(verdict)),

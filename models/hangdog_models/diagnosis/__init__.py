@@ -34,6 +34,6 @@ The way of one stack
 The largest cluster is never taken for healthy: in most incidents it is a crowd of victims. What counts is whom the others
 wait for, directly or through others, and who himself waits for nobody.
 
-To teach hangdog a framework, add a rule to a new rule file: state the framework and the versions it was read off, and add a
+To teach hangdog a framework, add a rule file to `rules/frames/`: state the framework and the versions it was read off, and add a
 row to `tests/diagnosis/observe/test_activity.py`. A released file is superseded, not edited; every verdict names its rule set.
 """

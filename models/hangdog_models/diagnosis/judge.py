@@ -34,7 +34,7 @@ def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS
 
 def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS) -> Case:
     """Everything a verdict is drawn from: where the ranks stand, who waits for whom, and every explanation with its odds."""
-    rules = packaged(options.rules)
+    rules = packaged()
     reader = activity.Reader(rules, topology.groups)
     looks = [reader.look(round_.traces) for round_ in snapshot.rounds]
     moved = motion.observe(looks, motion.working(snapshot.rounds, snapshot.interval_s))

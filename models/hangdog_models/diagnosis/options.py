@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from hangdog_models.rules.ruleset import DEFAULT
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -14,7 +12,6 @@ class Options:
     `clustering`: which model joins stacks to places, by its name in `clustering.catalogue`; the default was measured.
     """
 
-    rules: str = DEFAULT
     coverage_target: float = 0.95
     budget_machines: int = 8
     clustering: str = "linkage"

@@ -1,8 +1,8 @@
-"""A rule set: dated knowledge of frameworks, parsed from TOML text and matched against frames."""
+"""Rule sets: dated knowledge of frameworks, one file each in `frames/`, merged and matched against frames."""
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import translate
@@ -13,9 +13,6 @@ from typing import Any
 from hangdog_models.errors import OurFault
 from hangdog_models.stack import Frame
 from hangdog_models.verdict import Activity
-
-#: The rule set used unless another is asked for; its name stands in every verdict.
-DEFAULT = "pytorch@2026-11"
 
 
 class Wait(StrEnum):
@@ -52,7 +49,13 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, eq=False)  # compared by identity: it is a key of caches
 class RuleSet:
+    """The rules of one file, or of several merged. `layer`: 0 what all run on, 1 what trains, 2 what is built upon that.
+
+    `name` is the file's, `torch@2026-11`; of several their names in the order in which they are asked.
+    """
+
     name: str
+    layer: int
     drop: tuple[Rule, ...]
     doing: tuple[Rule, ...]
     group: tuple[Rule, ...]
@@ -67,16 +70,31 @@ def parse(text: str) -> RuleSet:
     try:
         return RuleSet(
             document["name"],
+            int(document["layer"]),
             *(tuple(_rule(row) for row in document.get(table, ())) for table in ("drop", "doing", "group")),
         )
     except (KeyError, ValueError, TypeError) as error:
         raise OurFault(f"rule file {document.get('name')!r}: {error}") from error
 
 
+def merge(sets: Iterable[RuleSet]) -> RuleSet:
+    """One set of several: the upper layers are asked first, for they know best what a call of theirs means; then by name."""
+    ordered = sorted(sets, key=lambda one: (-one.layer, one.name))
+    tables = (tuple(rule for one in ordered for rule in getattr(one, table)) for table in ("drop", "doing", "group"))
+    return RuleSet(" ".join(one.name for one in ordered), max((one.layer for one in ordered), default=0), *tables)
+
+
 @cache
-def packaged(name: str = DEFAULT) -> RuleSet:
-    """The rule set of that name that ships with hangdog."""
-    return parse(resources.files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+def packaged() -> RuleSet:
+    """All rule sets that ship with hangdog, merged: of each framework the newest one."""
+    folder = resources.files(__package__).joinpath("frames")
+    files = newest(file.name for file in folder.iterdir() if file.name.endswith(".toml"))
+    return merge(parse(folder.joinpath(name).read_text(encoding="utf-8")) for name in files)
+
+
+def newest(files: Iterable[str]) -> list[str]:
+    """Of each framework's files, `torch@2026-11.toml`, the one of the latest date."""
+    return list({name.partition("@")[0]: name for name in sorted(files)}.values())
 
 
 def last_component(function: str) -> str:

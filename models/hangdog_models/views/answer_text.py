@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from hangdog_models.counts import counted
 from hangdog_models.ranks import format_ranks
 from hangdog_models.reading.printable import escaped
 from hangdog_models.verdict import Activity, ClusterView, Kind, Verdict
@@ -22,6 +23,15 @@ def headline(verdict: Verdict) -> str:
     """The answer in one line: what it is, which machines, how sure, and what to do now."""
     sure = "" if verdict.kind is Kind.UNDETERMINED else f" ({percent(verdict.confidence)} sure)"
     return f"{verdict.kind}: {said(verdict)}{sure}. {order(verdict)}"
+
+
+def judged_by(rules: str) -> str:
+    """The rule sets of a verdict in a few words: their names are in its JSON."""
+    names = rules.split()
+    if len(names) < 2:
+        return rules
+    dates = sorted({name.partition("@")[2] for name in names})
+    return f"{counted(len(names), 'rule set')} of {dates[0]}{f' to {dates[-1]}' if len(dates) > 1 else ''}"
 
 
 def said(verdict: Verdict) -> str:

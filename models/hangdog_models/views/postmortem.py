@@ -7,7 +7,7 @@ from hangdog_models.counts import counted
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Verdict
-from hangdog_models.views.answer_text import BLAMELESS, doing, headline, percent, ranks_said
+from hangdog_models.views.answer_text import BLAMELESS, doing, headline, judged_by, percent, ranks_said
 
 #: How many of each are written; the verdict's JSON holds everything.
 SUSPECTS, CLUSTERS, REASONS = 10, 16, 16
@@ -25,7 +25,7 @@ def markdown(verdict: Verdict, times: str = "") -> str:
 def _lines(verdict: Verdict, times: str) -> Iterator[str]:
     yield f"# {plain(verdict.job_id or 'A job')}: {plain(headline(verdict))}"
     yield ""
-    yield f"{counted(verdict.world_size, 'rank')}, judged by {plain(verdict.rules)}. {times}".rstrip()
+    yield f"{counted(verdict.world_size, 'rank')}, judged by {plain(judged_by(verdict.rules))}. {times}".rstrip()
     yield from ("", "## Why", "")
     for reason in verdict.because:
         yield f"- {plain(reason)}"

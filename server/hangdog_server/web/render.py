@@ -14,7 +14,7 @@ from markupsafe import Markup
 from hangdog_models.counts import counted
 from hangdog_models.ranks import Runs, format_runs, runs_of, size
 from hangdog_models.reading.printable import printable
-from hangdog_models.views.answer_text import percent
+from hangdog_models.views.answer_text import judged_by, percent
 
 #: Characters of a piece of foreign text that shows on a page unless its place allows more.
 TEXT = 120
@@ -85,7 +85,9 @@ def _environment() -> Environment:
     made = Environment(
         loader=DictLoader(texts), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.filters.update(shown=lambda text, most=TEXT: printable(str(text), most), percent=percent, counted=counted)
+    made.filters.update(
+        shown=lambda text, most=TEXT: printable(str(text), most), percent=percent, counted=counted, judged_by=judged_by
+    )
     made.globals.update(bar=bar, runs=runs, ranks=lambda ranks: runs(runs_of(ranks)))
     return made
 
