@@ -27,13 +27,13 @@ from statistics import median
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
-from hangdog_agent.checks.check_paths import Places
+from hangdog_agent.checks.check_paths import CheckPaths
 from hangdog_agent.machine_tests.group import Group
-from hangdog_agent.machine_tests.level import Level, Outcome
-from hangdog_agent.machine_tests.level_runner import Diagnosis, Verdict, climb
+from hangdog_agent.machine_tests.level import Level, LevelOutcome
+from hangdog_agent.machine_tests.level_runner import Diagnosis, LadderOutcome, climb
 from hangdog_agent.machine_tests.levels.passive import Passive
 from hangdog_agent.machine_tests.settings import DiagnoseSettings
-from hangdog_agent.machine_tests.standard_levels import LEVELS, Wish, standard
+from hangdog_agent.machine_tests.standard_levels import LEVELS, WantedLevels, standard
 from hangdog_agent.machine_tests.torch_engine import Engine, Probe
 from support.fakes.fake_gpus import FakeGpus, built
 
@@ -68,7 +68,7 @@ LOG = (
 class Row:
     """What came of the runs of one level."""
 
-    verdicts: Counter[Verdict] = field(default_factory=Counter)
+    verdicts: Counter[LadderOutcome] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
 
 
@@ -86,9 +86,9 @@ def main() -> None:
     for level, row in rows.items():
         if not row.seconds:
             continue
-        told = " | ".join(str(row.verdicts[verdict]) for verdict in Verdict)
+        told = " | ".join(str(row.verdicts[verdict]) for verdict in LadderOutcome)
         print(f"| {level} | {len(row.seconds)} | {told} | {median(row.seconds):.1f}, {max(row.seconds):.1f} |")
-    sys.exit(any(row.verdicts[Verdict.CONVICTED] for row in rows.values()))
+    sys.exit(any(row.verdicts[LadderOutcome.CONVICTED] for row in rows.values()))
 
 
 def measure(runs: int, rows: Mapping[int, Row]) -> None:
@@ -101,8 +101,8 @@ def measure(runs: int, rows: Mapping[int, Row]) -> None:
                 row.seconds.append(time.monotonic() - began)
                 row.verdicts[diagnosis.verdict] += 1
                 for one in diagnosis.results:
-                    if one.outcome is not Outcome.PASS:
-                        print(f"run {turn}, level {level}, {one.test}: {one.words}", *one.evidence, file=sys.stderr)
+                    if one.outcome is not LevelOutcome.PASS:
+                        print(f"run {turn}, level {level}, {one.test}: {one.message}", *one.evidence, file=sys.stderr)
 
 
 def clean(level: int, passive: Level) -> Diagnosis:
@@ -116,7 +116,7 @@ def clean(level: int, passive: Level) -> Diagnosis:
     groups = [Group(meet, at, PROCESSES) for at in range(PROCESSES)] if level == 3 else [Group()]
 
     def one(group: Group) -> Diagnosis:
-        wish = Wish(PROCESSES, group=group, command=COMMAND)
+        wish = WantedLevels(PROCESSES, group=group, command=COMMAND)
         return climb(standard(engine, probe, SMALL, wish, {level}), BUDGET_S, stop)
 
     with ThreadPoolExecutor(len(groups)) as pool:
@@ -134,7 +134,7 @@ def sound(folder: Path) -> Iterator[Passive]:
     log = folder / "kmsg"
     at = int(1e6 * (time.monotonic() - 60))
     log.write_text("".join(f"4,{seq},{at + seq},-;{line}\n" for seq, line in enumerate(LOG)), encoding="utf-8")
-    yield Passive(SMALL, {**os.environ, **gpus.environ}, places=Places(kmsg=log))
+    yield Passive(SMALL, {**os.environ, **gpus.environ}, places=CheckPaths(kmsg=log))
 
 
 if __name__ == "__main__":

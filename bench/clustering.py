@@ -24,7 +24,7 @@ from time import process_time
 from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.diagnosis.clustering.catalogue import MODELS, clustering
 from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
-from hangdog_models.diagnosis.observe.activity import Reader
+from hangdog_models.diagnosis.observe.activity import RankStateReader
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.errors import HangdogError
 from hangdog_models.ranks import Rank
@@ -120,7 +120,7 @@ def look_of(
     for rank, name in truth.items():
         frames = stack(own[rank], 0, chance) if rank in own else stack(PLACES[framework][name], share, chance)
         traces.append(ProcessTrace(rank, pid=1, threads=(Thread("MainThread", 1, frames, active=False),)))
-    return Reader(packaged()).look(traces), truth, guilty, topology
+    return RankStateReader(packaged()).look(traces), truth, guilty, topology
 
 
 def rand(clusters: Sequence[Cluster], truth: Mapping[Rank, str]) -> float:
@@ -184,7 +184,7 @@ def recorded(corpus: Path) -> None:
             continue
         topology, _ = build(layout, snapshot.highest_rank())
         guilty = {int(r) for r in str(wanted.get("must_include_ranks", "")).split(",") if r.isdigit()}
-        look = Reader(packaged()).look(snapshot.rounds[0].traces)
+        look = RankStateReader(packaged()).look(snapshot.rounds[0].traces)
         told = []
         for name in MODELS:
             clusters = clustering(name)(look, topology)
@@ -213,7 +213,7 @@ def growth() -> None:
             ProcessTrace(Rank(r), pid=1, threads=(Thread("MainThread", 1, frames[r % distinct], active=False),))
             for r in range(ranks)
         ]
-        look = Reader(packaged()).look(traces)
+        look = RankStateReader(packaged()).look(traces)
         topology, _ = build(Layout(sizes={"tp": 4, "dp": ranks // 16, "pp": 4}), None)
         row = f"{distinct:8}  {ranks:5}  "
         for name in MODELS:

@@ -24,8 +24,8 @@ from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import investigate
 from hangdog_models.diagnosis.verdict.conclude import conclude
 from hangdog_models.views import incident_view
-from hangdog_server.actions.backends.actions_config import Chosen
-from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.actions.backends.actions_config import ActionsConfig
+from hangdog_server.actions.backends.exclude_file import ExcludeFile
 from hangdog_server.web.incident_page import incident_page
 from support.cases.stalled import stalled
 from support.cases.stories import trace
@@ -120,7 +120,7 @@ def of_recorded(name: str, folder: Path) -> Path:
 
 async def live(browser: Browser, folder: Path, pictures: Path) -> None:
     """Pictures of a server's pages: a quiet night, and one incident on a phone that nobody reloads, until its machine is out of use."""
-    does = Chosen(Mode.APPROVE, WIDE, (Exclusion(folder / "excluded"),), folder / "stop")
+    does = ActionsConfig(Mode.APPROVE, WIDE, (ExcludeFile(folder / "excluded"),), folder / "stop")
     async with browsed(folder / "s.db", settings=replace(PATIENT, returned_s=0.0), does=does) as site:
         page = await browser.new_page(viewport={"width": 1280, "height": 400})
         await page.goto(site.address)

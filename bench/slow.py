@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import process_time
 
-from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.stragglers.fail_slow import ROUNDS, Slowness, find
 from hangdog_models.ranks import Rank
@@ -30,15 +30,15 @@ TENSOR = PER_MACHINE = 8
 JOBS, RANKS_A_ROW, JOBS_AT_LEAST = 300, 200_000, 25
 
 WAITS = [
-    Standing(Activity.COLLECTIVE, Wait.GROUP, operation="all_reduce", label=label)
+    RankState(Activity.COLLECTIVE, Wait.GROUP, operation="all_reduce", label=label)
     for label in ("grad_norm", "reduce_grads", "row_parallel", "finish_grad_sync", "recv_forward")
 ]
-WORK = [Standing(Activity.COMPUTE, Wait.NONE, label=label) for label in ("attention", "mlp", "embed", "loss")]
-LOADER = Standing(Activity.DATALOADER, Wait.NONE, operation="next", label="next_batch")
-LOG = Standing(Activity.COMPUTE, Wait.NONE, label="write_metrics")
+WORK = [RankState(Activity.COMPUTE, Wait.NONE, label=label) for label in ("attention", "mlp", "embed", "loss")]
+LOADER = RankState(Activity.DATALOADER, Wait.NONE, operation="next", label="next_batch")
+LOG = RankState(Activity.COMPUTE, Wait.NONE, label="write_metrics")
 
 #: The ranks of one look that are late, and where they stand.
-Late = dict[int, Standing]
+Late = dict[int, RankState]
 
 
 @dataclass

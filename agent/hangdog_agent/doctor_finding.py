@@ -13,7 +13,7 @@ class Health(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One thing examined: its name, how it stands, what was found, and what to change (empty when nothing)."""
 
     name: str

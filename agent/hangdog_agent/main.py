@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from hangdog_agent.capture import pyspy
-from hangdog_agent.capture.capture_rounds import Series
+from hangdog_agent.capture.capture_rounds import CaptureSeries
 from hangdog_agent.capture.process_capture import Tools
-from hangdog_agent.checks.check_paths import Places
+from hangdog_agent.checks.check_paths import CheckPaths
 from hangdog_agent.checks.check_scheduler import Checks
-from hangdog_agent.checks.checks_thread import Keeper
+from hangdog_agent.checks.checks_thread import ChecksThread
 from hangdog_agent.checks.standard_checks import standard
 from hangdog_agent.confinement import drop_privileges
-from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch, jobs
-from hangdog_agent.metrics.metrics import Tally
+from hangdog_agent.metrics.metrics import AgentMetrics
 from hangdog_agent.metrics.textfile import Textfile
 from hangdog_agent.procfs import Proc
-from hangdog_agent.settings import Settings, chosen
+from hangdog_agent.settings import AgentSettings, chosen
 from hangdog_agent.stalls.progress.sources import Readings
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.stack import Missing
@@ -74,10 +74,10 @@ class _Agent:
     machine: str
     watch: Watch
     tools: Tools
-    settings: Settings
+    settings: AgentSettings
     checks: Checks | None
     power: Readings
-    places: Places
+    places: CheckPaths
     metrics: Path | None
     tls: Path | None
     insecure: bool
@@ -184,7 +184,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _assemble(options: argparse.Namespace, settings: Settings) -> _Agent:
+def _assemble(options: argparse.Namespace, settings: AgentSettings) -> _Agent:
     match: tuple[str, str] | None = None
     if options.match_env is not None:
         name, equals, value = options.match_env.partition("=")
@@ -195,10 +195,10 @@ def _assemble(options: argparse.Namespace, settings: Settings) -> _Agent:
     tool = pyspy.load()
     if isinstance(tool, Missing):
         logging.getLogger(__name__).warning("no stacks can be captured: %s", tool)
-    census = Census(proc, frozenset([match[0]] if match else []), stop, bool(settings.capture.ray_logs))
-    watch = Watch(census, match, (os.getpid(),), settings.link.forget_s)
+    process_table = ProcessTable(proc, frozenset([match[0]] if match else []), stop, bool(settings.capture.ray_logs))
+    watch = Watch(process_table, match, (os.getpid(),), settings.link.forget_s)
     folder = options.state or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
-    places = Places(state=Path(folder) if folder else None)
+    places = CheckPaths(state=Path(folder) if folder else None)
     checks: Checks | None = None
     power: Readings = dict
     if match is None:  # of several agents on one host none knows whose machine it is
@@ -216,7 +216,7 @@ def _once(agent: _Agent) -> None:
         print("hangdog-agent: no training process found here; `hangdog doctor` says why that may be", file=sys.stderr)
     looks = []
     for job in here:
-        traces = Series(job.name, agent.watch.see, agent.tools, owner=job.owner).look()
+        traces = CaptureSeries(job.name, agent.watch.see, agent.tools, owner=job.owner).look()
         looks.append(msgspec.to_builtins(job) | {"traces": [msgspec.to_builtins(trace) for trace in traces]})
     print(json.dumps({"machine": agent.machine, "jobs": looks}, indent=1))
 
@@ -229,8 +229,8 @@ async def _serve(agent: _Agent, server: str) -> None:
     from hangdog_agent.connection.offline_recording import Spooling
     from hangdog_agent.connection.servers import listed
     from hangdog_agent.connection.spool import Clocks
-    from hangdog_agent.machine_tests.remote_tests import Diagnosing, Jobs
-    from hangdog_agent.stalls.monitor import Vigil
+    from hangdog_agent.machine_tests.remote_tests import Jobs, RemoteTests
+    from hangdog_agent.stalls.monitor import StallMonitor
     from hangdog_models.rules.ruleset import packaged
     from hangdog_proto import deny_list
     from hangdog_proto.client import certificate_folder
@@ -238,12 +238,12 @@ async def _serve(agent: _Agent, server: str) -> None:
     from hangdog_proto.deny_list import DenyList
 
     version, boot = importlib.metadata.version("hangdog"), agent.places.boot()
-    told = ("" if boot == "unknown" else boot), agent.places.serial()
+    body = ("" if boot == "unknown" else boot), agent.places.serial()
     renewed = renewal = None
     if agent.tls is not None:
         renewed = (agent.places.state or agent.tls) / NAME
         renewal = Renewal(agent.tls, renewed, agent.machine)
-    identity = Identity(server, agent.machine, version, agent.tls, agent.insecure, *told, renewed, renewal)
+    identity = Identity(server, agent.machine, version, agent.tls, agent.insecure, *body, renewed, renewal)
     for address in listed(server):
         require_privacy(identity.reach(address))
     if agent.tls is not None:
@@ -253,24 +253,26 @@ async def _serve(agent: _Agent, server: str) -> None:
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    tally = Tally(identity.version)
-    vigil = Vigil(agent.tools, packaged(), agent.settings.vigil, agent.power)
-    parts = (identity, agent.watch, vigil, agent.tools, agent.settings.link)
+    metrics = AgentMetrics(identity.version)
+    stalls = StallMonitor(agent.tools, packaged(), agent.settings.stalls, agent.power)
+    parts = (identity, agent.watch, stalls, agent.tools, agent.settings.link)
     clock = time.time  # noqa: TID251 - the main module passes the clock down
     clocks = Clocks(clock, lambda: time.clock_gettime(time.CLOCK_BOOTTIME), agent.places.boot())
     spooling = Spooling(agent.places.state, agent.settings.spool, clocks, agent.places.serial())
 
-    def diagnosing(jobs: Jobs) -> Diagnosing:
-        return Diagnosing(agent.settings.diagnosing, jobs, lambda: _kit(agent))
+    def diagnosing(jobs: Jobs) -> RemoteTests:
+        return RemoteTests(agent.settings.diagnosing, jobs, lambda: _kit(agent))
 
     with contextlib.ExitStack() as stack:
-        keeper = stack.enter_context(Keeper(agent.checks, agent.machine, clock)) if agent.checks is not None else None
-        link = Link(*parts, keeper.findings if keeper else tuple, spooling, tally, diagnosing)
+        keeper = (
+            stack.enter_context(ChecksThread(agent.checks, agent.machine, clock)) if agent.checks is not None else None
+        )
+        link = Link(*parts, keeper.findings if keeper else tuple, spooling, metrics, diagnosing)
         expiring = asyncio.create_task(_warn(identity, clock), name="certificate that ends")
         stack.callback(expiring.cancel)
         if agent.metrics is not None:
             every_s = agent.settings.link.metrics_s
-            stack.enter_context(Textfile(agent.metrics, every_s, lambda: tally.text(link.standing())))
+            stack.enter_context(Textfile(agent.metrics, every_s, lambda: metrics.text(link.status())))
         await link.keep(stop)
 
 
@@ -280,10 +282,10 @@ async def _warn(identity: "Identity", clock: Callable[[], float]) -> None:
 
     while True:
         own = await asyncio.to_thread(identity.certificate)
-        said = own_certificate.warning(own, clock()) if own is not None else ""
-        if said:
-            logging.getLogger(__name__).warning("%s: renew it (docs/security.md)", said)
-        await asyncio.sleep(86400.0 if said else 3600.0)
+        stated = own_certificate.warning(own, clock()) if own is not None else ""
+        if stated:
+            logging.getLogger(__name__).warning("%s: renew it (docs/security.md)", stated)
+        await asyncio.sleep(86400.0 if stated else 3600.0)
 
 
 def _kit(agent: _Agent) -> "Kit":

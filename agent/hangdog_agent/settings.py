@@ -11,7 +11,7 @@ from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.connection.settings import LinkSettings, SpoolSettings
 from hangdog_agent.machine_tests.remote_settings import DiagnosingSettings
 from hangdog_agent.machine_tests.settings import DiagnoseSettings
-from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.errors import WrongUse
 
 #: How a setting of the levels themselves is named, which are those of `hangdog diagnose`: `diagnose.memory_bytes`.
@@ -19,21 +19,21 @@ LEVELS = "diagnose."
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AgentSettings:
     """All of them; their names are unique among all parts but `levels`, whose names begin with LEVELS."""
 
     capture: CaptureSettings = field(default_factory=CaptureSettings)
     link: LinkSettings = field(default_factory=LinkSettings)
-    vigil: VigilSettings = field(default_factory=VigilSettings)
+    stalls: StallSettings = field(default_factory=StallSettings)
     spool: SpoolSettings = field(default_factory=SpoolSettings)
     checks: CheckSettings = field(default_factory=CheckSettings)
     diagnosing: DiagnosingSettings = field(default_factory=DiagnosingSettings)
     levels: DiagnoseSettings = field(default_factory=DiagnoseSettings)
 
 
-def chosen(assignments: Iterable[str]) -> Settings:
+def chosen(assignments: Iterable[str]) -> AgentSettings:
     """The settings with each `NAME=VALUE` in the place of its default; raises WrongUse. Values are numbers, 0 or more."""
-    settings = Settings()
+    settings = AgentSettings()
     parts = {
         (LEVELS if part.name == "levels" else "") + setting.name: (part.name, setting.name)
         for part in fields(settings)

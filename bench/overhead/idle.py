@@ -7,10 +7,10 @@ from collections.abc import Callable
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.discovery.discover import find
-from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.procfs import Proc
-from hangdog_agent.stalls.monitor import Vigil
-from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.stalls.monitor import StallMonitor
+from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stack import Missing, Reason
 from overhead.stage import MARK, cpu_s, memory_mib, met, rank_environ, stage
@@ -82,11 +82,11 @@ def idle(windows: int) -> None:
 def parts() -> tuple[float, float, float]:
     """CPU seconds of one scan of the process table, of finding the members in it, and of one reading of all pulses."""
     proc = Proc()
-    census = Census(proc, frozenset({MARK[0]}))
+    census = ProcessTable(proc, frozenset({MARK[0]}))
     rows = census.take()
     members = find(rows, MARK)
     untouched = Tools(proc, Missing(Reason.TOOL_MISSING, "nobody is to be glanced at"), CaptureSettings())
-    vigil = Vigil(untouched, packaged(), VigilSettings())
+    vigil = StallMonitor(untouched, packaged(), StallSettings())
     return _cost(census.take), _cost(lambda: find(rows, MARK)), _cost(lambda: vigil.tick(members))
 
 

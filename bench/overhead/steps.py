@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from hangdog.demo.conductor import free_port
 from hangdog.demo.job.settings import write_settings
-from hangdog.demo.step_reports import Progress
+from hangdog.demo.step_reports import StepReports
 from overhead.stage import Stage, cpu_s, met, rank_environ, stage
 
 #: The bound: so much of a step.
@@ -55,7 +55,7 @@ def steps(pairs: int) -> None:
     show(off, on)
 
 
-def start_job(here: Stage) -> Progress:
+def start_job(here: Stage) -> StepReports:
     port = str(free_port())
     ranks: dict[int, subprocess.Popen[bytes]] = {}
     for rank in range(RANKS):
@@ -66,12 +66,12 @@ def start_job(here: Stage) -> Progress:
         launch = rank_environ(rank, RANKS) | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         launch |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
         ranks[rank] = here.start(f"rank-{rank}", "-m", "live.trainers.ddp", str(here.folder), "1", **launch)
-    return Progress(
+    return StepReports(
         {rank: process.stdout for rank, process in ranks.items()}, lambda rank: here.last_words(f"rank-{rank}")
     )
 
 
-def follow(job: Progress, agent: int, seconds: float) -> Stretch:
+def follow(job: StepReports, agent: int, seconds: float) -> Stretch:
     """The steps of so many seconds; the first one, in which the agent may have been stopped or gone on, is left out."""
     used, began = sum(cpu_s(agent)), time.perf_counter()
     ends: list[float] = []

@@ -6,7 +6,7 @@ from functools import cache
 
 from hangdog_models.planning.campaign.belief import Belief, update
 from hangdog_models.planning.campaign.fault import Where
-from hangdog_models.planning.campaign.launch import Budget, Diagnostic, Round
+from hangdog_models.planning.campaign.launch import CampaignRound, Diagnostic, LaunchBudget
 from hangdog_models.planning.campaign.replay import Groups, crossing, phases
 from hangdog_models.planning.campaign.round_planner import plan
 from planning.cluster import Cluster
@@ -24,7 +24,9 @@ class Answer:
 Method = Callable[[Cluster, Sequence[str]], Answer]
 
 
-def planner(belief: Belief, diagnostics: Sequence[Diagnostic], budget: Budget, clock: Callable[[], float]) -> Method:
+def planner(
+    belief: Belief, diagnostics: Sequence[Diagnostic], budget: LaunchBudget, clock: Callable[[], float]
+) -> Method:
     """Plans, launches and learns until the planner stops."""
 
     def campaign(cluster: Cluster, machines: Sequence[str]) -> Answer:
@@ -33,7 +35,7 @@ def planner(belief: Belief, diagnostics: Sequence[Diagnostic], budget: Budget, c
             began = clock()
             step = plan(known, diagnostics, left)
             longest = max(longest, clock() - began)
-            if not isinstance(step, Round):
+            if not isinstance(step, CampaignRound):
                 told = (belief.leafs[one.names[0]] if one.where is Where.LEAF else one.names for one in step.tell)
                 return Answer(frozenset(step.evict), frozenset(map(frozenset, told)), longest)
             known, left = update(known, cluster.run(list(step.launches))), left.after(step)

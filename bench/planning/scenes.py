@@ -8,7 +8,7 @@ from hangdog_models.planning.campaign.assurance import needed
 from hangdog_models.planning.campaign.belief import Belief
 from hangdog_models.planning.campaign.conviction import failures_needed
 from hangdog_models.planning.campaign.fault import FIXED, FailureMode
-from hangdog_models.planning.campaign.launch import Budget, Diagnostic
+from hangdog_models.planning.campaign.launch import Diagnostic, LaunchBudget
 from hangdog_models.planning.campaign.prior import begin
 from planning.cluster import Cluster
 from planning.methods import Method, bisection, pairing, planner, replay
@@ -47,26 +47,26 @@ def names(count: int) -> list[str]:
 def scenes(clock: Callable[[], float]) -> list[Scene]:
     """All of them; `clock` times the planner's steps."""
 
-    def planned(diagnostic: Diagnostic, budget: Budget) -> Ways:
+    def planned(diagnostic: Diagnostic, budget: LaunchBudget) -> Ways:
         return {"planner": lambda belief: planner(belief, [diagnostic], budget, clock)}
 
-    many = Budget(parallel=64, rounds=24)
+    many = LaunchBudget(parallel=64, rounds=24)
     convict = failures_needed(1024, REPLAY.false_alarm)
     #: What the planner says it needs: so many repetitions in each launch.
     rare = needed([RARE], REPLAY, 0.99, convict) or 0
-    enough = Budget(parallel=64, seconds=convict * REPLAY.takes_s(rare))
+    enough = LaunchBudget(parallel=64, seconds=convict * REPLAY.takes_s(rare))
     cluster = replace(many, rounds=40)
     return [
         Scene(
             "1 of 232, fixed, no noise",
             lambda seed: bad(seed, 232, 1),
-            planned(quiet(ANY_SIZE), Budget(launches=22)) | halving(noise=False) | two_phases(8, noise=False),
+            planned(quiet(ANY_SIZE), LaunchBudget(launches=22)) | halving(noise=False) | two_phases(8, noise=False),
             "<= 22 launches",
         ),
         Scene(
             "1 of 232, fixed, 2 % false alarms",
             lambda seed: bad(seed, 232, 1),
-            planned(ANY_SIZE, Budget(launches=22)) | halving() | two_phases(8),
+            planned(ANY_SIZE, LaunchBudget(launches=22)) | halving() | two_phases(8),
             "<= 22 launches",
         ),
         Scene(

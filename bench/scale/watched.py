@@ -20,16 +20,16 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_proto.logs import configure
 from hangdog_server.cluster.fleet import Fleet
-from hangdog_server.incidents.incident_run import Means
-from hangdog_server.listener import Door, Opened
+from hangdog_server.incidents.incident_run import IncidentServices
+from hangdog_server.listener import ListenerConfig, OpenListeners
 from hangdog_server.main import running
 from hangdog_server.observability.setup import observing
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store.store import Store
 
 #: Machines that left are forgotten, and the store comes to its bounds, well before the warm-up of a soak is over; and so
 #: does what is kept of stacks that moved, which is asked for never again.
-SETTINGS = Settings(forget_s=180.0, prune_s=20.0, keep_s=480.0, keep_bytes=4 << 20)
+SETTINGS = ServerSettings(forget_s=180.0, prune_s=20.0, keep_s=480.0, keep_bytes=4 << 20)
 PIECES, STACKS_BYTES = 1 << 16, 1 << 20
 #: How the threads of asyncio's own pool are called. They begin one by one and never end, four more than there are cores at
 #: most: it fills up for hours, and is no leak.
@@ -64,7 +64,7 @@ def _heap() -> float:
     return int(found.uordblks + found.hblkhd) / (1 << 20)
 
 
-def _held(folder: Path, means: Means) -> dict[str, float]:
+def _held(folder: Path, means: IncidentServices) -> dict[str, float]:
     """What the process holds now."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     used = os.times()
@@ -78,7 +78,7 @@ def _held(folder: Path, means: Means) -> dict[str, float]:
         "heap_mib": _heap(),
         "blocks": sys.getallocatedblocks(),
         "store_mib": sum(file.stat().st_size for file in folder.glob("incidents.db*")) / (1 << 20),
-        "connected": means.fleet.standing(asyncio.get_running_loop().time())["connected"],
+        "connected": means.fleet.counts(asyncio.get_running_loop().time())["connected"],
         "cpu_s": used.user + used.system,
     }
 
@@ -98,8 +98,8 @@ async def main() -> None:
     async with observing("127.0.0.1:0", fleet) as observers:
         store = Store(folder / "incidents.db", SETTINGS.store_s, observers.telemetry)
         clock, dictionary = time.time, Dictionary(PIECES, STACKS_BYTES)  # noqa: TID251 - the main module has the clock
-        means = Means(fleet, store, diagnose, clock, dictionary, observers.telemetry)
-        opened = Opened("127.0.0.1:0", Door(audit=folder / "audit.jsonl"), SETTINGS, clock)
+        means = IncidentServices(fleet, store, diagnose, clock, dictionary, observers.telemetry)
+        opened = OpenListeners("127.0.0.1:0", ListenerConfig(audit=folder / "audit.jsonl"), SETTINGS, clock)
         asked: asyncio.Queue[str] = asyncio.Queue()
         threading.Thread(target=_read, args=(asyncio.get_running_loop(), asked), daemon=True).start()
         async with running(opened, means, SETTINGS, observers.interceptors) as address:

@@ -102,7 +102,7 @@ USAGE = WrongUse.exit_code
 INTERRUPTED, PIPE_CLOSED = 130, 141
 
 
-class Door(click.Group):
+class CommandGroup(click.Group):
     """A click group that imports a sub-command when it is called, and speaks hangdog's exit statuses."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -140,7 +140,7 @@ class Door(click.Group):
         except Exception as error:  # the outermost frame: whatever comes here is told to the user, none of it is lost
             if ctx.params.get("debug"):
                 traceback.print_exc()
-            raise _told(error) from error
+            raise _as_ours(error) from error
 
     def main(
         self,
@@ -177,7 +177,7 @@ class Door(click.Group):
         sys.exit(status if isinstance(status, (int, str)) else 0)
 
 
-def _told(error: Exception) -> HangdogError:
+def _as_ours(error: Exception) -> HangdogError:
     """The error as the user is told it: a known one as it is, a missing package by its extra, else a bug of ours."""
     if isinstance(error, HangdogError):
         return error
@@ -200,7 +200,9 @@ def _complain(what: str, hint: str) -> None:
         click.echo(f"  {printable(line)}", err=True)
 
 
-@click.group("hangdog", cls=Door, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "hangdog", cls=CommandGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="hangdog", message="hangdog %(version)s")
 @click.option("--debug", is_flag=True, envvar="HANGDOG_DEBUG", help="Show the traceback of an error.")
 @click.pass_context

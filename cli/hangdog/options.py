@@ -14,7 +14,7 @@ from hangdog.output.times import ago
 from hangdog.server_paths import server_here
 from hangdog_models.errors import NotAllowed, ServerUnreachable, WrongUse
 from hangdog_models.ranks import MAX_RANK
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 #: Characters of a file that a token is looked for in.
@@ -29,7 +29,7 @@ def server_option(command: Command) -> Command:
         *args: Any, server: str, tls: Path | None, token_file: Path | None, insecure: bool, **others: Any
     ) -> Any:
         own = insecure or server.startswith("unix:")
-        way = Reach(server, None if own else tls, _token(token_file), insecure)
+        way = ServerAddress(server, None if own else tls, _token(token_file), insecure)
         try:
             return command(*args, server=way, **others)
         except ServerUnreachable as error:
@@ -88,8 +88,8 @@ def _ended(tls: Path | None) -> NotAllowed | None:
 def _token(file: Path | None) -> str:
     """The token of whoever asks, empty when they have none; raises WrongUse."""
     if file is None:
-        if told := os.environ.get("HANGDOG_TOKEN", "").strip():
-            return _plausible(told, "HANGDOG_TOKEN")
+        if reported := os.environ.get("HANGDOG_TOKEN", "").strip():
+            return _plausible(reported, "HANGDOG_TOKEN")
         named = os.environ.get("HANGDOG_TOKEN_FILE", "")
         if not named:
             return ""

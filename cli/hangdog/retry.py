@@ -19,7 +19,7 @@ _SENTENCE = 240
 
 
 @dataclass
-class Patience:
+class RetryPolicy:
     """How long a server that is away is waited for; `how` is what a person types to go on later."""
 
     what: str

@@ -7,7 +7,7 @@ from enum import StrEnum
 from hangdog_models.ranks import Rank
 
 
-class Bearing(StrEnum):
+class Impact(StrEnum):
     """What a finding says. Only the first three speak against the machine it was made on."""
 
     CONVICTS = "convicts"  # broken, whatever the stacks say: GPU lost, uncontained memory error, fatal NVLink
@@ -34,7 +34,7 @@ class Finding:
 
     source: str
     code: str
-    bearing: Bearing
+    impact: Impact
     what: str
     machine: str = ""
     rank: Rank | None = None

@@ -84,7 +84,7 @@ def merged(parts: Iterable[Snapshot]) -> Snapshot:
     return Snapshot(
         job=Job(max(ids, default=""), max(part.job.framework for part in them)),
         rounds=tuple(
-            Round(number, _fullest(traces, lambda trace: (trace.rank, trace.role), _told))
+            Round(number, _fullest(traces, lambda trace: (trace.rank, trace.role), _completeness))
             for number, traces in sorted(rounds.items())
         ),
         interval_s=min((part.interval_s for part in them if part.interval_s is not None), default=None),
@@ -99,21 +99,21 @@ def merged(parts: Iterable[Snapshot]) -> Snapshot:
     )
 
 
-def _told(trace: ProcessTrace) -> int:
+def _completeness(trace: ProcessTrace) -> int:
     """How much a trace tells, to choose between two: frames count, and a capture without reservation, and the kernel's view."""
     frames = sum(len(thread.frames) for thread in trace.threads)
     return 4 * frames + 2 * (trace.missing is None) + (trace.state is not None)
 
 
 def _fullest(
-    nouns: Iterable[_Noun], whose: Callable[[_Noun], tuple[Rank, str]], told: Callable[[_Noun], int]
+    nouns: Iterable[_Noun], whose: Callable[[_Noun], tuple[Rank, str]], reported: Callable[[_Noun], int]
 ) -> tuple[_Noun, ...]:
     """The noun of each owner that tells most, by owner; between two that tell as much, their written form decides."""
     best: dict[tuple[Rank, str], _Noun] = {}
     for noun in nouns:
         owner = whose(noun)
         other = best.get(owner)
-        if other is None or (told(noun), repr(noun)) > (told(other), repr(other)):
+        if other is None or (reported(noun), repr(noun)) > (reported(other), repr(other)):
             best[owner] = noun
     return tuple(best[owner] for owner in sorted(best))
 

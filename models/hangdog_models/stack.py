@@ -89,14 +89,14 @@ MERELY_FAILED = frozenset(
 )
 
 
-class Missing(msgspec.Struct, frozen=True, gc=False):
+class Missing(msgspec.Struct, frozen=True, gc=False, rename={"message": "words"}):
     """A capture that failed or had to be less than asked for, in the tool's own words."""
 
     reason: Reason
-    words: str
+    message: str
 
     def __str__(self) -> str:
-        return f"{self.reason}: {self.words}" if self.words else str(self.reason)
+        return f"{self.reason}: {self.message}" if self.message else str(self.reason)
 
 
 class ProcessTrace(msgspec.Struct, frozen=True, gc=False):

@@ -13,7 +13,7 @@ from hangdog_models.ranks import Rank, format_ranks
 #: A job must have been without suspicion for so long before a new one counts as another matter. Seconds.
 OVER_S = 10.0
 #: A job with an overdue rank is looked at closer for so long, and anew before that is over. Seconds.
-DOUBT_S, ASKED_AGAIN_S = 15.0, 8.0
+RECHECK_S, ASKED_AGAIN_S = 15.0, 8.0
 
 
 class Doing(StrEnum):
@@ -41,7 +41,7 @@ class Sign:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class StallTimeouts:
     """How long the others may wait for a rank that is seen to do something, in seconds.
 
     Who stands still has the patience of its own rhythm, which its agent knows.
@@ -75,7 +75,7 @@ class Suspicion:
     why: str
 
 
-def suspect(signs: Mapping[Rank, Sign], going: Iterable[Rank], patience: Patience) -> Suspicion | None:
+def suspect(signs: Mapping[Rank, Sign], going: Iterable[Rank], patience: StallTimeouts) -> Suspicion | None:
     """Whether a job stands still: its ranks wait longer than they ever did, and none has a reason that is borne.
 
     `going` are ranks that show no sign of a standstill: a job with one of those goes on, as far as anybody can tell.

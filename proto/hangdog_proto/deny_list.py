@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Denied:
+class DeniedCertificate:
     """One entry: either `serial` (hexadecimal), or `owner`, all of whose certificates made before `at` are denied.
 
     `at` is Unix seconds.
@@ -55,8 +55,8 @@ class DenyList:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._stamp: object = None
-        self._serials: dict[str, Denied] = {}
-        self._owners: tuple[Denied, ...] = ()
+        self._serials: dict[str, DeniedCertificate] = {}
+        self._owners: tuple[DeniedCertificate, ...] = ()
         self._broken = ""
 
     def refuses(self, leaf: Leaf) -> str:
@@ -99,7 +99,7 @@ class DenyList:
         self._owners = tuple(one for one in entries if not one.serial)
 
 
-def read(path: Path) -> tuple[Denied, ...]:
+def read(path: Path) -> tuple[DeniedCertificate, ...]:
     """All entries of a file; none when there is no file. Raises WrongUse when it is damaged or cannot be read."""
     try:
         with path.open("rb") as file:
@@ -120,7 +120,7 @@ def read(path: Path) -> tuple[Denied, ...]:
     return found
 
 
-def add(path: Path, entry: Denied) -> bool:
+def add(path: Path, entry: DeniedCertificate) -> bool:
     """Adds an entry; False when there is one already that denies as much. Raises WrongUse."""
     with _turn(path):
         kept = read(path)
@@ -144,8 +144,8 @@ def remove(path: Path, serial: str, owner: str) -> None:
         _write(path, kept)
 
 
-def _entry(row: dict[str, object]) -> Denied:
-    found = Denied(**row)  # type: ignore[arg-type]  # what it holds is looked at below
+def _entry(row: dict[str, object]) -> DeniedCertificate:
+    found = DeniedCertificate(**row)  # type: ignore[arg-type]  # what it holds is looked at below
     texts = (found.serial, found.owner, found.reason)
     if not all(isinstance(text, str) and len(text) <= _WORDS for text in texts) or not isinstance(
         found.at, int | float
@@ -153,7 +153,9 @@ def _entry(row: dict[str, object]) -> Denied:
         raise ValueError("an entry holds what is no text")
     if bool(found.serial) is bool(found.owner):
         raise ValueError("an entry names a serial number or an owner")
-    return Denied(serial_digits(found.serial) if found.serial else "", found.owner, float(found.at), found.reason)
+    return DeniedCertificate(
+        serial_digits(found.serial) if found.serial else "", found.owner, float(found.at), found.reason
+    )
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
@@ -179,7 +181,7 @@ def _turn(path: Path) -> Iterator[None]:
         raise WrongUse(f"cannot write {path}: {error.strerror}", "run this as the user of the server") from error
 
 
-def _write(path: Path, entries: Sequence[Denied]) -> None:
+def _write(path: Path, entries: Sequence[DeniedCertificate]) -> None:
     """Puts a new file in the old one's place: whoever reads meanwhile finds one or the other, whole."""
     document = {"schema": _SCHEMA, "denied": [asdict(entry) for entry in entries]}
     new = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")

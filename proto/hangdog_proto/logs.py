@@ -40,13 +40,13 @@ class Json(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC)
-        told = {
+        reported = {
             "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        told = {name: value for name, value in {**self._always, **_ABOUT.get()}.items() if value} | told
+        reported = {name: value for name, value in {**self._always, **_ABOUT.get()}.items() if value} | reported
         if record.exc_info:
-            told["error"] = self.formatException(record.exc_info)
-        return json.dumps(told)
+            reported["error"] = self.formatException(record.exc_info)
+        return json.dumps(reported)

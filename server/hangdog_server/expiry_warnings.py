@@ -8,35 +8,35 @@ from hangdog_proto.expiry import ends_soon
 from hangdog_server.auth.tls import day
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents.round_capture import named, steady
-from hangdog_server.listener import Opened
+from hangdog_server.listener import OpenListeners
 
 #: Between two looks, and between two times that the same is said. Seconds.
-LOOK_S, SAID_S = 3600.0, 86400.0
+LOOK_S, LOGGED_S = 3600.0, 86400.0
 #: Machines that are named; all of them stand in the list of machines.
 _NAMED = 5
 
 log = logging.getLogger(__name__)
 
 
-class Expiring:
+class ExpiryWarnings:
     """Looks at the certificates; `clock` gives Unix seconds."""
 
-    def __init__(self, opened: Opened, fleet: Fleet, clock: Callable[[], float]) -> None:
+    def __init__(self, opened: OpenListeners, fleet: Fleet, clock: Callable[[], float]) -> None:
         self._opened = opened
         self._fleet = fleet
         self._clock = clock
 
     async def keep(self) -> None:
         """Looks again and again. What ends soon is said once a day."""
-        said: dict[str, float] = {}
+        stated: dict[str, float] = {}
         while True:
-            for what, words in self.told().items():
-                if steady() - said.get(what, float("-inf")) >= SAID_S:
-                    said[what] = steady()
+            for what, words in self.warned().items():
+                if steady() - stated.get(what, float("-inf")) >= LOGGED_S:
+                    stated[what] = steady()
                     log.warning("%s", words)
             await asyncio.sleep(LOOK_S)
 
-    def told(self) -> dict[str, str]:
+    def warned(self) -> dict[str, str]:
         """What ends soon, in words."""
         found, now = {}, self._clock()
         for what, (begins, ends) in self._opened.lasts().items():

@@ -11,20 +11,20 @@ from hangdog_models.errors import WrongUse
 from hangdog_proto.client.channel_options import is_loopback
 from hangdog_proto.deny_list import DenyList
 from hangdog_proto.expiry import ends_soon
-from hangdog_server.auth.authorizer import Gate
+from hangdog_server.auth.authorizer import Authorizer
 from hangdog_server.auth.issuer import LIFE_DAYS, Issuer
-from hangdog_server.auth.local_user import Known
+from hangdog_server.auth.local_user import LocalUsers
 from hangdog_server.auth.tls import Certificate, day
 from hangdog_server.auth.tokens import Tokens
-from hangdog_server.ports.endpoints import Ways
+from hangdog_server.ports.endpoints import Endpoints
 from hangdog_server.ports.listeners import listeners
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ListenerConfig:
     """What an operator says of how the server is reached.
 
     `tls` is the folder with its certificate; `people` a second address, for people without certificates of their own;
@@ -55,13 +55,13 @@ class Door:
 
 
 #: Whoever reaches this machine's own loopback may do everything.
-LOCAL = Door()
+LOCAL = ListenerConfig()
 
 
-class Opened:
+class OpenListeners:
     """A door that may be opened; raises WrongUse, saying what to type, where it would let strangers in."""
 
-    def __init__(self, listen: str, door: Door, settings: Settings, clock: Callable[[], float]) -> None:
+    def __init__(self, listen: str, door: ListenerConfig, settings: ServerSettings, clock: Callable[[], float]) -> None:
         for given in filter(None, (listen, door.people, door.web)):
             host, colon, port = given.rpartition(":")
             if not colon or not host or not port.isdecimal():
@@ -94,9 +94,9 @@ class Opened:
         denied = DenyList(door.denied)
         denied.require_readable()
         self._tokens = tokens
-        self._known = Known(door.groups)
-        self._ways = Ways(settings, self._known, asks=not door.insecure)
-        self.gate = Gate(
+        self._known = LocalUsers(door.groups)
+        self._ways = Endpoints(settings, self._known, asks=not door.insecure)
+        self.gate = Authorizer(
             open_, door.tls is not None, tokens, door.proxies, settings.hello_s, denied, door.trust_dns_names,
             believing=door.insecure, users=self._known,
         )  # fmt: skip
@@ -146,8 +146,8 @@ class Opened:
         try:
             address = self._bound(server, self._listen, "--listen", True, settings.max_machines + settings.max_people)
             if self.door.people:
-                heard = self._bound(server, self.door.people, "--people", False, settings.max_people)
-                log.info("people are heard at %s", heard)
+                received = self._bound(server, self.door.people, "--people", False, settings.max_people)
+                log.info("people are heard at %s", received)
             self._bind_socket(server)
         except BaseException:
             self._ways.close()

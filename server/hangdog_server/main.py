@@ -21,38 +21,38 @@ from hangdog_proto.generated.hangdog_pb2_grpc import (
     add_IncidentsServicer_to_server,
 )
 from hangdog_proto.private_files import narrow_file
-from hangdog_server.actions.backends.actions_config import Chosen, chosen
-from hangdog_server.actions.reconcile import Acting
-from hangdog_server.auth.audit_log import Audit, before
+from hangdog_server.actions.backends.actions_config import ActionsConfig, chosen
+from hangdog_server.actions.reconcile import ActionLoop
+from hangdog_server.auth.audit_log import AuditLog, before
 from hangdog_server.auth.refused_requests import Tries
 from hangdog_server.campaigns import campaign_run
-from hangdog_server.campaigns.campaign_registry import CampaignDesk
+from hangdog_server.campaigns.campaign_registry import CampaignRegistry
 from hangdog_server.cluster.certificate_renewals import Renewals
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.leadership import Leading
-from hangdog_server.cluster.session_tracker import Seen
-from hangdog_server.cluster.stalls import Vigil
-from hangdog_server.expiry_warnings import Expiring
-from hangdog_server.grpc_api.action_service import Deeds
+from hangdog_server.cluster.session_tracker import SessionTracker
+from hangdog_server.cluster.stalls import StallTracker
+from hangdog_server.expiry_warnings import ExpiryWarnings
+from hangdog_server.grpc_api.action_service import ActionService
 from hangdog_server.grpc_api.agent_service import Agents
 from hangdog_server.grpc_api.campaign_service import Campaigns
 from hangdog_server.grpc_api.history_service import Records
 from hangdog_server.grpc_api.incident_service import Incidents
 from hangdog_server.grpc_api.operations_service import Operations
 from hangdog_server.incidents.fair_queue import Turns
-from hangdog_server.incidents.incident_run import Means
+from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.incidents.judge import Judge
-from hangdog_server.incidents.offline_ingest import Returns
-from hangdog_server.incidents.registry import Desk
+from hangdog_server.incidents.offline_ingest import OfflineIngest
+from hangdog_server.incidents.registry import IncidentRegistry
 from hangdog_server.incidents.session_writer import Living
-from hangdog_server.incidents.stall_watch import Sentry
-from hangdog_server.listener import LOCAL, Door, Opened
-from hangdog_server.notifications.notify_config import Told, told
-from hangdog_server.notifications.notify_loop import Notifying
+from hangdog_server.incidents.stall_watch import StallWatcher
+from hangdog_server.listener import LOCAL, ListenerConfig, OpenListeners
+from hangdog_server.notifications.notify_config import NotifyConfig, read_config
+from hangdog_server.notifications.notify_loop import NotifyLoop
 from hangdog_server.notifications.send import check
 from hangdog_server.observability.setup import Interceptors, observing
-from hangdog_server.protocol.rate_limits import Limits
-from hangdog_server.settings import Settings
+from hangdog_server.protocol.rate_limits import RateLimits
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store import trusted_date
 from hangdog_server.store.retention import Retention
 from hangdog_server.store.store import Store
@@ -63,7 +63,7 @@ FILES = 12288
 SERVICES = ("", "hangdog.v1.Agents", "hangdog.v1.Campaigns", "hangdog.v1.Incidents")
 
 log = logging.getLogger(__name__)
-_DEFAULTS = Settings()
+_DEFAULTS = ServerSettings()
 
 
 async def serve(
@@ -71,8 +71,8 @@ async def serve(
     where: Path | str,
     judge: Judge,
     announce: Callable[[str], None],
-    settings: Settings = _DEFAULTS,
-    door: Door = LOCAL,
+    settings: ServerSettings = _DEFAULTS,
+    door: ListenerConfig = LOCAL,
     metrics: str = "",
     acting: Path | None = None,
     notify: Path | None = None,
@@ -87,11 +87,11 @@ async def serve(
     _many_files()
     clock = time.time  # noqa: TID251  # this is the main module that passes the clock down
     fleet = Fleet(settings)
-    opened = Opened(listen, door, settings, clock)  # what is refused is refused before anything is made
-    does = chosen(acting, clock) if acting is not None else Chosen()
+    opened = OpenListeners(listen, door, settings, clock)  # what is refused is refused before anything is made
+    does = chosen(acting, clock) if acting is not None else ActionsConfig()
     if does.mode in (Mode.APPROVE, Mode.AUTO):
         opened.close()
-    tells = told(notify) if notify is not None else Told()
+    tells = read_config(notify) if notify is not None else NotifyConfig()
     await check(tells)
     for path in (door.audit, door.audit and before(door.audit)):
         if path is not None:
@@ -101,8 +101,8 @@ async def serve(
         try:
             if trust_date:
                 await trusted_date.trust(store, clock())
-            means = Means(fleet, store, judge, clock, telemetry=observers.telemetry)
-            async with running(opened, means, settings, observers.interceptors, does, tells) as address:
+            services = IncidentServices(fleet, store, judge, clock, telemetry=observers.telemetry)
+            async with running(opened, services, settings, observers.interceptors, does, tells) as address:
                 stop = _stopped()
                 announce(address)
                 await stop.wait()
@@ -113,39 +113,47 @@ async def serve(
 
 @asynccontextmanager
 async def running(
-    opened: Opened,
-    means: Means,
-    settings: Settings,
+    opened: OpenListeners,
+    services: IncidentServices,
+    settings: ServerSettings,
     interceptors: Interceptors = (),
-    does: Chosen | None = None,
-    tells: Told | None = None,
+    does: ActionsConfig | None = None,
+    tells: NotifyConfig | None = None,
 ) -> AsyncIterator[str]:
     """A server behind the door given, from its first connection to its graceful end."""
     door = opened.door
-    audit, limits = Audit(door.audit, means.clock), Limits(settings)
-    opened.gate.tries = Tries(means.telemetry, audit)
+    audit, limits = AuditLog(door.audit, services.clock), RateLimits(settings)
+    opened.gate.tries = Tries(services.telemetry, audit)
     with contextlib.suppress(OSError):  # who cannot read it is told so with the first line that is to be written
         log.info("the last line of the record has hash %s", audit.head())
-    leading = Leading(means.store, means.fleet, settings, door.advertised)
-    desk, vigil, returns = Desk(means, settings, leading), Vigil(), Returns(means, settings, leading)
-    seen = Seen(settings.away_s)
-    living = Living(means, seen, leading, settings)
-    campaigns = CampaignDesk(campaign_run.Means(means.fleet, means.store, settings, means.clock))
-    acting = Acting(means, settings, leading, audit, does or Chosen())
-    await leading.tick(desk, returns)  # what lies open is under way before anybody can ask for the same
+    leading = Leading(services.store, services.fleet, settings, door.advertised)
+    registry, monitor, returns = (
+        IncidentRegistry(services, settings, leading),
+        StallTracker(),
+        OfflineIngest(services, settings, leading),
+    )
+    seen = SessionTracker(settings.away_s)
+    living = Living(services, seen, leading, settings)
+    campaigns = CampaignRegistry(
+        campaign_run.CampaignServices(services.fleet, services.store, settings, services.clock)
+    )
+    acting = ActionLoop(services, settings, leading, audit, does or ActionsConfig())
+    await leading.tick(registry, returns)  # what lies open is under way before anybody can ask for the same
     await campaigns.tick()
     server = grpc.aio.server(options=_options(settings) + opened.options(), interceptors=[opened.gate, *interceptors])
     agents = Agents(
-        means.fleet, desk, vigil, returns, leading, settings, means.dictionary, opened.gate, limits, campaigns, seen,
-        means.telemetry, Renewals(opened.issuer, audit),
+        services.fleet, registry, monitor, returns, leading, settings, services.dictionary, opened.gate, limits, campaigns, seen,
+        services.telemetry, Renewals(opened.issuer, audit),
     )  # fmt: skip
     add_AgentsServicer_to_server(agents, server)
-    records = Records(means.store, settings, means.clock)
-    deeds = Deeds(means, settings, acting, audit)
-    operations = Operations(means.store, means.clock, settings.restart_s)
-    people = Incidents(means.fleet, desk, means.store, records, deeds, settings, opened.gate, limits, audit, operations)
+    records = Records(services.store, settings, services.clock)
+    actions = ActionService(services, settings, acting, audit)
+    operations = Operations(services.store, services.clock, settings.restart_s)
+    people = Incidents(
+        services.fleet, registry, services.store, records, actions, settings, opened.gate, limits, audit, operations
+    )
     add_IncidentsServicer_to_server(people, server)
-    add_CampaignsServicer_to_server(Campaigns(campaigns, means.store, settings, opened.gate, limits, audit), server)
+    add_CampaignsServicer_to_server(Campaigns(campaigns, services.store, settings, opened.gate, limits, audit), server)
     state = health.aio.HealthServicer()  # type: ignore[attr-defined]  # it has no type information of it
     health_pb2_grpc.add_HealthServicer_to_server(state, server)
     address = opened.bind(server)
@@ -153,23 +161,25 @@ async def running(
     opened.start()
     for service in SERVICES:
         await state.set(service, health_pb2.HealthCheckResponse.SERVING)
-    notifying = Notifying(means, vigil, settings, tells or Told())
+    notifying = NotifyLoop(services, monitor, settings, tells or NotifyConfig())
     turns = Turns(settings.max_running)
-    sentry = Sentry(vigil, means.fleet, desk, leading, audit, seen, turns, means.telemetry)
+    watcher = StallWatcher(monitor, services.fleet, registry, leading, audit, seen, turns, services.telemetry)
     beside = [
-        asyncio.create_task(sentry.keep(), name="watch over the jobs"),
+        asyncio.create_task(watcher.keep(), name="watch over the jobs"),
         asyncio.create_task(opened.gate.certificates.keep(), name="watch over denied certificates"),
-        asyncio.create_task(Expiring(opened, means.fleet, means.clock).keep(), name="certificates that end"),
-        asyncio.create_task(leading.keep(desk, returns), name="leases"),
+        asyncio.create_task(
+            ExpiryWarnings(opened, services.fleet, services.clock).keep(), name="certificates that end"
+        ),
+        asyncio.create_task(leading.keep(registry, returns), name="leases"),
         asyncio.create_task(living.keep(), name="sessions of jobs"),
         asyncio.create_task(campaigns.keep(), name="campaigns"),
         asyncio.create_task(acting.keep(), name="what is done to machines"),
         asyncio.create_task(agents.asking.keep(), name="asking what captures name"),
         *([asyncio.create_task(notifying.keep(), name="telling people")] if tells and tells.receivers else []),
-        asyncio.create_task(Retention(means.store, settings, means.clock).keep(), name="retention"),
+        asyncio.create_task(Retention(services.store, settings, services.clock).keep(), name="retention"),
     ]
     try:
-        async with _pages(door, opened, means, vigil, settings, deeds, campaigns, limits, audit):
+        async with _pages(door, opened, services, monitor, settings, actions, campaigns, limits, audit):
             yield address
     finally:
         await state.enter_graceful_shutdown()  # first of all: whoever balances over servers sends nobody else here
@@ -177,8 +187,8 @@ async def running(
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
         await living.close()  # while the agents still show what is there
-        means.fleet.end(ServerUnreachable("the server was stopped"))
-        await desk.close()
+        services.fleet.end(ServerUnreachable("the server was stopped"))
+        await registry.close()
         await campaigns.close()
         await returns.close()
         await acting.close()
@@ -191,15 +201,15 @@ async def running(
 
 @asynccontextmanager
 async def _pages(
-    door: Door,
-    opened: Opened,
-    means: Means,
-    vigil: Vigil,
-    settings: Settings,
-    deeds: Deeds,
-    campaigns: CampaignDesk,
-    limits: Limits,
-    audit: Audit,
+    door: ListenerConfig,
+    opened: OpenListeners,
+    services: IncidentServices,
+    monitor: StallTracker,
+    settings: ServerSettings,
+    actions: ActionService,
+    campaigns: CampaignRegistry,
+    limits: RateLimits,
+    audit: AuditLog,
 ) -> AsyncIterator[None]:
     """The pages for people, where they are wanted; their packages are loaded only then."""
     if not door.web:
@@ -208,12 +218,12 @@ async def _pages(
     from hangdog_server.web.web_server import paged
 
     async with paged(
-        door.web, door.tls, door.insecure, opened.gate, means, vigil, settings, deeds, campaigns, limits, audit
+        door.web, door.tls, door.insecure, opened.gate, services, monitor, settings, actions, campaigns, limits, audit
     ):
         yield
 
 
-def _options(settings: Settings) -> list[tuple[str, int]]:
+def _options(settings: ServerSettings) -> list[tuple[str, int]]:
     return [
         (
             "grpc.so_reuseport",

@@ -9,25 +9,25 @@ from hangdog_models.errors import HangdogError
 Step = TypeVar("Step")
 
 
-class Telling(Generic[Step]):
+class ProgressStream(Generic[Step]):
     """The steps of one thing; `failure` is what it failed of, and reaches who follows once it has come to its `end`."""
 
     def __init__(self) -> None:
         self.failure: HangdogError | None = None
         self._steps: list[Step] = []
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._over = False
 
     async def follow(self) -> AsyncIterator[Step]:
         """All steps from the first to the last, as they are said; raises the failure."""
-        told = 0
-        while not (self._over and told == len(self._steps)):
-            news = self._news
-            for step in self._steps[told:]:
-                told += 1
+        reported = 0
+        while not (self._over and reported == len(self._steps)):
+            changes = self._changed
+            for step in self._steps[reported:]:
+                reported += 1
                 yield step
-            if news is self._news and not self._over:
-                await news.wait()
+            if changes is self._changed and not self._over:
+                await changes.wait()
         if self.failure is not None:
             raise self.failure
 
@@ -42,5 +42,5 @@ class Telling(Generic[Step]):
         self._tell()
 
     def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        changes, self._changed = self._changed, asyncio.Event()
+        changes.set()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ServerSettings:
     """Times in seconds, sizes in bytes. A bound that is reached is an error that names it, never a silent cut."""
 
     #: Looks of one capture: a second one tells a stuck rank from one that was merely seen in that place; a third one, a

@@ -18,7 +18,7 @@ class Agent(StrEnum):
     STOPPED = "stopped"
 
 
-class Asked(StrEnum):
+class RequestCount(StrEnum):
     """What the server asks agents for."""
 
     FULL = "full"
@@ -52,7 +52,7 @@ class Origin(StrEnum):
     LIGHT = "light"
 
 
-class Stage(StrEnum):
+class IncidentStage(StrEnum):
     """A part of an incident's way to its verdict."""
 
     ASKING = "asking"
@@ -80,7 +80,7 @@ class Telemetry(Protocol):
     def incident(self, name: str, job: str) -> AbstractContextManager[None]:
         """Lasts as long as an incident does."""
 
-    def stage(self, stage: Stage) -> AbstractContextManager[None]:
+    def stage(self, stage: IncidentStage) -> AbstractContextManager[None]:
         """Lasts as long as a stage of the incident that this task leads."""
 
     def stored(self, step: str) -> AbstractContextManager[None]:
@@ -97,7 +97,7 @@ class Silent:
     def incident(self, name: str, job: str) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def stage(self, stage: Stage) -> AbstractContextManager[None]:
+    def stage(self, stage: IncidentStage) -> AbstractContextManager[None]:
         return nullcontext()
 
     def stored(self, step: str) -> AbstractContextManager[None]:
@@ -121,7 +121,7 @@ class Several:
     def incident(self, name: str, job: str) -> AbstractContextManager[None]:
         return _together([one.incident(name, job) for one in self._all])
 
-    def stage(self, stage: Stage) -> AbstractContextManager[None]:
+    def stage(self, stage: IncidentStage) -> AbstractContextManager[None]:
         return _together([one.stage(stage) for one in self._all])
 
     def stored(self, step: str) -> AbstractContextManager[None]:

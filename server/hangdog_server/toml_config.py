@@ -37,7 +37,7 @@ def only(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
         raise WrongUse(f"{where}: {', '.join(unknown)} is no setting", f"known: {named}")
 
 
-class Words:
+class TomlTable:
     """One table, from which everything that was said must be taken; all of it raises WrongUse."""
 
     def __init__(self, where: str, table: Mapping[str, Any], example: str) -> None:

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from hangdog_models.actions.action_history import Asked, Body, Known, Wanted
+from hangdog_models.actions.action_history import ActionHistory, Body, PastAction, WantedAction
 from hangdog_models.actions.caps import Caps
 from hangdog_models.actions.may_isolate import DAY_S, HOUR_S, Bound, decide, tripping
 from hangdog_models.errors import WrongUse
 
 NOW = 1_800_000_000.0
 BODIES = {name: Body(f"boot-{name}", f"serial-{name}") for name in "abcdefgh"}
-WANTED = Wanted("0a", "llama", ("a",), NOW - 60, BODIES)
-KNOWN = Known(100, 10, BODIES, dict.fromkeys("abcd", "leaf-1"))
+WANTED = WantedAction("0a", "llama", ("a",), NOW - 60, BODIES)
+KNOWN = ActionHistory(100, 10, BODIES, dict.fromkeys("abcd", "leaf-1"))
 
 
-def before(machine: str, incident: str = "00", job: str = "qwen", ago: float = 600.0, **more: Any) -> Asked:
+def before(machine: str, incident: str = "00", job: str = "qwen", ago: float = 600.0, **more: Any) -> PastAction:
     """A machine that was taken so many seconds ago."""
-    return Asked(machine, incident, job, KNOWN.domains.get(machine, ""), NOW - ago, took=True, **more)
+    return PastAction(machine, incident, job, KNOWN.domains.get(machine, ""), NOW - ago, took=True, **more)
 
 
 def test_one_machine_with_fresh_evidence_is_taken() -> None:
@@ -63,7 +63,7 @@ def test_one_machine_with_fresh_evidence_is_taken() -> None:
     ids=lambda value: str(value) if isinstance(value, Bound) else "",
 )  # fmt: skip
 def test_every_refusal_has_words(
-    wanted: Wanted, known: Known, past: list[Asked], caps: Caps, bound: Bound, words: str
+    wanted: WantedAction, known: ActionHistory, past: list[PastAction], caps: Caps, bound: Bound, words: str
 ) -> None:
     decision = decide(wanted, known, past, caps, NOW)
     assert decision.machines == () and [one.bound for one in decision.refusals] == [bound]
@@ -117,17 +117,17 @@ class World:
     caps: Caps
     now: float = NOW
     boots: Counter[str] = field(default_factory=Counter)
-    past: list[Asked] = field(default_factory=list)
+    past: list[PastAction] = field(default_factory=list)
     taken: int = 0
 
     def body(self, machine: str) -> Body:
         return Body(f"{machine}-{self.boots[machine]}", machine)
 
-    def known(self) -> Known:
+    def known(self) -> ActionHistory:
         names = [f"m{number}" for number in range(self.size)]
         here = {name: self.body(name) for name in names}
         domains = {name: f"leaf-{number // 4}" for number, name in enumerate(names)}
-        return Known(self.size, self.dice.randrange(self.size), here, domains)
+        return ActionHistory(self.size, self.dice.randrange(self.size), here, domains)
 
     def step(self, number: int) -> None:
         dice = self.dice
@@ -139,9 +139,9 @@ class World:
             self.boots[machines[0]] += 1
             known = replace(known, bodies={**known.bodies, machines[0]: self.body(machines[0])})
         incident = f"i{number if dice.random() < 0.7 else dice.randrange(number + 1)}"
-        wanted = Wanted(incident, f"job-{dice.randrange(2)}", machines, self.now - age, seen)
+        wanted = WantedAction(incident, f"job-{dice.randrange(2)}", machines, self.now - age, seen)
         decision = decide(wanted, known, self.past, self.caps, self.now)
-        assert bool(decision.machines) != bool(decision.refusals) and all(one.words for one in decision.refusals)
+        assert bool(decision.machines) != bool(decision.refusals) and all(one.message for one in decision.refusals)
         if decision.machines:
             self.hold(wanted, decision.machines, known, age)
         self.past = [
@@ -149,7 +149,7 @@ class World:
         ]
         dice.shuffle(self.past)
 
-    def hold(self, wanted: Wanted, machines: tuple[str, ...], known: Known, age: float) -> None:
+    def hold(self, wanted: WantedAction, machines: tuple[str, ...], known: ActionHistory, age: float) -> None:
         """What must be true of every act."""
         assert set(machines) == set(wanted.machines) and age <= self.caps.evidence_s
         for machine in machines:
@@ -158,7 +158,7 @@ class World:
         unsettled = sum(one.out and not one.settled for one in self.past)
         assert known.free - unsettled - len(machines) >= self.caps.spares
         self.past += [
-            Asked(one, wanted.incident, wanted.job, known.domains[one], self.now, True, True) for one in machines
+            PastAction(one, wanted.incident, wanted.job, known.domains[one], self.now, True, True) for one in machines
         ]
         self.taken += len(machines)
         assert sum(self.now - one.at < HOUR_S for one in self.past) <= self.caps.per_hour

@@ -14,8 +14,8 @@ import pytest
 from hangdog_agent.capture.pyspy import PySpy
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.connection.settings import LinkSettings, SpoolSettings
-from hangdog_agent.settings import Settings, chosen
-from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.settings import AgentSettings, chosen
+from hangdog_agent.stalls.settings import StallSettings
 from support.fakes.targets import WAIT, running
 
 MARK = ("HANGDOG_TEST_MAIN", str(os.getpid()))
@@ -97,12 +97,12 @@ def test_it_imports_nothing_heavy() -> None:
 def test_every_setting_can_be_chosen() -> None:
     settings = chosen(["look_s=7.5", "workers=3", "scan_s=0.1", "look_s=8", "patience_s=9"])
     assert (settings.capture.look_s, settings.capture.pool(), settings.link.scan_s) == (8.0, 3, 0.1)
-    assert settings.vigil.patience_s == 9.0
-    assert chosen([]) == Settings()
+    assert settings.stalls.patience_s == 9.0
+    assert chosen([]) == AgentSettings()
 
 
 def test_every_setting_stands_in_the_docs_with_its_default() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "agent.md").read_text(encoding="utf-8")
-    for field in (*fields(CaptureSettings), *fields(LinkSettings), *fields(VigilSettings), *fields(SpoolSettings)):
+    for field in (*fields(CaptureSettings), *fields(LinkSettings), *fields(StallSettings), *fields(SpoolSettings)):
         default = "by the cores" if field.default is None else str(field.default).removesuffix(".0")
         assert f"| `{field.name}` | {default} |" in page, field.name

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from hangdog_agent.capture.recorder import Patience, record
-from hangdog_agent.discovery.discover import Member
+from hangdog_agent.capture.recorder import RecorderTimeouts, record
+from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_proto.codec.collectives import Statement
 from support.fakes.dumper import own_job
 from support.fakes.recorder_asked import TOOLS, trainer
@@ -27,7 +27,7 @@ UID = 40001
 #: Another one.
 OTHER = 40002
 #: For attackers that win while they are asked, or never: a dump is not waited for. Seconds.
-BRIEF = Patience(socket_s=0.2, dump_s=0.03, start_s=8.0)
+BRIEF = RecorderTimeouts(socket_s=0.2, dump_s=0.03, start_s=8.0)
 #: An attacker that was written to says so at once. Seconds.
 ANSWER_S = 10.0
 IN_ACCESS, IN_MODIFY, IN_OPEN = 0x01, 0x02, 0x20
@@ -77,7 +77,7 @@ class Attacker:
     """A hostile trainer that is running."""
 
     process: "subprocess.Popen[bytes]"
-    member: Member
+    member: RankProcesses
     #: Its own folder, as it calls that itself.
     home: str = ""
 
@@ -127,12 +127,14 @@ def started(body: str, rights: Rights, environ: Mapping[str, str] | None = None)
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def captured(attacker: Attacker, patience: Patience = BRIEF) -> Statement:
+def captured(attacker: Attacker, patience: RecorderTimeouts = BRIEF) -> Statement:
     """One capture of its flight record, as an order of the server's ends in."""
     return record(attacker.member, TOOLS, patience)
 
 
-def tries_until(won: Callable[[], bool], attacker: Attacker, most: int, patience: Patience = BRIEF) -> int | None:
+def tries_until(
+    won: Callable[[], bool], attacker: Attacker, most: int, patience: RecorderTimeouts = BRIEF
+) -> int | None:
     """Captures again and again; answers at which capture the attacker had won, or None when it never had."""
     for number in range(1, most + 1):
         captured(attacker, patience)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.evidence.content import Asked, Failure, Logged, Stacks, Unused, read_content
+from hangdog.evidence.content import Failure, Logged, ReadRequest, StackFile, Unused, read_content
 from hangdog.evidence.naming import name_of
 from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.collectives import RankCounters
@@ -20,7 +20,7 @@ CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 BUNDLES = sorted(path.parent for path in CORPUS.glob("*/*/expected.toml"))
 #: What the corpus calls the kinds of evidence.
 KINDS = {
-    "stacks": Stacks, "proc": ProcessState, "error": Failure, "fr": RankCounters, "ras": Asked, "dcgm": Logged,
+    "stacks": StackFile, "proc": ProcessState, "error": Failure, "fr": RankCounters, "ras": ReadRequest, "dcgm": Logged,
     "nvidia-smi": Logged, "kernel": Logged, "log": Logged,
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.collectives import FLIGHT_RECORDER, WATCHDOG
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 from support.cases.evidence import flight, stacks
 
 Fill = Callable[[dict[str, bytes]], Path]
@@ -43,7 +43,7 @@ def test_one_log_of_a_machine_speaks_for_its_ranks(fill: Fill) -> None:
     snapshot, layout = open_bundle(fill({"machine-b/all.log": log, "rank0.json": stacks()}))
     assert [counters.rank for counters in snapshot.counters] == [4, 6]
     (finding,) = snapshot.findings
-    assert (finding.machine, finding.rank, finding.bearing) == ("b", 5, Bearing.CONVICTS)
+    assert (finding.machine, finding.rank, finding.impact) == ("b", 5, Impact.CONVICTS)
     assert layout.machines == {"b": (4, 5, 6)}
 
 
@@ -68,7 +68,7 @@ def test_a_local_rank_is_found_by_its_machine(fill: Fill) -> None:
 
 def test_a_log_without_any_rank_belongs_to_its_machine(fill: Fill) -> None:
     snapshot, _ = open_bundle(fill({"machine-a/x.log": b"NCCL error in: x, unhandled system error\n"}))
-    assert [(f.machine, f.rank, f.bearing) for f in snapshot.findings] == [("a", None, Bearing.VICTIM)]
+    assert [(f.machine, f.rank, f.impact) for f in snapshot.findings] == [("a", None, Impact.VICTIM)]
 
 
 def test_hardware_logs_belong_to_their_machine_and_repeated_ones_count_once(fill: Fill) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.collectives import RankCounters, RasStatus
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 from hangdog_models.snapshot import Snapshot
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "public"
@@ -26,24 +26,24 @@ def counters(case: str) -> dict[int, RankCounters]:
 @pytest.mark.parametrize(
     ("case", "expected"),
     [
-        ("004", {("jz-a", None, "CUDA uncorrectable ECC", Bearing.CONVICTS)}),
-        ("010", {("", rank, "watchdog time-out", Bearing.VICTIM) for rank in range(4)}),
-        ("032", {("", 118, "watchdog time-out", Bearing.VICTIM)}),
-        ("037", {("", 0, "store barrier, too many", Bearing.PROGRAM)}),
-        ("057", {("", 1, "watchdog time-out", Bearing.VICTIM)}),
-        ("059", {("", rank, "heartbeat monitor", Bearing.TELLS_NOTHING) for rank in (0, 2, 7)}),
-        ("078", {("node-2", None, "IB error 12", Bearing.PATH)}),
-        ("082", {("iam-a", 67, "CUDA unknown error", Bearing.RESET)}),
-        ("084", {("jz-c", None, "NCCL system error", Bearing.VICTIM)}),
+        ("004", {("jz-a", None, "CUDA uncorrectable ECC", Impact.CONVICTS)}),
+        ("010", {("", rank, "watchdog time-out", Impact.VICTIM) for rank in range(4)}),
+        ("032", {("", 118, "watchdog time-out", Impact.VICTIM)}),
+        ("037", {("", 0, "store barrier, too many", Impact.PROGRAM)}),
+        ("057", {("", 1, "watchdog time-out", Impact.VICTIM)}),
+        ("059", {("", rank, "heartbeat monitor", Impact.TELLS_NOTHING) for rank in (0, 2, 7)}),
+        ("078", {("node-2", None, "IB error 12", Impact.PATH)}),
+        ("082", {("iam-a", 67, "CUDA unknown error", Impact.RESET)}),
+        ("084", {("jz-c", None, "NCCL system error", Impact.VICTIM)}),
     ],
 )
-def test_findings(case: str, expected: set[tuple[str, int | None, str, Bearing]]) -> None:
-    assert {(f.machine, f.rank, f.code, f.bearing) for f in opened(case).findings} == expected
+def test_findings(case: str, expected: set[tuple[str, int | None, str, Impact]]) -> None:
+    assert {(f.machine, f.rank, f.code, f.impact) for f in opened(case).findings} == expected
 
 
 def test_nobody_in_009_is_accused_by_its_own_words() -> None:
     snapshot = opened("009")
-    assert {f.bearing for f in snapshot.findings} == {Bearing.VICTIM, Bearing.TELLS_NOTHING}
+    assert {f.impact for f in snapshot.findings} == {Impact.VICTIM, Impact.TELLS_NOTHING}
     counted = {c.rank: (c.enqueued["0"], c.completed["0"]) for c in snapshot.counters}
     assert counted == {rank: (77, 77) if rank in (0, 4) else (79, 77) for rank in range(8)}
 

@@ -46,5 +46,5 @@ def test_what_was_seen_is_what_is_read(tmp_path: Path) -> None:
             assert seen[kept.rank, kept.role].threads == kept.threads
         missing = seen[Rank(7), "trainer"].missing
         assert missing is not None
-        assert "py-spy: no" in missing.words
+        assert "py-spy: no" in missing.message
         assert {machine(trace.rank) for trace in each.traces} <= set(MACHINES)

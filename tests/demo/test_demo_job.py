@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hangdog.demo.job.journal import Journal
-from hangdog.demo.job.settings import Settings, read_settings, write_settings
+from hangdog.demo.job.settings import LiveSettings, read_settings, write_settings
 
 #: Far longer than two threads need to meet, and the whole time a passing test may lose. Seconds.
 PATIENCE_S = 10.0
@@ -14,9 +14,9 @@ PATIENCE_S = 10.0
 
 def test_settings_are_the_defaults_until_somebody_changes_one(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
-    assert read_settings(path, Settings) == Settings()
+    assert read_settings(path, LiveSettings) == LiveSettings()
     write_settings(path, {"report_every": 7})
-    assert read_settings(path, Settings) == Settings(report_every=7)
+    assert read_settings(path, LiveSettings) == LiveSettings(report_every=7)
 
 
 def test_the_journal_writes_what_is_recorded(tmp_path: Path) -> None:
@@ -48,4 +48,4 @@ def test_a_backlog_of_one_entry_blocks_two_threads_on_each_other_every_time(tmp_
 def test_an_unknown_setting_is_refused(tmp_path: Path) -> None:
     write_settings(tmp_path / "settings.json", {"sleep": 1})
     with pytest.raises(TypeError):
-        read_settings(tmp_path / "settings.json", Settings)
+        read_settings(tmp_path / "settings.json", LiveSettings)

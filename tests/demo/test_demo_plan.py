@@ -2,7 +2,7 @@
 
 import pytest
 
-from hangdog.demo.demo_plan import Outcome, Plan, draw
+from hangdog.demo.demo_plan import DemoOutcome, DemoPlan, draw
 from hangdog.demo.faults import FAULTS
 from hangdog.demo.shape import MACHINES, SIZES, WORLD_SIZE, machine, topology
 from hangdog_models.ranks import Rank
@@ -27,8 +27,8 @@ def verdict(kind: Kind, evict: tuple[str, ...] = (), suspect: tuple[str, ...] = 
     )
 
 
-def outcome(fault: str, judged: Verdict) -> Outcome:
-    return Outcome(Plan(1, FAULTS[fault], rank=5, after_step=4), judged, 0.0, 0.0)
+def outcome(fault: str, judged: Verdict) -> DemoOutcome:
+    return DemoOutcome(DemoPlan(1, FAULTS[fault], rank=5, after_step=4), judged, 0.0, 0.0)
 
 
 def test_the_same_seed_makes_the_same_plan() -> None:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from hangdog.demo.pipes import first_line, whole_output
-from hangdog.demo.step_reports import Progress, Step
+from hangdog.demo.step_reports import StepReports, TrainingStep
 from hangdog_models.errors import OurFault
 
 
@@ -30,18 +30,18 @@ def told(step: int, loss: float | None, seconds: float) -> str:
 def test_a_step_is_complete_when_all_ranks_told_of_it() -> None:
     ahead = printing(told(1, None, 0.5), told(2, None, 0.4))
     behind = printing(told(1, 2.0, 0.75))
-    progress = Progress({0: ahead.stdout, 1: behind.stdout}, str)
-    steps: list[Step] = []
+    progress = StepReports({0: ahead.stdout, 1: behind.stdout}, str)
+    steps: list[TrainingStep] = []
     while len(steps) < 1:
         steps += progress.follow(1.0)
-    assert steps == [Step(1, 2.0, 0.75)]
+    assert steps == [TrainingStep(1, 2.0, 0.75)]
     assert not progress.stands_still()
     end(ahead, behind)
 
 
 def test_a_rank_that_ends_is_reported_with_its_last_words() -> None:
     rank = printing(then="sys.exit(1)")
-    progress = Progress({3: rank.stdout}, lambda number: f"out of memory on {number}")
+    progress = StepReports({3: rank.stdout}, lambda number: f"out of memory on {number}")
     with pytest.raises(OurFault, match=r"rank 3 .* out of memory on 3"):
         for _ in range(100):
             list(progress.follow(1.0))

@@ -18,7 +18,7 @@ from hangdog_models.collectives import (
 )
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.options import Options
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.verdict import Kind, from_json, to_json
@@ -75,7 +75,7 @@ FINDINGS = st.builds(
     Finding,
     st.just("kernel"),
     st.sampled_from(["Xid 79", "Xid 13"]),
-    st.sampled_from(Bearing),
+    st.sampled_from(Impact),
     st.just("an event"),
     st.sampled_from(["", "node-1", "elsewhere"]),
 )

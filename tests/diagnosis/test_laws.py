@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.observe import motion
-from hangdog_models.diagnosis.observe.activity import Reader
+from hangdog_models.diagnosis.observe.activity import RankStateReader
 from hangdog_models.diagnosis.options import Options
 from hangdog_models.diagnosis.verdict.eviction import eligible, smallest
 from hangdog_models.diagnosis.waits import waits
@@ -75,7 +75,7 @@ def test_renaming_ranks_renames_the_suspect(rank: int, culprit: str) -> None:
 
 @given(placements, states)
 def test_roots_and_waiting_partition_the_look(places: list[str], kernel: list[str]) -> None:
-    standing = Reader(packaged()).look(told(places, kernel).rounds[0].traces)
+    standing = RankStateReader(packaged()).look(told(places, kernel).rounds[0].traces)
     found = waits.find(standing, motion.observe([standing]), CUBE)
     assert sorted([*found.roots, *found.waiting]) == list(range(8))
     for hold in found.holds:
@@ -84,8 +84,8 @@ def test_roots_and_waiting_partition_the_look(places: list[str], kernel: list[st
 
 @given(placements, placements)
 def test_a_look_that_repeats_shows_no_motion(places: list[str], others: list[str]) -> None:
-    one = Reader(packaged()).look(told(places, [""] * 8).rounds[0].traces)
-    two = Reader(packaged()).look(told(others, [""] * 8).rounds[0].traces)
+    one = RankStateReader(packaged()).look(told(places, [""] * 8).rounds[0].traces)
+    two = RankStateReader(packaged()).look(told(others, [""] * 8).rounds[0].traces)
     assert not motion.observe([one, one]).freed
     assert motion.observe([two, one, one]).rounds >= 2
 

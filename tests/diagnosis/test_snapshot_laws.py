@@ -16,7 +16,7 @@ from hangdog.demo.evidence import write_trace
 from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.collectives import FLIGHT_RECORDER, WATCHDOG, RankCounters, RasCommunicator, RasReport
 from hangdog_models.errors import WrongUse
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank, format_ranks, parse_ranks
 from hangdog_models.snapshot import Account, Job, Round, Snapshot, merged
 from hangdog_models.stack import ProcessTrace
@@ -41,7 +41,7 @@ REPORTS = st.builds(
     st.none() | st.floats(0, 9),
 )
 FINDINGS = st.builds(
-    lambda code, machine: Finding("kernel", code, Bearing.SUSPECTS, "an event", machine),
+    lambda code, machine: Finding("kernel", code, Impact.SUSPECTS, "an event", machine),
     st.sampled_from(["Xid 79", "Xid 48"]),
     st.sampled_from("ab"),
 )

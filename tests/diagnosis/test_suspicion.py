@@ -3,9 +3,9 @@
 import pytest
 
 from hangdog_models.ranks import Rank
-from hangdog_models.stall_timeouts import Doing, Patience, Sign, suspect
+from hangdog_models.stall_timeouts import Doing, Sign, StallTimeouts, suspect
 
-PATIENCE = Patience()
+PATIENCE = StallTimeouts()
 
 
 def signs(seconds: float, others: Doing | None = None) -> dict[Rank, Sign]:

@@ -3,7 +3,7 @@
 import json
 import pickle  # noqa: TID251  # makes seeds; only our own reader reads them
 
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.hardware import findings_json
 
@@ -131,7 +131,7 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "dcgm": (_DIAGNOSIS,),
     "diagnosis": (_LADDER,),
     "findings_json": (
-        findings_json.written([Finding("kernel log", "Xid 79", Bearing.CONVICTS, "w", "a", Rank(1), at_s=1.5, times=2)]),
+        findings_json.written([Finding("kernel log", "Xid 79", Impact.CONVICTS, "w", "a", Rank(1), at_s=1.5, times=2)]),
     ),
     "proc": ({"pid": 7, "state": "D", "wchan": "w", "syscall": "0", "cpu_s": 1.5, "comm": "c", "cmdline": "l"},),
     "proc_status": ("Name:\tpython\nState:\tD (disk sleep)\nPid:\t7\n",),

@@ -16,7 +16,7 @@ import pytest
 from hangdog.commands.operate.server import command as server_command
 from hangdog.main import LINES
 from hangdog_agent import main as agent_main
-from hangdog_agent.confinement.capabilities import CAPABILITIES, SYSLOG, Place, grant
+from hangdog_agent.confinement.capabilities import CAPABILITIES, SYSLOG, RuntimePlace, grant
 from hangdog_models.errors import HangdogError
 from hangdog_proto.client.lazy_channel import DEFAULT_ADDRESS
 from hangdog_server.actions.backends.kube_restarts import READ
@@ -219,7 +219,7 @@ def test_each_capability_stands_beside_its_reason() -> None:
     for capability in CAPABILITIES:
         assert all(capability.use in text for text in texts), capability.name
         assert f"| `{capability.name}` |" in page
-        for line in (grant([capability], where, root=True) for where in Place):
+        for line in (grant([capability], where, root=True) for where in RuntimePlace):
             assert capability.name in line
 
 

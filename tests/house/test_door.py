@@ -11,11 +11,11 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from hangdog.main import EXTRAS, INSTALLED, LINES, Door, main
+from hangdog.main import EXTRAS, INSTALLED, LINES, CommandGroup, main
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable, UnreadableBundle, WrongUse
 
 
-class OneRoom(Door):
+class OneRoom(CommandGroup):
     """The real door with a single command behind it, which does what the test says."""
 
     def __init__(self, act: Callable[[], object]) -> None:

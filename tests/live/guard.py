@@ -11,25 +11,25 @@ from typing import Any, Self, TypeVar
 
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.process_capture import Tools
-from hangdog_agent.checks.check_paths import Places
+from hangdog_agent.checks.check_paths import CheckPaths
 from hangdog_agent.checks.check_scheduler import Checks
-from hangdog_agent.checks.checks_thread import Keeper
+from hangdog_agent.checks.checks_thread import ChecksThread
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.tcp import Tcp
 from hangdog_agent.connection.identity import Identity
 from hangdog_agent.connection.link import Link
-from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch
 from hangdog_agent.procfs import Proc
-from hangdog_agent.settings import Settings as AgentSettings
-from hangdog_agent.stalls.monitor import Vigil
+from hangdog_agent.settings import AgentSettings
+from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.rules.ruleset import packaged
 from hangdog_server.cluster.fleet import Fleet
-from hangdog_server.incidents.incident_run import Means
-from hangdog_server.listener import LOCAL, Opened
+from hangdog_server.incidents.incident_run import IncidentServices
+from hangdog_server.listener import LOCAL, OpenListeners
 from hangdog_server.main import running
-from hangdog_server.settings import Settings as ServerSettings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store.store import Incident, Store
 from live.job import MACHINE, AnnouncingProc, Job
 
@@ -78,16 +78,18 @@ class Guard:
 
     async def _run(self) -> None:
         tool, settings = pyspy.load(), ServerSettings()
-        means = Means(Fleet(settings), self._store, diagnose, time.monotonic)  # to be compared with the job's steps
+        means = IncidentServices(
+            Fleet(settings), self._store, diagnose, time.monotonic
+        )  # to be compared with the job's steps
         async with AsyncExitStack() as stack:
-            opened = Opened("127.0.0.1:0", LOCAL, settings, time.monotonic)
+            opened = OpenListeners("127.0.0.1:0", LOCAL, settings, time.monotonic)
             address = await stack.enter_async_context(running(opened, means, settings))
             keeping = []
             for machine in self._job.plan.machines:
                 tools = Tools(Proc(), tool, self._settings.capture, threading.Event())
-                census = Census(AnnouncingProc(self._job.announced), frozenset([MACHINE]))
+                census = ProcessTable(AnnouncingProc(self._job.announced), frozenset([MACHINE]))
                 watch = Watch(census, (MACHINE, machine), (), self._settings.link.forget_s)
-                vigil = Vigil(tools, packaged(), self._settings.vigil)
+                vigil = StallMonitor(tools, packaged(), self._settings.stalls)
                 keeper = stack.enter_context(_keeper(watch, machine))
                 link = Link(
                     Identity(address, machine, "live"), watch, vigil, tools, self._settings.link, keeper.findings
@@ -98,8 +100,8 @@ class Guard:
             await asyncio.gather(*keeping)
 
 
-def _keeper(watch: Watch, machine: str) -> Keeper:
+def _keeper(watch: Watch, machine: str) -> ChecksThread:
     """Of a machine's checks those of its trainers' connections: the others are about the whole host, which all agents share."""
-    settings, places = CheckSettings(), Places()
+    settings, places = CheckSettings(), CheckPaths()
     tcp = Tcp(places, settings, watch.ranks)
-    return Keeper(Checks((tcp,), settings, places.boot()), machine, time.monotonic)
+    return ChecksThread(Checks((tcp,), settings, places.boot()), machine, time.monotonic)

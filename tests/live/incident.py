@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hangdog.demo.faults import FAULTS, Fault, Victim
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from live.job import Job, Launcher
 from live.plan import DUTIES, FIRST_DUTY, NEXT_DUTY, Plan
 
 #: The fault strikes after this step: all that is set up once is set up.
 STRIKE_AFTER = 4
 #: Looks at a job: those the server asks for.
-ROUNDS = Settings().rounds
+ROUNDS = ServerSettings().rounds
 
 
 @dataclass(frozen=True, slots=True)

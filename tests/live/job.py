@@ -14,13 +14,13 @@ from typing import IO, Any, Self
 from hangdog.demo.conductor import free_port
 from hangdog.demo.job.settings import write_settings
 from hangdog.demo.memory_growth import Growth
-from hangdog.demo.step_reports import Progress
+from hangdog.demo.step_reports import StepReports
 from hangdog_agent.capture import pyspy
-from hangdog_agent.capture.capture_rounds import Series
+from hangdog_agent.capture.capture_rounds import CaptureSeries
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.discovery.discover import Member, find
-from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.discover import RankProcesses, find
+from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.procfs import Proc
 from hangdog_models.stack import Reason
 from live.network import Network
@@ -125,9 +125,9 @@ class Job:
         self._doers = {} if doers is None else doers
         #: What its ranks announce, by process.
         self.announced: dict[int, dict[str, str]] = {}
-        self._census = Census(AnnouncingProc(self.announced))
+        self._census = ProcessTable(AnnouncingProc(self.announced))
         tool = pyspy.load()
-        self._series = Series("live", self._see, Tools(Proc(), tool, CaptureSettings(look_s=PATIENCE_S)))
+        self._series = CaptureSeries("live", self._see, Tools(Proc(), tool, CaptureSettings(look_s=PATIENCE_S)))
 
     def __enter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(dir=self._launcher.files.name))
@@ -137,7 +137,7 @@ class Job:
         pids = self._launcher.order(self.plan.trainer, str(self.folder), self.plan.seed, launches)
         self.pids: dict[int, int] = dict(enumerate(pids))
         self.announced.update(zip(pids, launches, strict=True))
-        self._progress = Progress(self._steps, self._last_words, QUIET_S)
+        self._progress = StepReports(self._steps, self._last_words, QUIET_S)
         return self
 
     def __exit__(
@@ -212,7 +212,7 @@ class Job:
         self.step = max([self.step, *steps])
         return bool(steps)
 
-    def _see(self) -> Sequence[Member]:
+    def _see(self) -> Sequence[RankProcesses]:
         return find(self._census.take())
 
     def _prepare(self, rank: int) -> IO[bytes]:

@@ -29,10 +29,10 @@ from hangdog_models.topology import Layout
 from hangdog_models.verdict import Suspect
 from hangdog_models.views import stack_tree as merged_tree
 from hangdog_models.views import unique_stacks
-from hangdog_models.views.one_rank import Seen, alike, of_rank
+from hangdog_models.views.one_rank import RankView, alike, of_rank
 from hangdog_models.views.stack_diff import Alike, side_by_side
 from hangdog_models.views.waits_view import around
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_server.incidents.replay import Replayed
 from support.cases.goldens import differing
 from support.cases.stalled import LOADER, REDUCE, stalled
@@ -41,7 +41,7 @@ from support.cases.strategies import TEXT
 GOLDEN = Path(__file__).parent / "golden"
 #: 72 ranks of nine machines: rank 5 waits for its data loader, rank 69 could not be captured.
 LAYOUT = Layout(sizes={"tp": 8, "dp": 1, "pp": 9}, ranks_per_machine=8)
-NOBODY = Reach("127.0.0.1:1")
+NOBODY = ServerAddress("127.0.0.1:1")
 #: What a sick machine may call a function: an order to the terminal, text that runs backwards, 100 kB.
 HOSTILE = ("\x1b]0;owned\x07\x1b[2J", "\u202egpj.exe", "x" * 100_000, "two\nlines\r", "[bold red]markup[/]")
 
@@ -318,5 +318,5 @@ def test_many_threads_of_one_name_are_counted(bundle: Path) -> None:
     pool = tuple(Thread("pool", number, REDUCE, False) for number in range(2, 40))
     trace = ProcessTrace(Rank(0), pid=1, threads=(Thread("MainThread", 1, LOADER), *pool))
     out = StringIO()
-    stacks.show(opened(bundle), 0, (Seen(0, trace),), Console(file=out, width=80))
+    stacks.show(opened(bundle), 0, (RankView(0, trace),), Console(file=out, width=80))
     assert "  pool: asleep (38 alike)\n" in out.getvalue() and out.getvalue().count("all_reduce") == 1

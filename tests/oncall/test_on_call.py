@@ -24,7 +24,7 @@ from hangdog.main import main
 from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.errors import ServerUnreachable
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.owner import Owner, OwnerKind
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Kind
@@ -32,9 +32,9 @@ from hangdog_proto.client.incidents import IncidentLine, JobLine, MachineLine
 from hangdog_proto.codec import findings
 from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.actions.backends.actions_config import Chosen
+from hangdog_server.actions.backends.actions_config import ActionsConfig
 from hangdog_server.auth import certificates, tokens
-from hangdog_server.store.store import Incident, State
+from hangdog_server.store.store import Incident, IncidentState
 from support.cases.stories import trace
 from support.servers.asking import COMMANDS, DEEDS, NAMELESS, NOBODY
 from support.servers.cast import NOON, PATIENT, Agent, Stage, cluster, stage
@@ -59,7 +59,7 @@ async def told(on: Stage, *arguments: str, status: int = 0) -> Any:
 
 @pytest.fixture
 async def on(tmp_path: Path) -> AsyncIterator[Stage]:
-    does = Chosen(Mode.APPROVE, WIDE, (), tmp_path / "stop")
+    does = ActionsConfig(Mode.APPROVE, WIDE, (), tmp_path / "stop")
     async with stage(tmp_path / "s.db", diagnose, replace(PATIENT, rounds=2, returned_s=0.0), does=does) as on:
         yield on
 
@@ -129,7 +129,7 @@ async def test_a_machine_that_is_sick_lost_or_misspelt(on: Stage) -> None:
         await on.knows("gpu-a17")
         refused = await run(on, "why", "gpu-a71", status=64)
         assert "is it gpu-a17?" in refused.stderr and "hangdog ledger" in refused.stderr
-        sick = Finding("NVML", "Xid 79", Bearing.CONVICTS, "GPU\x1b[2J is lost")
+        sick = Finding("NVML", "Xid 79", Impact.CONVICTS, "GPU\x1b[2J is lost")
         await agent.say(health=pb.Health(findings=findings.pack([sick])))
         await on.until(lambda seen: any(line.findings for line in seen))
         shown = (await run(on, "why", "gpu-a17", status=1)).stdout
@@ -211,7 +211,7 @@ async def test_a_server_whose_certificate_is_not_valid_now_is_told_with_the_cloc
 async def test_an_incident_that_fails_ends_the_watch_without_a_verdict(on: Stage) -> None:
     await on.store.begin(Incident("0a", "llama", NOON), {})
     watching = asyncio.create_task(run(on, "watch", "0a", "--every", "0.05", "--format", "json", status=2))
-    await on.store.move("0a", State.FAILED, NOON + 1, "its disk \x1b[2J is full")
+    await on.store.move("0a", IncidentState.FAILED, NOON + 1, "its disk \x1b[2J is full")
     lines = [json.loads(line) for line in (await watching).stdout.splitlines()]
     assert lines[-1]["state"] == "failed" and {line["schema"] for line in lines} == {"hangdog.incident/1"}
 

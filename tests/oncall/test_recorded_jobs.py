@@ -10,8 +10,8 @@ import pytest
 from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.verdict.conclude import conclude
-from hangdog_server.actions.backends.actions_config import Chosen
-from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.actions.backends.actions_config import ActionsConfig
+from hangdog_server.actions.backends.exclude_file import ExcludeFile
 from support.cases.goldens import Desk, differing, entry, typed_here
 from support.servers.cast import NOON, PATIENT, stage
 from support.servers.cast_acting import WIDE
@@ -79,7 +79,7 @@ def names(job: Played, folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize("name", RECORDED)
 async def test_each_command_tells_a_recorded_job_as_its_golden_file_does(name: str, tmp_path: Path) -> None:
     ticks = itertools.count()
-    does = Chosen(Mode.APPROVE, WIDE, (Exclusion(tmp_path / "excluded"),), tmp_path / "stop")
+    does = ActionsConfig(Mode.APPROVE, WIDE, (ExcludeFile(tmp_path / "excluded"),), tmp_path / "stop")
     async with (
         stage(
             tmp_path / "s.db",

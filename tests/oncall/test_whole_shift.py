@@ -10,8 +10,8 @@ import pytest
 
 from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_server.actions.backends.actions_config import Chosen
-from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.actions.backends.actions_config import ActionsConfig
+from hangdog_server.actions.backends.exclude_file import ExcludeFile
 from support.cases.goldens import Desk
 from support.cases.stories import trace
 from support.servers.cast import NOON, PATIENT, Agent, cluster, stage
@@ -78,7 +78,7 @@ async def hung(desk: Desk, agents: list[Agent]) -> tuple[str, str]:
 @pytest.mark.usefixtures("eighty_columns_of_utc")
 async def test_each_command_tells_the_hang_as_its_golden_file_does(tmp_path: Path) -> None:
     ticks = itertools.count()
-    does = Chosen(Mode.APPROVE, WIDE, (Exclusion(tmp_path / "excluded"),), tmp_path / "stop")
+    does = ActionsConfig(Mode.APPROVE, WIDE, (ExcludeFile(tmp_path / "excluded"),), tmp_path / "stop")
     settings = replace(PATIENT, rounds=2, returned_s=0.0)
     async with (
         stage(tmp_path / "s.db", diagnose, settings, clock=lambda: NOON + next(ticks) / 1e6, does=does) as on,

@@ -12,13 +12,13 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from hangdog.commands.oncall.why import as_json, show
-from hangdog.evidence.machine_facts import Accusation, Facts
+from hangdog.evidence.machine_facts import Accusation, MachineFacts
 from hangdog.output.machine_status import Word, assess
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Suspect
 from hangdog_proto.client.campaigns import ConvictionLine, MachinePast, PastTest
-from hangdog_proto.client.history import ActionLine, LedgerLine
+from hangdog_proto.client.history import ActionLine, HistoryLine
 from hangdog_proto.client.incidents import IncidentLine, JobLine, MachineLine
 from support.cases.goldens import differing
 from support.servers.cast import NOON
@@ -26,19 +26,19 @@ from support.servers.cast import NOON
 GOLDEN = Path(__file__).parent / "golden"
 NOW = MachineLine("gpu-a17", "1", True, 3.0, (JobLine("llama", (Rank(0), Rank(1)), 64, ""),))
 INCIDENT = IncidentLine("3fa9c2d4e5f6", "llama", NOON, "judged", "machine", 0.97, ("gpu-a17",), "somebody asked", "")
-ENTRY = LedgerLine("gpu-a17", "3fa9c2d4e5f6", "llama", NOON, "convicted", 0.97, 1, "machine")
+ENTRY = HistoryLine("gpu-a17", "3fa9c2d4e5f6", "llama", NOON, "convicted", 0.97, 1, "machine")
 SUSPECT = Suspect((Rank(1),), ("gpu-a17",), 0.97, ("rank 1 waits for its data loader", "kernel of gpu-a17: NFS"))
 ACCUSED = Accusation(INCIDENT, ENTRY, (SUSPECT,))
-DOUBTED = Accusation(INCIDENT, replace(ENTRY, standing="suspected", probability=0.3, among=2), (SUSPECT,))
+DOUBTED = Accusation(INCIDENT, replace(ENTRY, mention="suspected", probability=0.3, among=2), (SUSPECT,))
 ACT = ActionLine("3fa9c2d4e5f6", "gpu-a17", "llama", "waiting", NOON, NOON + 60, "", "", "", False)
 NOTHING = MachinePast((), (), (), 0.0)
-QUIET = Facts("gpu-a17", NOW, (), (), (), NOTHING, (), "approve", "")
+QUIET = MachineFacts("gpu-a17", NOW, (), (), (), NOTHING, (), "approve", "")
 TEST = PastTest("gpu-a17", NOON, "c1", "one device: gemm", "fail", 21, "it fails", ())
 CONVICTED = MachinePast((TEST,), ("GPU-1",), (ConvictionLine("gpu-a17", "GPU-1", NOON, "c1"),), NOON + 1)
 OPEN = replace(INCIDENT, id="4b", state="capturing", verdict="")
 
 
-def found(bearing: Bearing) -> Facts:
+def found(bearing: Impact) -> MachineFacts:
     return replace(
         QUIET, now=replace(NOW, findings=(Finding("NVML", "Xid 79", bearing, "GPU is lost", device="GPU 3"),))
     )
@@ -65,10 +65,10 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (replace(QUIET, under_way=(OPEN,)), Word.OPEN, 2, "hangdog watch 4b"),
         (replace(QUIET, now=replace(NOW, connected=False)), Word.LOST, 2, "see whether it is up"),
         (replace(QUIET, now=replace(NOW, connected=False, stopped=True)), Word.CLEAR, 0, "nothing"),
-        (found(Bearing.CONVICTS), Word.SICK, 1, "take it out of use, whatever the stacks say: Xid 79"),
-        (found(Bearing.RESET), Word.SICK, 1, "reset GPU 3 while no job runs there: Xid 79"),
-        (found(Bearing.SUSPECTS), Word.SICK, 1, "hangdog diagnose --machines gpu-a17"),
-        (found(Bearing.SLOWS), Word.CLEAR, 0, "nothing"),
+        (found(Impact.CONVICTS), Word.SICK, 1, "take it out of use, whatever the stacks say: Xid 79"),
+        (found(Impact.RESET), Word.SICK, 1, "reset GPU 3 while no job runs there: Xid 79"),
+        (found(Impact.SUSPECTS), Word.SICK, 1, "hangdog diagnose --machines gpu-a17"),
+        (found(Impact.SLOWS), Word.CLEAR, 0, "nothing"),
         (replace(QUIET, accusations=(DOUBTED,)), Word.SUSPECTED, 1, "leave it in use"),
         (replace(QUIET, accusations=(ACCUSED,)), Word.CONVICTED, 1, "take it out of use by hand: in mode approve"),
         (replace(QUIET, accusations=(ACCUSED,), acts=act("waiting")), Word.CONVICTED, 1, "hangdog approve 3fa9c2d4e5f6"),
@@ -88,31 +88,33 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (replace(QUIET, past=CONVICTED, acts=act("released", changed=NOON + 60)), Word.CLEAR, 0, "nothing"),
     ],
 )  # fmt: skip
-def test_the_gravest_answer_wins_and_says_what_to_do(facts: Facts, word: Word, status: int, do: str) -> None:
+def test_the_gravest_answer_wins_and_says_what_to_do(facts: MachineFacts, word: Word, status: int, do: str) -> None:
     standing = assess(facts)
     assert (standing.word, standing.exit_code) == (word, status), standing
     assert do in "\n".join(standing.do), standing.do
 
 
 def test_an_order_that_a_shell_would_read_otherwise_is_quoted() -> None:
-    standing = assess(replace(found(Bearing.SUSPECTS), machine="a; rm -rf /"))
+    standing = assess(replace(found(Impact.SUSPECTS), machine="a; rm -rf /"))
     assert "hangdog diagnose --machines 'a; rm -rf /'" in standing.do[0]
 
 
-def everything(machine: str = "gpu-a17", job: str = "llama-70b", words: str = "server filer-3 not responding") -> Facts:
+def everything(
+    machine: str = "gpu-a17", job: str = "llama-70b", words: str = "server filer-3 not responding"
+) -> MachineFacts:
     """A machine of which there is something to tell in every section, and more than a screen holds."""
     findings = tuple(
-        Finding("kernel", f"NFS {n}", Bearing.SUSPECTS, words, machine, times=n, device=words)
+        Finding("kernel", f"NFS {n}", Impact.SUSPECTS, words, machine, times=n, device=words)
         for n in (1, 2, 3, 4, 5, 6)
     )
     incident, entry = replace(INCIDENT, job=job), replace(ENTRY, job=job)
     suspect = replace(SUSPECT, because=tuple(f"{number}. {words}" for number in range(9)))
-    return Facts(
+    return MachineFacts(
         machine,
         replace(NOW, jobs=(JobLine(job, (Rank(0), Rank(1)), 64, ""),), findings=findings),
         (Accusation(incident, entry, (suspect,)),),
         (),
-        (entry, replace(entry, standing="cleared", incident="2e"), replace(entry, verdict="diagnosis", incident="c1", job="")),
+        (entry, replace(entry, mention="cleared", incident="2e"), replace(entry, verdict="diagnosis", incident="c1", job="")),
         replace(CONVICTED, tests=(replace(TEST, campaign="c2", says=words, others=(machine,)), TEST)),
         act("waiting", words=words, who=machine),
         "approve",
@@ -120,7 +122,7 @@ def everything(machine: str = "gpu-a17", job: str = "llama-70b", words: str = "s
     )  # fmt: skip
 
 
-def text(facts: Facts, width: int = 80) -> str:
+def text(facts: MachineFacts, width: int = 80) -> str:
     out = StringIO()
     show(facts, assess(facts), Console(file=out, width=width, highlight=False, markup=False, emoji=False))
     return out.getvalue()

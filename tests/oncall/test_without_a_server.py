@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hangdog.demo.demo_plan import Outcome, Plan
+from hangdog.demo.demo_plan import DemoOutcome, DemoPlan
 from hangdog.demo.shape import MACHINES, SIZES, WORLD_SIZE, machine
 from hangdog.main import main
-from hangdog_agent.confinement.capabilities import PTRACE, Place, grant
+from hangdog_agent.confinement.capabilities import PTRACE, RuntimePlace, grant
 from hangdog_agent.doctor import environment
-from hangdog_agent.doctor_finding import Finding, Health
+from hangdog_agent.doctor_finding import DoctorFinding, Health
 from hangdog_agent.procfs import Proc, Status
 from hangdog_models import topology
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.topology import Layout
-from hangdog_server.auth.audit_log import Deed, append, line
+from hangdog_server.auth.audit_log import AuditEntry, append, line
 from support.cases.goldens import differing, entry, typed_here
 from support.cases.stories import snapshot, trace
 from support.servers.cast import NOON
@@ -60,21 +60,21 @@ WIDE = (
 )  # fmt: skip
 #: What `hangdog doctor` finds where capture works.
 WELL = (
-    Finding("py-spy", Health.OK, "0.4.3"),
-    Finding("own child", Health.OK, "captured"),
-    Finding("another's process", Health.OK, "captured"),
-    Finding("user", Health.OK, "root"),
-    Finding("CAP_SYS_PTRACE", Health.OK, "held"),
-    Finding("job llama-70b", Health.OK, "16 processes of ranks 0-7, all captured"),
-    Finding("NVML", Health.OK, "8 GPU(s), driver 580.95.05"),
+    DoctorFinding("py-spy", Health.OK, "0.4.3"),
+    DoctorFinding("own child", Health.OK, "captured"),
+    DoctorFinding("another's process", Health.OK, "captured"),
+    DoctorFinding("user", Health.OK, "root"),
+    DoctorFinding("CAP_SYS_PTRACE", Health.OK, "held"),
+    DoctorFinding("job llama-70b", Health.OK, "16 processes of ranks 0-7, all captured"),
+    DoctorFinding("NVML", Health.OK, "8 GPU(s), driver 580.95.05"),
 )
 #: A job that fails, tries again, and calls a person.
 RUN = "run --attach --server 127.0.0.1:1 --machine gpu-a17 --state runs -- sh -c 'echo step {attempt}; exit 3'"
 PEER = "ipv4:192.0.2.7:50112"
 DEEDS = (
-    Deed("snapshot", "alice", "trigger", "token", PEER, "llama", "it hangs", "", "asked"),
-    Deed("snapshot", "alice", "trigger", "token", PEER, "llama", "it hangs", "3fa9c2d4e5f6", "machine"),
-    Deed("approve", "bob", "act", "token", PEER, "llama", "the fan is dead", "3fa9c2d4e5f6", "c pending"),
+    AuditEntry("snapshot", "alice", "trigger", "token", PEER, "llama", "it hangs", "", "asked"),
+    AuditEntry("snapshot", "alice", "trigger", "token", PEER, "llama", "it hangs", "3fa9c2d4e5f6", "machine"),
+    AuditEntry("approve", "bob", "act", "token", PEER, "llama", "the fan is dead", "3fa9c2d4e5f6", "c pending"),
 )
 #: What is another one each time: serial numbers, which have no zeros in front and so 40 digits or fewer, secrets, moments,
 #: how long ago it was, and who runs the tests. In this order: a serial number may be as long as a secret.
@@ -111,16 +111,16 @@ def test_each_command_tells_as_its_golden_file_does(tmp_path: Path, monkeypatch:
     assert not any(wrong), "\n".join(wrong)
 
 
-def refused(proc: Proc) -> tuple[Finding, ...]:
+def refused(proc: Proc) -> tuple[DoctorFinding, ...]:
     """What it finds where a user may read the own children only, in the words of the examinations themselves."""
-    status, place = Status(), Place.SHELL
+    status, place = Status(), RuntimePlace.SHELL
     line = grant([PTRACE], place, root=False)
     return (
         *WELL[:2],
-        Finding(
+        DoctorFinding(
             "another's process", Health.FAIL, str(Missing(Reason.NOT_PERMITTED, "py-spy: Permission denied")), line
         ),
-        Finding("user", Health.OK, "uid 1000: sees the processes of this user"),
+        DoctorFinding("user", Health.OK, "uid 1000: sees the processes of this user"),
         environment.yama(proc, status, True, place),
         environment.seccomp(replace(status, seccomp=2), True, place),
         environment.namespace(proc, False, place),
@@ -157,14 +157,14 @@ def test_a_real_job_that_fails_twice_is_told_as_its_golden_file_has_it(
 def test_the_demo_tells_what_came_of_it_as_its_golden_file_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a job that hangs as its fault would have it; the real ones are in tests/demo."""
 
-    def play(plan: Plan, *_: object) -> Outcome:
+    def play(plan: DemoPlan, *_: object) -> DemoOutcome:
         stacks = {rank: "stage" if rank // 4 != plan.rank // 4 else "backward" for rank in range(WORLD_SIZE)}
         looks = [[trace(rank, stack, state="S") for rank, stack in (stacks | {plan.rank: "user"}).items()]] * 3
         machines = {
             name: tuple(rank for rank in map(Rank, range(WORLD_SIZE)) if machine(rank) == name) for name in MACHINES
         }
         shape, _ = topology.build(Layout(sizes=SIZES, machines=machines), None)
-        return Outcome(plan, diagnose(snapshot(*looks), shape), 5.2, 3.4)
+        return DemoOutcome(plan, diagnose(snapshot(*looks), shape), 5.2, 3.4)
 
     monkeypatch.setattr("hangdog.demo.conductor.play", play)
     monkeypatch.setattr("hangdog.commands.triage.demo.NEEDED", ())

@@ -12,19 +12,27 @@ from hangdog_models.operations import evictions
 from hangdog_models.operations.compute import LISTED, report
 from hangdog_models.operations.evictions import CONVICTED, DISMISSED, PASSED, SOON_S, UNKNOWN, judged
 from hangdog_models.operations.figure_text import duration
-from hangdog_models.operations.past_events import Came, Incident, Naming, Past, Said, Standing, Trial
+from hangdog_models.operations.past_events import (
+    Came,
+    MachineMention,
+    MachineTestRecord,
+    MentionKind,
+    Naming,
+    PastEvents,
+    PastIncident,
+)
 from hangdog_models.operations.report import OperationsReport
 from hangdog_models.operations.report_json import from_json, to_json
 
 DAY = 86400.0
 TAKEN = Naming("i1", "a", 130.0, Came.TAKEN, began=100.0, out=190.0)
-PAST = Past(
+PAST = PastEvents(
     incidents=(
-        Incident("i1", 100.0, "machine", stood=88.0, judged=120.0),
-        Incident("i2", 200.0, "machine", stood=170.0, judged=210.0),
-        Incident("i3", 300.0, "software", judged=312.0),
-        Incident("i4", 400.0, failed=True),
-        Incident("i5", 500.0),
+        PastIncident("i1", 100.0, "machine", stood=88.0, judged=120.0),
+        PastIncident("i2", 200.0, "machine", stood=170.0, judged=210.0),
+        PastIncident("i3", 300.0, "software", judged=312.0),
+        PastIncident("i4", 400.0, failed=True),
+        PastIncident("i5", 500.0),
     ),
     namings=(
         TAKEN,
@@ -32,13 +40,16 @@ PAST = Past(
         Naming("i2", "c", 230.0, Came.DISMISSED, began=200.0, reason=True),
         Naming("i2", "d", 230.0, Came.LEFT, began=200.0),
     ),
-    trials=(Trial("c1", "i1", "a", 150.0, convicted=True), Trial("c2", "", "b", 240.0, convicted=False, passed=3)),
-    said=(
-        Said("a", "i1", 120.0, Standing.CONVICTED, 0.9),
-        Said("a", "c1", 160.0, Standing.CONVICTED, 1.0),
-        Said("b", "i2", 210.0, Standing.CONVICTED, 0.8, 2),
-        Said("c", "i2", 210.0, Standing.SUSPECTED, 0.8, 2),
-        Said("d", "i2", 210.0, Standing.CLEARED, 0.0),
+    trials=(
+        MachineTestRecord("c1", "i1", "a", 150.0, convicted=True),
+        MachineTestRecord("c2", "", "b", 240.0, convicted=False, passed=3),
+    ),
+    mentions=(
+        MachineMention("a", "i1", 120.0, MentionKind.CONVICTED, 0.9),
+        MachineMention("a", "c1", 160.0, MentionKind.CONVICTED, 1.0),
+        MachineMention("b", "i2", 210.0, MentionKind.CONVICTED, 0.8, 2),
+        MachineMention("c", "i2", 210.0, MentionKind.SUSPECTED, 0.8, 2),
+        MachineMention("d", "i2", 210.0, MentionKind.CLEARED, 0.0),
     ),
 )
 
@@ -72,7 +83,7 @@ def test_every_figure_of_a_past_made_by_hand() -> None:
 
 
 def test_what_nothing_tells_is_unknown_and_says_why() -> None:
-    told = report(Past(), 0.0, DAY)
+    told = report(PastEvents(), 0.0, DAY)
     assert all(one.value is None and one.unknown for one in told.figures)
     assert not any(one.total for one in told.tallies) and told.machines.named == 0
     partly = {one.key: one.unknown for one in report(PAST, 0.0, DAY).figures}
@@ -85,21 +96,36 @@ def test_what_nothing_tells_is_unknown_and_says_why() -> None:
         ((), Came.TAKEN, False, UNKNOWN),
         ((), Came.DISMISSED, False, UNKNOWN),
         ((), Came.DISMISSED, True, DISMISSED),
-        ((Trial("c", "i1", "a", 9e9, True),), Came.TAKEN, False, CONVICTED),  # of the incident: whenever it was
-        ((Trial("c", "i1", "a", 200.0, True),), Came.DISMISSED, True, CONVICTED),  # tests outweigh a word
-        ((Trial("c", "i2", "a", 200.0, True),), Came.TAKEN, False, UNKNOWN),  # of another incident
-        ((Trial("c", "i1", "b", 200.0, True),), Came.TAKEN, False, UNKNOWN),  # another machine
-        ((Trial("c", "i1", "a", 200.0, False, 3),), Came.TAKEN, False, PASSED),
-        ((Trial("c", "i1", "a", 200.0, False, 3, 1),), Came.TAKEN, False, UNKNOWN),  # one test stayed open
-        ((Trial("c", "i1", "a", 200.0, False),), Came.TAKEN, False, UNKNOWN),  # it was not tested at all
-        ((Trial("c", "", "a", 130.0 + SOON_S, False, 3),), Came.TAKEN, False, PASSED),
-        ((Trial("c", "", "a", 131.0 + SOON_S, False, 3),), Came.TAKEN, False, UNKNOWN),  # it may be repaired by then
-        ((Trial("c", "", "a", 129.0, False, 3),), Came.TAKEN, False, UNKNOWN),  # before the incident
-        ((Trial("c", "", "a", 150.0, False, 3), Trial("d", "", "a", 160.0, True)), Came.TAKEN, False, CONVICTED),
+        (
+            (MachineTestRecord("c", "i1", "a", 9e9, True),),
+            Came.TAKEN,
+            False,
+            CONVICTED,
+        ),  # of the incident: whenever it was
+        ((MachineTestRecord("c", "i1", "a", 200.0, True),), Came.DISMISSED, True, CONVICTED),  # tests outweigh a word
+        ((MachineTestRecord("c", "i2", "a", 200.0, True),), Came.TAKEN, False, UNKNOWN),  # of another incident
+        ((MachineTestRecord("c", "i1", "b", 200.0, True),), Came.TAKEN, False, UNKNOWN),  # another machine
+        ((MachineTestRecord("c", "i1", "a", 200.0, False, 3),), Came.TAKEN, False, PASSED),
+        ((MachineTestRecord("c", "i1", "a", 200.0, False, 3, 1),), Came.TAKEN, False, UNKNOWN),  # one test stayed open
+        ((MachineTestRecord("c", "i1", "a", 200.0, False),), Came.TAKEN, False, UNKNOWN),  # it was not tested at all
+        ((MachineTestRecord("c", "", "a", 130.0 + SOON_S, False, 3),), Came.TAKEN, False, PASSED),
+        (
+            (MachineTestRecord("c", "", "a", 131.0 + SOON_S, False, 3),),
+            Came.TAKEN,
+            False,
+            UNKNOWN,
+        ),  # it may be repaired by then
+        ((MachineTestRecord("c", "", "a", 129.0, False, 3),), Came.TAKEN, False, UNKNOWN),  # before the incident
+        (
+            (MachineTestRecord("c", "", "a", 150.0, False, 3), MachineTestRecord("d", "", "a", 160.0, True)),
+            Came.TAKEN,
+            False,
+            CONVICTED,
+        ),
     ],
 )
 def test_right_and_wrong_are_known_only_where_tests_or_a_person_say(
-    trials: tuple[Trial, ...], came: Came, reason: bool, answer: str
+    trials: tuple[MachineTestRecord, ...], came: Came, reason: bool, answer: str
 ) -> None:
     assert judged(replace(TAKEN, came=came, reason=reason), trials) == answer
 
@@ -107,33 +133,39 @@ def test_right_and_wrong_are_known_only_where_tests_or_a_person_say(
 NAMES = st.sampled_from(["a", "b", "c"])
 MOMENTS = st.integers(0, 400).map(float)
 INCIDENTS = st.builds(
-    Incident, NAMES, MOMENTS, st.sampled_from(["", "machine", "slow"]), st.booleans(), st.none() | MOMENTS, st.none() | MOMENTS
+    PastIncident, NAMES, MOMENTS, st.sampled_from(["", "machine", "slow"]), st.booleans(), st.none() | MOMENTS, st.none() | MOMENTS
 )  # fmt: skip
 NAMINGS = st.builds(
     Naming, NAMES, NAMES, MOMENTS, st.sampled_from(Came), st.none() | MOMENTS, st.none() | MOMENTS, st.booleans()
 )
 TRIALS = st.builds(
-    Trial, NAMES, NAMES | st.just(""), NAMES, MOMENTS, st.booleans(), st.integers(0, 2), st.integers(0, 2)
+    MachineTestRecord, NAMES, NAMES | st.just(""), NAMES, MOMENTS, st.booleans(), st.integers(0, 2), st.integers(0, 2)
 )
 SAID = st.builds(
-    Said, NAMES, NAMES, MOMENTS, st.sampled_from(Standing), st.integers(0, 10).map(lambda n: n / 10), st.integers(1, 4)
+    MachineMention,
+    NAMES,
+    NAMES,
+    MOMENTS,
+    st.sampled_from(MentionKind),
+    st.integers(0, 10).map(lambda n: n / 10),
+    st.integers(1, 4),
 )
-PASTS = st.builds(Past, *(st.lists(one, max_size=6).map(tuple) for one in (INCIDENTS, NAMINGS, TRIALS, SAID)))
+PASTS = st.builds(PastEvents, *(st.lists(one, max_size=6).map(tuple) for one in (INCIDENTS, NAMINGS, TRIALS, SAID)))
 
 
 @settings(max_examples=40)
 @given(PASTS, st.randoms())
-def test_the_order_of_the_past_does_not_matter(past: Past, chance: Random) -> None:
+def test_the_order_of_the_past_does_not_matter(past: PastEvents, chance: Random) -> None:
     def mixed(rows: tuple[object, ...]) -> tuple[object, ...]:
         return tuple(chance.sample(rows, len(rows)))
 
-    again = Past(mixed(past.incidents), mixed(past.namings), mixed(past.trials), mixed(past.said))  # type: ignore[arg-type]
+    again = PastEvents(mixed(past.incidents), mixed(past.namings), mixed(past.trials), mixed(past.mentions))  # type: ignore[arg-type]
     assert report(again, 0.0, 1000.0) == report(past, 0.0, 1000.0)
 
 
 @settings(max_examples=40)
 @given(PASTS, st.integers(0, 400).map(float))
-def test_two_periods_beside_each_other_add_up(past: Past, between: float) -> None:
+def test_two_periods_beside_each_other_add_up(past: PastEvents, between: float) -> None:
     whole, first, second = report(past, 0.0, 500.0), report(past, 0.0, between), report(past, between, 500.0)
     for tally, one, other in zip(whole.tallies, first.tallies, second.tallies, strict=True):
         mine, theirs = dict(one.counts), dict(other.counts)
@@ -148,7 +180,7 @@ def test_two_periods_beside_each_other_add_up(past: Past, between: float) -> Non
 
 @settings(max_examples=40)
 @given(PASTS)
-def test_a_report_is_read_back_as_it_was_written(past: Past) -> None:
+def test_a_report_is_read_back_as_it_was_written(past: PastEvents) -> None:
     written = json.dumps(to_json(report(past, 0.0, 500.0)))
     assert to_json(from_json(json.loads(written))) == json.loads(written)
 
@@ -162,14 +194,16 @@ def test_what_is_no_report_is_refused(wrong: dict[str, object]) -> None:
 
 
 def test_the_list_of_machines_is_bounded_and_tells_how_many_there_are() -> None:
-    said = tuple(Said(f"m{number}", "i", 1.0, Standing.SUSPECTED, 0.5) for number in range(LISTED + 5))
-    told = report(Past(said=said), 0.0, DAY).machines
+    said = tuple(MachineMention(f"m{number}", "i", 1.0, MentionKind.SUSPECTED, 0.5) for number in range(LISTED + 5))
+    told = report(PastEvents(mentions=said), 0.0, DAY).machines
     assert (told.named, len(told.listed)) == (LISTED + 5, LISTED)
 
 
 def test_one_conviction_weighs_more_than_any_suspicion() -> None:
-    said = tuple(Said("a", f"i{number}", 1.0, Standing.SUSPECTED, 0.9) for number in range(3))
-    told = report(Past(said=(*said, Said("b", "i9", 1.0, Standing.CONVICTED, 0.6))), 0.0, DAY).machines
+    said = tuple(MachineMention("a", f"i{number}", 1.0, MentionKind.SUSPECTED, 0.9) for number in range(3))
+    told = report(
+        PastEvents(mentions=(*said, MachineMention("b", "i9", 1.0, MentionKind.CONVICTED, 0.6))), 0.0, DAY
+    ).machines
     assert [(one.machine, round(one.weight, 3)) for one in told.listed] == [("b", 0.6), ("a", 2.7)]
 
 

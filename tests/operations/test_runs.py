@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from hangdog.main import main
 from hangdog_models.operations.evictions import CONVICTED, UNKNOWN
 from hangdog_models.operations.report import OperationsReport
-from hangdog_models.operations.restart_chains import End, chains
+from hangdog_models.operations.restart_chains import ChainEnd, chains
 from hangdog_models.operations.run_histories import report
 from hangdog_models.recovery.journal import written
 from hangdog_models.recovery.recovery_history import (
-    Act,
     Began,
-    Done,
     Entry,
     Finished,
-    Opened,
+    OutageOpened,
     Progressed,
+    RecoveryRung,
+    RecoveryStep,
     Steady,
-    Step,
+    StepDone,
     Stepped,
     Troubled,
 )
@@ -34,21 +34,21 @@ GUILTY = Trouble(Cause.MACHINE, "verdict machine, 97%", (("b",),))
 UNSURE = Trouble(Cause.UNKNOWN, "the job ended on a with status 1")
 
 
-def step(at: float, act: Act, *machines: str) -> Stepped:
-    return Stepped(at, int(at), Step(act, ("because",), machines))
+def step(at: float, act: RecoveryRung, *machines: str) -> Stepped:
+    return Stepped(at, int(at), RecoveryStep(act, ("because",), machines))
 
 
 #: It starts for 10 s, trains until 100, hangs, is noticed at 120, goes on at 160; later it fails twice until a person is
 #: called at 600, who comes back at 800; from 850 it trains to its end at 1000.
 STORY: tuple[Entry, ...] = (
-    Opened(0.0, "r"), Began(2.0, ("a", "b"), "t"), Progressed(10.0),
-    Troubled(120.0, 100.0, GUILTY), step(121.0, Act.EVICT, "b"), Done(122.0, 121, True), Began(130.0, ("a", "c"), "u"),
+    OutageOpened(0.0, "r"), Began(2.0, ("a", "b"), "t"), Progressed(10.0),
+    Troubled(120.0, 100.0, GUILTY), step(121.0, RecoveryRung.EVICT, "b"), StepDone(122.0, 121, True), Began(130.0, ("a", "c"), "u"),
     Progressed(160.0), Steady(300.0),
-    Troubled(500.0, 480.0, UNSURE), step(501.0, Act.DIAGNOSE), Done(520.0, 501, True, "", ("c",)),
-    step(521.0, Act.EVICT, "c"), Done(522.0, 521, True), Began(530.0, ("a", "d"), "v"),
-    Troubled(560.0, 530.0, UNSURE), step(561.0, Act.REATTEMPT), Began(570.0, ("a", "d"), "w"),
-    Troubled(590.0, 570.0, UNSURE), step(600.0, Act.HUMAN),
-    Opened(800.0, "r"), Began(810.0, ("a", "d"), "x"), Progressed(850.0), Finished(1000.0),
+    Troubled(500.0, 480.0, UNSURE), step(501.0, RecoveryRung.DIAGNOSE), StepDone(520.0, 501, True, "", ("c",)),
+    step(521.0, RecoveryRung.EVICT, "c"), StepDone(522.0, 521, True), Began(530.0, ("a", "d"), "v"),
+    Troubled(560.0, 530.0, UNSURE), step(561.0, RecoveryRung.REATTEMPT), Began(570.0, ("a", "d"), "w"),
+    Troubled(590.0, 570.0, UNSURE), step(600.0, RecoveryRung.HUMAN),
+    OutageOpened(800.0, "r"), Began(810.0, ("a", "d"), "x"), Progressed(850.0), Finished(1000.0),
 )  # fmt: skip
 
 
@@ -81,33 +81,38 @@ def test_every_figure_of_a_story_made_by_hand() -> None:
 
 def test_what_lies_between_two_supervisors_is_neither_trained_nor_lost() -> None:
     away: Sequence[Entry] = (
-        Opened(0.0, "r"), Began(0.0, ("a",), "t"), Steady(100.0), Opened(9000.0, "r"), Began(9010.0, ("a",), "u"),
+        OutageOpened(0.0, "r"), Began(0.0, ("a",), "t"), Steady(100.0), OutageOpened(9000.0, "r"), Began(9010.0, ("a",), "u"),
         Finished(9100.0),
     )  # fmt: skip
     assert value(report([away], 0.0, 1e5), "ettr") == (190 / 200, 1)
-    assert [(one.manual, one.end) for one in chains(away)] == [(True, End.TRAINS)]
+    assert [(one.manual, one.end) for one in chains(away)] == [(True, ChainEnd.TRAINS)]
 
 
 def test_a_persons_restart_that_fails_is_one_and_a_chain_of_hangdogs_follows() -> None:
     history = (
-        *STORY[:-2], Troubled(820.0, 811.0, UNSURE), step(821.0, Act.REATTEMPT), Began(822.0, ("a", "d"), "y"),
+        *STORY[:-2], Troubled(820.0, 811.0, UNSURE), step(821.0, RecoveryRung.REATTEMPT), Began(822.0, ("a", "d"), "y"),
     )  # fmt: skip
     assert [(one.manual, len(one.restarts), one.end) for one in chains(history)[2:]] == [
-        (True, 1, End.FAILED),
-        (False, 1, End.OPEN),
+        (True, 1, ChainEnd.FAILED),
+        (False, 1, ChainEnd.OPEN),
     ]
 
 
 def test_a_chain_that_the_supervisors_end_cut_short_is_not_decided() -> None:
     history = (
-        Opened(0.0, "r"), Began(0.0, ("a",), "t"), Troubled(90.0, 80.0, UNSURE), step(91.0, Act.REATTEMPT),
-        Began(92.0, ("a",), "u"), Opened(200.0, "r"), Began(210.0, ("a",), "v"), Finished(300.0),
+        OutageOpened(0.0, "r"), Began(0.0, ("a",), "t"), Troubled(90.0, 80.0, UNSURE), step(91.0, RecoveryRung.REATTEMPT),
+        Began(92.0, ("a",), "u"), OutageOpened(200.0, "r"), Began(210.0, ("a",), "v"), Finished(300.0),
     )  # fmt: skip
-    assert [(one.manual, one.end) for one in chains(history)] == [(False, End.OPEN), (True, End.TRAINS)]
+    assert [(one.manual, one.end) for one in chains(history)] == [(False, ChainEnd.OPEN), (True, ChainEnd.TRAINS)]
 
 
 def test_a_supervisor_that_ended_before_the_job_trained_lost_what_it_saw_and_no_more() -> None:
-    never: Sequence[Entry] = (Opened(0.0, "r"), Opened(9000.0, "r"), Began(9010.0, ("a",), "u"), Finished(9100.0))
+    never: Sequence[Entry] = (
+        OutageOpened(0.0, "r"),
+        OutageOpened(9000.0, "r"),
+        Began(9010.0, ("a",), "u"),
+        Finished(9100.0),
+    )
     assert value(report([never], 0.0, 1e5), "ettr") == (90 / 100, 1)
     steps: Sequence[Entry] = (never[0], Began(5.0, ("a",), "t"), *never[1:3], Progressed(9020.0), never[3])
     assert value(report([steps], 0.0, 1e5), "ettr") == (round(80 / 105, 9), 1)
@@ -115,9 +120,9 @@ def test_a_supervisor_that_ended_before_the_job_trained_lost_what_it_saw_and_no_
 
 def test_what_tests_convicted_and_what_was_evicted_later_in_the_episode_is_one_case() -> None:
     history = (
-        Opened(0.0, "r"), Began(0.0, ("a", "b"), "t"), Troubled(100.0, 90.0, UNSURE), step(101.0, Act.DIAGNOSE),
-        Done(110.0, 101, True, "", ("b",)), step(111.0, Act.REATTEMPT), Began(112.0, ("a", "b"), "u"),
-        Troubled(150.0, 140.0, UNSURE), step(151.0, Act.EVICT, "b"), Began(152.0, ("a", "c"), "v"), Finished(200.0),
+        OutageOpened(0.0, "r"), Began(0.0, ("a", "b"), "t"), Troubled(100.0, 90.0, UNSURE), step(101.0, RecoveryRung.DIAGNOSE),
+        StepDone(110.0, 101, True, "", ("b",)), step(111.0, RecoveryRung.REATTEMPT), Began(112.0, ("a", "b"), "u"),
+        Troubled(150.0, 140.0, UNSURE), step(151.0, RecoveryRung.EVICT, "b"), Began(152.0, ("a", "c"), "v"), Finished(200.0),
     )  # fmt: skip
     told = report([history], 0.0, 1e4)
     assert counts(told, "rightness") == {CONVICTED: 1}
@@ -126,9 +131,9 @@ def test_what_tests_convicted_and_what_was_evicted_later_in_the_episode_is_one_c
 
 def test_an_update_is_no_failure_but_costs_time() -> None:
     history = (
-        Opened(0.0, "r"),
+        OutageOpened(0.0, "r"),
         Began(0.0, ("a",), "t"),
-        step(100.0, Act.UPDATE),
+        step(100.0, RecoveryRung.UPDATE),
         Began(120.0, ("a",), "u"),
         Finished(200.0),
     )

@@ -9,21 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangdog_models.operations.compute import report
-from hangdog_models.operations.past_events import Past
+from hangdog_models.operations.past_events import PastEvents
 from hangdog_models.operations.report import OperationsReport
 from hangdog_models.operations.report_json import from_json, to_json
-from hangdog_models.operations.session_histories import STEADY_S, UNNAMED, Session, Standstill
+from hangdog_models.operations.session_histories import STEADY_S, UNNAMED, SessionHistory, SessionStall
 
 HOUR = 3600.0
 #: It trains for an hour, hangs for ten minutes and is killed, comes back five minutes later and trains for two hours.
 KILLED = (
-    Session("llama", 0.0, 4200.0, end=True, standstills=(Standstill(3600.0, 3620.0),)),
-    Session("llama", 4500.0, 4500.0 + 2 * HOUR),
+    SessionHistory("llama", 0.0, 4200.0, end=True, stalls=(SessionStall(3600.0, 3620.0),)),
+    SessionHistory("llama", 4500.0, 4500.0 + 2 * HOUR),
 )
 
 
-def told(*sessions: Session, since: float = 0.0, until: float = 1e6) -> OperationsReport:
-    return report(Past(sessions=sessions), since, until)
+def told(*sessions: SessionHistory, since: float = 0.0, until: float = 1e6) -> OperationsReport:
+    return report(PastEvents(sessions=sessions), since, until)
 
 
 def value(of: OperationsReport, key: str) -> tuple[Any, int]:
@@ -49,7 +49,7 @@ def test_a_job_that_was_killed_while_it_hung_and_came_back() -> None:
 def test_nothing_seen_is_unknown_and_no_perfect_job() -> None:
     found = told()
     assert value(found, "ettr") == (None, 0) and value(found, "mttr") == (None, 0)
-    assert value(told(Session("llama", 0.0, 0.0)), "ettr") == (None, 0)
+    assert value(told(SessionHistory("llama", 0.0, 0.0)), "ettr") == (None, 0)
     assert not found.training.listed
 
 
@@ -62,14 +62,14 @@ def test_the_jobs_are_read_back_and_a_server_of_before_tells_of_none() -> None:
 
 
 def test_one_that_moves_again_by_itself_is_restarted_by_nobody() -> None:
-    found = told(Session("llama", 0.0, 2 * HOUR, standstills=(Standstill(3600.0, 3610.0, 3660.0),)))
+    found = told(SessionHistory("llama", 0.0, 2 * HOUR, stalls=(SessionStall(3600.0, 3610.0, 3660.0),)))
     assert value(found, "ettr") == (pytest.approx(1 - 60 / 7200), 1) and value(found, "mttr") == (50.0, 1)
     assert not chains(found)
 
 
 def test_restarts_that_fail_soon_are_one_chain() -> None:
-    sessions = [Session("llama", 1000.0 * number, 1000.0 * number + 400.0, end=True) for number in range(3)]
-    found = told(*sessions, Session("llama", 3000.0, 3000.0 + STEADY_S))
+    sessions = [SessionHistory("llama", 1000.0 * number, 1000.0 * number + 400.0, end=True) for number in range(3)]
+    found = told(*sessions, SessionHistory("llama", 3000.0, 3000.0 + STEADY_S))
     assert chains(found) == {"trains again": 1} and value(found, "interval") == (1000.0, 2)
     assert chains(told(*sessions)) == {"not decided": 1}, "nobody knows whether it failed or was done"
 
@@ -83,7 +83,7 @@ def test_restarts_that_fail_soon_are_one_chain() -> None:
         (KILLED[0], replace(KILLED[1], job="gpt")),
     ],
 )
-def test_what_is_not_known_to_be_a_restart_costs_nothing(one: Session, other: Session) -> None:
+def test_what_is_not_known_to_be_a_restart_costs_nothing(one: SessionHistory, other: SessionHistory) -> None:
     found = told(one, other)
     assert value(found, "mttr") == (None, 0) and not chains(found)
     known = 4200.0 + other.until - other.began
@@ -97,28 +97,30 @@ def test_jobs_that_nobody_named_are_not_taken_for_one_another() -> None:
 
 def test_a_standstill_that_outlasts_its_server_is_one() -> None:
     found = told(
-        Session("llama", 0.0, 1000.0, standstills=(Standstill(900.0, 910.0),)),
-        Session("llama", 1600.0, 3000.0, start=False, standstills=(Standstill(900.5, 1610.0, 2000.0),)),
+        SessionHistory("llama", 0.0, 1000.0, stalls=(SessionStall(900.0, 910.0),)),
+        SessionHistory("llama", 1600.0, 3000.0, start=False, stalls=(SessionStall(900.5, 1610.0, 2000.0),)),
     )
     assert value(found, "ettr") == (pytest.approx(1900 / 3000), 1) and value(found, "mttr") == (1090.0, 1)
     apart = told(
-        Session("llama", 0.0, 1000.0, standstills=(Standstill(900.0, 910.0),)),
-        Session("llama", 1600.0, 3000.0, start=False, standstills=(Standstill(1700.0, 1710.0, 2000.0),)),
+        SessionHistory("llama", 0.0, 1000.0, stalls=(SessionStall(900.0, 910.0),)),
+        SessionHistory("llama", 1600.0, 3000.0, start=False, stalls=(SessionStall(1700.0, 1710.0, 2000.0),)),
     )
     assert value(apart, "ettr") == (pytest.approx(2000 / 2400), 1), "what became of the first one, nobody saw"
 
 
 MOMENTS = st.integers(0, 20_000).map(float)
-STILL = st.builds(Standstill, MOMENTS, MOMENTS, st.none() | MOMENTS)
+STILL = st.builds(SessionStall, MOMENTS, MOMENTS, st.none() | MOMENTS)
 SESSIONS = st.builds(
-    Session, st.sampled_from(["a", "b", UNNAMED]), MOMENTS, MOMENTS, st.booleans(), st.booleans(),
+    SessionHistory, st.sampled_from(["a", "b", UNNAMED]), MOMENTS, MOMENTS, st.booleans(), st.booleans(),
     st.lists(STILL, max_size=3).map(tuple),
 )  # fmt: skip
 
 
 @settings(max_examples=60)
 @given(st.lists(SESSIONS, max_size=6), MOMENTS, MOMENTS)
-def test_a_share_is_a_share_whatever_clocks_and_servers_say(sessions: list[Session], one: float, other: float) -> None:
+def test_a_share_is_a_share_whatever_clocks_and_servers_say(
+    sessions: list[SessionHistory], one: float, other: float
+) -> None:
     found = told(*sessions, since=min(one, other), until=max(one, other))
     share, count = value(found, "ettr")
     assert (share is None) == (count == 0) and (share is None or 0.0 <= share <= 1.0)
@@ -142,8 +144,8 @@ def test_a_longer_standstill_never_raises_the_share(lived: list[tuple[int, int, 
             began, stood = now, now + trains
             moved = stood + stands + (more if number == which else 0)
             now = moved + trains
-            stills = (Standstill(stood, min(stood + 10.0, moved), moved),) if moved > stood else ()
-            sessions.append(Session("a", began, now, end=True, standstills=stills))
+            stills = (SessionStall(stood, min(stood + 10.0, moved), moved),) if moved > stood else ()
+            sessions.append(SessionHistory("a", began, now, end=True, stalls=stills))
             now += pause
         shares.append(value(told(*sessions), "ettr")[0])
     before, after = shares

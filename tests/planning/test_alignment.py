@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangdog_models.planning.alignment import Answer, Odd, compare
+from hangdog_models.planning.alignment import GoldenAnswer, Odd, compare
 
 RIGHT = {"output": "aa", "gradient": "bb", "updated": "cc"}
 WRONG = RIGHT | {"gradient": "xx", "updated": "yy"}
 OTHER = RIGHT | {"updated": "zz"}
 
 
-def answers(*digests: dict[str, str], key: str = "H100") -> list[Answer]:
-    return [Answer(f"m{at}", key, each) for at, each in enumerate(digests)]
+def answers(*digests: dict[str, str], key: str = "H100") -> list[GoldenAnswer]:
+    return [GoldenAnswer(f"m{at}", key, each) for at, each in enumerate(digests)]
 
 
 def test_one_of_three_that_differs_is_named_with_its_items() -> None:

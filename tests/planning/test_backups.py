@@ -92,7 +92,7 @@ def test_every_small_layout_is_placed_as_well_as_can_be() -> None:
         assert "machine" not in bad
         if bad:
             impossible += 1
-            assert len(placement.because) > 1, "what is not survived is said"
+            assert len(placement.reasons) > 1, "what is not survived is said"
             assert not exists(topology, all_evictions), (sizes, per, leaf, order)
     assert 0 < impossible < len(SMALL)
 
@@ -107,7 +107,7 @@ def test_every_small_layout_is_placed_as_well_as_can_be() -> None:
     ],
 )
 def test_what_is_impossible_is_said(sizes: dict[str, int], per: int, said: str) -> None:
-    assert any(said in sentence for sentence in place(job(sizes, per)).because)
+    assert any(said in sentence for sentence in place(job(sizes, per)).reasons)
 
 
 def test_with_one_dimension_the_next_machine_holds_the_copy() -> None:

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from hangdog_models.diagnosis.judge import diagnose, investigate
 from hangdog_models.diagnosis.observe import motion
-from hangdog_models.diagnosis.observe.activity import Reader
+from hangdog_models.diagnosis.observe.activity import RankStateReader
 from hangdog_models.planning.native_depth import Deepened, deepen
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
@@ -45,7 +45,7 @@ def deepened(seen: Snapshot, calls: Mapping[int, Iterable[str]], asked: Iterable
 
 
 def looks(seen: Snapshot) -> list[motion.Look]:
-    reader = Reader(RULES)
+    reader = RankStateReader(RULES)
     return [reader.look(round_.traces) for round_ in seen.rounds]
 
 

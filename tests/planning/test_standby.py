@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangdog_models.errors import WrongUse
-from hangdog_models.planning.standby import DAY_S, Fleet, compound, pool, single, spares
+from hangdog_models.planning.standby import DAY_S, FleetDemand, compound, pool, single, spares
 
 
 def over(share: float, size: int) -> dict[int, float]:
@@ -13,7 +13,7 @@ def over(share: float, size: int) -> dict[int, float]:
 
 
 def test_the_pools_of_byterobust() -> None:
-    assert [spares(single(Fleet(machines, 0.0012)), 0.99) for machines in (128, 256, 512, 1024)] == [2, 2, 3, 4]
+    assert [spares(single(FleetDemand(machines, 0.0012)), 0.99) for machines in (128, 256, 512, 1024)] == [2, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -21,14 +21,14 @@ def test_the_pools_of_byterobust() -> None:
     [(0.001, [1, 1, 1, 2, 3, 4, 6]), (0.0038, [1, 2, 3, 4, 6, 9, 15]), (0.01, [2, 3, 4, 7, 11, 18, 32])],
 )
 def test_the_binomial_of_a_day(daily: float, expected: list[int]) -> None:
-    assert [spares(single(Fleet(n, daily)), 0.99) for n in (16, 64, 128, 256, 512, 1024, 2048)] == expected
+    assert [spares(single(FleetDemand(n, daily)), 0.99) for n in (16, 64, 128, 256, 512, 1024, 2048)] == expected
 
 
 @pytest.mark.parametrize(
     ("machines", "expected"), [(1024, [2, 3, 6, 9, 20]), (2048, [2, 5, 9, 15, 35]), (128, [1, 1, 2, 3, 5])]
 )
 def test_the_window_is_the_replenish_time(machines: int, expected: list[int]) -> None:
-    fleets = [Fleet(machines, 0.0038, hours * 3600.0) for hours in (1, 4, 12, 24, 72)]
+    fleets = [FleetDemand(machines, 0.0038, hours * 3600.0) for hours in (1, 4, 12, 24, 72)]
     assert [spares(compound(fleet), 0.99) for fleet in fleets] == expected
 
 
@@ -47,7 +47,7 @@ def test_the_window_is_the_replenish_time(machines: int, expected: list[int]) ->
 def test_one_incident_in_ten_that_takes_a_whole_group(
     machines: int, size: int, p95: int, p99: int, short: float, shortfall: float
 ) -> None:
-    demand = compound(Fleet(machines, 0.0038, sizes=over(0.1, size)))
+    demand = compound(FleetDemand(machines, 0.0038, sizes=over(0.1, size)))
     four = pool(demand, 4)
     assert (spares(demand, 0.95), spares(demand, 0.99)) == (p95, p99)
     assert four.short == pytest.approx(short, abs=5e-5)
@@ -55,13 +55,13 @@ def test_one_incident_in_ten_that_takes_a_whole_group(
 
 
 FLEETS = st.builds(
-    lambda machines, share, reach, size: Fleet(machines, reach / 10, DAY_S, over(share, min(size, machines))),
+    lambda machines, share, reach, size: FleetDemand(machines, reach / 10, DAY_S, over(share, min(size, machines))),
     st.integers(2, 3000), st.floats(0.01, 0.9), st.floats(0.0001, 0.5), st.integers(2, 8),
 )  # fmt: skip
 
 
 @given(FLEETS, st.integers(0, 50))
-def test_a_demand_is_a_distribution_with_the_mean_it_must_have(fleet: Fleet, count: int) -> None:
+def test_a_demand_is_a_distribution_with_the_mean_it_must_have(fleet: FleetDemand, count: int) -> None:
     for demand, mean in ((compound(fleet), fleet.incidents * fleet.mean_size), (single(fleet), fleet.incidents)):
         if len(demand) <= fleet.machines:  # else the job's size cut it off
             assert sum(demand) == pytest.approx(1, abs=1e-9)
@@ -72,19 +72,19 @@ def test_a_demand_is_a_distribution_with_the_mean_it_must_have(fleet: Fleet, cou
 
 
 def test_rates_at_which_exp_underflows_are_borne() -> None:
-    for demand in (single(Fleet(200_000, 0.01)), compound(Fleet(200_000, 0.01))):
+    for demand in (single(FleetDemand(200_000, 0.01)), compound(FleetDemand(200_000, 0.01))):
         assert 2000 < spares(demand, 0.99) < 2150
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: Fleet(0, 0.01),
-        lambda: Fleet(8, 0.0),
-        lambda: Fleet(8, 1.0),
-        lambda: Fleet(8, 0.01, 0.0),
-        lambda: Fleet(8, 0.01, sizes={1: 0.5}),
-        lambda: Fleet(8, 0.5, 30 * DAY_S),
+        lambda: FleetDemand(0, 0.01),
+        lambda: FleetDemand(8, 0.0),
+        lambda: FleetDemand(8, 1.0),
+        lambda: FleetDemand(8, 0.01, 0.0),
+        lambda: FleetDemand(8, 0.01, sizes={1: 0.5}),
+        lambda: FleetDemand(8, 0.5, 30 * DAY_S),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(wrong: object) -> None:

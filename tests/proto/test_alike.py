@@ -223,7 +223,7 @@ def test_a_stack_that_all_share_counts_for_each() -> None:
     packer = Packer()
     capture = packer.pack(crowd(8))
     with pytest.raises(UnreadableEvidence, match="2400 frames"):
-        unpack(capture, told(packer, capture), codec.Bounds(frames=1000))
+        unpack(capture, told(packer, capture), codec.TraceLimits(frames=1000))
 
 
 def test_a_main_thread_that_no_name_tells_keeps_its_id() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.stack import Frame, ProcessState, ProcessTrace, Thread
-from hangdog_proto.codec.traces import Bounds, pack, unpack
+from hangdog_proto.codec.traces import TraceLimits, pack, unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from support.cases.traced import traces
 
@@ -115,14 +115,14 @@ def test_a_message_that_cannot_be_true_is_refused(change: Callable[[pb.Capture],
 @pytest.mark.parametrize(
     ("bounds", "words"),
     [
-        (Bounds(processes=1), "2 processes, the bound is 1"),
-        (Bounds(threads=3), "4 threads, the bound is 3"),
-        (Bounds(distinct=1), "2 distinct frames"),
-        (Bounds(depth=1), "2 frames in one stack"),
-        (Bounds(frames=7), "8 frames of all threads"),
+        (TraceLimits(processes=1), "2 processes, the bound is 1"),
+        (TraceLimits(threads=3), "4 threads, the bound is 3"),
+        (TraceLimits(distinct=1), "2 distinct frames"),
+        (TraceLimits(depth=1), "2 frames in one stack"),
+        (TraceLimits(frames=7), "8 frames of all threads"),
     ],
 )
-def test_counts_over_the_bounds_are_refused(bounds: Bounds, words: str) -> None:
+def test_counts_over_the_bounds_are_refused(bounds: TraceLimits, words: str) -> None:
     with pytest.raises(UnreadableEvidence, match=words):
         unpack(pack([trainer(0, MAIN, MAIN), trainer(1, MAIN, MAIN)]), bounds)
 

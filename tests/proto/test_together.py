@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.stack import ProcessTrace
 from hangdog_proto.codec import findings
 from hangdog_proto.codec.dedup import Packer, unpack
@@ -42,7 +42,7 @@ def test_a_look_that_differs_in_its_cpu_seconds_alone_comes_back_from_the_one_be
     if cpu_s is None:  # the long form holds its CPU seconds itself
         assert before.traces and seconds
         return
-    after.findings.extend(findings.pack([Finding("NVML", "Xid 79", Bearing.CONVICTS, "fell off the bus")]))
+    after.findings.extend(findings.pack([Finding("NVML", "Xid 79", Impact.CONVICTS, "fell off the bus")]))
     after.statements.add(kind="record")
     assert same(before, after) == cpu_s, "what comes with the last look alone"
     assert earlier(after, cpu_s) == before

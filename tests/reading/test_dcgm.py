@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.reading.hardware import dcgm
 from hangdog_models.reading.json_document import read_json
 
@@ -50,9 +50,9 @@ def third(gpu: int, status: str, warning: str = "", number: int = 0, severity: i
     return document(result, entity_groups=entities, metadata={"version": "4.6.0"})
 
 
-def told(document: object) -> list[tuple[Bearing, str]]:
+def told(document: object) -> list[tuple[Impact, str]]:
     assert dcgm.recognises(document)
-    return [(finding.bearing, finding.device) for finding in dcgm.read(document)]
+    return [(finding.impact, finding.device) for finding in dcgm.read(document)]
 
 
 @pytest.mark.parametrize("status", ["Pass", "PASS", "Skip", "SKIP", ""])
@@ -63,18 +63,18 @@ def test_what_passed_or_did_not_run_tells_nothing(status: str) -> None:
 
 def test_a_failure_names_its_gpus_in_every_generation() -> None:
     hot = "Thermal violations totaling 13.3 seconds started at 9.7 seconds into the test"
-    assert told(first("0,3", "FAIL", hot)) == [(Bearing.SLOWS, "0"), (Bearing.SLOWS, "3")]
-    assert told(second("3", "Fail", hot, 41, 1)) == [(Bearing.SLOWS, "3")]
-    assert told(third(3, "Fail", hot, 41, 1)) == [(Bearing.SLOWS, "3")]
+    assert told(first("0,3", "FAIL", hot)) == [(Impact.SLOWS, "0"), (Impact.SLOWS, "3")]
+    assert told(second("3", "Fail", hot, 41, 1)) == [(Impact.SLOWS, "3")]
+    assert told(third(3, "Fail", hot, 41, 1)) == [(Impact.SLOWS, "3")]
 
 
 @pytest.mark.parametrize("make", [second, third])
 @pytest.mark.parametrize(
     ("number", "severity", "bearing"),
-    [(95, 2, Bearing.CONVICTS), (94, 2, Bearing.TELLS_NOTHING), (13, 2, Bearing.CONVICTS), (85, 6, Bearing.RESET), (30, 4, Bearing.SUSPECTS),
-     (999, 2, Bearing.CONVICTS), (999, 3, Bearing.SUSPECTS), (29, 5, Bearing.TELLS_NOTHING)],
+    [(95, 2, Impact.CONVICTS), (94, 2, Impact.TELLS_NOTHING), (13, 2, Impact.CONVICTS), (85, 6, Impact.RESET), (30, 4, Impact.SUSPECTS),
+     (999, 2, Impact.CONVICTS), (999, 3, Impact.SUSPECTS), (29, 5, Impact.TELLS_NOTHING)],
 )  # fmt: skip
-def test_numbers_come_before_severities(make: Any, number: int, severity: int, bearing: Bearing) -> None:
+def test_numbers_come_before_severities(make: Any, number: int, severity: int, bearing: Impact) -> None:
     assert told(make(0, "Fail", "words of no rule", number, severity)) == [(bearing, "0")]
 
 
@@ -85,31 +85,31 @@ def test_the_serial_number_stands_beside_the_index(make: Any) -> None:
 
 
 def test_a_warning_never_convicts() -> None:
-    assert told(third(0, "Warn", "x", 95, 2)) == [(Bearing.SUSPECTS, "0")]
+    assert told(third(0, "Warn", "x", 95, 2)) == [(Impact.SUSPECTS, "0")]
     assert told(first("0", "Warn", "words of no rule")) == []
 
 
 def test_cuda_that_does_not_start_anywhere_is_a_setting_of_the_host() -> None:
     made = first("0,1,2,3,4,5,6,7", "Fail - All", "Error using CUDA API cuInit: system not yet initialized")
     found = dcgm.read(made)
-    assert {f.bearing for f in found} == {Bearing.SUSPECTS} and all("do not replace GPUs" in f.what for f in found)
+    assert {f.impact for f in found} == {Impact.SUSPECTS} and all("do not replace GPUs" in f.what for f in found)
 
 
 def test_what_could_not_run_accuses_nobody() -> None:
-    assert told(first("0", "Fail", "The EUD is not running as root")) == [(Bearing.TELLS_NOTHING, "0")]
-    assert told({"DCGM Diagnostic": {"runtime_error": "host engine gone"}}) == [(Bearing.TELLS_NOTHING, "")]
+    assert told(first("0", "Fail", "The EUD is not running as root")) == [(Impact.TELLS_NOTHING, "0")]
+    assert told({"DCGM Diagnostic": {"runtime_error": "host engine gone"}}) == [(Impact.TELLS_NOTHING, "")]
 
 
 def test_a_summary_speaks_for_a_test_without_results() -> None:
     made = {"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "eud", "test_summary": {"status": "Fail"}}]}]}}
-    assert told(made) == [(Bearing.SUSPECTS, "")]
+    assert told(made) == [(Impact.SUSPECTS, "")]
 
 
 def test_the_text_of_a_failure_may_stand_in_any_shape() -> None:
     for warnings in ("GPU 3 has uncorrectable memory errors and row remappings are pending", ["row remapping is pending"],
                      [{"warning": "pending row remap"}]):  # fmt: skip
         made = document({"gpu_ids": "3", "status": "Fail", "warnings": warnings}, key="DCGM GPU Diagnostic")
-        assert told(made) == [(Bearing.RESET, "3")]
+        assert told(made) == [(Impact.RESET, "3")]
 
 
 @pytest.mark.parametrize(
@@ -164,5 +164,5 @@ def corpus(case: str) -> dict[str, tuple[Finding, ...]]:
 
 def test_corpus_passes_fails_for_heat_and_fails_for_memory() -> None:
     assert set(corpus("024").values()) == {()}
-    assert [(f.bearing, f.device) for f in corpus("025a")["dgx-a"]] == [(Bearing.SLOWS, "0")]
-    assert [(f.bearing, f.device) for f in corpus("025b")["dgx-c"]] == [(Bearing.RESET, "3")]
+    assert [(f.impact, f.device) for f in corpus("025a")["dgx-a"]] == [(Impact.SLOWS, "0")]
+    assert [(f.impact, f.device) for f in corpus("025b")["dgx-c"]] == [(Impact.RESET, "3")]

@@ -50,8 +50,8 @@ def test_the_state_of_the_process_refines_what_the_words_leave_open(words: str, 
 
 
 def test_the_words_are_kept_on_one_line_without_control_characters() -> None:
-    assert capture_failure.read("Error:\n  \x1b[31mbad\x00").words == r"Error: \x1b[31mbad\x00"
-    assert len(capture_failure.read("x" * 100_000).words) == 500
+    assert capture_failure.read("Error:\n  \x1b[31mbad\x00").message == r"Error: \x1b[31mbad\x00"
+    assert len(capture_failure.read("x" * 100_000).message) == 500
 
 
 @pytest.mark.parametrize("words", [GONE, SUSPEND, "Permission Denied: Try running again with elevated permissions"])

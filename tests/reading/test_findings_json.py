@@ -5,15 +5,15 @@ import json
 import pytest
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.hardware import findings_json
 
 FULL = Finding(
-    "kernel log", "Xid 79", Bearing.CONVICTS, "GPU fell off the bus", "a", Rank(3), "0000:1", (Rank(1),), ("10.0.0.2:5",),
+    "kernel log", "Xid 79", Impact.CONVICTS, "GPU fell off the bus", "a", Rank(3), "0000:1", (Rank(1),), ("10.0.0.2:5",),
     1.5, 2.5, 7,
 )  # fmt: skip
-PLAIN = Finding("NVML", "hot", Bearing.SLOWS, "hot")
+PLAIN = Finding("NVML", "hot", Impact.SLOWS, "hot")
 
 
 def test_what_is_written_is_read_back() -> None:
@@ -27,7 +27,7 @@ def test_nonsense_in_a_finding_costs_only_itself() -> None:
         "peers": "all", "at_s": float("inf"), "uptime_s": True, "times": -5,
     }  # fmt: skip
     (found,) = findings_json.read({"schema": findings_json.SCHEMA, "findings": [odd]})
-    assert (found.bearing, found.rank, found.ranks, found.peers) == (Bearing.TELLS_NOTHING, None, (2, 4), ())
+    assert (found.impact, found.rank, found.ranks, found.peers) == (Impact.TELLS_NOTHING, None, (2, 4), ())
     assert (found.at_s, found.uptime_s, found.times, found.machine) == (None, None, 1, "")
     assert found.what == "a\\x1b[2Jb" and len(found.code) == 4096
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.reading.hardware import kernel_log
 from hangdog_models.reading.limits import Limits
 
@@ -32,7 +32,7 @@ def one(text: str) -> Finding:
 )
 def test_every_spelling_convicts_the_same_device(line: str, device: str, code: str) -> None:
     found = one(line)
-    assert (found.source, found.code, found.bearing, found.device) == ("kernel log", code, Bearing.CONVICTS, device)
+    assert (found.source, found.code, found.impact, found.device) == ("kernel log", code, Impact.CONVICTS, device)
     assert found.times == 1 and found.machine == "" and found.rank is None
 
 
@@ -91,7 +91,7 @@ def test_repeats_are_one_finding_with_the_time_of_the_last() -> None:
         f"[  {n}.000000] NVRM: Xid (PCI:0000:4b:00): 119, pid={n}, name=smi, Timeout" for n in (10, 16, 22)
     )
     found = one(text)
-    assert (found.code, found.bearing, found.times, found.uptime_s) == ("Xid 119", Bearing.RESET, 3, 22.0)
+    assert (found.code, found.impact, found.times, found.uptime_s) == ("Xid 119", Impact.RESET, 3, 22.0)
 
 
 def test_the_process_in_the_line_is_a_victim_that_asked() -> None:
@@ -120,50 +120,50 @@ def test_a_record_of_several_lines_is_one_event() -> None:
 
 def test_xid_45_is_noise_unless_it_names_what_caused_it() -> None:
     head = "NVRM: Xid (PCI:0000:dc:00): 45, pid=18, name=python3, Ch 00000001"
-    assert one(head).bearing is Bearing.TELLS_NOTHING
-    assert one(f"{head} caused by previous Xid 119").bearing is Bearing.SUSPECTS
-    assert one(f"{head} caused by previous Xid 31").bearing is Bearing.PROGRAM
-    assert one(f"{head} caused by previous Xid 45").bearing is Bearing.TELLS_NOTHING
+    assert one(head).impact is Impact.TELLS_NOTHING
+    assert one(f"{head} caused by previous Xid 119").impact is Impact.SUSPECTS
+    assert one(f"{head} caused by previous Xid 31").impact is Impact.PROGRAM
+    assert one(f"{head} caused by previous Xid 45").impact is Impact.TELLS_NOTHING
 
 
 def test_driver_errors_without_an_xid_are_read() -> None:
     fabric = "[1891044.5] NVRM: nvCheckOkFailedNoLog: Check failed: out of sync [NV_ERR_X] (0x00000087) returned from s @ m.c:1\n"
     found = one(fabric * 688)
-    assert (found.code, found.bearing, found.times) == ("fabric state", Bearing.RESET, 688)
+    assert (found.code, found.impact, found.times) == ("fabric state", Impact.RESET, 688)
     lost = (
         "NVRM: nvAssertOkFailedNoLog: Assertion failed: lost [NV_ERR_GPU_IS_LOST] (0x0000000F) returned from r @ k.c:1"
     )
-    assert one(lost).bearing is Bearing.CONVICTS
-    assert one("NVRM: GPU 0000:4b:00.0: RmInitAdapter failed! (0x62:0x65:2000)").bearing is Bearing.CONVICTS
+    assert one(lost).impact is Impact.CONVICTS
+    assert one("NVRM: GPU 0000:4b:00.0: RmInitAdapter failed! (0x62:0x65:2000)").impact is Impact.CONVICTS
 
 
 @pytest.mark.parametrize(
     ("line", "code", "bearing"),
     [
-        ("Out of memory: Killed process 4711 (python3) total-vm:1kB", "out of memory", Bearing.SUSPECTS),
-        ("Memory cgroup out of memory: Killed process 4711 (python3)", "out of memory", Bearing.PROGRAM),
-        ("pt_main_thread[99]: segfault at 0 ip 00007f sp 00007f error 4 in libnccl.so.2.21[7f+1]", "crash in NCCL", Bearing.PROGRAM),
-        ("nvidia 0000:4b:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer", "PCIe fatal", Bearing.CONVICTS),
-        ("nvidia 0000:4b:00.0: AER: PCIe Bus Error: severity=Uncorrectable (Non-Fatal), type=T", "PCIe uncorrected", Bearing.SUSPECTS),
-        ("pcieport 0000:00:01.0: PCIe Bus Error: severity=Corrected, type=Physical Layer", "PCIe corrected", Bearing.TELLS_NOTHING),
-        ("EDAC MC0: 1 UE memory read error on CPU_SrcID#0", "host memory", Bearing.SUSPECTS),
-        ("EDAC MC0: 27 CE memory read error on CPU_SrcID#0", "host memory corrected", Bearing.TELLS_NOTHING),
-        ("mce: [Hardware Error]: CPU 3: Machine Check Exception: 5 Bank 7", "machine check", Bearing.SUSPECTS),
-        ("watchdog: BUG: soft lockup - CPU#41 stuck for 23s! [python3:99]", "processor stuck", Bearing.SUSPECTS),
-        ("mlx5_core 0000:18:00.0: device's health compromised - reached miss count", "network card", Bearing.CONVICTS),
-        ("mlx5_core 0000:18:00.0: Port module event[error]: module 0, Cable error, High Temperature", "network module", Bearing.SUSPECTS),
-        ("mlx5_core 0000:18:00.0 ibp24s0: Link down", "link down", Bearing.SUSPECTS),
-        ("mlx5_core 0000:18:00.0: mlx5_cmd_out_err:808:(pid 1): ACCESS_REG(0x805) op_mod(0x1) failed", "access refused", Bearing.TELLS_NOTHING),
-        ("blk_update_request: I/O error, dev nvme0n1, sector 12345 op 0x0", "disk error", Bearing.SUSPECTS),
-        ("critical medium error, dev sda, sector 512 op 0x0:(READ)", "disk error", Bearing.SUSPECTS),
-        ("Buffer I/O error on dev sda1, logical block 64, async page read", "disk error", Bearing.SUSPECTS),
-        ("nfs: server files.lan not responding, still trying", "NFS not responding", Bearing.SERVICE),
-        ("Lustre: 17:0:(c.c:1:f()) x: Connection to fs-MDT0 (at 1.2.3.4@o2ib) was lost; in progress", "Lustre not responding", Bearing.SERVICE),
+        ("Out of memory: Killed process 4711 (python3) total-vm:1kB", "out of memory", Impact.SUSPECTS),
+        ("Memory cgroup out of memory: Killed process 4711 (python3)", "out of memory", Impact.PROGRAM),
+        ("pt_main_thread[99]: segfault at 0 ip 00007f sp 00007f error 4 in libnccl.so.2.21[7f+1]", "crash in NCCL", Impact.PROGRAM),
+        ("nvidia 0000:4b:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer", "PCIe fatal", Impact.CONVICTS),
+        ("nvidia 0000:4b:00.0: AER: PCIe Bus Error: severity=Uncorrectable (Non-Fatal), type=T", "PCIe uncorrected", Impact.SUSPECTS),
+        ("pcieport 0000:00:01.0: PCIe Bus Error: severity=Corrected, type=Physical Layer", "PCIe corrected", Impact.TELLS_NOTHING),
+        ("EDAC MC0: 1 UE memory read error on CPU_SrcID#0", "host memory", Impact.SUSPECTS),
+        ("EDAC MC0: 27 CE memory read error on CPU_SrcID#0", "host memory corrected", Impact.TELLS_NOTHING),
+        ("mce: [Hardware Error]: CPU 3: Machine Check Exception: 5 Bank 7", "machine check", Impact.SUSPECTS),
+        ("watchdog: BUG: soft lockup - CPU#41 stuck for 23s! [python3:99]", "processor stuck", Impact.SUSPECTS),
+        ("mlx5_core 0000:18:00.0: device's health compromised - reached miss count", "network card", Impact.CONVICTS),
+        ("mlx5_core 0000:18:00.0: Port module event[error]: module 0, Cable error, High Temperature", "network module", Impact.SUSPECTS),
+        ("mlx5_core 0000:18:00.0 ibp24s0: Link down", "link down", Impact.SUSPECTS),
+        ("mlx5_core 0000:18:00.0: mlx5_cmd_out_err:808:(pid 1): ACCESS_REG(0x805) op_mod(0x1) failed", "access refused", Impact.TELLS_NOTHING),
+        ("blk_update_request: I/O error, dev nvme0n1, sector 12345 op 0x0", "disk error", Impact.SUSPECTS),
+        ("critical medium error, dev sda, sector 512 op 0x0:(READ)", "disk error", Impact.SUSPECTS),
+        ("Buffer I/O error on dev sda1, logical block 64, async page read", "disk error", Impact.SUSPECTS),
+        ("nfs: server files.lan not responding, still trying", "NFS not responding", Impact.SERVICE),
+        ("Lustre: 17:0:(c.c:1:f()) x: Connection to fs-MDT0 (at 1.2.3.4@o2ib) was lost; in progress", "Lustre not responding", Impact.SERVICE),
     ],
 )  # fmt: skip
-def test_lines_that_are_not_the_gpus(line: str, code: str, bearing: Bearing) -> None:
+def test_lines_that_are_not_the_gpus(line: str, code: str, bearing: Impact) -> None:
     found = one(f"[ 77.0] {line}")
-    assert (found.code, found.bearing, found.uptime_s) == (code, bearing, 77.0)
+    assert (found.code, found.impact, found.uptime_s) == (code, bearing, 77.0)
 
 
 def test_a_server_that_answers_again_is_no_fault_and_a_link_that_came_back_is_a_note() -> None:
@@ -172,20 +172,20 @@ def test_a_server_that_answers_again_is_no_fault_and_a_link_that_came_back_is_a_
     assert (found.code, found.peers) == ("NFS not responding", ("b",))
     assert kernel_log.read("[1.0] nfs: server a not responding, still trying\n[2.0] nfs: server a OK") == ()
     flap = "[1.0] mlx5_core 0000:18:00.0 ib0: Link down\n[2.0] mlx5_core 0000:18:00.0 ib0: Link up\n"
-    assert (one(flap).code, one(flap).bearing) == ("link flap", Bearing.PATH)
+    assert (one(flap).code, one(flap).impact) == ("link flap", Impact.PATH)
     assert kernel_log.read("[2.0] mlx5_core 0000:18:00.0 ib0: Link up\n") == ()
 
 
 @pytest.mark.parametrize(
     ("frames", "code", "bearing"),
     [
-        (["schedule", "io_schedule", "nfs_wait_bit_killable", "ksys_write"], "waits for storage", Bearing.SERVICE),
-        (["schedule", "os_acquire_mutex", "nvidia_ioctl"], "waits for the GPU driver", Bearing.SUSPECTS),
-        (["schedule", "jbd2_log_wait_commit", "ext4_sync_file"], "waits for a disk", Bearing.SUSPECTS),
-        (["schedule", "futex_wait"], "hung task", Bearing.SUSPECTS),
+        (["schedule", "io_schedule", "nfs_wait_bit_killable", "ksys_write"], "waits for storage", Impact.SERVICE),
+        (["schedule", "os_acquire_mutex", "nvidia_ioctl"], "waits for the GPU driver", Impact.SUSPECTS),
+        (["schedule", "jbd2_log_wait_commit", "ext4_sync_file"], "waits for a disk", Impact.SUSPECTS),
+        (["schedule", "futex_wait"], "hung task", Impact.SUSPECTS),
     ],
 )
-def test_a_hung_task_is_judged_by_where_its_stack_hangs(frames: list[str], code: str, bearing: Bearing) -> None:
+def test_a_hung_task_is_judged_by_where_its_stack_hangs(frames: list[str], code: str, bearing: Impact) -> None:
     lines = [
         "INFO: task python3:4711 blocked for more than 120 seconds.",
         "      Tainted: P  OE  5.15.0",
@@ -193,7 +193,7 @@ def test_a_hung_task_is_judged_by_where_its_stack_hangs(frames: list[str], code:
         " <TASK>",
     ]
     text = "\n".join(f"[ 99.0] {line}" for line in [*lines, *(f" {name}+0x1a/0x90" for name in frames), " </TASK>"])
-    assert (one(text).code, one(text).bearing) == (code, bearing)
+    assert (one(text).code, one(text).impact) == (code, bearing)
     assert "python3" in one(text).what
 
 
@@ -218,14 +218,14 @@ LATER = "NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."
 def test_what_is_old_by_the_logs_own_clock_is_shown_and_accuses_nobody(first: str, last: str, old: bool) -> None:
     found = kernel_log.read(f"{first}\n{last}\n")[0]
     assert found.code == "Xid 48"
-    assert found.bearing is (Bearing.TELLS_NOTHING if old else Bearing.SUSPECTS)
+    assert found.impact is (Impact.TELLS_NOTHING if old else Impact.SUSPECTS)
     assert ("(old: " in found.what) is old
 
 
 def test_a_restart_leaves_no_time_of_the_earlier_clock() -> None:
     text = f"2025-10-06T10:00:00Z h kernel: [99999.0] {XID}\n2025-10-06T10:20:00Z h kernel: [12.0] {LATER}\n"
     before, after = kernel_log.read(text)
-    assert before.uptime_s is None and before.bearing is Bearing.SUSPECTS and after.uptime_s == 12.0
+    assert before.uptime_s is None and before.impact is Impact.SUSPECTS and after.uptime_s == 12.0
 
 
 def test_other_logs_are_not_taken_for_kernel_logs() -> None:

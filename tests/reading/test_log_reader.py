@@ -3,7 +3,7 @@
 import pytest
 
 from hangdog_models.collectives import NCCL_LOG, WATCHDOG, CollectiveRecord, RankCounters
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.logs import training_log
 from hangdog_models.reading.logs.log_lines import LogLine, lines_of_log
@@ -100,7 +100,7 @@ def test_a_number_inside_a_group_is_a_rank_only_in_the_default_group() -> None:
 def test_a_local_rank_waits_for_somebody_who_knows_the_machine() -> None:
     (stream,) = training_log.read("[default3]:  what():  CUDA error: unknown error\n", None)
     assert (stream.rank, stream.local) == (None, 3)
-    assert (stream.findings[0].bearing, stream.findings[0].rank) == (Bearing.RESET, None)
+    assert (stream.findings[0].impact, stream.findings[0].rank) == (Impact.RESET, None)
 
 
 def test_operations_without_a_group_are_compared_with_equal_ones_only() -> None:
@@ -119,7 +119,7 @@ def test_operations_without_a_group_are_compared_with_equal_ones_only() -> None:
 )
 def test_who_times_out_is_a_victim(work: str, words: str) -> None:
     (finding,) = findings(f"[PG ID 3 PG GUID 21(dp) Rank 1] {work}")
-    assert (finding.code, finding.bearing) == ("watchdog time-out", Bearing.VICTIM)
+    assert (finding.code, finding.impact) == ("watchdog time-out", Impact.VICTIM)
     assert words in finding.what
 
 
@@ -142,7 +142,7 @@ def test_a_desync_report_counts_from_one() -> None:
     ]  # fmt: skip
     assert not found[1].own and found[0].own
     (report,) = (f for f in found[0].findings if f.code == "desync report")
-    assert (report.ranks, report.bearing) == ((1, 2, 3), Bearing.VICTIM)
+    assert (report.ranks, report.impact) == ((1, 2, 3), Impact.VICTIM)
 
 
 def test_ranks_that_never_joined() -> None:
@@ -173,7 +173,7 @@ def test_both_fingerprints_are_kept() -> None:
         ("nccl:barrier", 6, (), ()), ("nccl:all_reduce", 6, ((20, 10),), ("Float",)),
     ]  # fmt: skip
     (finding,) = found[1].findings
-    assert (finding.bearing, finding.ranks) == (Bearing.PROGRAM, (1, 0))
+    assert (finding.impact, finding.ranks) == (Impact.PROGRAM, (1, 0))
     assert "rank 1: all_reduce of [20, 10] as number 6; rank 0: barrier as number 6" in finding.what
 
 
@@ -214,15 +214,15 @@ def test_a_call_may_tell_the_rank_itself() -> None:
 
 @pytest.mark.parametrize(
     ("arrived", "code", "bearing"),
-    [(3, "store barrier, ranks missing", Bearing.VICTIM), (5, "store barrier, too many", Bearing.PROGRAM)],
+    [(3, "store barrier, ranks missing", Impact.VICTIM), (5, "store barrier, too many", Impact.PROGRAM)],
 )
-def test_the_store_barrier_counts_workers(arrived: int, code: str, bearing: Bearing) -> None:
+def test_the_store_barrier_counts_workers(arrived: int, code: str, bearing: Impact) -> None:
     line = (
         "Waiting in store based barrier to initialize process group for rank: 0, key: store_based_barrier_key:1 "
         f"(world_size=4, worker_count={arrived}, timeout=0:30:00)\n"
     )
     (finding,) = findings(line * 3)
-    assert (finding.code, finding.bearing, finding.times) == (code, bearing, 3)
+    assert (finding.code, finding.impact, finding.times) == (code, bearing, 3)
     assert (
         findings(line + "Rank 0: Completed store-based barrier for key:store_based_barrier_key:1 with 4 nodes.") == []
     )
@@ -234,7 +234,7 @@ def test_the_first_failure_that_the_launcher_saw_is_a_victim() -> None:
         "  rank      : 7 (local_rank: 7)\n  exitcode  : -9 (pid: 3)\n"
     )
     (finding,) = findings(text, None)
-    assert (finding.machine, finding.rank, finding.bearing, finding.ranks) == ("gpu-a", 7, Bearing.VICTIM, ())
+    assert (finding.machine, finding.rank, finding.impact, finding.ranks) == ("gpu-a", 7, Impact.VICTIM, ())
     assert "rank 7 end first, with exit code -9" in finding.what
 
 
@@ -249,15 +249,15 @@ def test_of_a_process_the_first_error_counts_and_ranks_are_told_apart() -> None:
     found: dict[int | None, tuple[Finding, ...]] = {
         stream.rank: stream.findings for stream in training_log.read("\n".join(mixed), None)
     }
-    assert [(f.code, f.bearing, f.what) for f in found[0]] == [
-        ("ValueError", Bearing.PROGRAM, "the program ended with ValueError: a bad batch")
+    assert [(f.code, f.impact, f.what) for f in found[0]] == [
+        ("ValueError", Impact.PROGRAM, "the program ended with ValueError: a bad batch")
     ]
-    assert [(f.code, f.bearing, f.peers) for f in found[1]] == [("connection lost", Bearing.VICTIM, ("10.0.0.1",))]
+    assert [(f.code, f.impact, f.peers) for f in found[1]] == [("connection lost", Impact.VICTIM, ("10.0.0.1",))]
 
 
 def test_a_broken_device_is_no_consequence() -> None:
     text = TRACEBACK.format(p="", error="ValueError: x") + "CUDA error: uncorrectable ECC error encountered\n"
-    assert [f.bearing for f in findings(text)] == [Bearing.PROGRAM, Bearing.CONVICTS]
+    assert [f.impact for f in findings(text)] == [Impact.PROGRAM, Impact.CONVICTS]
 
 
 def test_an_error_long_after_a_harmless_one_is_news() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.reading.hardware import nvidia_smi
 from hangdog_models.reading.limits import Limits
 
@@ -115,8 +115,8 @@ def as_xml(*gpus: list[tuple[str, str, str]]) -> str:
     return "\n".join([*parts, "</nvidia_smi_log>"])
 
 
-def told(findings: tuple[Finding, ...]) -> list[tuple[str, Bearing]]:
-    return [(finding.code, finding.bearing) for finding in findings]
+def told(findings: tuple[Finding, ...]) -> list[tuple[str, Impact]]:
+    return [(finding.code, finding.impact) for finding in findings]
 
 
 @pytest.mark.parametrize("write", [as_text, as_xml])
@@ -129,31 +129,31 @@ def test_sound_gpus_tell_nothing(write) -> None:  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize(
     ("values", "code", "bearing"),
     [
-        ({"HW_Slowdown__HW_Power_Brake_Slowdown": "Active", "Clocks_Event_Reasons__HW_Slowdown": "Active"}, "HW power brake", Bearing.SLOWS),
-        ({"HW_Slowdown__HW_Thermal_Slowdown": "Active", "Clocks_Event_Reasons__HW_Slowdown": "Active"}, "HW thermal slowdown", Bearing.SLOWS),
-        ({"Clocks_Event_Reasons__HW_Slowdown": "Active"}, "HW slowdown", Bearing.SLOWS),
-        ({"Volatile__SRAM_Uncorrectable_Parity": "1"}, "SRAM errors", Bearing.RESET),
-        ({"Volatile__SRAM_Uncorrectable_SEC-DED": "1", "Aggregate__SRAM_Uncorrectable_SEC-DED": "3"}, "SRAM errors", Bearing.CONVICTS),
-        ({"Aggregate__SRAM_Threshold_Exceeded": "Yes"}, "SRAM threshold", Bearing.CONVICTS),
-        ({"Aggregate__SRAM_Uncorrectable_Parity": "5"}, "SRAM lifetime", Bearing.TELLS_NOTHING),
-        ({"Volatile__DRAM_Uncorrectable": "2"}, "DRAM errors", Bearing.SUSPECTS),
-        ({"Remapped_Rows__Remapping_Failure_Occurred": "Yes"}, "row remap failure", Bearing.CONVICTS),
-        ({"Remapped_Rows__Pending": "Yes"}, "row remap pending", Bearing.SUSPECTS),
-        ({"Remapped_Rows__Pending": "Yes", "Remapped_Rows__Uncorrectable_Error": "1"}, "row remap pending", Bearing.RESET),
-        ({"Retired_Pages__Pending_Page_Blacklist": "Yes"}, "page retirement pending", Bearing.SUSPECTS),
-        ({"GPU_Reset_Status__Reset_Required": "Yes"}, "reset required", Bearing.RESET),
-        ({"|GPU_Recovery_Action": "Drain and Reset"}, "recovery action", Bearing.RESET),
-        ({"Link_Width__Current": "8x"}, "PCIe lanes", Bearing.SLOWS),
-        ({"PCIe_Generation__Current": "1"}, "PCIe generation", Bearing.SLOWS),
-        ({"Fabric__State": "In Progress"}, "fabric", Bearing.CONVICTS),
-        ({"Fabric__Status": "Insufficient Resources"}, "fabric", Bearing.CONVICTS),
-        ({"GPU_Power_Readings__Power_Draw": "170.10 W"}, "spinning", Bearing.TELLS_NOTHING),
+        ({"HW_Slowdown__HW_Power_Brake_Slowdown": "Active", "Clocks_Event_Reasons__HW_Slowdown": "Active"}, "HW power brake", Impact.SLOWS),
+        ({"HW_Slowdown__HW_Thermal_Slowdown": "Active", "Clocks_Event_Reasons__HW_Slowdown": "Active"}, "HW thermal slowdown", Impact.SLOWS),
+        ({"Clocks_Event_Reasons__HW_Slowdown": "Active"}, "HW slowdown", Impact.SLOWS),
+        ({"Volatile__SRAM_Uncorrectable_Parity": "1"}, "SRAM errors", Impact.RESET),
+        ({"Volatile__SRAM_Uncorrectable_SEC-DED": "1", "Aggregate__SRAM_Uncorrectable_SEC-DED": "3"}, "SRAM errors", Impact.CONVICTS),
+        ({"Aggregate__SRAM_Threshold_Exceeded": "Yes"}, "SRAM threshold", Impact.CONVICTS),
+        ({"Aggregate__SRAM_Uncorrectable_Parity": "5"}, "SRAM lifetime", Impact.TELLS_NOTHING),
+        ({"Volatile__DRAM_Uncorrectable": "2"}, "DRAM errors", Impact.SUSPECTS),
+        ({"Remapped_Rows__Remapping_Failure_Occurred": "Yes"}, "row remap failure", Impact.CONVICTS),
+        ({"Remapped_Rows__Pending": "Yes"}, "row remap pending", Impact.SUSPECTS),
+        ({"Remapped_Rows__Pending": "Yes", "Remapped_Rows__Uncorrectable_Error": "1"}, "row remap pending", Impact.RESET),
+        ({"Retired_Pages__Pending_Page_Blacklist": "Yes"}, "page retirement pending", Impact.SUSPECTS),
+        ({"GPU_Reset_Status__Reset_Required": "Yes"}, "reset required", Impact.RESET),
+        ({"|GPU_Recovery_Action": "Drain and Reset"}, "recovery action", Impact.RESET),
+        ({"Link_Width__Current": "8x"}, "PCIe lanes", Impact.SLOWS),
+        ({"PCIe_Generation__Current": "1"}, "PCIe generation", Impact.SLOWS),
+        ({"Fabric__State": "In Progress"}, "fabric", Impact.CONVICTS),
+        ({"Fabric__Status": "Insufficient Resources"}, "fabric", Impact.CONVICTS),
+        ({"GPU_Power_Readings__Power_Draw": "170.10 W"}, "spinning", Impact.TELLS_NOTHING),
     ],
 )  # fmt: skip
-def test_each_fault_of_one_gpu_is_told_alike_by_text_and_xml(write, values: dict[str, str], code: str, bearing: Bearing) -> None:  # type: ignore[no-untyped-def]  # fmt: skip
+def test_each_fault_of_one_gpu_is_told_alike_by_text_and_xml(write, values: dict[str, str], code: str, bearing: Impact) -> None:  # type: ignore[no-untyped-def]  # fmt: skip
     values = {("__" + key[1:] if key.startswith("|") else key): value for key, value in values.items()}
     (found,) = nvidia_smi.read(write(SOUND, changed(**values)))
-    assert (found.source, found.code, found.bearing, found.device) == ("nvidia-smi", code, bearing, "0000:3b:00")
+    assert (found.source, found.code, found.impact, found.device) == ("nvidia-smi", code, bearing, "0000:3b:00")
     assert found.at_s == 1722424959.0
 
 
@@ -161,12 +161,12 @@ def test_older_section_names_mean_the_same() -> None:
     rows = [
         (s.replace("Event", "Throttle"), n, v) for s, n, v in changed(HW_Slowdown__HW_Power_Brake_Slowdown="Active")
     ]
-    assert told(nvidia_smi.read(as_text(SOUND, rows))) == [("HW power brake", Bearing.SLOWS)]
+    assert told(nvidia_smi.read(as_text(SOUND, rows))) == [("HW power brake", Impact.SLOWS)]
 
 
 def test_gpus_before_ampere_count_double_bit_errors() -> None:
     rows = [*SOUND, ("ECC Errors/Volatile/Double Bit", "Total", "2"), ("ECC Errors/Aggregate/Double Bit", "Total", "7")]
-    assert told(nvidia_smi.read(as_text(SOUND, rows))) == [("DRAM errors", Bearing.SUSPECTS)]
+    assert told(nvidia_smi.read(as_text(SOUND, rows))) == [("DRAM errors", Impact.SUSPECTS)]
     assert nvidia_smi.read(as_text(SOUND, [*SOUND, ("ECC Errors/Aggregate/Double Bit", "Total", "7")])) == ()
 
 
@@ -178,39 +178,39 @@ def test_what_all_gpus_share_is_the_hosts_build_or_setting() -> None:
     narrow, down = changed(Link_Width__Current="8x"), changed(Fabric__State="In Progress")
     assert nvidia_smi.read(as_text(narrow, narrow)) == ()
     (found,) = nvidia_smi.read(as_text(down, down))
-    assert (found.code, found.bearing) == ("fabric manager", Bearing.SUSPECTS) and "do not replace" in found.what
+    assert (found.code, found.impact) == ("fabric manager", Impact.SUSPECTS) and "do not replace" in found.what
 
 
 def test_a_single_field_without_an_answer_is_nothing_and_all_of_them_a_lost_gpu() -> None:
     assert nvidia_smi.read(as_text(SOUND, changed(Retired_Pages__Pending_Page_Blacklist="Unknown Error"))) == ()
     lost = [(s, n, "GPU is lost") for s, n, _ in SOUND]
-    assert ("GPU lost", Bearing.CONVICTS) in told(nvidia_smi.read(as_text(SOUND, lost)))
+    assert ("GPU lost", Impact.CONVICTS) in told(nvidia_smi.read(as_text(SOUND, lost)))
     mute = [(s, n, "Unknown Error") for s, n, _ in SOUND]
-    assert told(nvidia_smi.read(as_text(SOUND, mute))) == [("GPU lost", Bearing.CONVICTS)]
+    assert told(nvidia_smi.read(as_text(SOUND, mute))) == [("GPU lost", Impact.CONVICTS)]
 
 
 @pytest.mark.parametrize(
     ("text", "code", "bearing", "device"),
     [
         ("Unable to determine the device handle for GPU 0000:4B:00.0: GPU is lost.  Reboot the system to recover this GPU",
-         "GPU lost", Bearing.CONVICTS, "0000:4b:00"),
-        ("Unable to determine the device handle for GPU0000:4B:00.0: Unknown Error", "GPU lost", Bearing.CONVICTS, "0000:4b:00"),
-        ("Unable to determine the device handle for GPU 0000:4B:00.0: GPU requires reset", "reset required", Bearing.RESET, "0000:4b:00"),
-        ("No devices were found", "no GPU", Bearing.CONVICTS, ""),
-        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure", "no driver", Bearing.CONVICTS, ""),
-        ("Failed to initialize NVML: Driver/library version mismatch", "driver mismatch", Bearing.SUSPECTS, ""),
-        ("Failed to initialize NVML: Unknown Error", "no driver", Bearing.SUSPECTS, ""),
+         "GPU lost", Impact.CONVICTS, "0000:4b:00"),
+        ("Unable to determine the device handle for GPU0000:4B:00.0: Unknown Error", "GPU lost", Impact.CONVICTS, "0000:4b:00"),
+        ("Unable to determine the device handle for GPU 0000:4B:00.0: GPU requires reset", "reset required", Impact.RESET, "0000:4b:00"),
+        ("No devices were found", "no GPU", Impact.CONVICTS, ""),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure", "no driver", Impact.CONVICTS, ""),
+        ("Failed to initialize NVML: Driver/library version mismatch", "driver mismatch", Impact.SUSPECTS, ""),
+        ("Failed to initialize NVML: Unknown Error", "no driver", Impact.SUSPECTS, ""),
     ],
 )  # fmt: skip
-def test_what_the_tool_says_instead_of_an_answer(text: str, code: str, bearing: Bearing, device: str) -> None:
+def test_what_the_tool_says_instead_of_an_answer(text: str, code: str, bearing: Impact, device: str) -> None:
     assert nvidia_smi.recognises(text)
     (found,) = nvidia_smi.read(text + "\n")
-    assert (found.code, found.bearing, found.device) == (code, bearing, device)
+    assert (found.code, found.impact, found.device) == (code, bearing, device)
     assert told(nvidia_smi.read(as_text(SOUND) + "\n" + text)) == [(code, bearing)]
 
 
 def test_a_board_that_lacks_a_gpu_is_suspect_and_a_listing_that_is_cut_is_not() -> None:
-    assert told(nvidia_smi.read(as_text(SOUND, SOUND, attached=7))) == [("GPU missing", Bearing.SUSPECTS)]
+    assert told(nvidia_smi.read(as_text(SOUND, SOUND, attached=7))) == [("GPU missing", Impact.SUSPECTS)]
     assert nvidia_smi.read(as_text(SOUND, attached=8)) == ()
 
 
@@ -223,7 +223,7 @@ def test_an_output_cut_anywhere_is_read_as_far_as_it_goes(write) -> None:  # typ
             seen.update(told(nvidia_smi.read(whole[:end])))
         except UnreadableEvidence:
             assert "<nvidia_smi_log>" not in whole[:end]
-    assert seen == {("row remap failure", Bearing.CONVICTS)}
+    assert seen == {("row remap failure", Impact.CONVICTS)}
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def corpus(case: str) -> dict[str, tuple[Finding, ...]]:
 
 def test_corpus_all_eight_gpus_are_held_by_the_power_brake() -> None:
     found = corpus("019")["h100-a"]
-    assert {*told(found)} == {("HW power brake", Bearing.SLOWS)} and len({f.device for f in found}) == 8
+    assert {*told(found)} == {("HW power brake", Impact.SLOWS)} and len({f.device for f in found}) == 8
 
 
 def test_corpus_queries_without_fault_tell_nothing() -> None:
@@ -304,9 +304,9 @@ def test_corpus_queries_without_fault_tell_nothing() -> None:
 
 
 def test_corpus_a_pending_remap_of_correctable_errors_is_a_weak_sign() -> None:
-    assert told(corpus("026")["a100-a"]) == [("row remap pending", Bearing.SUSPECTS)]
+    assert told(corpus("026")["a100-a"]) == [("row remap pending", Impact.SUSPECTS)]
 
 
 def test_corpus_a_volatile_sram_error_convicts_and_a_lifetime_count_does_not() -> None:
     found = corpus("027")
-    assert told(found["a100-c"]) == [("SRAM errors", Bearing.CONVICTS)] and found["a100-d"] == ()
+    assert told(found["a100-c"]) == [("SRAM errors", Impact.CONVICTS)] and found["a100-d"] == ()

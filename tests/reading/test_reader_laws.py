@@ -106,7 +106,7 @@ def test_recognising_never_fails(text: str) -> None:
         pyspy_text.recognises, pystack.recognises, gdb.recognises, proc_status.recognises_status, capture_failure.recognises, looks_like_json,
     ):  # fmt: skip
         assert recognises(text) in (True, False)
-    assert capture_failure.read(text).words.isprintable()
+    assert capture_failure.read(text).message.isprintable()
 
 
 @given(DOCUMENTS)

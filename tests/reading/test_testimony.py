@@ -5,7 +5,13 @@ import pytest
 from hangdog_models.collectives import RankCounters, RasCommunicator, RasMember, RasReport, RasStatus
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import Rank
-from hangdog_models.reading.collectives.library_counters import Told, flight_record, joined, ras_report, united
+from hangdog_models.reading.collectives.library_counters import (
+    LibraryCounters,
+    flight_record,
+    joined,
+    ras_report,
+    united,
+)
 from hangdog_models.stack import Missing, Reason
 from support.cases.evidence import flight
 
@@ -28,8 +34,11 @@ def test_bytes_that_are_no_record_and_no_report() -> None:
 
 def test_each_rank_is_told_once_by_the_machine_it_runs_on() -> None:
     told = {
-        B: {0: Told((counters(2), counters(0, enqueued=99)))},
-        A: {1: Told((counters(1), counters(2, enqueued=99))), 0: Told((counters(0), counters(1, enqueued=7)))},
+        B: {0: LibraryCounters((counters(2), counters(0, enqueued=99)))},
+        A: {
+            1: LibraryCounters((counters(1), counters(2, enqueued=99))),
+            0: LibraryCounters((counters(0), counters(1, enqueued=7))),
+        },
     }
     assert joined(told, OWNER).counters == (counters(0), counters(1, enqueued=7), counters(2))
 
@@ -38,8 +47,8 @@ def test_what_is_missing_is_said_once_for_all_it_is_true_of() -> None:
     late = Missing(Reason.TIMED_OUT, "no new dump within 4 s")
     stopped = Missing(Reason.STOPPED, "stopped")
     told = {
-        A: {0: Told((counters(0),), lacking=((Rank(1), late),), unreadable={"x": "why"})},
-        B: {0: Told(lacking=((Rank(2), stopped), (Rank(3), late), (None, late)))},
+        A: {0: LibraryCounters((counters(0),), lacking=((Rank(1), late),), unreadable={"x": "why"})},
+        B: {0: LibraryCounters(lacking=((Rank(2), stopped), (Rank(3), late), (None, late)))},
     }
     found = joined(told, OWNER)
     assert found.notes == (
@@ -53,8 +62,8 @@ def test_what_is_missing_is_said_once_for_all_it_is_true_of() -> None:
 def test_nothing_is_said_of_a_job_in_which_nobody_can_be_asked() -> None:
     nothing = Missing(Reason.NO_EVIDENCE, "not set")
     lacking = tuple((rank, nothing) for rank in (Rank(0), Rank(1), None))
-    assert joined({A: {0: Told(lacking=lacking)}}, OWNER).notes == ()
-    found = joined({A: {0: Told(lacking=lacking)}, B: {0: Told((counters(2),))}}, OWNER)
+    assert joined({A: {0: LibraryCounters(lacking=lacking)}}, OWNER).notes == ()
+    found = joined({A: {0: LibraryCounters(lacking=lacking)}, B: {0: LibraryCounters((counters(2),))}}, OWNER)
     assert found.notes == ("no flight record of ranks 0-1: not set",)
 
 
@@ -74,5 +83,7 @@ def test_reports_of_one_moment_become_one_whatever_their_order() -> None:
     assert united([few, more, sound]) == united([sound, more, few]) == expected
     odd = RasReport((RasCommunicator("ab", 4, (member(1), member(2))),))
     assert united([few, odd]).communicators[0] == united([odd, few]).communicators[0] == odd.communicators[0]
-    found = joined({A: {0: Told(ras=few), 1: Told(ras=more)}, B: {0: Told(ras=sound)}}, OWNER)
+    found = joined(
+        {A: {0: LibraryCounters(ras=few), 1: LibraryCounters(ras=more)}, B: {0: LibraryCounters(ras=sound)}}, OWNER
+    )
     assert found.ras == (expected,)  # two would look like two moments, between which nothing moved

@@ -15,10 +15,10 @@ from typing import Any
 from hangdog.supervising.history_file import Keeping
 from hangdog.supervising.logs import Log
 from hangdog.supervising.pending_changes import Pending
-from hangdog.supervising.run_order import Order
+from hangdog.supervising.run_order import RunOrder
 from hangdog.supervising.supervisor import Supervisor
 from hangdog_models.errors import ServerUnreachable
-from hangdog_models.recovery.recovery_ladder import Means
+from hangdog_models.recovery.recovery_ladder import RecoveryResources
 from hangdog_models.verdict import Coverage, Eviction, EvidenceReport, Kind, Verdict
 
 
@@ -55,7 +55,7 @@ class PlayedWatcher:
 
 def main() -> None:
     state, verdicts, *program = sys.argv[1:]
-    order = Order(tuple(program), ("a", "b"), ("c",), "job", Path(state), grace_s=1.0, patience_s=0.5)
+    order = RunOrder(tuple(program), ("a", "b"), ("c",), "job", Path(state), grace_s=1.0, patience_s=0.5)
     with Keeping(Path(state) / "history.jsonl") as kept:
         supervisor = Supervisor(
             order,
@@ -64,7 +64,7 @@ def main() -> None:
             print,
             lambda _: None,
             time.time,  # noqa: TID251 - as the command hands it down
-            Means,
+            RecoveryResources,
             Pending(None),
             [Log(None), Log(None)],
         )

@@ -12,7 +12,7 @@ import pytest
 
 from hangdog.supervising.history_file import Keeping
 from hangdog.supervising.pending_changes import Pending
-from hangdog_models.recovery.recovery_history import Act, Changed, Opened, Stepped
+from hangdog_models.recovery.recovery_history import MachinesChanged, OutageOpened, RecoveryRung, Stepped
 from support.real.small_disk import small_disk
 
 #: Much longer than anything here takes on a busy machine. Seconds.
@@ -25,7 +25,7 @@ def test_a_change_that_the_disk_did_not_take_is_not_forgotten(tmp_path: Path) ->
     path.write_text("one\n!two\n")
     pending = Pending(path)
     with Keeping(tmp_path / "history.jsonl") as kept:
-        kept.add(Opened(1.0, "run"))
+        kept.add(OutageOpened(1.0, "run"))
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "history.jsonl").stat().st_size + 9, before[1]))
         try:
@@ -35,14 +35,14 @@ def test_a_change_that_the_disk_did_not_take_is_not_forgotten(tmp_path: Path) ->
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         path.unlink()
-        one, two = Changed(5.0, "one"), Changed(5.0, "two", urgent=True)
+        one, two = MachinesChanged(5.0, "one"), MachinesChanged(5.0, "two", urgent=True)
         assert pending.new(9.0, kept.entries) == (one, two), "as of the moment at which they were noticed"
         kept.add(one)
         assert pending.new(9.0, kept.entries) == (two,)
         kept.add(two)
         assert pending.new(9.0, kept.entries) == ()
         path.write_text("two\nthree\none\n")
-        assert pending.new(11.0, kept.entries) == (Changed(11.0, "three"),)
+        assert pending.new(11.0, kept.entries) == (MachinesChanged(11.0, "three"),)
 
 
 @pytest.fixture
@@ -81,10 +81,10 @@ def test_an_urgent_change_that_came_while_the_disk_was_full_comes_in_once_there_
     words = said.read_text()
     assert words.count("the history is not complete") == 1, words
     with Keeping(small / "state" / "history.jsonl") as kept:
-        changes = [entry.name for entry in kept.entries if isinstance(entry, Changed)]
+        changes = [entry.name for entry in kept.entries if isinstance(entry, MachinesChanged)]
         (step,) = (entry.step for entry in kept.entries if isinstance(entry, Stepped))
     assert changes == pending.read_text().replace("!", "").split()
-    assert (step.act, list(step.changes)) == (Act.UPDATE, changes)
+    assert (step.act, list(step.changes)) == (RecoveryRung.UPDATE, changes)
 
 
 def until(true: Callable[[], bool]) -> None:

@@ -12,23 +12,32 @@ from typing import Any
 
 import pytest
 
-from hangdog.supervising.run_order import Order, active
+from hangdog.supervising.run_order import RunOrder, active
 from hangdog.supervising.spares import free, incoming, tried
-from hangdog.supervising.watcher import Cluster
+from hangdog.supervising.watcher import WatchedCluster
 from hangdog_models.planning.checkpoint import Copies
 from hangdog_models.recovery.journal import read, written
 from hangdog_models.recovery.ladder_state import stand
-from hangdog_models.recovery.recovery_history import Act, Began, Done, Entry, Opened, Step, Stepped, Tried
-from hangdog_models.recovery.recovery_ladder import Means, next_step
-from hangdog_models.recovery.spare_tests import Trial, of_campaign
+from hangdog_models.recovery.recovery_history import (
+    Began,
+    Entry,
+    OutageOpened,
+    RecoveryRung,
+    RecoveryStep,
+    StepDone,
+    Stepped,
+    Tried,
+)
+from hangdog_models.recovery.recovery_ladder import RecoveryResources, next_step
+from hangdog_models.recovery.spare_tests import SpareTest, of_campaign
 from hangdog_models.recovery.trouble import Cause, Trouble
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 from support.servers.cast import Stage, stage
 from support.servers.tested import QUICK, Answer, broken, machines, skipped, sound
 
 #: Much longer than anything here takes on a busy machine. Seconds.
 PATIENCE_S = 100.0
-ORDER = Order(("run",), ("a", "b"), ("c", "d", "e"), "job", Path(), levels=(1,), test_s=300.0)
+ORDER = RunOrder(("run",), ("a", "b"), ("c", "d", "e"), "job", Path(), levels=(1,), test_s=300.0)
 #: A job of which the machines named in the file `bad` fail; each start is a line in `starts`.
 JOB = """
 import sys
@@ -51,65 +60,71 @@ def launches(*results: tuple[str, str]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("report", "levels", "trial"),
     [
-        (launches(("one device", "pass"), ("one device", "pass")), (1,), Trial(("c",))),
-        (launches(("one device", "pass"), ("one device", "inconclusive")), (1,), Trial(("c",))),
+        (launches(("one device", "pass"), ("one device", "pass")), (1,), SpareTest(("c",))),
+        (launches(("one device", "pass"), ("one device", "inconclusive")), (1,), SpareTest(("c",))),
         (
             launches(("one device", "pass")),
             (1, 4),
-            Trial(doubtful={"c": "it was not tested: the time did not suffice"}),
+            SpareTest(doubtful={"c": "it was not tested: the time did not suffice"}),
         ),
         (
             launches(("one device", "pass"), ("one device", "fail")),
             (1,),
-            Trial(doubtful={"c": "it failed a test: x"}),
+            SpareTest(doubtful={"c": "it failed a test: x"}),
         ),
         (
             {**launches(("one device", "fail")), "convicted": [{"machine": "c", "because": ["y\n", "z"]}]},
             (1,),
-            Trial(failed={"c": "y"}),
+            SpareTest(failed={"c": "y"}),
         ),
         (
             {"untested": [{"machine": "d", "why": "z"}, {"machine": "c", "why": "it is lost"}]},
             (1,),
-            Trial(doubtful={"c": "it was not tested: it is lost"}),
+            SpareTest(doubtful={"c": "it was not tested: it is lost"}),
         ),
         (
             {"launches": [7, {"machines": "c"}], "convicted": {"machine": "c"}, "untested": None},
             (1,),
-            Trial(doubtful={"c": "it was not tested: the time did not suffice"}),
+            SpareTest(doubtful={"c": "it was not tested: the time did not suffice"}),
         ),
         (
             {"launches": [{"machines": ["c"], "test": ["x"], "result": "pass"}]},
             (1,),
-            Trial(doubtful={"c": "it was not tested: the time did not suffice"}),
+            SpareTest(doubtful={"c": "it was not tested: the time did not suffice"}),
         ),
     ],
 )
-def test_what_a_report_says_of_a_spare(report: Mapping[str, Any], levels: Sequence[int], trial: Trial) -> None:
+def test_what_a_report_says_of_a_spare(report: Mapping[str, Any], levels: Sequence[int], trial: SpareTest) -> None:
     assert of_campaign(("c",), levels, report) == trial
 
 
 def test_only_spares_that_passed_take_a_place_in_the_order_in_which_they_did() -> None:
-    history: list[Entry] = [Opened(1.0, "run"), Began(1.0, ("a", "b"), "t")]
+    history: list[Entry] = [OutageOpened(1.0, "run"), Began(1.0, ("a", "b"), "t")]
     assert active(ORDER, stand(history, 2.0).out, stand(history, 2.0).fit) == ("a", "b")
-    evict = Step(Act.EVICT, ("x",), ("b",))
+    evict = RecoveryStep(RecoveryRung.EVICT, ("x",), ("b",))
     assert incoming(evict, ("a", "b"), ("c", "d")) == ("c",)
-    assert incoming(Step(Act.EVICT, ("x",), ("c", "b", "a")), ("a", "b"), ("c", "d", "e")) == ("d", "e")
-    assert incoming(Step(Act.HUMAN, ("x",)), ("a", "b"), ("c", "d")) == ()
+    assert incoming(RecoveryStep(RecoveryRung.EVICT, ("x",), ("c", "b", "a")), ("a", "b"), ("c", "d", "e")) == (
+        "d",
+        "e",
+    )
+    assert incoming(RecoveryStep(RecoveryRung.HUMAN, ("x",)), ("a", "b"), ("c", "d")) == ()
     history += [Tried(2.0, (), ("c",)), Tried(2.0, ("e",), ()), Stepped(2.0, 1, evict)]
     assert [read(written(entry)) for entry in history] == history
     standing = stand(history, 3.0)
     assert standing.out == ("c", "b"), "who failed is out for good"
     assert active(ORDER, standing.out, standing.fit) == ("a", "e"), "nobody knows of d"
     history += [Began(3.0, ("a", "e"), "u"), Tried(4.0, ("d",), ())]
-    history += [Stepped(4.0, 2, Step(Act.EVICT, ("x",), ("a",)))]
+    history += [Stepped(4.0, 2, RecoveryStep(RecoveryRung.EVICT, ("x",), ("a",)))]
     standing = stand(history, 5.0)
     assert set(active(ORDER, standing.out, standing.fit)) == {"d", "e"}
     assert free(ORDER, ("d", "e"), standing.out) == ()
 
 
 def test_a_spare_that_tests_of_the_job_convicted_and_that_failed_since_is_not_evicted_once_more() -> None:
-    diagnosed: list[Entry] = [Stepped(1.0, 1, Step(Act.DIAGNOSE, ("x",))), Done(2.0, 1, ok=True, convicted=("b", "c"))]
+    diagnosed: list[Entry] = [
+        Stepped(1.0, 1, RecoveryStep(RecoveryRung.DIAGNOSE, ("x",))),
+        StepDone(2.0, 1, ok=True, convicted=("b", "c")),
+    ]
     assert stand([*diagnosed, Tried(3.0, (), ("c",))], 4.0).convicted == ("b",)
 
 
@@ -121,15 +136,15 @@ def test_a_pass_that_led_to_nothing_is_no_pass_the_next_time() -> None:
 def test_a_person_is_told_why_spares_are_not_counted() -> None:
     trouble = Trouble(Cause.MACHINE, "verdict machine, 97%", (("b",),))
     copies: Copies = {}
-    step = next_step([], trouble, 1.0, Means((), ("spare c is not used: it is lost",), copies=copies))
-    assert (step.act, step.because[-2:]) == (
-        Act.HUMAN,
+    step = next_step([], trouble, 1.0, RecoveryResources((), ("spare c is not used: it is lost",), copies=copies))
+    assert (step.act, step.reasons[-2:]) == (
+        RecoveryRung.HUMAN,
         ("b must go, and no spares are left", "spare c is not used: it is lost"),
     )
 
 
 def test_where_nobody_can_test_all_spares_are_doubtful() -> None:
-    trial = tried(Cluster(Reach("127.0.0.1:1")), ORDER, ("c", "d"), "a test")
+    trial = tried(WatchedCluster(ServerAddress("127.0.0.1:1")), ORDER, ("c", "d"), "a test")
     assert (trial.passed, trial.failed, list(trial.doubtful)) == ((), {}, ["c", "d"])
     assert trial.doubtful["c"].startswith("it could not be tested: no server answers at 127.0.0.1:1")
 

@@ -14,37 +14,37 @@ from hangdog.supervising.descendants import marked
 from hangdog.supervising.history_file import Keeping
 from hangdog.supervising.hooks import carry_out, check
 from hangdog.supervising.outage_bill import bill
-from hangdog.supervising.run_order import Order, active, commands
+from hangdog.supervising.run_order import RunOrder, active, commands
 from hangdog.supervising.spares import free
 from hangdog_models.errors import UnreadableEvidence, WrongUse
 from hangdog_models.recovery.recovery_history import (
-    Act,
     Began,
-    Done,
     Entry,
     Finished,
-    Opened,
+    OutageOpened,
     Progressed,
-    Step,
+    RecoveryRung,
+    RecoveryStep,
+    StepDone,
     Stepped,
     Troubled,
 )
 from hangdog_models.recovery.trouble import Cause, Trouble, of_exit
 from support.fakes import targets
 
-STEP = Step(Act.DIAGNOSE, ("a reason", 'with "quotes"'), changes=("one",))
-ORDER = Order(("run", "{machine}:{index}", "of {machines} {nothing}"), ("a", "b"), ("c", "d"), "job", Path())
+STEP = RecoveryStep(RecoveryRung.DIAGNOSE, ("a reason", 'with "quotes"'), changes=("one",))
+ORDER = RunOrder(("run", "{machine}:{index}", "of {machines} {nothing}"), ("a", "b"), ("c", "d"), "job", Path())
 
 
 def test_an_entry_is_read_back_and_half_of_one_is_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "new" / "history.jsonl"
     with Keeping(path) as kept:
-        kept.add(Opened(1.0, "run"))
+        kept.add(OutageOpened(1.0, "run"))
         kept.add(Began(2.0, ("ä", "b\n"), "t"))
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"entry": "finis')
     with Keeping(path) as kept:
-        assert kept.entries == (Opened(1.0, "run"), Began(2.0, ("ä", "b\n"), "t"))
+        assert kept.entries == (OutageOpened(1.0, "run"), Began(2.0, ("ä", "b\n"), "t"))
         kept.add(Finished(3.0))
     with Keeping(path) as kept:
         assert kept.entries[-1] == Finished(3.0)
@@ -71,7 +71,7 @@ def test_an_entry_that_the_disk_did_not_take_is_none(tmp_path: Path, monkeypatch
     """Neither half of one, where it is full, nor one of which it does not say that it has it."""
     path = tmp_path / "history.jsonl"
     with Keeping(path) as kept:
-        kept.add(Opened(1.0, "run"))
+        kept.add(OutageOpened(1.0, "run"))
         whole = path.read_bytes()
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 9, before[1]))
@@ -80,15 +80,15 @@ def test_an_entry_that_the_disk_did_not_take_is_none(tmp_path: Path, monkeypatch
                 kept.add(Finished(2.0))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        assert (path.read_bytes(), kept.entries) == (whole, (Opened(1.0, "run"),))
+        assert (path.read_bytes(), kept.entries) == (whole, (OutageOpened(1.0, "run"),))
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", _full)
             with pytest.raises(OSError, match="full"):
                 kept.add(Finished(2.0))
-        assert (path.read_bytes(), kept.entries) == (whole, (Opened(1.0, "run"),))
+        assert (path.read_bytes(), kept.entries) == (whole, (OutageOpened(1.0, "run"),))
         kept.add(Finished(3.0))
     with Keeping(path) as kept:
-        assert kept.entries == (Opened(1.0, "run"), Finished(3.0))
+        assert kept.entries == (OutageOpened(1.0, "run"), Finished(3.0))
 
 
 def _full(_file: int) -> None:
@@ -117,7 +117,7 @@ def test_a_hook_answers(tmp_path: Path, hook: str, ok: bool, words: str, convict
     patience_s = 0.5 if "600" in hook else 60.0
     answer = carry_out(hook, STEP, "run-1", ("b", "c", "d"), tmp_path / "log", patience_s)
     assert (answer.ok, answer.convicted) == (ok, convicted)
-    assert words in answer.words
+    assert words in answer.message
     if "$HANGDOG" in hook:
         assert (tmp_path / "log").read_text() == "diagnose run-1 one\nx\n"
 
@@ -182,7 +182,7 @@ def test_places_in_the_command_are_filled() -> None:
         "a": ("run", "a:0", "of 2 {nothing}"),
         "c": ("run", "c:1", "of 2 {nothing}"),
     }
-    once = Order(("srun", "--nodelist={active}", "{first}:{port}"), ("a", "b"), (), "job", Path(), once=True)
+    once = RunOrder(("srun", "--nodelist={active}", "{first}:{port}"), ("a", "b"), (), "job", Path(), once=True)
     assert commands(once, ("a", "b"), 29500, 1) == {"a": ("srun", "--nodelist=a,b", "a:29500")}
 
 
@@ -206,16 +206,25 @@ def test_an_exit_tells_whether_the_code_is_to_blame(words: str, cause: Cause) ->
 def test_the_bill_says_where_the_time_went() -> None:
     trouble = Trouble(Cause.UNKNOWN, "x")
     history: list[Entry] = [
-        *(Opened(0.0, "run"), Began(0.0, ("a",), "t"), Progressed(5.0), Troubled(120.0, 100.0, trouble)),
-        *(Stepped(120.0, 1, Step(Act.DIAGNOSE, ("x",))), Done(150.0, 1, True)),
-        *(Stepped(150.0, 2, Step(Act.REATTEMPT, ("x",))), Done(150.0, 2, True), Began(151.0, ("a",), "u")),
+        *(OutageOpened(0.0, "run"), Began(0.0, ("a",), "t"), Progressed(5.0), Troubled(120.0, 100.0, trouble)),
+        *(Stepped(120.0, 1, RecoveryStep(RecoveryRung.DIAGNOSE, ("x",))), StepDone(150.0, 1, True)),
+        *(
+            Stepped(150.0, 2, RecoveryStep(RecoveryRung.REATTEMPT, ("x",))),
+            StepDone(150.0, 2, True),
+            Began(151.0, ("a",), "u"),
+        ),
     ]
     assert list(bill(history, 160.0)) == [
         "outage 1: 60 s (20 s to notice and judge, 31 s to act, 9 s to get on again), done: diagnose, reattempt",
         "unproductive time: 60 s, 37.5% of 160 s",
     ]
     again = Troubled(155.0, 151.0, trouble)
-    history += [again, Stepped(155.0, 3, Step(Act.ROLLBACK, ("x",))), Began(160.0, ("a",), "v"), Progressed(170.0)]
+    history += [
+        again,
+        Stepped(155.0, 3, RecoveryStep(RecoveryRung.ROLLBACK, ("x",))),
+        Began(160.0, ("a",), "v"),
+        Progressed(170.0),
+    ]
     first, total = bill(history, 200.0)
     assert (
         first

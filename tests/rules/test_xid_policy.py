@@ -6,11 +6,11 @@ from importlib import resources
 import pytest
 
 from hangdog_models.errors import OurFault
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 from hangdog_models.rules import policy
 from hangdog_models.rules.meaning import Meaning
 
-AGAINST = (Bearing.CONVICTS, Bearing.RESET, Bearing.SUSPECTS, Bearing.SLOWS)
+AGAINST = (Impact.CONVICTS, Impact.RESET, Impact.SUSPECTS, Impact.SLOWS)
 
 
 def text(name: str) -> str:
@@ -25,7 +25,7 @@ def meanings() -> list[Meaning]:
         xid.unlisted,
         *(event.meaning for event in kernel.events if event.meaning),
         *(place.meaning for place in kernel.places),
-        *dcgm.words,
+        *dcgm.messages,
         *dcgm.errors.values(),
         *dcgm.severities.values(),
         dcgm.failed,
@@ -35,7 +35,7 @@ def meanings() -> list[Meaning]:
 def test_every_row_has_a_sentence_and_a_source_and_what_accuses_says_what_to_do() -> None:
     for row in meanings():
         assert len(row.source) > 8 and len(row.says) > 8, row
-        if row.bearing in AGAINST:
+        if row.impact in AGAINST:
             assert row.action, row
 
 
@@ -46,47 +46,47 @@ def test_a_file_carries_its_own_name(name: str) -> None:
 
 @pytest.mark.parametrize("number", [13, 31, 43, 45])
 def test_what_the_application_does_never_accuses_a_machine_by_itself(number: int) -> None:
-    assert policy.xid().of(number, "anything").bearing not in AGAINST
+    assert policy.xid().of(number, "anything").impact not in AGAINST
 
 
 @pytest.mark.parametrize(
     ("number", "message", "bearing"),
     [
-        (79, "GPU has fallen off the bus.", Bearing.CONVICTS),
-        (95, "Uncontained: LTC TAG", Bearing.CONVICTS),
-        (94, "Contained: CE User Channel", Bearing.SUSPECTS),
-        (119, "Timeout after 6s of waiting", Bearing.RESET),
-        (74, "NVLink: fatal error detected on link 1", Bearing.CONVICTS),
-        (74, "NVLink: non-fatal error detected on link 1", Bearing.SUSPECTS),
-        (149, "NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x0)", Bearing.CONVICTS),
-        (149, "NETIR Fatal XC0 i0 Link -1 (0x000fe406 0x0)", Bearing.CONVICTS),
-        (149, "NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x025001c6 0x0)", Bearing.PATH),  # sub-code 37: the other end
-        (149, "NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x00086226 0x1)", Bearing.SUSPECTS),
-        (145, "RLW_RXPIPE Nonfatal XC0 i0 Link 13", Bearing.SUSPECTS),
-        (154, "GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)", Bearing.RESET),
-        (154, "GPU recovery action changed from 0x0 (None) to 0x2 (None)", Bearing.RESET),  # the code, not the label
-        (154, "GPU recovery action changed from 0x4 (Drain and Reset) to 0x0 (None)", Bearing.TELLS_NOTHING),
-        (154, "GPU recovery action changed from 0x0 (None) to 0x00000005 (x)", Bearing.SUSPECTS),
-        (99_999, "never heard of", Bearing.TELLS_NOTHING),
+        (79, "GPU has fallen off the bus.", Impact.CONVICTS),
+        (95, "Uncontained: LTC TAG", Impact.CONVICTS),
+        (94, "Contained: CE User Channel", Impact.SUSPECTS),
+        (119, "Timeout after 6s of waiting", Impact.RESET),
+        (74, "NVLink: fatal error detected on link 1", Impact.CONVICTS),
+        (74, "NVLink: non-fatal error detected on link 1", Impact.SUSPECTS),
+        (149, "NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x0)", Impact.CONVICTS),
+        (149, "NETIR Fatal XC0 i0 Link -1 (0x000fe406 0x0)", Impact.CONVICTS),
+        (149, "NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x025001c6 0x0)", Impact.PATH),  # sub-code 37: the other end
+        (149, "NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x00086226 0x1)", Impact.SUSPECTS),
+        (145, "RLW_RXPIPE Nonfatal XC0 i0 Link 13", Impact.SUSPECTS),
+        (154, "GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)", Impact.RESET),
+        (154, "GPU recovery action changed from 0x0 (None) to 0x2 (None)", Impact.RESET),  # the code, not the label
+        (154, "GPU recovery action changed from 0x4 (Drain and Reset) to 0x0 (None)", Impact.TELLS_NOTHING),
+        (154, "GPU recovery action changed from 0x0 (None) to 0x00000005 (x)", Impact.SUSPECTS),
+        (99_999, "never heard of", Impact.TELLS_NOTHING),
     ],
 )
-def test_conditions_of_a_code_decide_by_the_message(number: int, message: str, bearing: Bearing) -> None:
-    assert policy.xid().of(number, message).bearing is bearing
+def test_conditions_of_a_code_decide_by_the_message(number: int, message: str, bearing: Impact) -> None:
+    assert policy.xid().of(number, message).impact is bearing
 
 
 def test_a_fatal_switch_error_is_told_from_a_harmless_one() -> None:
     of = policy.xid().of_switch
-    assert of("Fatal, Link 30 LTSSM Fault Up").bearing is Bearing.CONVICTS
-    assert of("Non-fatal, Link 32 egress non-posted PRIV error").bearing is Bearing.TELLS_NOTHING
-    assert of("Link 30 LTSSM Fault Up").bearing is Bearing.SUSPECTS
+    assert of("Fatal, Link 30 LTSSM Fault Up").impact is Impact.CONVICTS
+    assert of("Non-fatal, Link 32 egress non-posted PRIV error").impact is Impact.TELLS_NOTHING
+    assert of("Link 30 LTSSM Fault Up").impact is Impact.SUSPECTS
 
 
 def test_known_words_of_a_diagnosis_come_before_its_numbers_and_numbers_before_severities() -> None:
     of = policy.dcgm().of
-    assert of("Call to cuInit failed", 95, 2).bearing is Bearing.SUSPECTS
-    assert of("something else", 95, 1).bearing is Bearing.CONVICTS
-    assert of("something else", 94, 2).bearing is Bearing.TELLS_NOTHING  # the test could not run
-    assert of("something else", 12345, 6).bearing is Bearing.RESET
+    assert of("Call to cuInit failed", 95, 2).impact is Impact.SUSPECTS
+    assert of("something else", 95, 1).impact is Impact.CONVICTS
+    assert of("something else", 94, 2).impact is Impact.TELLS_NOTHING  # the test could not run
+    assert of("something else", 12345, 6).impact is Impact.RESET
     assert of("something else", None, None) is policy.dcgm().failed
 
 

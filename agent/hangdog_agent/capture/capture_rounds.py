@@ -10,20 +10,20 @@ from msgspec import structs
 
 from hangdog_agent.capture import native_stacks
 from hangdog_agent.capture.library_counters import hear
-from hangdog_agent.capture.process_capture import Seen, Tools, look
+from hangdog_agent.capture.process_capture import CapturedProcess, Tools, look
 from hangdog_agent.capture.roles import Key, Roles, kind
-from hangdog_agent.discovery.discover import Kind, Member
+from hangdog_agent.discovery.discover import ProcessRole, RankProcesses
 from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER, Missing, ProcessTrace, Reason
 from hangdog_proto.generated import hangdog_pb2 as pb
 
-Sight = tuple[Member, Seen]
+Sight = tuple[RankProcesses, CapturedProcess]
 
 log = logging.getLogger(__name__)
 
 
-class Series:
+class CaptureSeries:
     """The looks of one order at one job.
 
     An `owner` that is not known stands for any. `discover` answers all members of all jobs on this machine now; `known` are those the agent knew when the order came,
@@ -33,9 +33,9 @@ class Series:
     def __init__(
         self,
         job: str,
-        discover: Callable[[], Sequence[Member]],
+        discover: Callable[[], Sequence[RankProcesses]],
         tools: Tools,
-        known: Sequence[Member] = (),
+        known: Sequence[RankProcesses] = (),
         owner: Owner = UNKNOWN,
     ) -> None:
         self._job = job
@@ -44,15 +44,15 @@ class Series:
         self._tools = tools
         self._roles = Roles()
         self._trainers = {
-            member.rank: member for member in known if self._is_meant(member) and member.kind is Kind.TRAINER
+            member.rank: member for member in known if self._is_meant(member) and member.kind is ProcessRole.TRAINER
         }
-        self._children: dict[Key, tuple[Member, str]] = {}
+        self._children: dict[Key, tuple[RankProcesses, str]] = {}
 
     def look(self) -> tuple[ProcessTrace, ...]:
         """One trace for each process of the job, by rank and role; takes at most the settings' `look_s`, and a moment."""
         until = time.monotonic() + self._tools.settings.look_s
         sights = self._capture(self._here(), until)
-        if any(_ended(seen) and member.kind is Kind.TRAINER for member, seen in sights):
+        if any(_ended(seen) and member.kind is ProcessRole.TRAINER for member, seen in sights):
             sights = self._look_again(sights, until)
         # a helper program that came and went is no evidence, a Python process that did may be
         sights = [(member, seen) for member, seen in sights if member.process.python or not _ended(seen)]
@@ -63,11 +63,11 @@ class Series:
         self._remember(sights, roles)
         return tuple(sorted(traces, key=lambda trace: (trace.rank, trace.role != TRAINER, trace.role)))
 
-    def glance(self) -> tuple[ProcessTrace, ...]:
+    def light_sample(self) -> tuple[ProcessTrace, ...]:
         """The same of the trainers alone, each tried once and never stopped: a job that goes on must not notice it."""
         until = time.monotonic() + self._tools.settings.look_s
         tools = replace(self._tools, settings=replace(self._tools.settings, retries=0))
-        trainers = [member for member in self._here() if member.kind is Kind.TRAINER]
+        trainers = [member for member in self._here() if member.kind is ProcessRole.TRAINER]
         sights = _at_once(trainers, tools, lambda member: look(member.process, tools, until, attach=False))
         traces = [self._note_restart(member, _trace(member, TRAINER, seen)) for member, seen in sights]
         traces += [trace for trace in self._departed(sights) if trace.role == TRAINER]
@@ -77,17 +77,19 @@ class Series:
     def native(self, ranks: Collection[int]) -> tuple[ProcessTrace, ...]:
         """The trainers of some ranks with their native frames, or why not; one after the other, at most `native` of them."""
         most = max(1, self._tools.settings.native)
-        trainers = [member for member in self._here() if member.kind is Kind.TRAINER and member.rank in ranks][:most]
+        trainers = [member for member in self._here() if member.kind is ProcessRole.TRAINER and member.rank in ranks][
+            :most
+        ]
         seen = [_guarded(member, lambda member: native_stacks.look(member.process, self._tools)) for member in trainers]
         return tuple(_trace(member, TRAINER, one) for member, one in zip(trainers, seen, strict=True))
 
     def hear(self) -> tuple[pb.Statement, ...]:
         """What the libraries of the job's trainers here counted, or why they do not tell; see capture/library_counters.py."""
-        return hear([member for member in self._here() if member.kind is Kind.TRAINER], self._tools)
+        return hear([member for member in self._here() if member.kind is ProcessRole.TRAINER], self._tools)
 
-    def _here(self) -> list[Member]:
+    def _here(self) -> list[RankProcesses]:
         """The job's members now, each rank's children bounded."""
-        members: list[Member] = []
+        members: list[RankProcesses] = []
         counts: dict[Rank, int] = {}
         most = 1 + self._tools.settings.children
         for member in self._discover():
@@ -100,26 +102,26 @@ class Series:
                 log.warning("rank %d has %d processes, only the first %d are looked at", rank, count, most)
         return members
 
-    def _is_meant(self, member: Member) -> bool:
+    def _is_meant(self, member: RankProcesses) -> bool:
         return member.job == self._job and (not self._owner.known or member.owner == self._owner)
 
-    def _capture(self, members: Sequence[Member], until: float) -> list[Sight]:
+    def _capture(self, members: Sequence[RankProcesses], until: float) -> list[Sight]:
         """All at once, trainers first; every single look is bounded, so that leaving the pool never waits for long."""
-        ordered = sorted(members, key=lambda member: member.kind is not Kind.TRAINER)
+        ordered = sorted(members, key=lambda member: member.kind is not ProcessRole.TRAINER)
         return _at_once(ordered, self._tools, lambda member: look(member.process, self._tools, until))
 
     def _look_again(self, sights: list[Sight], until: float) -> list[Sight]:
         """A trainer ended between discovery and capture: whoever has its rank by now is looked at in its place."""
-        ended = {member.rank: member for member, seen in sights if member.kind is Kind.TRAINER and _ended(seen)}
+        ended = {member.rank: member for member, seen in sights if member.kind is ProcessRole.TRAINER and _ended(seen)}
         anew = self._here()
-        replaced = {member.rank for member in anew if member.kind is Kind.TRAINER} & ended.keys()
+        replaced = {member.rank for member in anew if member.kind is ProcessRole.TRAINER} & ended.keys()
         self._trainers |= ended
         kept = [(member, seen) for member, seen in sights if member.rank not in replaced]
         return kept + self._capture([member for member in anew if member.rank in replaced], until)
 
-    def _note_restart(self, member: Member, trace: ProcessTrace) -> ProcessTrace:
+    def _note_restart(self, member: RankProcesses, trace: ProcessTrace) -> ProcessTrace:
         before = self._trainers.get(member.rank)
-        if member.kind is not Kind.TRAINER or before is None or before.process.key == member.process.key:
+        if member.kind is not ProcessRole.TRAINER or before is None or before.process.key == member.process.key:
             return trace
         words = f"was process {before.process.pid}, is process {member.process.pid} now"
         if trace.missing is not None:
@@ -129,7 +131,7 @@ class Series:
     def _departed(self, sights: Sequence[Sight]) -> list[ProcessTrace]:
         """Ranks known before and found nowhere now, and children of a living trainer that ended since the last look."""
         here = {member.process.key for member, _ in sights}
-        trainers = {member.rank: member for member, _ in sights if member.kind is Kind.TRAINER}
+        trainers = {member.rank: member for member, _ in sights if member.kind is ProcessRole.TRAINER}
         gone = [(member, TRAINER) for rank, member in self._trainers.items() if rank not in trainers]
         gone += [
             (member, role)
@@ -150,15 +152,17 @@ class Series:
         ]
 
     def _remember(self, sights: Sequence[Sight], roles: dict[Key, str]) -> None:
-        self._trainers |= {member.rank: member for member, _ in sights if member.kind is Kind.TRAINER}
+        self._trainers |= {member.rank: member for member, _ in sights if member.kind is ProcessRole.TRAINER}
         self._children = {
             member.process.key: (member, roles[member.process.key])
             for member, seen in sights
-            if member.kind is not Kind.TRAINER and not _ended(seen)
+            if member.kind is not ProcessRole.TRAINER and not _ended(seen)
         }
 
 
-def _at_once(members: Sequence[Member], tools: Tools, taken: Callable[[Member], Seen]) -> list[Sight]:
+def _at_once(
+    members: Sequence[RankProcesses], tools: Tools, taken: Callable[[RankProcesses], CapturedProcess]
+) -> list[Sight]:
     if not members:
         return []
     with ThreadPoolExecutor(min(tools.settings.pool(), len(members)), "hangdog-look") as pool:
@@ -166,17 +170,19 @@ def _at_once(members: Sequence[Member], tools: Tools, taken: Callable[[Member], 
     return list(zip(members, seen, strict=True))
 
 
-def _guarded(member: Member, taken: Callable[[Member], Seen]) -> Seen:
+def _guarded(member: RankProcesses, taken: Callable[[RankProcesses], CapturedProcess]) -> CapturedProcess:
     try:
         return taken(member)
     except Exception as error:  # a bug met in reading one process must not cost the evidence of all the others
         log.exception("cannot look at process %d of rank %d", member.process.pid, member.rank)
-        return Seen(missing=Missing(Reason.TOOL_FAILED, f"the agent failed: {type(error).__name__}: {error}"))
+        return CapturedProcess(
+            missing=Missing(Reason.TOOL_FAILED, f"the agent failed: {type(error).__name__}: {error}")
+        )
 
 
-def _ended(seen: Seen) -> bool:
+def _ended(seen: CapturedProcess) -> bool:
     return seen.missing is not None and seen.missing.reason is Reason.EXITED
 
 
-def _trace(member: Member, role: str, seen: Seen) -> ProcessTrace:
+def _trace(member: RankProcesses, role: str, seen: CapturedProcess) -> ProcessTrace:
     return ProcessTrace(member.rank, role, member.process.pid, seen.threads, seen.state, seen.missing)

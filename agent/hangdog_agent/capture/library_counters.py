@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from hangdog_agent.capture import ras, recorder
 from hangdog_agent.capture.process_capture import Tools
-from hangdog_agent.discovery.discover import Member
+from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_models.stack import Missing, Reason
 from hangdog_proto.codec import collectives
-from hangdog_proto.codec.collectives import Kind, Statement
+from hangdog_proto.codec.collectives import Statement, StatementKind
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 #: Ranks asked at the same time: all of a machine's, for each is mostly waited for; a child that asks takes 10 MiB.
@@ -20,52 +20,52 @@ _ASKERS = 8
 log = logging.getLogger(__name__)
 
 
-def hear(trainers: Sequence[Member], tools: Tools) -> tuple[pb.Statement, ...]:
+def hear(trainers: Sequence[RankProcesses], tools: Tools) -> tuple[pb.Statement, ...]:
     """What the trainers' flight recorders and their NCCL RAS say, or why they do not, packed; by rank, RAS last."""
     asks = asks_ras(trainers) and bool(tools.settings.ras)
     if not trainers:
         return ()
     with ThreadPoolExecutor(min(_AT_ONCE, len(trainers)) + 1, "hangdog-hear") as pool:
         report = pool.submit(_guarded_ras, trainers[0], tools) if asks else None
-        heard = list(pool.map(lambda member: _guarded_record(member, tools), trainers))
-        return (*heard, *([report.result()] if report is not None else []))
+        received = list(pool.map(lambda member: _guarded_record(member, tools), trainers))
+        return (*received, *([report.result()] if report is not None else []))
 
 
-def asks_ras(trainers: Sequence[Member]) -> bool:
+def asks_ras(trainers: Sequence[RankProcesses]) -> bool:
     """Whether the machine of these trainers of one job is among those that ask NCCL RAS."""
     world = max((member.world_size for member in trainers), default=0)
     apart = max(1, -(-world // _ASKERS))
     return any(member.rank % apart == 0 for member in trainers)
 
 
-def _guarded_record(member: Member, tools: Tools) -> pb.Statement:
+def _guarded_record(member: RankProcesses, tools: Tools) -> pb.Statement:
     try:
         return collectives.pack(recorder.record(member, tools))
     except Exception as error:  # a bug met in asking one rank must not cost the others
         log.exception("cannot ask rank %d for its flight record", member.rank)
-        return collectives.pack(Statement(Kind.RECORD, member.rank, missing=_bug(error)))
+        return collectives.pack(Statement(StatementKind.RECORD, member.rank, missing=_bug(error)))
 
 
-def _guarded_ras(member: Member, tools: Tools) -> pb.Statement:
+def _guarded_ras(member: RankProcesses, tools: Tools) -> pb.Statement:
     try:
         return collectives.pack(ras.report(member, tools))
     except Exception as error:  # nor must one met in asking NCCL cost the stacks
         log.exception("cannot ask NCCL RAS")
-        return collectives.pack(Statement(Kind.RAS, None, missing=_bug(error)))
+        return collectives.pack(Statement(StatementKind.RAS, None, missing=_bug(error)))
 
 
 def _bug(error: Exception) -> Missing:
     return Missing(Reason.TOOL_FAILED, f"the agent failed: {type(error).__name__}: {error}")
 
 
-def parcels(look: pb.Capture | None, heard: Sequence[pb.Statement], most: int) -> list[pb.Capture]:
+def parcels(look: pb.Capture | None, received: Sequence[pb.Statement], most: int) -> list[pb.Capture]:
     """The statements in messages of at most `most` bytes (0: no bound), the first of them in the look's if there is one.
 
     One that is larger than a message by itself is left out, and says so. There is one message at least.
     """
     made = [pb.Capture() if look is None else look]
     size = made[0].ByteSize()
-    for each in heard:
+    for each in received:
         fits = _fitting(each, most)
         if most and size + _size(fits) > most and (made[-1].statements or made[-1] is look):
             made.append(pb.Capture())

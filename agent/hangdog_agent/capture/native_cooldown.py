@@ -19,7 +19,7 @@ class Before:
 
 
 @dataclass(slots=True)
-class Held:
+class NativeCooldown:
     """When each process was held; times are of `time.monotonic`. Any thread may ask."""
 
     _at: dict[tuple[int, int], tuple[float, tuple[Thread, ...]]] = field(default_factory=dict)

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 
 from hangdog_agent.capture import process_condition
-from hangdog_agent.capture.process_capture import Seen, Tools, gone, state_of
-from hangdog_agent.discovery.cpu_activity import Mode, feel, mode
+from hangdog_agent.capture.process_capture import CapturedProcess, Tools, gone, state_of
+from hangdog_agent.discovery.cpu_activity import CpuActivity, feel, mode
 from hangdog_agent.discovery.discover import Process
 from hangdog_models.stack import Frame, Missing, Reason, Thread
 from hangdog_models.training import training_thread
@@ -17,44 +17,44 @@ from hangdog_models.training import training_thread
 STANDS_S = 0.5
 
 
-def look(process: Process, tools: Tools) -> Seen:
+def look(process: Process, tools: Tools) -> CapturedProcess:
     """Its stacks with native frames; where it may not be held, or that failed, its Python stacks and the reason.
 
     Takes at most the settings' `native_s`, two nonblocking deadlines, and a moment.
     """
     before = process_condition.read(tools.proc, process.pid)
     if before is None or before.stat.started != process.started:
-        return Seen(missing=gone(process, before))
+        return CapturedProcess(missing=gone(process, before))
     state = state_of(process, before, tools.proc)
     spy, settings = tools.pyspy, tools.settings
     if isinstance(spy, Missing):
-        return Seen(state=state, missing=spy)
+        return CapturedProcess(state=state, missing=spy)
     hindered = _hindered(process, before, settings.native)
     if hindered is not None:
-        return Seen(state=state, missing=hindered)
-    stands = _standing(process, tools)
+        return CapturedProcess(state=state, missing=hindered)
+    stands = _if_still(process, tools)
     if isinstance(stands, Missing):
-        return Seen(state=state, missing=stands)
+        return CapturedProcess(state=state, missing=stands)
     now = process_condition.read(tools.proc, process.pid)  # it may have come to be otherwise meanwhile
     if now is None or now.stat.started != process.started:
-        return Seen(missing=gone(process, now))
+        return CapturedProcess(missing=gone(process, now))
     if (hindered := _hindered(process, now, settings.native)) is not None:
-        return Seen(stands, state, hindered)
+        return CapturedProcess(stands, state, hindered)
     before_this = tools.held.take(process, time.monotonic(), settings.native_again_s)
     if before_this is not None:
         why = _unsafe(f"was held {before_this.ago_s:.0f} s ago, and is not within {settings.native_again_s:g} s")
         python = tuple(frame for frame in _main(process, before_this.threads) if not frame.native)
         # at the same lines still: what was read then says what a second hold would
-        return Seen(before_this.threads if python == _main(process, stands) else stands, state, why)
+        return CapturedProcess(before_this.threads if python == _main(process, stands) else stands, state, why)
     read = spy.dump(process.pid, settings.native_s, settings, blocking=True, stop=tools.stop, native=True)
     after = process_condition.read(tools.proc, process.pid)
     if after is None or after.stat.started != process.started:
-        return Seen(missing=gone(process, after))
+        return CapturedProcess(missing=gone(process, after))
     state = state_of(process, after, tools.proc)
     if isinstance(read, Missing):
-        return Seen(stands, state, read)
+        return CapturedProcess(stands, state, read)
     tools.held.read(process, read)
-    return Seen(read, state)
+    return CapturedProcess(read, state)
 
 
 def _hindered(process: Process, now: process_condition.Condition, native: int) -> Missing | None:
@@ -72,19 +72,19 @@ def _hindered(process: Process, now: process_condition.Condition, native: int) -
     return None
 
 
-def _standing(process: Process, tools: Tools) -> tuple[Thread, ...] | Missing:
+def _if_still(process: Process, tools: Tools) -> tuple[Thread, ...] | Missing:
     """Its stacks, if its main thread stays where it is for a moment, without holding it."""
-    first = _glance(process, tools)
+    first = _light_sample(process, tools)
     if isinstance(first, Missing):
         return first
     trains = training_thread(first, process.pid)
     tid = trains.tid if trains is not None else None
-    pulse = feel(tools.proc, process.pid, time.monotonic(), tid)
+    cpu_activity = feel(tools.proc, process.pid, time.monotonic(), tid)
     tools.stop.wait(STANDS_S)
     later = feel(tools.proc, process.pid, time.monotonic(), tid)
-    if pulse is not None and later is not None and mode(pulse, later) is Mode.LIVELY:
+    if cpu_activity is not None and later is not None and mode(cpu_activity, later) is CpuActivity.LIVELY:
         return _unsafe("it gets on: its main thread works and waits in turn")
-    second = _glance(process, tools)
+    second = _light_sample(process, tools)
     if isinstance(second, Missing):
         return second
     if not _main(process, first) or _main(process, first) != _main(process, second):
@@ -92,7 +92,7 @@ def _standing(process: Process, tools: Tools) -> tuple[Thread, ...] | Missing:
     return second
 
 
-def _glance(process: Process, tools: Tools) -> tuple[Thread, ...] | Missing:
+def _light_sample(process: Process, tools: Tools) -> tuple[Thread, ...] | Missing:
     settings = tools.settings
     assert not isinstance(tools.pyspy, Missing)
     return tools.pyspy.dump(process.pid, settings.nonblocking_s, settings, stop=tools.stop)

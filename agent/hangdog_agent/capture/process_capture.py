@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from msgspec import structs
 
 from hangdog_agent.capture import process_condition
-from hangdog_agent.capture.native_cooldown import Held
+from hangdog_agent.capture.native_cooldown import NativeCooldown
 from hangdog_agent.capture.process_condition import Condition
 from hangdog_agent.capture.pyspy import PySpy
 from hangdog_agent.capture.settings import CaptureSettings
@@ -35,11 +35,11 @@ class Tools:
     pyspy: PySpy | Missing
     settings: CaptureSettings
     stop: threading.Event = field(default_factory=threading.Event)
-    held: Held = field(default_factory=Held)
+    held: NativeCooldown = field(default_factory=NativeCooldown)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CapturedProcess:
     """What a look at one process brought; `threads` and `missing` may stand together."""
 
     threads: tuple[Thread, ...] = ()
@@ -47,7 +47,7 @@ class Seen:
     missing: Missing | None = None
 
 
-def look(process: Process, tools: Tools, until: float, *, attach: bool = True) -> Seen:
+def look(process: Process, tools: Tools, until: float, *, attach: bool = True) -> CapturedProcess:
     """Captures one process; answers before `until` (of `time.monotonic`), whatever the process or py-spy do.
 
     Without `attach` it is never stopped, not even where it cannot be read otherwise.
@@ -56,26 +56,26 @@ def look(process: Process, tools: Tools, until: float, *, attach: bool = True) -
     """
     before = process_condition.read(tools.proc, process.pid)
     if before is None or before.stat.started != process.started:
-        return Seen(missing=gone(process, before))
+        return CapturedProcess(missing=gone(process, before))
     state = state_of(process, before, tools.proc)
     if before.stat.state in "ZX":
-        return Seen(state=state, missing=process_condition.explain(before, before))
+        return CapturedProcess(state=state, missing=process_condition.explain(before, before))
     if not process.python:
-        return Seen(state=state, missing=Missing(Reason.NOT_PYTHON, f"runs {before.stat.comm}"))
+        return CapturedProcess(state=state, missing=Missing(Reason.NOT_PYTHON, f"runs {before.stat.comm}"))
     read = _stacks(process, tools, until, attach)
     after = process_condition.read(tools.proc, process.pid)
     threads = () if isinstance(read, Missing) else read
     if after is None:
-        return Seen(threads, state, Missing(Reason.EXITED, "ended while it was looked at"))
+        return CapturedProcess(threads, state, Missing(Reason.EXITED, "ended while it was looked at"))
     if after.stat.started != process.started:
-        return Seen(missing=gone(process, after))
+        return CapturedProcess(missing=gone(process, after))
     threads = _from_outside(threads, after, tools.proc)
     trains = training_thread(threads, process.pid)
     state = state_of(process, after, tools.proc, trains.tid if trains is not None else None)
     hindered = process_condition.explain(before, after)
     if isinstance(read, Missing):
-        return Seen((), state, _weigh(read, hindered))
-    return Seen(threads, state, hindered)
+        return CapturedProcess((), state, _weigh(read, hindered))
+    return CapturedProcess(threads, state, hindered)
 
 
 def _stacks(process: Process, tools: Tools, until: float, attach: bool) -> tuple[Thread, ...] | Missing:
@@ -110,10 +110,10 @@ def _weigh(failed: Missing, hindered: Missing | None) -> Missing:
     if (
         failed.reason is Reason.EXITED
     ):  # said of a process that is still here: its program file or memory is out of reach
-        failed = Missing(Reason.TOOL_FAILED, failed.words)
+        failed = Missing(Reason.TOOL_FAILED, failed.message)
     if hindered is None or failed.reason in (Reason.TOOL_MISSING, Reason.NOT_PERMITTED):
         return failed
-    return Missing(hindered.reason, f"{hindered.words.removesuffix('; read without attaching')}; {failed.words}")
+    return Missing(hindered.reason, f"{hindered.message.removesuffix('; read without attaching')}; {failed.message}")
 
 
 def gone(process: Process, now: Condition | None) -> Missing:

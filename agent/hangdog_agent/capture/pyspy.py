@@ -12,9 +12,9 @@ from pathlib import Path
 
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.confinement import confined_children, credentials
-from hangdog_agent.confinement.confined_children import Child, Limits
-from hangdog_agent.confinement.credentials import Refused
-from hangdog_agent.confinement.subprocesses import Outcome, run
+from hangdog_agent.confinement.confined_children import Child, ChildLimits
+from hangdog_agent.confinement.credentials import CredentialsRefused
+from hangdog_agent.confinement.subprocesses import ProcessOutcome, run
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.stacks.pyspy import threads_from_json
 from hangdog_models.stack import Missing, Reason, Thread
@@ -27,7 +27,7 @@ _MOST_WORDS = 500
 _MFD_EXEC = 0x0010
 #: It maps the libraries it reads symbols of, one after the other: those of PyTorch with CUDA are 2 GB at most. Of its own it
 #: took 335 MiB at most.
-_LIMITS = Limits(address_bytes=16 << 30)
+_LIMITS = ChildLimits(address_bytes=16 << 30)
 #: `--version` answers in 5 ms.
 _VERSION_S = 5.0
 
@@ -75,7 +75,7 @@ class PySpy:
         try:
             # it opens the programs and libraries that the process says it runs: with that user's rights on files
             who = credentials.of_its_own(pid)
-        except Refused as error:
+        except CredentialsRefused as error:
             return Missing(Reason.NOT_PERMITTED, f"py-spy: {error}")
         except ProcessLookupError:
             return Missing(Reason.EXITED, "py-spy: No such process")
@@ -115,7 +115,7 @@ def load(distribution: str = "py-spy") -> PySpy | Missing:
             Reason.TOOL_MISSING,
             f"the package {distribution} holds no binary: pip install --force-reinstall py-spy==0.4.3",
         )
-    outcome = Outcome(None)
+    outcome = ProcessOutcome(None)
     for tool in (_in_memory(path), PySpy((os.fspath(path),))):
         if tool is None:
             continue
@@ -131,7 +131,7 @@ def load(distribution: str = "py-spy") -> PySpy | Missing:
     return Missing(Reason.TOOL_MISSING, _words(f"py-spy cannot be run: {outcome.why or outcome.stderr}"))
 
 
-def explain(outcome: Outcome) -> Missing:
+def explain(outcome: ProcessOutcome) -> Missing:
     """The reason a run of py-spy gave no stacks, in its own words on one line."""
     if outcome.refused:
         return Missing(Reason.NOT_PERMITTED, f"py-spy: {outcome.why}")
@@ -139,11 +139,11 @@ def explain(outcome: Outcome) -> Missing:
         return Missing(Reason.TIMED_OUT, f"py-spy: {outcome.why}")
     if outcome.status is None:
         return Missing(Reason.TOOL_FAILED, f"py-spy: {outcome.why}")
-    said = outcome.stderr
-    reason = next((reason for texts, reason in _TEXTS if all(text in said for text in texts)), Reason.TOOL_FAILED)
+    stated = outcome.stderr
+    reason = next((reason for texts, reason in _TEXTS if all(text in stated for text in texts)), Reason.TOOL_FAILED)
     if reason is Reason.NOT_PERMITTED:
         return Missing(reason, f"py-spy: permission denied; {GRANT}")
-    return Missing(reason, _words(f"py-spy: {said.strip() or f'exit status {outcome.status}, no output'}"))
+    return Missing(reason, _words(f"py-spy: {stated.strip() or f'exit status {outcome.status}, no output'}"))
 
 
 def _in_memory(path: Path) -> PySpy | None:

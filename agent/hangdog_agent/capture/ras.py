@@ -19,11 +19,11 @@ from typing import TypeVar
 from hangdog_agent.capture import listening_sockets
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.confinement import credentials
-from hangdog_agent.confinement.credentials import Refused
-from hangdog_agent.discovery.discover import Member
+from hangdog_agent.confinement.credentials import CredentialsRefused
+from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_models.reading.printable import printable
 from hangdog_models.stack import Missing, Reason
-from hangdog_proto.codec.collectives import MOST_BYTES, Kind, Statement
+from hangdog_proto.codec.collectives import MOST_BYTES, Statement, StatementKind
 
 #: Where RAS listens unless the job's environment says otherwise.
 ADDRESS = "localhost:28028"
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RasTimeouts:
     """How long RAS is waited for. Seconds."""
 
     #: A process that is well takes up the conversation at once.
@@ -61,24 +61,24 @@ class _Failed(Exception):
         self.missing = Missing(reason, words)
 
 
-def report(member: Member, tools: Tools, patience: Patience = Patience()) -> Statement:
+def report(member: RankProcesses, tools: Tools, patience: RasTimeouts = RasTimeouts()) -> Statement:
     """The report RAS gives at the place that a trainer's environment names; answers within `patience.whole_s` seconds."""
     address = (member.process.environ or {}).get(_ADDRESS_NAME) or ADDRESS
     try:
         places = _places(address)
         _require_own(places[0][1], member, tools)
         with _network(tools.proc.root / str(member.process.pid) / "ns/net") as connect:
-            return Statement(Kind.RAS, None, _asked(places, connect, patience, tools.stop))
+            return Statement(StatementKind.RAS, None, _asked(places, connect, patience, tools.stop))
     except _Failed as failed:
-        return Statement(Kind.RAS, None, missing=failed.missing)
+        return Statement(StatementKind.RAS, None, missing=failed.missing)
 
 
-def _require_own(port: int, member: Member, tools: Tools) -> None:
+def _require_own(port: int, member: RankProcesses, tools: Tools) -> None:
     """Nothing is said to another user's server, whatever port a trainer names. Raises _Failed."""
     proc, pid = str(tools.proc.root), member.process.pid
     try:
         users, who = listening_sockets.owners(proc, pid, port), credentials.of(pid, proc)
-    except Refused as error:
+    except CredentialsRefused as error:
         raise _Failed(Reason.NOT_PERMITTED, str(error)) from None
     except OSError:
         raise _Failed(Reason.EXITED, "its process has ended") from None
@@ -154,7 +154,7 @@ def _apart(work: Callable[[], T]) -> T:
     return done[0]
 
 
-def _asked(places: list[tuple[str, int]], connect: Connect, patience: Patience, stop: threading.Event) -> bytes:
+def _asked(places: list[tuple[str, int]], connect: Connect, patience: RasTimeouts, stop: threading.Event) -> bytes:
     until = time.monotonic() + patience.whole_s
     tried = 0
     while time.monotonic() < until and not stop.is_set():
@@ -187,7 +187,7 @@ def _connected(places: list[tuple[str, int]], connect: Connect, within_s: float)
     raise _Failed(reason, f"nobody listens at port {places[0][1]}: {why}")
 
 
-def _conversed(talk: "_Talk", patience: Patience, until: float) -> bytes:
+def _conversed(talk: "_Talk", patience: RasTimeouts, until: float) -> bytes:
     """The report: JSON where RAS writes it (NCCL 2.28.7 and newer), else its text."""
     greeting = talk.ask("CLIENT PROTOCOL 2", patience.greeting_s)
     if not greeting.startswith(b"SERVER PROTOCOL "):
@@ -251,5 +251,5 @@ class _Talk:
         raise _Silent
 
 
-def _shown(said: bytes) -> str:
-    return repr(printable(said[:80].decode("utf-8", "replace"))) if said else "it said nothing"
+def _shown(stated: bytes) -> str:
+    return repr(printable(stated[:80].decode("utf-8", "replace"))) if stated else "it said nothing"

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.confinement import confined_children
-from hangdog_agent.confinement.subprocesses import Outcome, run
-from hangdog_agent.discovery.discover import Member
+from hangdog_agent.confinement.subprocesses import ProcessOutcome, run
+from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_models.stack import Missing, Reason
-from hangdog_proto.codec.collectives import MOST_BYTES, Kind, Statement
+from hangdog_proto.codec.collectives import MOST_BYTES, Statement, StatementKind
 
 #: PyTorch's names for the same, the first one set counts: newer ones first, as PyTorch does where it knows both.
 _PIPES = ("TORCH_FR_DEBUG_INFO_PIPE_FILE", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE")
@@ -24,7 +24,7 @@ _OLD_DUMP = "/tmp/nccl_trace_rank_"
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RecorderTimeouts:
     """How long each door is waited at. Seconds."""
 
     #: A worker server answers within 5 ms, with the GIL stuck too; a stopped process never.
@@ -40,15 +40,15 @@ class Patience:
         return self.start_s + 2 * self.socket_s + self.dump_s
 
 
-def record(member: Member, tools: Tools, patience: Patience = Patience()) -> Statement:
+def record(member: RankProcesses, tools: Tools, patience: RecorderTimeouts = RecorderTimeouts()) -> Statement:
     """The flight record of one trainer, or why there is none; answers within `patience.whole_s` and a moment."""
-    told = _asked(member, tools, patience)
-    if isinstance(told, Missing):
-        return Statement(Kind.RECORD, member.rank, missing=told)
-    return Statement(Kind.RECORD, member.rank, told)
+    reported = _asked(member, tools, patience)
+    if isinstance(reported, Missing):
+        return Statement(StatementKind.RECORD, member.rank, missing=reported)
+    return Statement(StatementKind.RECORD, member.rank, reported)
 
 
-def _asked(member: Member, tools: Tools, patience: Patience) -> bytes | Missing:
+def _asked(member: RankProcesses, tools: Tools, patience: RecorderTimeouts) -> bytes | Missing:
     pid, environ = member.process.pid, member.process.environ or {}
     socket = environ.get(_SOCKET, "")
     pipe = next((environ[name] for name in _PIPES if environ.get(name)), "")
@@ -85,7 +85,7 @@ def _asked(member: Member, tools: Tools, patience: Patience) -> bytes | Missing:
     return outcome.stdout if outcome.status == 0 and outcome.stdout else _explain(outcome)
 
 
-def _explain(outcome: Outcome) -> Missing:
+def _explain(outcome: ProcessOutcome) -> Missing:
     if outcome.timed_out:
         return Missing(Reason.TIMED_OUT, "neither its socket's nor its dump's file system answered in time")
     words = (outcome.why or outcome.stderr.strip() or "no words").splitlines()[-1]
@@ -97,9 +97,9 @@ def _explain(outcome: Outcome) -> Missing:
 
 def _prefixes(environ: Mapping[str, str]) -> list[str]:
     """Where the dump may appear: where the environment says, else in the places of the versions there are."""
-    said = [environ[name] for name in _DUMPS if environ.get(name)]
-    if said:
-        return said
+    stated = [environ[name] for name in _DUMPS if environ.get(name)]
+    if stated:
+        return stated
     home = environ.get("HOME") or "/tmp"
     cache = environ.get("XDG_CACHE_HOME") or f"{home}/.cache"
     return [f"{cache}/torch/comm_lib_trace_rank_", f"{home}/.cache/torch/nccl_trace_rank_", _OLD_DUMP]

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from hangdog_agent.confinement import syscalls
-from hangdog_agent.confinement.credentials import Credentials, Refused
-from hangdog_agent.confinement.pinned_process import Inode, Trainer
+from hangdog_agent.confinement.credentials import Credentials, CredentialsRefused
+from hangdog_agent.confinement.pinned_process import Inode, PinnedProcess
 
 #: Between two looks at the dump's file. Seconds.
 _BEAT_S = 0.02
@@ -37,7 +37,7 @@ class Rank:
 
     def __init__(self, order: dict[str, Any]) -> None:
         """Gives up the agent's rights; raises Refused, OSError."""
-        trainer = Trainer(order["proc"], order["pid"], order["started"])
+        trainer = PinnedProcess(order["proc"], order["pid"], order["started"])
         self.pid, self.who = trainer.pid, trainer.credentials()
         number, pipe = order["rank"], trainer.absolute(order["pipe"])
         self.socket = trainer.absolute(order["socket"])
@@ -60,7 +60,7 @@ class Rank:
     def has_open(self, about: os.stat_result) -> bool:
         """Whether it has this very FIFO open itself; raises Refused where that cannot be seen."""
         if self._unseen:
-            raise Refused(self._unseen)
+            raise CredentialsRefused(self._unseen)
         return (about.st_dev, about.st_ino) in self.listens_at
 
 
@@ -68,7 +68,7 @@ def main() -> None:
     order = json.loads(sys.argv[1])
     try:
         rank = Rank(order)
-    except Refused as error:
+    except CredentialsRefused as error:
         sys.exit(str(error))
     except OSError as error:
         sys.exit(f"it cannot be reached: {error.strerror or error}")
@@ -78,7 +78,7 @@ def main() -> None:
         if order[name]:
             try:
                 record = ask(order, rank)
-            except Refused as error:
+            except CredentialsRefused as error:
                 reasons.append(str(error))
                 continue
             except OSError as error:
@@ -103,7 +103,7 @@ def worker_server(order: dict[str, Any], rank: Rank) -> bytes:
             return answer
         meagre = answer or meagre
     if not meagre:
-        raise Refused("its worker server has no flight recorder")
+        raise CredentialsRefused("its worker server has no flight recorder")
     return meagre
 
 
@@ -113,10 +113,10 @@ def _posted(rank: Rank, handler: str, most: int, within_s: float) -> bytes:
     try:
         handle = rank.open(rank.socket)
     except FileNotFoundError:
-        raise Refused("no worker server listens at its socket") from None
+        raise CredentialsRefused("no worker server listens at its socket") from None
     try:
         if not stat.S_ISSOCK(os.fstat(handle).st_mode):
-            raise Refused("what stands in its socket's place is no socket")
+            raise CredentialsRefused("what stands in its socket's place is no socket")
         with socket.socket(socket.AF_UNIX) as line:
             line.settimeout(within_s)
             # by its descriptor: a path may be longer than the 107 bytes of an address, and lead elsewhere by now
@@ -127,22 +127,22 @@ def _posted(rank: Rank, handler: str, most: int, within_s: float) -> bytes:
             while part := _part(line, until):
                 answer += part
                 if len(answer) > most:
-                    raise Refused(f"its worker server's answer is longer than {most} bytes")
+                    raise CredentialsRefused(f"its worker server's answer is longer than {most} bytes")
     except TimeoutError:
-        raise Refused(f"its worker server did not answer within {within_s:g} s") from None
+        raise CredentialsRefused(f"its worker server did not answer within {within_s:g} s") from None
     except ConnectionError:
-        raise Refused("no worker server listens at its socket") from None
+        raise CredentialsRefused("no worker server listens at its socket") from None
     finally:
         os.close(handle)
     head, _, content = bytes(answer).partition(b"\r\n\r\n")
     words = head.split(None, 2)
     length = re.search(rb"(?i)\r\ncontent-length:\s*(\d{1,12})", head)
     if len(words) < 2 or not words[1].isdigit():
-        raise Refused("what answers at its socket is no worker server")
+        raise CredentialsRefused("what answers at its socket is no worker server")
     if words[1] != b"200":
         return b""
     if length is not None and int(length[1]) != len(content):
-        raise Refused("its worker server broke off its answer")
+        raise CredentialsRefused("its worker server broke off its answer")
     return content
 
 
@@ -150,7 +150,7 @@ def _believed(line: socket.socket, pid: int, who: Credentials) -> None:
     """Raises Refused unless the trainer itself listens there: nothing is said to anybody else."""
     peer, uid, _ = struct.unpack("iII", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     if (peer, uid) != (pid, who.uid):
-        raise Refused("another process listens at its socket")
+        raise CredentialsRefused("another process listens at its socket")
 
 
 def _part(line: socket.socket, until: float) -> bytes:
@@ -169,24 +169,24 @@ def pipe(order: dict[str, Any], rank: Rank) -> bytes:
     try:
         handle = rank.open(rank.pipe)
     except FileNotFoundError:
-        raise Refused("its pipe does not exist") from None
+        raise CredentialsRefused("its pipe does not exist") from None
     try:
         about = os.fstat(handle)
         if not stat.S_ISFIFO(about.st_mode):
-            raise Refused("what stands in its pipe's place is no pipe")
+            raise CredentialsRefused("what stands in its pipe's place is no pipe")
         if not rank.has_open(about):
-            raise Refused("it does not listen at its pipe")
+            raise CredentialsRefused("it does not listen at its pipe")
         before = {file: _identity(rank, file) for file in rank.dumps}
         try:
             opened = syscalls.reopen(handle, os.O_WRONLY)
         except OSError as error:
-            raise Refused(f"nobody listens at its pipe ({error.strerror})") from None
+            raise CredentialsRefused(f"nobody listens at its pipe ({error.strerror})") from None
     finally:
         os.close(handle)
     try:
         os.write(opened, b"1\n")
     except BlockingIOError:
-        raise Refused("its pipe is full: nobody reads it") from None
+        raise CredentialsRefused("its pipe is full: nobody reads it") from None
     finally:
         os.close(opened)
     return _awaited(rank, before, order["most"], order["dump_s"])
@@ -203,15 +203,15 @@ def _awaited(rank: Rank, before: dict[str, Identity], most: int, within_s: float
                 continue
             size = new[3]
             if size > most:
-                raise Refused(f"its dump of {size} bytes is longer than {most}")
+                raise CredentialsRefused(f"its dump of {size} bytes is longer than {most}")
             if seen.get(file, (None, 0.0))[0] != new:
                 seen[file] = new, now
             elif now - seen[file][1] >= _SETTLED_S and (record := _whole(rank, file, new)):
                 return record
         time.sleep(_BEAT_S)
     if size is not None:
-        raise Refused(f"its new dump is not whole after {within_s:g} s")
-    raise Refused(f"no new dump within {within_s:g} s")
+        raise CredentialsRefused(f"its new dump is not whole after {within_s:g} s")
+    raise CredentialsRefused(f"no new dump within {within_s:g} s")
 
 
 def _identity(rank: Rank, file: str) -> Identity:
@@ -221,12 +221,12 @@ def _identity(rank: Rank, file: str) -> Identity:
     except OSError:
         return None
     try:
-        return _told(os.fstat(handle))
+        return _file_identity(os.fstat(handle))
     finally:
         os.close(handle)
 
 
-def _told(about: os.stat_result) -> Identity:
+def _file_identity(about: os.stat_result) -> Identity:
     return (about.st_dev, about.st_ino, about.st_mtime_ns, about.st_size) if stat.S_ISREG(about.st_mode) else None
 
 
@@ -234,7 +234,7 @@ def _whole(rank: Rank, file: str, seen: Identity) -> bytes:
     """The file, if it is still the one that was seen and a whole pickle, else nothing: from its protocol to STOP."""
     handle = rank.open(file)
     try:
-        if seen is None or _told(os.fstat(handle)) != seen:
+        if seen is None or _file_identity(os.fstat(handle)) != seen:
             return b""
         opened = syscalls.reopen(handle, os.O_RDONLY)
     finally:
@@ -245,7 +245,7 @@ def _whole(rank: Rank, file: str, seen: Identity) -> bytes:
         if head[:1] != b"\x80" or tail != b".":
             return b""
         record = b"".join(_pieces(opened, size))
-        return record if _told(os.fstat(opened)) == seen else b""
+        return record if _file_identity(os.fstat(opened)) == seen else b""
     finally:
         os.close(opened)
 

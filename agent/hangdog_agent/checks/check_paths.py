@@ -10,7 +10,7 @@ _MOST_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class CheckPaths:
     """The kernel's trees. `state` is a folder of the agent's own; None remembers nothing over a restart."""
 
     proc: Path = Path("/proc")

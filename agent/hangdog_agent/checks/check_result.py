@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.reading.printable import printable
 
 #: Texts of evidence for one result and the length of each: a reader wants the line, not the log.
@@ -14,7 +14,7 @@ _TEXTS, _LONGEST = 8, 300
 _AT_NEXT_STOP = frozenset({"row remap pending", "page retirement pending", "Xid 63", "Xid 156"})
 
 
-class Kind(StrEnum):
+class CheckVerdict(StrEnum):
     """What a result asks for. Its finding has the finer word for diagnosis, the bearing."""
 
     CONVICT = "convict"  # evict at once, whatever the stacks say
@@ -23,7 +23,7 @@ class Kind(StrEnum):
     TELEMETRY = "telemetry"  # note it
 
 
-class Sort(StrEnum):
+class CheckKind(StrEnum):
     """The parts of a machine that results are about."""
 
     GPU = "gpu"
@@ -44,7 +44,7 @@ class Component:
     A GPU's `name` is its index, a port's `mlx5_0/1`, a mount's its folder, a peer's its address.
     """
 
-    sort: Sort
+    sort: CheckKind
     name: str = ""
     uuid: str = ""
     serial: str = ""
@@ -57,7 +57,7 @@ class Component:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CheckResult:
     """One thing found by `check`. `identity` is equal for the same thing, also after a restart of the agent.
 
     A `lasting` result is a state and is found again in each look while it lasts; the others are events. `at` is when it was
@@ -66,7 +66,7 @@ class Result:
 
     check: str
     component: Component
-    kind: Kind
+    kind: CheckVerdict
     finding: Finding
     identity: str
     evidence: tuple[str, ...] = ()
@@ -105,39 +105,39 @@ class Check(Protocol):
     def supported(self) -> str:
         """Why there is nothing to look at on this machine; empty when there is."""
 
-    def look(self, moment: Moment) -> tuple[Result, ...]:
+    def look(self, moment: Moment) -> tuple[CheckResult, ...]:
         """All states that hold now and all events since the look before."""
 
     def close(self) -> None:
         """Lets go of what it holds; called once, also while a look goes on in another thread."""
 
 
-def kind_of(bearing: Bearing, code: str = "") -> Kind:
+def kind_of(impact: Impact, code: str = "") -> CheckVerdict:
     """The class that follows from a bearing."""
-    if bearing is Bearing.CONVICTS:
-        return Kind.CONVICT
-    if bearing is Bearing.RESET or code in _AT_NEXT_STOP:
-        return Kind.RESET
-    return Kind.SUSPECT if bearing in (Bearing.SUSPECTS, Bearing.SLOWS) else Kind.TELEMETRY
+    if impact is Impact.CONVICTS:
+        return CheckVerdict.CONVICT
+    if impact is Impact.RESET or code in _AT_NEXT_STOP:
+        return CheckVerdict.RESET
+    return CheckVerdict.SUSPECT if impact in (Impact.SUSPECTS, Impact.SLOWS) else CheckVerdict.TELEMETRY
 
 
 def state(
     check: str,
     source: str,
     component: Component,
-    said: tuple[str, Bearing, str],
+    stated: tuple[str, Impact, str],
     moment: Moment,
     evidence: Iterable[str] = (),
     mark: str = "",
     lasting: bool = True,
-) -> Result:
+) -> CheckResult:
     """A result from a code, a bearing and a sentence; `mark` tells apart what else would be the same thing."""
-    code, bearing, words = said
+    code, impact, words = stated
     device = component.pci or component.name
-    finding = Finding(source, code, bearing, printable(words), device=device, at_s=moment.at_s)
-    kind = kind_of(bearing, code)  # part of the identity: a suspect that becomes a convict is news
+    finding = Finding(source, code, impact, printable(words), device=device, at_s=moment.at_s)
+    kind = kind_of(impact, code)  # part of the identity: a suspect that becomes a convict is news
     identity = "/".join(filter(None, (moment.boot, check, component.key, code, kind, mark)))
-    return Result(check, component, kind, finding, identity, texts(evidence), lasting, moment.now)
+    return CheckResult(check, component, kind, finding, identity, texts(evidence), lasting, moment.now)
 
 
 def texts(evidence: Iterable[str]) -> tuple[str, ...]:

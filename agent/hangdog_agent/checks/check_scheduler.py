@@ -5,9 +5,9 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from hangdog_agent.checks.check_result import Check, Component, Moment, Result, Sort, state
+from hangdog_agent.checks.check_result import Check, CheckKind, CheckResult, Component, Moment, state
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +26,8 @@ class Checks:
         self._settings = settings
         self._boot = boot
         self._turns = tuple(_Turn(check) for check in checks)
-        self._states: dict[str, dict[str, Result]] = {}
-        self._events: dict[str, tuple[float, Result]] = {}
+        self._states: dict[str, dict[str, CheckResult]] = {}
+        self._events: dict[str, tuple[float, CheckResult]] = {}
         self._unsupported: dict[str, str] = {}
         self._lock = threading.Lock()
 
@@ -41,7 +41,7 @@ class Checks:
         fast = min((turn.check.every_s for turn in self._turns), default=1.0)
         return max(0.0, min([*waits, fast]))
 
-    def tick(self, now: float, at_s: float) -> tuple[Result, ...]:
+    def tick(self, now: float, at_s: float) -> tuple[CheckResult, ...]:
         """Starts what is due and answers what is new: states that began, events. `now` is monotonic, `at_s` Unix time.
 
         Returns within `check_grace_s`; what takes longer is answered by a later tick.
@@ -51,7 +51,7 @@ class Checks:
             if turn.thread is None and now >= turn.due:
                 turn.begin(moment)
         until = time.monotonic() + self._settings.check_grace_s
-        fresh: list[Result] = []
+        fresh: list[CheckResult] = []
         for turn in self._turns:
             if turn.thread is not None:
                 turn.thread.join(max(0.0, until - time.monotonic()))
@@ -61,7 +61,7 @@ class Checks:
                     fresh += self._place(turn.check.name, (_hangs(turn, moment),), moment, whole=False)
         return tuple(fresh)
 
-    def standing(self, now: float) -> tuple[Result, ...]:
+    def results(self, now: float) -> tuple[CheckResult, ...]:
         """What holds at `now`: all states, and the events of the last `check_keep_s`; what a capture wants beside it."""
         with self._lock:
             states = [result for each in self._states.values() for result in each.values()]
@@ -82,7 +82,7 @@ class Checks:
             if turn.thread is not None:
                 turn.thread.join(max(0.0, until - time.monotonic()))
 
-    def _take(self, turn: "_Turn", moment: Moment) -> tuple[Result, ...]:
+    def _take(self, turn: "_Turn", moment: Moment) -> tuple[CheckResult, ...]:
         """The answer of a check that has ended."""
         turn.thread = None
         check = turn.check
@@ -97,7 +97,7 @@ class Checks:
         turn.due = max(turn.began + pause, moment.now)
         return self._place(check.name, turn.results, moment, whole=not turn.failed)
 
-    def _place(self, name: str, results: Sequence[Result], moment: Moment, whole: bool) -> tuple[Result, ...]:
+    def _place(self, name: str, results: Sequence[CheckResult], moment: Moment, whole: bool) -> tuple[CheckResult, ...]:
         """Keeps results and answers the new ones; `whole`: states that are not among them have ended."""
         with self._lock:
             before = self._states.get(name, {})
@@ -121,7 +121,7 @@ class _Turn:
         self.due = float("-inf")
         self.began = 0.0
         self.thread: threading.Thread | None = None
-        self.results: tuple[Result, ...] = ()
+        self.results: tuple[CheckResult, ...] = ()
         self.why = ""
         self.failed = False
         self._applies = False
@@ -140,13 +140,13 @@ class _Turn:
             self.results = self.check.look(moment) if self._applies else ()
         except Exception as error:  # a bug in one check must not stop the others; it is told as a result
             log.exception("check %s failed", self.check.name)
-            said = "check failed", Bearing.TELLS_NOTHING, f"the check {self.check.name} failed: {error!r}"
-            self.results = (state(self.check.name, _SOURCE, Component(Sort.MACHINE), said, moment),)
+            stated = "check failed", Impact.TELLS_NOTHING, f"the check {self.check.name} failed: {error!r}"
+            self.results = (state(self.check.name, _SOURCE, Component(CheckKind.MACHINE), stated, moment),)
             self.failed = True
 
 
-def _hangs(turn: _Turn, moment: Moment) -> Result:
+def _hangs(turn: _Turn, moment: Moment) -> CheckResult:
     name = turn.check.name
     words = f"the check {name} has had no answer for {moment.now - turn.began:.0f} s: what it reads hangs in the kernel"
-    said = "check hangs", Bearing.SUSPECTS, words
-    return state(name, _SOURCE, Component(Sort.MACHINE), said, moment)
+    stated = "check hangs", Impact.SUSPECTS, words
+    return state(name, _SOURCE, Component(CheckKind.MACHINE), stated, moment)

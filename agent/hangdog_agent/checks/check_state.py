@@ -22,7 +22,7 @@ class Notes:
         self._folder = folder
         self._boot = boot
         self._last: dict[str, str] = {}
-        self._told = False
+        self._reported = False
 
     def recall(self, name: str) -> dict[str, Any]:
         """What was noted under this name since the machine started; empty when nothing was, or it cannot be read."""
@@ -52,8 +52,8 @@ class Notes:
             new.write_text(written, encoding="utf-8")
             new.replace(self._folder / f"{name}.json")
         except OSError as error:
-            if not self._told:
+            if not self._reported:
                 log.warning("checks cannot note in %s what they saw: %s", self._folder, error)
-            self._told = True
+            self._reported = True
             return
         self._last[name] = written

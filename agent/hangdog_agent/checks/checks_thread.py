@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from hangdog_agent.checks.check_result import Kind
+from hangdog_agent.checks.check_result import CheckVerdict
 from hangdog_agent.checks.check_scheduler import Checks
 from hangdog_models.findings import Finding
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 _END_S = 2.0
 
 
-class Keeper:
+class ChecksThread:
     """The checks while its block lasts. `clock` gives Unix seconds; `machine` is the name findings are made on."""
 
     def __init__(self, checks: Checks, machine: str, clock: Callable[[], float]) -> None:
@@ -41,11 +41,11 @@ class Keeper:
     def findings(self) -> tuple[Finding, ...]:
         """Everything that holds now, as diagnosis weighs it."""
         now = time.monotonic()
-        return tuple(result.on(self._machine, now) for result in self._checks.standing(now))
+        return tuple(result.on(self._machine, now) for result in self._checks.results(now))
 
     def _keep(self) -> None:
         while not self._over.is_set():
             for result in self._checks.tick(time.monotonic(), self._clock()):
-                level = logging.INFO if result.kind is Kind.TELEMETRY else logging.WARNING
+                level = logging.INFO if result.kind is CheckVerdict.TELEMETRY else logging.WARNING
                 log.log(level, "%s: %s (%s)", result.code, result.words, result.kind)
             self._over.wait(self._checks.pause_s(time.monotonic()))

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from hangdog_agent.checks.check_paths import Places, names, text
-from hangdog_agent.checks.check_result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.check_paths import CheckPaths, names, text
+from hangdog_agent.checks.check_result import CheckKind, CheckResult, Component, Moment, state
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_agent.confinement.confined_children import Child, Limits
+from hangdog_agent.confinement.confined_children import Child, ChildLimits
 from hangdog_agent.confinement.subprocesses import run
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 
 _SOURCE = "disk"
 #: File systems that live on a disk of this machine and stop accepting writes when it fails.
@@ -34,7 +34,7 @@ class Disks:
     name = "disk"
 
     def __init__(
-        self, places: Places, settings: CheckSettings, complaints: Callable[[], Iterable[Finding]] = lambda: ()
+        self, places: CheckPaths, settings: CheckSettings, complaints: Callable[[], Iterable[Finding]] = lambda: ()
     ) -> None:
         self.every_s = settings.disk_every_s
         self._places = places
@@ -42,7 +42,7 @@ class Disks:
         self._complaints = complaints
         self._writable: set[str] = set()
         self._probed_at = float("-inf")
-        self._probed: tuple[Result, ...] = ()
+        self._probed: tuple[CheckResult, ...] = ()
 
     def supported(self) -> str:
         return (
@@ -51,8 +51,8 @@ class Disks:
             else "neither /proc/1/mountinfo nor /proc/self/mountinfo can be read, or they name no local disk"
         )
 
-    def look(self, moment: Moment) -> tuple[Result, ...]:
-        found: list[Result] = []
+    def look(self, moment: Moment) -> tuple[CheckResult, ...]:
+        found: list[CheckResult] = []
         for number, (folder, source, read_only) in self._mounts().items():
             if not read_only:
                 if len(self._writable) < _MOST:
@@ -81,19 +81,19 @@ class Disks:
                 found.setdefault(words[2], (words[4], words[behind + 2], "ro" in options))
         return found
 
-    def _turned(self, number: str, folder: str, source: str, moment: Moment) -> Result:
+    def _turned(self, number: str, folder: str, source: str, moment: Moment) -> CheckResult:
         called = self._names(number) | {Path(source).name}
-        told = [finding for finding in self._complaints() if _about(finding.device, called)]
-        component = Component(Sort.DISK, Path(source).name)
-        if told:
+        reported = [finding for finding in self._complaints() if _about(finding.device, called)]
+        component = Component(CheckKind.DISK, Path(source).name)
+        if reported:
             words = (
                 f"the disk of {folder} failed: its file system accepts no writes, and the kernel reports errors of it"
             )
-            said = "disk fault", Bearing.CONVICTS, words
+            stated = "disk fault", Impact.CONVICTS, words
         else:
-            said = "file system", Bearing.SUSPECTS, f"the file system of {folder} accepts no writes any more"
-        evidence = (f"{source} turned read-only", *(finding.what for finding in told))
-        return state(self.name, _SOURCE, component, said, moment, evidence)
+            stated = "file system", Impact.SUSPECTS, f"the file system of {folder} accepts no writes any more"
+        evidence = (f"{source} turned read-only", *(finding.what for finding in reported))
+        return state(self.name, _SOURCE, component, stated, moment, evidence)
 
     def _names(self, number: str) -> set[str]:
         """What the kernel may call a device: its partition, its disk, its controller, and what lies under a volume."""
@@ -108,21 +108,21 @@ class Disks:
                 below += [(Path(path) / "slaves" / name, depth + 1) for name in names(Path(path) / "slaves")]
         return found - {"block", "virtual", "devices"}
 
-    def _probe(self, folder: Path, moment: Moment) -> Iterable[Result]:
+    def _probe(self, folder: Path, moment: Moment) -> Iterable[CheckResult]:
         """The agent's own folder; a child asks, since a folder on a dead file system keeps whoever asks."""
         if not folder.is_absolute():
             return
         command = (sys.executable, "-I", "-S", "-c", _PROBE, str(folder))
-        outcome = run(command, self._settings.probe_s, 1 << 10, child=Child(Limits()))
-        component = Component(Sort.DISK, str(folder))
+        outcome = run(command, self._settings.probe_s, 1 << 10, child=Child(ChildLimits()))
+        component = Component(CheckKind.DISK, str(folder))
         if outcome.timed_out:
             words = f"the file system of the agent's own folder {folder} does not answer: {outcome.why}"
-            yield state(self.name, _SOURCE, component, ("folder hangs", Bearing.SUSPECTS, words), moment)
+            yield state(self.name, _SOURCE, component, ("folder hangs", Impact.SUSPECTS, words), moment)
         elif outcome.status == 0 and outcome.stdout.strip().isdigit():
             free = int(outcome.stdout)
             if free < self._settings.spool_bytes:
                 words = f"{free >> 20} MiB are free for the agent's own folder {folder}: captures may be lost"
-                yield state(self.name, _SOURCE, component, ("folder full", Bearing.TELLS_NOTHING, words), moment)
+                yield state(self.name, _SOURCE, component, ("folder full", Impact.TELLS_NOTHING, words), moment)
 
 
 def _about(device: str, called: set[str]) -> bool:

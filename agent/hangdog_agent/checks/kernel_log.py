@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate
 
-from hangdog_agent.checks.check_paths import Places
-from hangdog_agent.checks.check_result import Component, Moment, Result, Sort, kind_of, state, texts
+from hangdog_agent.checks.check_paths import CheckPaths
+from hangdog_agent.checks.check_result import CheckKind, CheckResult, Component, Moment, kind_of, state, texts
 from hangdog_agent.checks.check_state import Notes
-from hangdog_agent.checks.kmsg import Kmsg, Record, parse
+from hangdog_agent.checks.kmsg import KernelRecord, Kmsg, parse
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_models.counts import counted
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.reading.hardware import kernel_log
 from hangdog_models.rules import policy
 
@@ -31,20 +31,20 @@ _FRAME = re.compile(r"\s{0,8}(?:\? )?[\w.]{1,120}\+0x[0-9a-f]{1,8}/0x")
 #: Records that are searched at once.
 _CHUNK = 5_000
 #: Events that a later line may take back, standing at the same time.
-_MOST_STANDING = 32
+_MOST_OPEN = 32
 #: What codes are about, by how they begin; the rest is about the machine.
 _SORTS = (
-    (("Xid", "GPU", "fabric", "peer memory"), Sort.GPU),
-    (("SXid",), Sort.SWITCH),
-    (("network", "link"), Sort.PORT),
-    (("PCIe",), Sort.SLOT),
-    (("disk", "file system"), Sort.DISK),
-    (("NFS", "Lustre"), Sort.MOUNT),
-    (("out of memory", "host memory"), Sort.MEMORY),
+    (("Xid", "GPU", "fabric", "peer memory"), CheckKind.GPU),
+    (("SXid",), CheckKind.SWITCH),
+    (("network", "link"), CheckKind.PORT),
+    (("PCIe",), CheckKind.SLOT),
+    (("disk", "file system"), CheckKind.DISK),
+    (("NFS", "Lustre"), CheckKind.MOUNT),
+    (("out of memory", "host memory"), CheckKind.MEMORY),
 )
 
 #: What makes two findings the same event.
-_Key = tuple[str, str, tuple[str, ...], Bearing]
+_Key = tuple[str, str, tuple[str, ...], Impact]
 
 
 class Kernel:
@@ -54,7 +54,7 @@ class Kernel:
 
     def __init__(
         self,
-        places: Places,
+        places: CheckPaths,
         settings: CheckSettings,
         notes: Notes,
         gpu_of: Callable[[str], Component | None] = lambda _pci: None,
@@ -74,12 +74,12 @@ class Kernel:
         self._clearable = {code for event in rules.events for code in event.clears}
         noted = notes.recall(self.name)
         self._mark = noted["seq"] if isinstance(noted.get("seq"), int) else -1
-        self._standing: dict[_Key, tuple[str, Result]] = {}
-        self._old = [line for line in noted.get("standing", []) if isinstance(line, str)][:_MOST_STANDING]
+        self._open_findings: dict[_Key, tuple[str, CheckResult]] = {}
+        self._old = [line for line in noted.get("standing", []) if isinstance(line, str)][:_MOST_OPEN]
         self._seen: dict[tuple[str, str], float] = {}
         self._named: tuple[str, float] = ("", 0.0)
-        self._open: list[tuple[Record, str]] = []
-        self._waiting: list[Record] = []
+        self._open: list[tuple[KernelRecord, str]] = []
+        self._waiting: list[KernelRecord] = []
         self._since = 0.0
         #: Disk errors heard lately, for the check of disks.
         self.complaints: deque[Finding] = deque(maxlen=64)
@@ -87,14 +87,14 @@ class Kernel:
     def supported(self) -> str:
         return self._kmsg.open()
 
-    def look(self, moment: Moment) -> tuple[Result, ...]:
+    def look(self, moment: Moment) -> tuple[CheckResult, ...]:
         self._note()  # what the look before found has been taken by now
         if self._old:
             self._restore(moment)
-        found: list[Result] = []
-        lost, telling = 0, 0
+        found: list[CheckResult] = []
+        lost, relevant = 0, 0
         budget = self._settings.kmsg_records
-        while budget > 0 and telling < self._settings.kmsg_telling:
+        while budget > 0 and relevant < self._settings.kmsg_relevant:
             chunk = self._waiting or list(self._kmsg.records(min(_CHUNK, budget)))
             self._waiting = []
             if not chunk:
@@ -108,22 +108,22 @@ class Kernel:
                 self._mark = record.seq
                 if record.facility and not self._any_facility:
                     continue
-                telling += place in marked
+                relevant += place in marked
                 found += self._take(record, place in marked, moment)
-                if telling >= self._settings.kmsg_telling:
+                if relevant >= self._settings.kmsg_relevant:
                     self._waiting = chunk[place + 1 :]
                     break
         if self._open and self._since < moment.now:  # its stack has had a whole look to come
             found += self._end_passage(moment)
         if lost:
             found.append(self._gap(lost, moment))
-        return (*found, *(result for _, result in self._standing.values()))
+        return (*found, *(result for _, result in self._open_findings.values()))
 
     def close(self) -> None:
         self._note()
         self._kmsg.close()
 
-    def _marked(self, chunk: list[Record]) -> set[int]:
+    def _marked(self, chunk: list[KernelRecord]) -> set[int]:
         """Which of these records hold a word that a line with a meaning holds: a few of thousands."""
         lines = [record.text.lower() for record in chunk]
         text = "\n".join(lines)
@@ -137,10 +137,10 @@ class Kernel:
                 at = text.find(needle, begins[place + 1])
         return marked
 
-    def _take(self, record: Record, telling: bool, moment: Moment) -> list[Result]:
+    def _take(self, record: KernelRecord, relevant: bool, moment: Moment) -> list[CheckResult]:
         """One more record: begins a passage, belongs to the one that is open, or tells nothing."""
-        found: list[Result] = []
-        if telling and not (self._open and _FRAME.match(record.text)):  # a function may be called by such a word, too
+        found: list[CheckResult] = []
+        if relevant and not (self._open and _FRAME.match(record.text)):  # a function may be called by such a word, too
             found += self._end_passage(moment)
             self._open, self._since = self._lines(record), moment.now
             if not self._traced.search(record.text):
@@ -153,7 +153,7 @@ class Kernel:
 
     def _note(self) -> None:
         seq = min([self._mark, *(record.seq - 1 for record, _ in self._open)])
-        self._notes.note(self.name, {"seq": seq, "standing": [line for line, _ in self._standing.values()]})
+        self._notes.note(self.name, {"seq": seq, "standing": [line for line, _ in self._open_findings.values()]})
 
     def _restore(self, moment: Moment) -> None:
         """States of before the agent's restart, as far as they were noted."""
@@ -162,22 +162,22 @@ class Kernel:
             record = parse(line)
             for finding in kernel_log.read(line) if record else ():
                 if record and finding.code in self._clearable:
-                    self._standing[_key(finding)] = line, self._result(finding, record, moment)
+                    self._open_findings[_key(finding)] = line, self._result(finding, record, moment)
 
-    def _lines(self, record: Record) -> list[tuple[Record, str]]:
+    def _lines(self, record: KernelRecord) -> list[tuple[KernelRecord, str]]:
         """A record as the reader takes it. Only the driver's record of a GPU that is gone has several lines: whatever
         else holds the kernel's escaped line end may hold a user's text, such as the name of a process.
         """
         parts = record.text.split("\\x0a") if self._naming.match(record.text) else [record.text]
         return [(record, f"{record.level},{record.seq},{record.usec},-;{part}") for part in parts if part]
 
-    def _end_passage(self, moment: Moment) -> list[Result]:
+    def _end_passage(self, moment: Moment) -> list[CheckResult]:
         """Reads a telling record with what follows it, beside the events that it may take back."""
         passage, self._open = self._open, []
         if not passage:
             return []
         record, line = passage[0]
-        context = [line for line, _ in self._standing.values()]
+        context = [line for line, _ in self._open_findings.values()]
         named, since = self._named
         if named and 0 <= record.uptime_s - since <= _NAMED_S:
             context.append(named)
@@ -186,14 +186,14 @@ class Kernel:
         if self._naming.search(record.text):
             self._named = line, record.uptime_s
         for gone in before.keys() - {_key(finding) for finding in after}:
-            self._standing.pop(gone, None)
-        found: list[Result] = []
+            self._open_findings.pop(gone, None)
+        found: list[CheckResult] = []
         for finding in after:
             if before.get(_key(finding)) != finding.times:
                 found += self._hear(replace(finding, times=1), record, line, moment)
         return found
 
-    def _hear(self, finding: Finding, record: Record, line: str, moment: Moment) -> list[Result]:
+    def _hear(self, finding: Finding, record: KernelRecord, line: str, moment: Moment) -> list[CheckResult]:
         """What is new of a finding: nothing within a minute of its like, and no old story from before the agent."""
         last = max(self._seen.get((finding.code, device), -_ONE_EVENT_S) for device in {finding.device, ""})
         if not finding.device:  # the driver's last word on a fault often does not name the GPU again
@@ -208,28 +208,28 @@ class Kernel:
             return []
         result = self._result(finding, record, moment)
         if finding.code in self._clearable:
-            if len(self._standing) < _MOST_STANDING:
-                self._standing.setdefault(_key(finding), (line, result))
+            if len(self._open_findings) < _MOST_OPEN:
+                self._open_findings.setdefault(_key(finding), (line, result))
             return []
         if finding.code in ("disk error", "file system"):
             self.complaints.append(result.finding)
         return [] if repeated else [result]
 
-    def _result(self, finding: Finding, record: Record, moment: Moment) -> Result:
+    def _result(self, finding: Finding, record: KernelRecord, moment: Moment) -> CheckResult:
         ago_s = max(0.0, moment.now - record.uptime_s)
         finding = replace(finding, at_s=moment.at_s - ago_s)
         identity = "/".join((moment.boot, self.name, str(record.seq), finding.code, finding.device))
         component = (self._gpu_of(finding.device) if finding.device else None) or _component(finding)
         lasting = finding.code in self._clearable
-        kind = kind_of(finding.bearing, finding.code)
+        kind = kind_of(finding.impact, finding.code)
         evidence = texts([record.text])
-        return Result(self.name, component, kind, finding, identity, evidence, lasting, moment.now - ago_s)
+        return CheckResult(self.name, component, kind, finding, identity, evidence, lasting, moment.now - ago_s)
 
-    def _gap(self, lost: int, moment: Moment) -> Result:
+    def _gap(self, lost: int, moment: Moment) -> CheckResult:
         words = f"{counted(lost, 'record')} of the kernel log {'was' if lost == 1 else 'were'} overwritten before anybody read it"
-        said = "kernel log gap", Bearing.TELLS_NOTHING, words
-        where = Component(Sort.MACHINE)
-        return state(self.name, kernel_log.SOURCE, where, said, moment, mark=str(self._mark), lasting=False)
+        stated = "kernel log gap", Impact.TELLS_NOTHING, words
+        where = Component(CheckKind.MACHINE)
+        return state(self.name, kernel_log.SOURCE, where, stated, moment, mark=str(self._mark), lasting=False)
 
 
 def _any_of(needles: list[str]) -> re.Pattern[str]:
@@ -237,10 +237,10 @@ def _any_of(needles: list[str]) -> re.Pattern[str]:
 
 
 def _key(finding: Finding) -> _Key:
-    return finding.code, finding.device, finding.peers, finding.bearing
+    return finding.code, finding.device, finding.peers, finding.impact
 
 
 def _component(finding: Finding) -> Component:
-    sort = next((sort for begins, sort in _SORTS if finding.code.startswith(begins)), Sort.MACHINE)
+    sort = next((sort for begins, sort in _SORTS if finding.code.startswith(begins)), CheckKind.MACHINE)
     about = finding.device or ",".join(finding.peers)
     return Component(sort, about, pci=finding.device if ":" in finding.device else "")

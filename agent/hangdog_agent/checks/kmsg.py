@@ -19,7 +19,7 @@ _RECORD = re.compile(r"(\d{1,5}),(\d{1,19}),(\d{1,17}),[^;]{1,64};(.*)", re.DOTA
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class KernelRecord:
     """One record: `seq` counts all since the machine's start, `uptime_s` is seconds since then; facility 0 is the kernel."""
 
     facility: int
@@ -60,7 +60,7 @@ class Kmsg:
         self._device = stat.S_ISCHR(os.fstat(self._fd).st_mode)
         return ""
 
-    def records(self, most: int) -> Iterator[Record]:
+    def records(self, most: int) -> Iterator[KernelRecord]:
         """What has come since the last call, at most `most` records; ends, with the rest unread, where they end."""
         taken = 0
         while taken < most and self._fd >= 0:
@@ -91,10 +91,10 @@ class Kmsg:
         return read.decode("utf-8", "replace").split("\n")
 
 
-def parse(line: str) -> Record | None:
+def parse(line: str) -> KernelRecord | None:
     """A record from its first line; None for what is none, such as ` KEY=value` behind it."""
     found = _RECORD.fullmatch(line)
     if found is None:
         return None
     prio = int(found[1])
-    return Record(prio >> 3, prio & 7, int(found[2]), int(found[3]), found[4])
+    return KernelRecord(prio >> 3, prio & 7, int(found[2]), int(found[3]), found[4])

@@ -8,17 +8,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from hangdog_agent.checks.check_paths import Places, text
-from hangdog_agent.checks.check_result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.check_paths import CheckPaths, text
+from hangdog_agent.checks.check_result import CheckKind, CheckResult, Component, Moment, state
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.strikes import Strikes
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 
 _SOURCE = "NFS"
 #: Mounts looked at; a machine full of containers repeats the same few.
 _MOST_MOUNTS = 256
 #: Operations since the last look below which an average says little.
-_MOST_TELLING = 20
+_MOST_REPORTED = 20
 #: Milliseconds a request cannot have taken: the kernel has printed a queueing time of 1.8e19.
 _NONSENSE_MS = 3_600_000.0
 #: Requests that wait for a slot whenever one is sent, on average, from which the client's slots are worth a note.
@@ -49,7 +49,9 @@ class Nfs:
 
     name = "nfs"
 
-    def __init__(self, places: Places, settings: CheckSettings, pids: Callable[[], Iterable[int]] = lambda: ()) -> None:
+    def __init__(
+        self, places: CheckPaths, settings: CheckSettings, pids: Callable[[], Iterable[int]] = lambda: ()
+    ) -> None:
         self.every_s = settings.nfs_every_s
         self._proc = places.proc
         self._settings = settings
@@ -60,14 +62,14 @@ class Nfs:
     def supported(self) -> str:
         return "" if self._mounts() else "no NFS file system is mounted"
 
-    def look(self, moment: Moment) -> tuple[Result, ...]:
+    def look(self, moment: Moment) -> tuple[CheckResult, ...]:
         now = self._mounts()
-        found: list[Result] = []
+        found: list[CheckResult] = []
         for key, mount in now.items():
             if (last := self._last.get(key)) is not None:
-                component = Component(Sort.MOUNT, mount.folder)
-                for said, evidence in self._judge(key, last, mount, moment):
-                    found.append(state(self.name, _SOURCE, component, said, moment, (evidence,)))
+                component = Component(CheckKind.MOUNT, mount.folder)
+                for stated, evidence in self._judge(key, last, mount, moment):
+                    found.append(state(self.name, _SOURCE, component, stated, moment, (evidence,)))
         self._last = now
         return tuple(found)
 
@@ -86,32 +88,32 @@ class Nfs:
 
     def _judge(
         self, key: str, last: Mount, now: Mount, moment: Moment
-    ) -> Iterator[tuple[tuple[str, Bearing, str], str]]:
+    ) -> Iterator[tuple[tuple[str, Impact, str], str]]:
         sent, received = now.sends - last.sends, now.receives - last.receives
         where = f"{now.device} at {now.folder}"
         if sent > 0 and received == 0:
             if self._strikes.strike(f"{key} silent", moment.now):
                 words = f"the file server of {where} answers nothing: {sent} requests were sent since the last look"
-                yield ("NFS not responding", Bearing.SERVICE, words), f"sends {now.sends}, receives {now.receives}"
+                yield ("NFS not responding", Impact.SERVICE, words), f"sends {now.sends}, receives {now.receives}"
         elif received > 0:
             self._strikes.heal(f"{key} silent")
         steps = _steps(last, now)
         timeouts = sum(step[1] for step in steps.values())
         if timeouts > 0:
             words = f"{timeouts} requests to {where} ran into a major time-out since the last look"
-            yield ("NFS time-outs", Bearing.SERVICE, words), _table(steps)
+            yield ("NFS time-outs", Impact.SERVICE, words), _table(steps)
         requests = sum(step[0] for step in steps.values())
-        if requests >= _MOST_TELLING:
+        if requests >= _MOST_REPORTED:
             queue, served = (sum(step[place] for step in steps.values()) / requests for place in (2, 3))
-            told = f"a request waits {queue:.0f} ms in this machine and {served:.0f} ms for the server"
+            reported = f"a request waits {queue:.0f} ms in this machine and {served:.0f} ms for the server"
             if served >= self._settings.nfs_slow_ms:
-                yield ("NFS slow", Bearing.SERVICE, f"{where} is slow: {told}"), _table(steps)
+                yield ("NFS slow", Impact.SERVICE, f"{where} is slow: {reported}"), _table(steps)
             if queue >= self._settings.nfs_queue_ms and queue >= _QUEUE_FACTOR * served:
-                yield ("NFS queueing", Bearing.TELLS_NOTHING, f"{where}: {told}"), _table(steps)
+                yield ("NFS queueing", Impact.TELLS_NOTHING, f"{where}: {reported}"), _table(steps)
         waiting = (now.backlog - last.backlog) / sent if sent > 0 else 0.0
         if waiting >= _WAITING:
             words = f"{where}: {waiting:.0f} requests wait for a slot whenever one is sent"
-            yield ("NFS back-log", Bearing.TELLS_NOTHING, words), f"sends {now.sends}, back-log {now.backlog}"
+            yield ("NFS back-log", Impact.TELLS_NOTHING, words), f"sends {now.sends}, back-log {now.backlog}"
 
 
 def parse(read: str) -> Iterator[Mount]:

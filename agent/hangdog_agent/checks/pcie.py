@@ -7,12 +7,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from hangdog_agent.checks.check_paths import Places, names, number, text
-from hangdog_agent.checks.check_result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.check_paths import CheckPaths, names, number, text
+from hangdog_agent.checks.check_result import CheckKind, CheckResult, Component, Moment, state
 from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.strikes import Strikes
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 from hangdog_models.reading.hardware.pci import canonical
 
 _SOURCE = "PCIe"
@@ -40,7 +40,7 @@ class Pcie:
 
     name = "pcie"
 
-    def __init__(self, places: Places, settings: CheckSettings, notes: Notes) -> None:
+    def __init__(self, places: CheckPaths, settings: CheckSettings, notes: Notes) -> None:
         self.every_s = settings.pcie_every_s
         self._root = places.sys / "bus/pci/devices"
         self._notes = notes
@@ -50,19 +50,19 @@ class Pcie:
     def supported(self) -> str:
         return "" if self._best or self._devices() else "there is no GPU and no InfiniBand card on the PCIe bus"
 
-    def look(self, moment: Moment) -> tuple[Result, ...]:
+    def look(self, moment: Moment) -> tuple[CheckResult, ...]:
         devices = self._devices()
-        found: list[Result] = []
+        found: list[CheckResult] = []
         for address, device in devices.items():
             best = self._best[address] = max(self._best.get(address, 0), device.width or 0)
             if device.width is not None and device.width < (wide := max(best, _usual(device, devices))):
                 words = f"the PCIe link of {address} runs at {device.width} of {wide} lanes"
-                found.append(self._result(address, ("PCIe lanes", Bearing.SLOWS, words), moment))
+                found.append(self._result(address, ("PCIe lanes", Impact.SLOWS, words), moment))
         for address in self._best.keys() - devices.keys():
             if not self._strikes.strike(address, moment.now):
                 continue  # an operator takes a device off the bus and puts it back to reset it
             words = f"the PCIe device {address} is gone from the bus"
-            found.append(self._result(address, ("PCIe device lost", Bearing.CONVICTS, words), moment))
+            found.append(self._result(address, ("PCIe device lost", Impact.CONVICTS, words), moment))
         self._notes.note(self.name, {"best": self._best})
         return tuple(found)
 
@@ -89,8 +89,8 @@ class Pcie:
             found[address] = _Device(address, f"{vendor}:{_word(folder / 'device')}", real, most or 0)
         return found
 
-    def _result(self, address: str, said: tuple[str, Bearing, str], moment: Moment) -> Result:
-        return state(self.name, _SOURCE, Component(Sort.SLOT, address, pci=address), said, moment)
+    def _result(self, address: str, stated: tuple[str, Impact, str], moment: Moment) -> CheckResult:
+        return state(self.name, _SOURCE, Component(CheckKind.SLOT, address, pci=address), stated, moment)
 
 
 def _usual(device: _Device, devices: dict[str, _Device]) -> int:

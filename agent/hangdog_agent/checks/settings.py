@@ -41,7 +41,7 @@ class CheckSettings:
     #: Records taken from the kernel log in one look (a flood of 100,000 a second is held, for half a second of work), and those
     #: of them that are worth reading, which cost 0.1 ms each.
     kmsg_records: int = 200_000
-    kmsg_telling: int = 500
+    kmsg_relevant: int = 500
 
     #: Milliseconds a request waits for the server's answer, from which a server is slow: 10 ms are normal (504-GPU report).
     nfs_slow_ms: float = 1_000.0

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 
-from hangdog_agent.checks.check_paths import Places
+from hangdog_agent.checks.check_paths import CheckPaths
 from hangdog_agent.checks.check_scheduler import Checks
 from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.disk import Disks
 from hangdog_agent.checks.gpus.gpu import Gpus
 from hangdog_agent.checks.kernel_log import Kernel
-from hangdog_agent.checks.memory import Memory
+from hangdog_agent.checks.memory import MemoryCheck
 from hangdog_agent.checks.network import Network
 from hangdog_agent.checks.nfs import Nfs
 from hangdog_agent.checks.pcie import Pcie
@@ -18,7 +18,7 @@ from hangdog_models.ranks import Rank
 
 
 def standard(
-    settings: CheckSettings, places: Places, trainers: Callable[[], Mapping[int, Rank]] = dict
+    settings: CheckSettings, places: CheckPaths, trainers: Callable[[], Mapping[int, Rank]] = dict
 ) -> tuple[Checks, Gpus]:
     """All checks of this machine, and that of its GPUs for whoever wants to know their power.
 
@@ -33,7 +33,7 @@ def standard(
         Nfs(places, settings, trainers),
         Tcp(places, settings, trainers),
         Disks(places, settings, lambda: tuple(kernel.complaints)),
-        Memory(places, settings),
+        MemoryCheck(places, settings),
         Pcie(places, settings, notes),
     )
     return Checks((kernel, gpus, *others), settings, boot), gpus

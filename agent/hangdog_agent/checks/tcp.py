@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hangdog_agent.checks.check_paths import Places, names, text
-from hangdog_agent.checks.check_result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.check_paths import CheckPaths, names, text
+from hangdog_agent.checks.check_result import CheckKind, CheckResult, Component, Moment, state
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_models.counts import counted
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 from hangdog_models.ranks import Rank, format_ranks
 
 _SOURCE = "TCP"
@@ -49,7 +49,7 @@ class Unacknowledged:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _TcpSeen:
     """A namespace's past: the time-outs it had counted as its table was read, when that was, and what was found there."""
 
     time_outs: int | None = None
@@ -66,49 +66,49 @@ class Tcp:
     name = "tcp"
 
     def __init__(
-        self, places: Places, settings: CheckSettings, trainers: Callable[[], Mapping[int, Rank]] = dict
+        self, places: CheckPaths, settings: CheckSettings, trainers: Callable[[], Mapping[int, Rank]] = dict
     ) -> None:
         self.every_s = settings.tcp_every_s
         self._proc = places.proc
         self._resent = settings.tcp_resent
         self._trainers = trainers
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _TcpSeen] = {}
         #: Seconds spent on tables and not yet paid for, and when that was reckoned.
         self._owed, self._at = 0.0, 0.0
 
     def supported(self) -> str:
         return "" if isinstance(text(self._proc / "self/net/tcp", 64), str) else "the kernel tells no TCP connections"
 
-    def look(self, moment: Moment) -> tuple[Result, ...]:
+    def look(self, moment: Moment) -> tuple[CheckResult, ...]:
         self._owed = max(0.0, self._owed - _SHARE * (moment.now - self._at))
         self._at = moment.now
         here = self._namespaces()
-        past = {namespace: self._seen.get(namespace, _Seen()) for namespace in here}
+        past = {namespace: self._seen.get(namespace, _TcpSeen()) for namespace in here}
         self._seen = {
             namespace: self._look(here[namespace], seen, moment)
             for namespace, seen in sorted(past.items(), key=lambda item: item[1].read_at)
         }
-        told: dict[str, list[tuple[Rank, Unacknowledged]]] = {}
+        reported: dict[str, list[tuple[Rank, Unacknowledged]]] = {}
         for seen in self._seen.values():
             for rank, one in seen.lost:
-                told.setdefault(one.end, []).append((rank, one))
-        worst = sorted(told.items(), key=lambda item: (-max(one.times for _, one in item[1]), item[0]))
+                reported.setdefault(one.end, []).append((rank, one))
+        worst = sorted(reported.items(), key=lambda item: (-max(one.times for _, one in item[1]), item[0]))
         return tuple(self._result(end, lost, moment) for end, lost in worst[:_MOST_ENDS])
 
     def close(self) -> None:
         pass
 
-    def _result(self, end: str, lost: Sequence[tuple[Rank, Unacknowledged]], moment: Moment) -> Result:
+    def _result(self, end: str, lost: Sequence[tuple[Rank, Unacknowledged]], moment: Moment) -> CheckResult:
         ranks = sorted({rank for rank, _ in lost})
         who = f"ranks {format_ranks(ranks)} send" if len(ranks) > 1 else f"rank {ranks[0]} sends"
         words = (
             f"what {who} to {end} is not acknowledged: sent again {counted(max(one.times for _, one in lost), 'time')}"
         )
         words += f", on {len(lost)} connections" if len(lost) > 1 else ""
-        said = "TCP unacknowledged", Bearing.UNACKNOWLEDGED, words
-        return state(self.name, _SOURCE, Component(Sort.PEER, end), said, moment)
+        stated = "TCP unacknowledged", Impact.UNACKNOWLEDGED, words
+        return state(self.name, _SOURCE, Component(CheckKind.PEER, end), stated, moment)
 
-    def _look(self, trainers: Mapping[int, Rank], seen: _Seen, moment: Moment) -> _Seen:
+    def _look(self, trainers: Mapping[int, Rank], seen: _TcpSeen, moment: Moment) -> _TcpSeen:
         """What a namespace shows now; what it showed before where its table need not, or may not yet, be read."""
         pid = next(iter(trainers))
         count = time_outs(text(self._proc / str(pid) / "net/netstat"))
@@ -118,7 +118,7 @@ class Tcp:
         began = time.monotonic()
         lost = tuple(self._owned(trainers, self._unacknowledged(pid)))
         self._owed += time.monotonic() - began
-        return _Seen(count, moment.now, lost)
+        return _TcpSeen(count, moment.now, lost)
 
     def _namespaces(self) -> dict[str, dict[int, Rank]]:
         """The training processes of each network namespace; those that are gone are in none."""
@@ -158,8 +158,8 @@ class Tcp:
 def time_outs(read: str | int) -> int | None:
     """How often data was sent again after a time-out in a namespace, by its `net/netstat`; None where it does not tell."""
     lines = [line.split() for line in read.splitlines() if line.startswith("TcpExt:")] if isinstance(read, str) else []
-    told = dict(zip(*lines, strict=False)) if len(lines) == 2 else {}
-    counts = [told[name] for name in _COUNTED if name in told]
+    reported = dict(zip(*lines, strict=False)) if len(lines) == 2 else {}
+    counts = [reported[name] for name in _COUNTED if name in reported]
     return sum(map(int, counts)) if counts and all(map(_WHOLE.fullmatch, counts)) else None
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hangdog_agent.checks.check_paths import Places, names, text
+from hangdog_agent.checks.check_paths import CheckPaths, names, text
 
 #: Ports of one machine; the largest have 16 cards of two ports, and virtual functions beside them.
 _MOST_PORTS = 256
@@ -30,7 +30,7 @@ class Ports:
     (prometheus/node_exporter issue 3434, leptonai/gpud issue 1164).
     """
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: CheckPaths) -> None:
         self._root = places.sys / "class/infiniband"
         self._refused: set[Path] = set()
 
@@ -59,7 +59,7 @@ class Ports:
 class Traffic:
     """Bytes moved between two looks; has its own memory, so each user of it takes one of its own."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: CheckPaths) -> None:
         self._ports = Ports(places)
         self._last: dict[str, int] = {}
 

@@ -39,7 +39,7 @@ CAPABILITIES = (*READS, SYSLOG)
 SYS_ADMIN = Capability("SYS_ADMIN", 21, "enters the network of a container to ask NCCL's RAS there")
 
 
-class Place(StrEnum):
+class RuntimePlace(StrEnum):
     """Who started us, and so where the line to change stands."""
 
     SHELL = "shell"
@@ -48,16 +48,16 @@ class Place(StrEnum):
     KUBERNETES = "Kubernetes"
 
 
-def place() -> Place:
+def place() -> RuntimePlace:
     """Where this process runs, as far as it can tell."""
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return Place.KUBERNETES
+        return RuntimePlace.KUBERNETES
     if any(Path(mark).exists() for mark in ("/.dockerenv", "/run/.containerenv")):
-        return Place.DOCKER
+        return RuntimePlace.DOCKER
     # a shell in a graphical session inherits INVOCATION_ID, but not SYSTEMD_EXEC_PID with its own number
     if os.environ.get("SYSTEMD_EXEC_PID") == str(os.getpid()):
-        return Place.UNIT
-    return Place.SHELL
+        return RuntimePlace.UNIT
+    return RuntimePlace.SHELL
 
 
 def lacking(status: Status) -> tuple[Capability, ...]:
@@ -65,22 +65,22 @@ def lacking(status: Status) -> tuple[Capability, ...]:
     return tuple(capability for capability in READS if not capability.held(status))
 
 
-def grant(capabilities: Sequence[Capability], where: Place, root: bool) -> str:
+def grant(capabilities: Sequence[Capability], where: RuntimePlace, root: bool) -> str:
     """The line that grants these to the agent; `root` says whether it runs as root already.
 
     Capabilities added to a container reach only its root, and a unit's bounding set only bounds a root's.
     """
     names = [capability.name for capability in capabilities] or [PTRACE.name]
-    if where is Place.KUBERNETES:
+    if where is RuntimePlace.KUBERNETES:
         user = "" if root else "runAsUser: 0, "
         added = ", ".join(f'"{name}"' for name in names)
         return (
             f"securityContext: {{{user}capabilities: {{add: [{added}]}}}}   # in the agent's container of the manifest"
         )
     docker = f"docker run {' '.join(f'--cap-add {name}' for name in names)} ..."
-    if where is Place.DOCKER:
+    if where is RuntimePlace.DOCKER:
         return docker if root else f"{docker} --user root"
-    if where is Place.UNIT:
+    if where is RuntimePlace.UNIT:
         user = "" if root else "User=root and "
         bound = " ".join(f"CAP_{name}" for name in names)
         return f"{user}CapabilityBoundingSet={bound}   # in the unit's [Service]: sudo systemctl edit hangdog-agent"

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypedDict
 
-from hangdog_agent.confinement.credentials import Credentials, Refused
+from hangdog_agent.confinement.credentials import Credentials, CredentialsRefused
 
 #: Where the system's own tools lie; never anywhere else on PATH.
 _SYSTEM = "/usr/bin:/bin:/usr/sbin:/sbin"
@@ -19,7 +19,7 @@ _KEPT = ("LD_LIBRARY_PATH",)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ChildLimits:
     """Bounds of a tool, as the kernel keeps them (getrlimit(2)): sizes in bytes, 0 for none. It writes no files, nor cores.
 
     `address_bytes` counts what it maps, files included, `data_bytes` the memory it takes for itself.
@@ -50,7 +50,7 @@ class Child:
     Without `who` it keeps the agent's user. An agent that is not root runs all as itself: its own rights are a user's.
     """
 
-    limits: Limits | None = None
+    limits: ChildLimits | None = None
     who: Credentials | None = None
     capabilities: tuple[int, ...] = ()
 
@@ -60,7 +60,7 @@ class Child:
             return tuple(command)
         prlimit, setpriv = _tool("prlimit"), _tool("setpriv")
         if prlimit is None or setpriv is None:
-            raise Refused("prlimit and setpriv are not installed: apt-get install util-linux")
+            raise CredentialsRefused("prlimit and setpriv are not installed: apt-get install util-linux")
         return (prlimit, *self.limits.words(deadline_s), setpriv, "--no-new-privs", "--", *command)
 
     def user(self) -> User:
@@ -69,7 +69,7 @@ class Child:
             return {}
         held = _held()
         if not all(held >> bit & 1 for bit in _BECOMES):
-            raise Refused(f"the agent needs {_NEEDS} to read with no more than its user's rights")
+            raise CredentialsRefused(f"the agent needs {_NEEDS} to read with no more than its user's rights")
         # by number: a name would be looked up, and that may hang. Never an empty list of groups: Python 3.12.0 then keeps ours
         return {"user": self.who.uid, "group": self.who.gid, "extra_groups": self.who.groups or (self.who.gid,)}
 
@@ -84,7 +84,7 @@ PLAIN = Child()
 READER = Child(capabilities=(SYS_PTRACE, DAC_READ_SEARCH, *_BECOMES[:2]))
 
 
-def tool(who: Credentials, limits: Limits) -> Child:
+def tool(who: Credentials, limits: ChildLimits) -> Child:
     """A tool that reads a trainer: as its user, with the right to read its memory."""
     return Child(limits, who, (SYS_PTRACE,))
 

@@ -12,7 +12,7 @@ _MOST_AUXILIARY = 1 << 14
 _UNKNOWN = "the kernel does not say whose process it is"
 
 
-class Refused(Exception):
+class CredentialsRefused(Exception):
     """Why something of a trainer is not opened, in words without a path or pid: those of many ranks are told together."""
 
 
@@ -50,7 +50,7 @@ def of_its_own(pid: int, proc: str = "/proc") -> Credentials:
     except OSError:
         # an agent that is no root may not read it, and has no rights to lend
         if os.geteuid() == 0:
-            raise Refused(_UNKNOWN) from None
+            raise CredentialsRefused(_UNKNOWN) from None
     return who
 
 
@@ -62,13 +62,13 @@ def lent(auxiliary: bytes) -> None:
     """
     for form in ("=QQ", "=II"):
         size = struct.calcsize(form)
-        told = dict(struct.iter_unpack(form, auxiliary[: len(auxiliary) // size * size]))
-        if _AT_SECURE in told:
-            if told[_AT_SECURE]:
-                raise Refused("it runs with another user's rights (setuid), and is not read")
+        reported = dict(struct.iter_unpack(form, auxiliary[: len(auxiliary) // size * size]))
+        if _AT_SECURE in reported:
+            if reported[_AT_SECURE]:
+                raise CredentialsRefused("it runs with another user's rights (setuid), and is not read")
             return
     if auxiliary:  # one that is ending has none
-        raise Refused(_UNKNOWN)
+        raise CredentialsRefused(_UNKNOWN)
 
 
 def parse(status: str) -> Credentials:
@@ -83,9 +83,9 @@ def parse(status: str) -> Credentials:
         gids = [int(word) for word in lines["Gid"].split()]
         groups = tuple(sorted({int(word) for word in lines.get("Groups", "").split()}))
     except (KeyError, ValueError):
-        raise Refused(_UNKNOWN) from None
+        raise CredentialsRefused(_UNKNOWN) from None
     if len(uids) != 4 or len(gids) != 4 or len(groups) > _MOST_GROUPS:
-        raise Refused(_UNKNOWN)
+        raise CredentialsRefused(_UNKNOWN)
     if len(set(uids)) > 1 or len(set(gids)) > 1:
-        raise Refused("it runs with another user's rights (setuid), and is not read")
+        raise CredentialsRefused("it runs with another user's rights (setuid), and is not read")
     return Credentials(uids[0], gids[0], groups)

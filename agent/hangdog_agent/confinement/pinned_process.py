@@ -4,7 +4,7 @@ import os
 import stat
 
 from hangdog_agent.confinement import credentials
-from hangdog_agent.confinement.credentials import Credentials, Refused
+from hangdog_agent.confinement.credentials import Credentials, CredentialsRefused
 
 #: Descriptors looked through for a FIFO: their number is the trainer's choice, and each costs 2 µs.
 MOST_DESCRIPTORS = 1 << 16
@@ -14,7 +14,7 @@ _MOST_BYTES = 1 << 20
 Inode = tuple[int, int]
 
 
-class Trainer:
+class PinnedProcess:
     """The process that had this pid when it started at this time (ticks after boot). Raises Refused once it has ended."""
 
     def __init__(self, proc: str, pid: int, started: int) -> None:
@@ -23,12 +23,12 @@ class Trainer:
         try:
             self._home = os.open(f"{proc}/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
-            raise Refused("its process has ended") from None
+            raise CredentialsRefused("its process has ended") from None
         # proc(5): the name in brackets may hold anything, the start time is field 22
         fields = self._text("stat").rpartition(")")[2].split()
         if len(fields) < 20 or fields[19] != str(started):
             self.close()
-            raise Refused("its process has ended")
+            raise CredentialsRefused("its process has ended")
 
     def close(self) -> None:
         os.close(self._home)
@@ -66,7 +66,7 @@ class Trainer:
             with os.scandir(folder) as entries:
                 for count, entry in enumerate(entries):
                     if count >= MOST_DESCRIPTORS:
-                        raise Refused(f"it has more than {MOST_DESCRIPTORS} files open")
+                        raise CredentialsRefused(f"it has more than {MOST_DESCRIPTORS} files open")
                     try:
                         if os.readlink(entry.name, dir_fd=folder).rpartition("/")[2] == name:
                             about = os.stat(entry.name, dir_fd=folder)
@@ -89,4 +89,4 @@ class Trainer:
             finally:
                 os.close(opened)
         except OSError:
-            raise Refused("its process has ended") from None
+            raise CredentialsRefused("its process has ended") from None

@@ -45,7 +45,7 @@ NUMBERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Forbidden:
+class ForbiddenCall:
     """A call that is forbidden always, or by one of its arguments.
 
     `values`: when the argument is one of these; `unless`: when it is none of these; `bits`: when it has one of these.
@@ -58,8 +58,8 @@ class Forbidden:
     bits: int = 0
 
 
-def _always(*calls: str) -> tuple[Forbidden, ...]:
-    return tuple(Forbidden(call) for call in calls)
+def _always(*calls: str) -> tuple[ForbiddenCall, ...]:
+    return tuple(ForbiddenCall(call) for call in calls)
 
 
 #: What changes the machine itself. Nothing of hangdog's does, so all of the agent goes without, and all that it starts.
@@ -78,8 +78,8 @@ _CLONE_NEWNET = 0x40000000
 #: The agent and its tools. ptrace and setns stay, as far as py-spy reads with the one and RAS in a container needs the other.
 AGENT = (
     *_MACHINE,
-    Forbidden("ptrace", 0, values=_PTRACE_WRITES),
-    Forbidden("setns", 1, unless=(_CLONE_NEWNET,)),
+    ForbiddenCall("ptrace", 0, values=_PTRACE_WRITES),
+    ForbiddenCall("setns", 1, unless=(_CLONE_NEWNET,)),
 )
 _O_RDWR, _AF_UNIX = 2, 1
 _CREATES = _O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -94,9 +94,9 @@ READER = (
         "rt_sigqueueinfo", "rt_tgsigqueueinfo", "setns", "setxattr", "symlink", "symlinkat", "tgkill", "tkill",
         "truncate", "unlink", "unlinkat", "utime", "utimensat", "utimes", "vfork",
     ),
-    Forbidden("open", 1, bits=_CREATES),
-    Forbidden("openat", 2, bits=_CREATES),
-    Forbidden("socket", 0, unless=(_AF_UNIX,)),
+    ForbiddenCall("open", 1, bits=_CREATES),
+    ForbiddenCall("openat", 2, bits=_CREATES),
+    ForbiddenCall("socket", 0, unless=(_AF_UNIX,)),
 )  # fmt: skip
 
 # struct sock_filter and its codes, <linux/filter.h>; offsets in struct seccomp_data, <linux/seccomp.h>
@@ -109,7 +109,7 @@ _SECCOMP = {"x86_64": 317, "aarch64": 277}
 Instruction = tuple[int, int, int, int]
 
 
-def program(forbidden: Sequence[Forbidden], machine: str) -> list[Instruction]:
+def program(forbidden: Sequence[ForbiddenCall], machine: str) -> list[Instruction]:
     """The filter for a machine (`uname -m`); raises KeyError where its numbers are not known here."""
     architecture, column = _MACHINES[machine]
     made: list[Instruction] = [
@@ -128,7 +128,7 @@ def program(forbidden: Sequence[Forbidden], machine: str) -> list[Instruction]:
     return [*made, (_RETURN, 0, 0, _ALLOW)]
 
 
-def _body(one: Forbidden) -> list[Instruction]:
+def _body(one: ForbiddenCall) -> list[Instruction]:
     """What is done upon that call; only the lower half of an argument is looked at, which is all the kernel takes of these."""
     fail, load = (_RETURN, 0, 0, _FAIL), (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * one.argument)
     allow = (_RETURN, 0, 0, _ALLOW)
@@ -147,7 +147,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def install(forbidden: Sequence[Forbidden]) -> bool:
+def install(forbidden: Sequence[ForbiddenCall]) -> bool:
     """Forbids these to all threads of this process and to all that it starts, for good; False where there is no seccomp.
 
     The process must have given up new privileges before (kernel.no_new_privileges).

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from hangdog_agent.confinement import confined_children, syscalls
 from hangdog_agent.confinement.confined_children import Child
-from hangdog_agent.confinement.credentials import Refused
+from hangdog_agent.confinement.credentials import CredentialsRefused
 
 _DEADLINE = "deadline"
 _STOPPED = "the agent is being stopped, killed"
@@ -29,7 +29,7 @@ _unreaped_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProcessOutcome:
     """How a run ended: `status` is None when we killed it or could not start it, and `why` says which.
 
     `refused`: it was not started, for it would have had more rights than it may.
@@ -52,7 +52,7 @@ def run(
     stop: threading.Event | None = None,
     executable: str | None = None,
     child: Child = confined_children.PLAIN,
-) -> Outcome:
+) -> ProcessOutcome:
     """Runs `command` in a session of its own for at most `deadline_s` seconds, then kills and reaps its whole group.
 
     If the agent itself is killed meanwhile, the group is killed too. `stdout_bytes` bounds what is read; `stop`, once set,
@@ -62,16 +62,16 @@ def run(
     """
     _reap_late()
     until = time.monotonic() + deadline_s
-    leash: Leash | None = None
+    guard: ParentDeathGuard | None = None
     try:
         # a program that runs from memory is called by its descriptor: prlimit cannot give it another name
         if child.limits is not None:
             command, executable = child.command((executable or command[0], *command[1:]), deadline_s), None
         user = child.user()
-    except Refused as error:
-        return Outcome(None, why=str(error), refused=True)
+    except CredentialsRefused as error:
+        return ProcessOutcome(None, why=str(error), refused=True)
     try:
-        leash = Leash()
+        guard = ParentDeathGuard()
         with syscalls.handing_on(child.capabilities):
             process = subprocess.Popen(
                 command,
@@ -79,16 +79,16 @@ def run(
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                pass_fds=(*fds, leash.far),
+                pass_fds=(*fds, guard.far),
                 env=dict(environ or {}),
                 start_new_session=True,
                 **user,
             )
     except OSError as error:
-        if leash is not None:
-            leash.pull()
-        return Outcome(None, why=f"cannot be started: {error.strerror or error}")
-    leash.tie(process.pid)
+        if guard is not None:
+            guard.pull()
+        return ProcessOutcome(None, why=f"cannot be started: {error.strerror or error}")
+    guard.tie(process.pid)
     kept: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
     why = ""
     try:
@@ -96,13 +96,13 @@ def run(
         if not why:
             why = _await_end(process, until, stop)
     finally:
-        _end(process, leash, killed=bool(why))
+        _end(process, guard, killed=bool(why))
     stdout, stderr = bytes(kept["stdout"]), kept["stderr"].decode("utf-8", "replace")
     if why == _DEADLINE:
-        return Outcome(None, stdout, stderr, f"no answer within {deadline_s:g} s, killed", timed_out=True)
+        return ProcessOutcome(None, stdout, stderr, f"no answer within {deadline_s:g} s, killed", timed_out=True)
     if why:
-        return Outcome(None, stdout, stderr, why)
-    return Outcome(process.returncode, stdout, stderr)
+        return ProcessOutcome(None, stdout, stderr, why)
+    return ProcessOutcome(process.returncode, stdout, stderr)
 
 
 def _follow(
@@ -148,12 +148,12 @@ def _await_end(process: subprocess.Popen[bytes], until: float, stop: threading.E
     return _DEADLINE
 
 
-def _end(process: subprocess.Popen[bytes], leash: "Leash", killed: bool) -> None:
+def _end(process: subprocess.Popen[bytes], guard: "ParentDeathGuard", killed: bool) -> None:
     """Leaves nothing behind: kills the process's group, of which it may be long gone itself, reaps it, closes its pipes."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if killed or process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-    leash.pull()
+    guard.pull()
     for pipe in (process.stdout, process.stderr):
         if pipe is not None:
             pipe.close()
@@ -169,7 +169,7 @@ def _reap_late() -> None:
         _unreaped[:] = [process for process in _unreaped if process.poll() is None]
 
 
-class Leash:
+class ParentDeathGuard:
     """A pipe that only this agent can write to: once nobody can, the kernel kills the group of processes tied to it.
 
     A tool that has attached and hangs would else outlive an agent that is killed, and keep a trainer stopped for ever.

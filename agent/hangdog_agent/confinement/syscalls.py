@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable, Iterator
 
 from hangdog_agent.confinement import seccomp
-from hangdog_agent.confinement.credentials import Credentials, Refused
+from hangdog_agent.confinement.credentials import Credentials, CredentialsRefused
 
 _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 4, 8, 38, 47
 _PR_CAP_AMBIENT_RAISE, _PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
@@ -49,7 +49,7 @@ def keep_only(capabilities: int) -> None:
         _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, missing=True)
         _capabilities(held, held, inheritable=held)
     else:  # a user's agent, which was given some: what it starts has the same
-        words = _told()
+        words = _versions()
         inherited = words[2] | words[5] << 32 if words is not None else 0
         _capabilities(held, held, inheritable=inherited & held)
 
@@ -60,7 +60,7 @@ def handing_on(capabilities: Iterable[int]) -> Iterator[None]:
 
     Whoever may not arrange that, as an agent that is not root, hands on what it was given.
     """
-    words = _told()
+    words = _versions()
     before = _libc.prctl(ctypes.c_int(_PR_GET_SECUREBITS), *[ctypes.c_ulong(0)] * 4)
     if words is None or before < 0 or not _prctl(_PR_SET_SECUREBITS, before | _NO_ROOT | _NO_FIXUP, missing=True):
         yield
@@ -94,7 +94,7 @@ def become(who: Credentials, cpu_s: int | None) -> None:
             os.setresgid(who.gid, who.gid, who.gid)
             os.setresuid(who.uid, who.uid, who.uid)
     except PermissionError:
-        raise Refused(
+        raise CredentialsRefused(
             "the agent may not take its user's rights, and its own are not used: it needs CAP_SETUID and CAP_SETGID"
         ) from None
     _capabilities(_held() & 1 << _SYS_PTRACE, 0)
@@ -139,7 +139,9 @@ def open_inside(root: int, path: str, flags: int) -> int:
     if opened < 0:
         number = ctypes.get_errno()
         if number in (38, 1) and flags & os.O_PATH:  # ENOSYS, or a seccomp profile that does not know it
-            raise Refused("this kernel cannot open a file safely (openat2 is missing: Linux 5.6 or newer has it)")
+            raise CredentialsRefused(
+                "this kernel cannot open a file safely (openat2 is missing: Linux 5.6 or newer has it)"
+            )
         raise OSError(number, os.strerror(number))
     return opened
 
@@ -151,11 +153,11 @@ def reopen(handle: int, flags: int) -> int:
 
 def _held() -> int:
     """The capabilities this process may put in force."""
-    words = _told()
+    words = _versions()
     return 0 if words is None else words[1] | words[4] << 32
 
 
-def _told() -> tuple[int, ...] | None:
+def _versions() -> tuple[int, ...] | None:
     """Effective, permitted and inheritable capabilities, the lower halves and then the upper; None where it is not told."""
     data = ctypes.create_string_buffer(24)
     return struct.unpack("6I", data.raw) if _libc.capget(_header(), data) == 0 else None

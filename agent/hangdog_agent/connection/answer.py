@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from hangdog_agent.capture.capture_rounds import Series
+from hangdog_agent.capture.capture_rounds import CaptureSeries
 from hangdog_agent.capture.library_counters import parcels
 from hangdog_agent.connection.truncation import Pack, fitting
-from hangdog_agent.metrics.metrics import Tally
+from hangdog_agent.metrics.metrics import AgentMetrics
 from hangdog_models.findings import Finding
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import traces as codec
@@ -26,7 +26,7 @@ _MOMENT_S = 0.05
 _MOST_ROUNDS = 1 << 31
 
 
-class Answering:
+class CaptureAnswer:
     """One order being answered: `most` bytes fit into a message (0: no bound), `lookers` is where looks are taken.
 
     `findings` says what the checks of this machine have found, `pack` writes a look.
@@ -34,15 +34,15 @@ class Answering:
 
     def __init__(
         self,
-        series: Series,
+        series: CaptureSeries,
         order: pb.CaptureOrder,
         lookers: ThreadPoolExecutor,
         most: int,
         findings: Found = tuple,
         pack: Pack = codec.pack,
-        tally: Tally | None = None,
+        metrics: AgentMetrics | None = None,
     ) -> None:
-        self._tally = tally or Tally()
+        self._metrics = metrics or AgentMetrics()
         self._findings = findings
         self._series = series
         self._order = order
@@ -84,17 +84,17 @@ class Answering:
         if self._order.native:
             traces = self._series.native(self._order.native)
         else:
-            traces = self._series.glance() if self._order.light else self._series.look()
-        self._tally.looked(traces)
+            traces = self._series.light_sample() if self._order.light else self._series.look()
+        self._metrics.looked(traces)
         return fitting(traces, self._most, self._pack)
 
-    def _closing(self, number: int, look: pb.Capture | None, heard: Sequence[pb.Statement]) -> list[pb.Captured]:
+    def _closing(self, number: int, look: pb.Capture | None, received: Sequence[pb.Statement]) -> list[pb.Captured]:
         """The last look, unless it went ahead, and what was heard with it and behind it.
 
         What does not fit into the look's message is numbered on behind the last look that was ordered, so that no two
         messages of an order have one number.
         """
-        made = parcels(look, heard, self._most)
+        made = parcels(look, received, self._most)
         numbers = [min(max(self._order.rounds, 1), _MOST_ROUNDS) + at for at in range(len(made))]
         if look is not None:
             numbers = [number, *numbers[:-1]]

@@ -29,7 +29,7 @@ Say = Callable[[pb.FromAgent], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RenewalRequest:
     """A new private key and the request that belongs to it, both PEM."""
 
     key: bytes
@@ -103,7 +103,7 @@ class Renewal:
         return found.ends
 
 
-def request() -> Request:
+def request() -> RenewalRequest:
     """A new key on the curve P-256, and a request that is signed with it and asks for no name: the server knows whose it is."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -114,7 +114,7 @@ def request() -> Request:
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return Request(private, made.public_bytes(serialization.Encoding.PEM))
+    return RenewalRequest(private, made.public_bytes(serialization.Encoding.PEM))
 
 
 def write(path: Path, content: bytes) -> None:

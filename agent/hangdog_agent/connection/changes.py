@@ -6,11 +6,11 @@ from hangdog_models.findings import Finding
 from hangdog_proto.codec.stall_signs import Signs
 
 
-def signs_said(signs: Signs) -> object:
+def comparable_signs(signs: Signs) -> object:
     """What signs say, apart from the seconds that pass."""
     return {job: {rank: (sign.doing, sign.overdue) for rank, sign in shown.items()} for job, shown in signs.items()}
 
 
 def findings_named(findings: Sequence[Finding]) -> object:
     """What findings say, apart from how often and when."""
-    return {(finding.source, finding.code, finding.bearing, finding.device) for finding in findings}
+    return {(finding.source, finding.code, finding.impact, finding.device) for finding in findings}

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from hangdog_agent.connection import own_certificate
 from hangdog_agent.connection.certificate_renewal import Renewal
-from hangdog_agent.connection.session import Session
+from hangdog_agent.connection.session import ServerSession
 from hangdog_models.errors import NotAllowed, WrongUse
 from hangdog_proto import deny_list
 from hangdog_proto.client import certificate_folder
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.server_auth import Verified
 from hangdog_proto.deny_list import DenyList
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -46,12 +46,12 @@ class Identity:
             boot=self.boot, serial=self.serial,
         )  # fmt: skip
 
-    def reach(self, server: str, other: bool = False) -> Reach:
+    def reach(self, server: str, other: bool = False) -> ServerAddress:
         """The way to one of the servers; `other`: with the older of two certificates, after the newer one failed."""
         own = certificate_folder.newest(self.tls, self.renewed, other) if self.tls is not None else None
-        return Reach(server, self.tls, insecure=self.insecure, own=own)
+        return ServerAddress(server, self.tls, insecure=self.insecure, own=own)
 
-    def welcomed(self, welcome: pb.Welcome, session: Session, server: str) -> None:
+    def welcomed(self, welcome: pb.Welcome, session: ServerSession, server: str) -> None:
         """A connection begins: the certificate is renewed over it in time, where the server does that."""
         if self.renewal is not None and welcome.renews:
             session.begin(self.renewal.keep(session.outbox.put, server, welcome.renew_in_s))

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from hangdog_agent.capture.capture_rounds import Series
+from hangdog_agent.capture.capture_rounds import CaptureSeries
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.connection.session import within
-from hangdog_agent.discovery.discover import Member
+from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_agent.discovery.owners import job_key
 from hangdog_agent.discovery.watch import LocalJob, Watch, jobs
 from hangdog_models.owner import Owner
@@ -13,25 +13,29 @@ from hangdog_proto.codec import owners
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 #: The longest a server may have us look closer without asking again. Seconds.
-DOUBT_S = 60.0
+RECHECK_S = 60.0
 
 
-def owner(said: pb.CaptureOrder | pb.Doubt, here: Iterable[LocalJob] | None) -> Owner:
+def owner(stated: pb.CaptureOrder | pb.Doubt, here: Iterable[LocalJob] | None) -> Owner:
     """The owner of the job that is meant; of a server that tells none the first job of that name."""
-    told = owners.unpack(said)
-    return told if told.known else next((local.owner for local in here or () if local.name == said.job), told)
+    reported = owners.unpack(stated)
+    return (
+        reported
+        if reported.known
+        else next((local.owner for local in here or () if local.name == stated.job), reported)
+    )
 
 
-def doubted(said: pb.Doubt, here: Iterable[LocalJob] | None) -> tuple[str, float]:
+def recheck_of(stated: pb.Doubt, here: Iterable[LocalJob] | None) -> tuple[str, float]:
     """The key of the job that is to be looked at closer, and for how many seconds."""
-    return job_key(said.job, owner(said, here)), within(said.seconds, 0.0, DOUBT_S)
+    return job_key(stated.job, owner(stated, here)), within(stated.seconds, 0.0, RECHECK_S)
 
 
-def series(order: pb.CaptureOrder, watch: Watch, tools: Tools, here: Iterable[LocalJob] | None) -> Series:
+def series(order: pb.CaptureOrder, watch: Watch, tools: Tools, here: Iterable[LocalJob] | None) -> CaptureSeries:
     """The looks that are ordered at a job of this machine."""
-    return Series(order.job, watch.see, tools, watch.known(), owner(order, here))
+    return CaptureSeries(order.job, watch.see, tools, watch.known(), owner(order, here))
 
 
-def names(members: Sequence[Member]) -> dict[str, tuple[str, Owner]]:
+def names(members: Sequence[RankProcesses]) -> dict[str, tuple[str, Owner]]:
     """Name and owner of the jobs of this machine, by their keys."""
     return {job.key: (job.name, job.owner) for job in jobs(members)}

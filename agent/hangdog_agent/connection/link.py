@@ -14,22 +14,22 @@ from typing import Any, TypeVar, cast
 
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.connection import job_addresses
-from hangdog_agent.connection.answer import Answering, Found
+from hangdog_agent.connection.answer import CaptureAnswer, Found
 from hangdog_agent.connection.batch import together
-from hangdog_agent.connection.changes import findings_named, signs_said
+from hangdog_agent.connection.changes import comparable_signs, findings_named
 from hangdog_agent.connection.identity import Identity
-from hangdog_agent.connection.offline_recording import Recording, Spooling, local
+from hangdog_agent.connection.offline_recording import OfflineRecording, Spooling, local
 from hangdog_agent.connection.servers import Servers, listed
-from hangdog_agent.connection.session import Call, Session, backoff, cancelled, connected, why, within
+from hangdog_agent.connection.session import Call, ServerSession, backoff, cancelled, connected, why, within
 from hangdog_agent.connection.settings import LinkSettings
 from hangdog_agent.connection.truncation import Pack
-from hangdog_agent.discovery.discover import Member
+from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_agent.discovery.watch import LocalJob, Watch, jobs
-from hangdog_agent.machine_tests.remote_tests import Diagnosing, Jobs
-from hangdog_agent.metrics.metrics import Event, Standing, Tally
-from hangdog_agent.stalls.monitor import Vigil
+from hangdog_agent.machine_tests.remote_tests import Jobs, RemoteTests
+from hangdog_agent.metrics.metrics import AgentEvent, AgentMetrics, AgentStatus
+from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_models.errors import HangdogError
-from hangdog_models.stall_timeouts import DOUBT_S
+from hangdog_models.stall_timeouts import RECHECK_S
 from hangdog_proto.client.channel_options import CHANNEL_OPTIONS
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import stall_signs, traces
@@ -55,33 +55,33 @@ class Link:
         self,
         identity: Identity,
         watch: Watch,
-        vigil: Vigil,
+        stalls: StallMonitor,
         tools: Tools,
         settings: LinkSettings,
         findings: Found = tuple,
         spooling: Spooling | None = None,
-        tally: Tally | None = None,
-        diagnosing: Callable[[Jobs], Diagnosing] | None = None,
+        metrics: AgentMetrics | None = None,
+        diagnosing: Callable[[Jobs], RemoteTests] | None = None,
     ) -> None:
         """`findings` says what the checks of this machine have found; without `spooling` nothing is recorded alone.
 
         Without `diagnosing` a server never has this machine tested.
         """
-        self._tally = tally or Tally()
+        self._metrics = metrics or AgentMetrics()
         self._diagnosing = diagnosing(self._running) if diagnosing else None
         self._findings = findings
-        self._recording = Recording(spooling, self._answering) if spooling else None
+        self._recording = OfflineRecording(spooling, self._answering) if spooling else None
         self._identity = identity
         self._servers = Servers(listed(identity.server), identity.machine)
         self._watch = watch
-        self._vigil = vigil
+        self._stalls = stalls
         self._tools = tools
         self._settings = settings
         self._here: tuple[LocalJob, ...] | None = None
-        self._members: tuple[Member, ...] = ()
+        self._members: tuple[RankProcesses, ...] = ()
         self._signs: Signs = {}
         self._found: object = None
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._heartbeat_s = settings.heartbeat_s
         self._most_bytes = 0
         self._light_at = -math.inf
@@ -104,7 +104,7 @@ class Link:
                 self._servers.lost()
                 self._failures, self._welcomed = 0 if self._welcomed else self._failures + 1, False
                 if self._failures:
-                    self._tally.count(Event.FAILURES)
+                    self._metrics.count(AgentEvent.FAILURES)
                 pause = backoff(self._failures, self._settings, random.uniform)
                 if not stop.is_set():
                     log.warning("no line to %s (%s), next try in %.1f s", server, because, pause)
@@ -120,14 +120,14 @@ class Link:
                 await self._recording.close()
             for pool in (self._lookers, self._scanners, self._feelers):
                 pool.shutdown(wait=True, cancel_futures=True)
-            self._vigil.close()
+            self._stalls.close()
 
-    def standing(self) -> Standing:
+    def status(self) -> AgentStatus:
         """How things stand with this agent; any thread may ask."""
         here = self._here or ()
         waiting = self._recording.waiting if self._recording is not None else 0
         running, ends = (len(here), sum(len(job.ranks) for job in here)), self._identity.certificate_ends()
-        return Standing(self._welcomed, *running, tuple(self._findings()), waiting, ends)
+        return AgentStatus(self._welcomed, *running, tuple(self._findings()), waiting, ends)
 
     async def _scan(self) -> None:
         """Sees again and again who runs here, whether the server is there or not."""
@@ -152,25 +152,28 @@ class Link:
             began = loop.time()
             closer: Sequence[str] = ()
             try:
-                self._vigil.rest()
-                await asyncio.sleep(self._vigil.beat_s / 2)
-                signs = await self._in(self._feelers, lambda: self._vigil.tick(self._members))
+                self._stalls.rest()
+                await asyncio.sleep(self._stalls.beat_s / 2)
+                signs = await self._in(self._feelers, lambda: self._stalls.tick(self._members))
                 if self._recording is not None:
                     closer = self._recording.feel(self._welcomed, self._here or (), self._members, signs)
-                news = signs_said(signs) != signs_said(self._signs) or findings_named(self._findings()) != self._found
+                changes = (
+                    comparable_signs(signs) != comparable_signs(self._signs)
+                    or findings_named(self._findings()) != self._found
+                )
             except Exception:  # a bug met in one pulse must not leave the other jobs unwatched
                 log.exception("the pulses could not be felt")
-                signs, news = {}, True
+                signs, changes = {}, True
             self._signs = signs
-            if news:
+            if changes:
                 self._tell()
             for job in closer:
-                self._vigil.ask(job, DOUBT_S)
-            await asyncio.sleep(max(0.0, began + self._vigil.beat_s - loop.time()))
+                self._stalls.ask(job, RECHECK_S)
+            await asyncio.sleep(max(0.0, began + self._stalls.beat_s - loop.time()))
 
     def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        changes, self._changed = self._changed, asyncio.Event()
+        changes.set()
 
     async def _session(self, stop: asyncio.Event) -> str:
         """One connection, from Hello until it breaks or `stop` is set; says why it ended."""
@@ -181,7 +184,7 @@ class Link:
             return why(wrong)
         async with opened as channel:
             call = cast("Callable[[], Call]", rpc.AgentsStub(channel).Connect)()  # the stubs know another one alone
-            session = Session(call)
+            session = ServerSession(call)
             session.outbox.put_nowait(pb.FromAgent(hello=self._identity.hello(self._diagnosing is not None)))
             keep, counts = (session.write(), self._report(session)), self._identity.counts(server)
             parts = *keep, self._read(session), stop.wait(), counts
@@ -198,12 +201,12 @@ class Link:
                 call.cancel()
         return next((why(error) for task in done if (error := task.exception()) is not None), "the server ended it")
 
-    async def _read(self, session: Session) -> None:
+    async def _read(self, session: ServerSession) -> None:
         async for message in session.call:
             body = message.WhichOneof("body")
             if body == "welcome":
                 self._welcomed = True
-                self._tally.count(Event.CONNECTIONS)
+                self._metrics.count(AgentEvent.CONNECTIONS)
                 self._heartbeat_s = within(message.welcome.heartbeat_s, 0.1, 300.0)
                 most = message.welcome.max_message_bytes
                 self._most_bytes = most - _ENVELOPE if most else 0
@@ -222,9 +225,9 @@ class Link:
                 self._tell()
             elif body == "capture":
                 taken = session.start(self._answer(session, message.capture), self._settings.orders)
-                self._tally.count(Event.ORDERS if taken else Event.DROPPED)
+                self._metrics.count(AgentEvent.ORDERS if taken else AgentEvent.DROPPED)
             elif body == "doubt":
-                self._vigil.ask(*job_addresses.doubted(message.doubt, self._here))
+                self._stalls.ask(*job_addresses.recheck_of(message.doubt, self._here))
             elif body == "diagnose" and self._diagnosing is not None:
                 await self._diagnosing.take(message.diagnose, self._servers.current)
             elif body == "abort" and self._diagnosing is not None:
@@ -241,23 +244,23 @@ class Link:
                 for pieces in self._packer.find(message.need.digests, self._most_bytes):
                     await session.outbox.put(pb.FromAgent(pieces=pieces))
 
-    async def _report(self, session: Session) -> None:
+    async def _report(self, session: ServerSession) -> None:
         """Presence on every change and as a heartbeat, and so the pulse while anything is suspicious."""
         loop = asyncio.get_running_loop()
         sent: tuple[LocalJob, ...] | None = None
         sent_at = -math.inf
-        found_at, told = -math.inf, cast("object", {})
+        found_at, reported = -math.inf, cast("object", {})
         while True:
-            news, here, signs = self._news, self._here, self._signs
+            changes, here, signs = self._changed, self._here, self._signs
             due = here is not None and loop.time() - max(sent_at, session.spoke_at) >= self._heartbeat_s
             if here is not None and here != sent:
                 await session.outbox.put(pb.FromAgent(presence=pb.Presence(jobs=map(local, here))))
                 sent, sent_at, due = here, loop.time(), False
-            if signs_said(signs) != told or (signs and due):  # the server counts the seconds on by itself
+            if comparable_signs(signs) != reported or (signs and due):  # the server counts the seconds on by itself
                 await session.outbox.put(
                     pb.FromAgent(pulse=stall_signs.pack(signs, job_addresses.names(self._members)))
                 )
-                told, sent_at = signs_said(signs), loop.time()
+                reported, sent_at = comparable_signs(signs), loop.time()
             elif due:
                 await session.outbox.put(pb.FromAgent())  # to be heard is all a heartbeat is
                 sent_at = loop.time()
@@ -270,9 +273,9 @@ class Link:
             with contextlib.suppress(TimeoutError):  # not wait_for, which may swallow that we are cancelled (bpo-37658)
                 spoken_at = max(sent_at, session.spoke_at)
                 async with asyncio.timeout(max(0.05, spoken_at + self._heartbeat_s - loop.time())):
-                    await news.wait()
+                    await changes.wait()
 
-    async def _answer(self, session: Session, order: pb.CaptureOrder) -> None:
+    async def _answer(self, session: ServerSession, order: pb.CaptureOrder) -> None:
         """Everything there is to answer to an order, as it comes."""
         rounds = 1 if order.native else min(max(order.rounds, 1), self._settings.rounds)
         least_s = self._settings.light_s if order.light else 0.0
@@ -288,9 +291,9 @@ class Link:
                 async for captured in messages:
                     await session.outbox.put(pb.FromAgent(captured=captured))
 
-    def _answering(self, order: pb.CaptureOrder, most: int, pack: Pack = traces.pack) -> Answering:
+    def _answering(self, order: pb.CaptureOrder, most: int, pack: Pack = traces.pack) -> CaptureAnswer:
         series = job_addresses.series(order, self._watch, self._tools, self._here)
-        return Answering(series, order, self._lookers, most, self._findings, pack, self._tally)
+        return CaptureAnswer(series, order, self._lookers, most, self._findings, pack, self._metrics)
 
     async def _running(self) -> tuple[LocalJob, ...]:
         """The jobs that run here now."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hangdog_agent.discovery.watch import LocalJob
-from hangdog_models.stall_timeouts import ASKED_AGAIN_S, OVER_S, Patience, suspect
+from hangdog_models.stall_timeouts import ASKED_AGAIN_S, OVER_S, StallTimeouts, suspect
 from hangdog_proto.codec.stall_signs import Signs
 
 #: What has stood still since the agent's own start, but for so many seconds, may be what it recorded in its life before.
@@ -15,7 +15,7 @@ _START_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standstill:
+class OfflineStall:
     """A job that stands still here, as far as this machine sees: for so many seconds, and why one thinks so."""
 
     job: LocalJob
@@ -28,11 +28,11 @@ class Thought:
     """What is to be done now: jobs to look at closer, and standstills to record."""
 
     closer: tuple[str, ...] = ()
-    record: tuple[Standstill, ...] = ()
+    record: tuple[OfflineStall, ...] = ()
 
 
 @dataclass(slots=True)
-class _Matter:
+class _OfflineEpisode:
     """One standstill of a job, from its first suspicion to its end."""
 
     seen: float
@@ -40,7 +40,7 @@ class _Matter:
 
 
 @dataclass(slots=True)
-class Away:
+class OfflinePolicy:
     """What is known of the jobs' standstills and of the server's absence, which began no later than `born`.
 
     `before` tells of each job whose standstill was recorded before the agent was started again: whose it was.
@@ -49,10 +49,10 @@ class Away:
     away_s: float
     born: float
     before: Mapping[str, str] = field(default_factory=dict)
-    patience: Patience = field(default_factory=Patience)
+    patience: StallTimeouts = field(default_factory=StallTimeouts)
     _since: float | None = None
     _asked: dict[str, float] = field(default_factory=dict)
-    _matters: dict[str, _Matter] = field(default_factory=dict)
+    _episodes: dict[str, _OfflineEpisode] = field(default_factory=dict)
 
     def think(
         self, now: float, welcomed: bool, here: Iterable[LocalJob], signs: Signs, whose: Mapping[str, str]
@@ -65,24 +65,24 @@ class Away:
             )
             for job in here
         }
-        record: list[Standstill] = []
+        record: list[OfflineStall] = []
         for job, suspicion in suspicions.items():
-            matter = self._matters.get(job.key)
+            episode = self._episodes.get(job.key)
             if suspicion is None:
-                if matter is not None and now - matter.seen >= OVER_S:
-                    del self._matters[job.key]
+                if episode is not None and now - episode.seen >= OVER_S:
+                    del self._episodes[job.key]
                 continue
-            if matter is None:
+            if episode is None:
                 again = (
                     self.before.get(job.key) == whose.get(job.key) and now - suspicion.seconds < self.born + _START_S
                 )
-                matter = self._matters[job.key] = _Matter(now, job.key in self.before and again)
-            matter.seen = now
-            if self._since is not None and now - self._since >= self.away_s and not matter.recorded:
-                matter.recorded = True
-                record.append(Standstill(job, suspicion.seconds, suspicion.why))
+                episode = self._episodes[job.key] = _OfflineEpisode(now, job.key in self.before and again)
+            episode.seen = now
+            if self._since is not None and now - self._since >= self.away_s and not episode.recorded:
+                episode.recorded = True
+                record.append(OfflineStall(job, suspicion.seconds, suspicion.why))
         names = {job.key for job in suspicions}
-        self._matters = {name: matter for name, matter in self._matters.items() if name in names}
+        self._episodes = {name: matter for name, matter in self._episodes.items() if name in names}
         return Thought(self._closer(now, names, signs), tuple(record))
 
     def _closer(self, now: float, names: Iterable[str], signs: Signs) -> tuple[str, ...]:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from hangdog_agent.checks.check_state import Notes
-from hangdog_agent.connection.answer import Answering
-from hangdog_agent.connection.offline_policy import Away, Standstill
+from hangdog_agent.connection.answer import CaptureAnswer
+from hangdog_agent.connection.offline_policy import OfflinePolicy, OfflineStall
 from hangdog_agent.connection.settings import SpoolSettings
 from hangdog_agent.connection.spool import Clocks, Spool
-from hangdog_agent.discovery.discover import Kind, Member
+from hangdog_agent.discovery.discover import ProcessRole, RankProcesses
 from hangdog_agent.discovery.watch import LocalJob
 from hangdog_proto.codec import owners
 from hangdog_proto.codec.stall_signs import Signs
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Say = Callable[[pb.FromAgent], Awaitable[None]]
 #: Makes ready to answer an order: its messages fit into so many bytes.
-Prepare = Callable[[pb.CaptureOrder, int], Answering]
+Prepare = Callable[[pb.CaptureOrder, int], CaptureAnswer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Spooling:
     serial: str = ""
 
 
-class Recording:
+class OfflineRecording:
     """What is recorded and waits; `open` it, `feel` it with every pulse, `deliver` once on each connection."""
 
     def __init__(self, spooling: Spooling, prepare: Prepare) -> None:
@@ -64,13 +64,13 @@ class Recording:
         self._notes = Notes(spooling.folder, spooling.clocks.boot)
         self._settings = spooling.settings
         self._prepare = prepare
-        self._away: Away | None = None
+        self._away: OfflinePolicy | None = None
         self._spool: Spool | None = None
         self._noted: dict[str, str] = {}
         self._most = MOST_BYTES
         self._receipt: tuple[str, asyncio.Future[str]] | None = None
         self._series: set[asyncio.Task[None]] = set()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._disk = ThreadPoolExecutor(1, "hangdog-spool")
 
     async def open(self) -> None:
@@ -82,19 +82,21 @@ class Recording:
         spool = await self._on_disk(lambda: Spool(folder / "spool" if folder else None, self._settings, clocks))
         recalled = await self._on_disk(lambda: self._notes.recall(_NOTE))
         self._noted = {job: str(whose) for job, whose in recalled.items()}
-        self._away, self._spool = Away(self._settings.away_s, born, dict(self._noted)), spool
+        self._away, self._spool = OfflinePolicy(self._settings.away_s, born, dict(self._noted)), spool
         self._tell()
 
-    def feel(self, welcomed: bool, here: Sequence[LocalJob], members: Sequence[Member], signs: Signs) -> Sequence[str]:
+    def feel(
+        self, welcomed: bool, here: Sequence[LocalJob], members: Sequence[RankProcesses], signs: Signs
+    ) -> Sequence[str]:
         """Starts what is to be recorded; the jobs to look at closer, for `suspicion.DOUBT_S`."""
         if self._away is None or self._spool is None:
             return ()
         whose = _whose(members)
         thought = self._away.think(asyncio.get_running_loop().time(), welcomed, here, signs, whose)
-        for standstill in thought.record:
-            job = standstill.job.key
-            log.warning("job %s stands still and no server is there: recorded here; %s", job, standstill.why)
-            task = asyncio.create_task(self._record(self._spool, standstill, whose.get(job, "")))
+        for stall in thought.record:
+            job = stall.job.key
+            log.warning("job %s stands still and no server is there: recorded here; %s", job, stall.why)
+            task = asyncio.create_task(self._record(self._spool, stall, whose.get(job, "")))
             self._series.add(task)
             task.add_done_callback(self._ended)
         return thought.closer
@@ -108,11 +110,11 @@ class Recording:
             self._most = most
         tried: set[str] = set()
         while True:
-            news, spool = self._news, self._spool
+            changes, spool = self._changed, self._spool
             kept = await self._on_disk(spool.waiting) if spool is not None else ()
             waiting = [name for name in kept if name not in tried]
             if spool is None or not waiting:
-                await news.wait()
+                await changes.wait()
                 continue
             await asyncio.sleep(random.uniform(0.0, 2.0 * self._settings.spool_pause_s))  # not all agents at once
             if busy():
@@ -161,11 +163,11 @@ class Recording:
         await self._on_disk(lambda: spool.drop(message.id))
         return True
 
-    async def _record(self, spool: Spool, standstill: Standstill, whose: str) -> None:
+    async def _record(self, spool: Spool, stall: OfflineStall, whose: str) -> None:
         """One series of looks, each kept as it comes."""
-        loop, settings, job = asyncio.get_running_loop(), self._settings, standstill.job
+        loop, settings, job = asyncio.get_running_loop(), self._settings, stall.job
         boot = self._spooling.clocks.boot
-        stood_since = loop.time() - standstill.seconds
+        stood_since = loop.time() - stall.seconds
         rounds = max(1, settings.away_rounds)
         order = pb.CaptureOrder(
             order=secrets.token_hex(8), job=job.name, rounds=rounds, interval_s=settings.away_interval_s,
@@ -180,7 +182,7 @@ class Recording:
                     captured=captured,
                     rounds=rounds,
                     interval_s=settings.away_interval_s,
-                    why=standstill.why[:500],
+                    why=stall.why[:500],
                     boot="" if boot == "unknown" else boot,
                     serial=self._spooling.serial,
                 )
@@ -191,8 +193,8 @@ class Recording:
                 self._tell()
 
     def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        changes, self._changed = self._changed, asyncio.Event()
+        changes.set()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._series.discard(task)
@@ -211,10 +213,10 @@ def local(job: LocalJob) -> pb.LocalJob:
     )  # fmt: skip
 
 
-def _whose(members: Iterable[Member]) -> dict[str, str]:
+def _whose(members: Iterable[RankProcesses]) -> dict[str, str]:
     """A name for the trainers of each job: the same only for the same processes of the same start of the machine."""
     keys: dict[str, list[tuple[int, int]]] = {}
     for member in members:
-        if member.kind is Kind.TRAINER:
+        if member.kind is ProcessRole.TRAINER:
             keys.setdefault(member.key, []).append(member.process.key)
     return {job: hashlib.blake2b(repr(sorted(of)).encode(), digest_size=16).hexdigest() for job, of in keys.items()}

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hangdog_agent.doctor_finding import Finding, Health
+from hangdog_agent.doctor_finding import DoctorFinding, Health
 from hangdog_models.errors import WrongUse
 from hangdog_proto import x509
 from hangdog_proto.client import certificate_folder
@@ -28,21 +28,23 @@ def warning(own: Leaf, now: float) -> str:
     return f"this machine's certificate {'ended' if own.ends <= now else 'ends'} on {day}"
 
 
-def examined(folder: Path, renewed: Path | None, now: float) -> Finding:
+def examined(folder: Path, renewed: Path | None, now: float) -> DoctorFinding:
     """What `hangdog doctor` says of it; `now` is Unix time."""
     try:
         own = shown(folder, renewed)
     except WrongUse as error:
-        return Finding("certificate", Health.WARN, str(error), error.hint)
+        return DoctorFinding("certificate", Health.WARN, str(error), error.hint)
     if own is None:
-        return Finding("certificate", Health.WARN, f"{folder} holds none", "hangdog certs machine; docs/security.md")
+        return DoctorFinding(
+            "certificate", Health.WARN, f"{folder} holds none", "hangdog certs machine; docs/security.md"
+        )
     whose = ", ".join(own.owners) or "nobody: it holds no hangdog:// URI"
-    if said := warning(own, now):
-        return Finding(
-            "certificate", Health.WARN, f"{whose}; {said}", "hangdog certs machine NAME --into new; docs/security.md"
+    if stated := warning(own, now):
+        return DoctorFinding(
+            "certificate", Health.WARN, f"{whose}; {stated}", "hangdog certs machine NAME --into new; docs/security.md"
         )
     if not own.client_auth or not any(owner.startswith("machine ") for owner in own.owners):
         what = f"{whose}; no server takes it for a machine's"
-        return Finding("certificate", Health.WARN, what, "hangdog certs machine NAME; docs/security.md")
+        return DoctorFinding("certificate", Health.WARN, what, "hangdog certs machine NAME; docs/security.md")
     left = (own.ends - now) / 86400
-    return Finding("certificate", Health.OK, f"{whose}, {left:.0f} days left")
+    return DoctorFinding("certificate", Health.OK, f"{whose}, {left:.0f} days left")

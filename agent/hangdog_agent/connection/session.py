@@ -11,7 +11,7 @@ import grpc
 from hangdog_agent.connection.settings import LinkSettings
 from hangdog_models.backoff import pause
 from hangdog_models.errors import HangdogError, ServerUnreachable
-from hangdog_proto.client.channel_options import Options, Reach, open_aio_channel, verified
+from hangdog_proto.client.channel_options import Options, ServerAddress, open_aio_channel, verified
 from hangdog_proto.client.server_auth import Verified, misdated
 from hangdog_proto.generated import hangdog_pb2 as pb
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 Call = grpc.aio.StreamStreamCall[pb.FromAgent, pb.ToAgent]
 
 
-class Session:
+class ServerSession:
     """One connection's call, what waits to be written, and the orders being answered."""
 
     def __init__(self, call: Call) -> None:
@@ -100,7 +100,9 @@ async def cancelled(tasks: list[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def connected(reach: Reach, options: Options, stop: asyncio.Event) -> tuple[grpc.aio.Channel, Verified | None]:
+async def connected(
+    reach: ServerAddress, options: Options, stop: asyncio.Event
+) -> tuple[grpc.aio.Channel, Verified | None]:
     """A channel to a server whose certificate was checked, and what it says; raises HangdogError."""
     server = await unless(stop, asyncio.to_thread(verified, reach)) if reach.tls is not None else None
     return open_aio_channel(reach, options, server), server

@@ -62,7 +62,7 @@ class Spool:
         self._clocks = clocks
         self._sizes: dict[str, int] = {}
         self._memory: dict[str, bytes] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._number = 0
         self.refused = 0
         if folder is not None:
@@ -112,7 +112,7 @@ class Spool:
             with contextlib.suppress(OSError):
                 (self._folder / f"{name}.look").unlink(missing_ok=True)
         if not self._sizes:
-            self._told.discard("full")
+            self._reported.discard("full")
 
     def _open(self, folder: Path) -> None:
         try:
@@ -150,7 +150,7 @@ class Spool:
         except OSError as error:
             self._say("disk", f"looks are kept in memory until a server has them: {folder} cannot be written: {error}")
             return False
-        self._told.discard("disk")
+        self._reported.discard("disk")
         return True
 
     def _content(self, name: str) -> bytes:
@@ -186,8 +186,8 @@ class Spool:
 
     def _say(self, what: str, words: str) -> None:
         """Once, until it is over."""
-        if what not in self._told:
-            self._told.add(what)
+        if what not in self._reported:
+            self._reported.add(what)
             log.warning("%s", words)
 
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from hangdog_agent.procfs import Proc
 
 
-class Mode(StrEnum):
+class CpuActivity(StrEnum):
     """How the main thread spent a second: training alternates between work and waits, what is stuck does one only."""
 
     LIVELY = "lively"
@@ -50,12 +50,12 @@ def feel(proc: Proc, pid: int, now: float, tid: int | None = None) -> Beat | Non
     return Beat(now, ran_ns / 1e9, queued_ns / 1e9, wakes)
 
 
-def mode(before: Beat, after: Beat) -> Mode:
+def mode(before: Beat, after: Beat) -> CpuActivity:
     """How the time between two beats was spent."""
     span = max(after.at - before.at, 1e-3)
     ran, queued = after.ran_s - before.ran_s, after.queued_s - before.queued_s
     if (ran + queued) / span >= PINNED_SHARE:
-        return Mode.PINNED
+        return CpuActivity.PINNED
     if ran / span <= SILENT_SHARE and (after.wakes - before.wakes) / span <= SILENT_WAKES:
-        return Mode.SILENT
-    return Mode.LIVELY
+        return CpuActivity.SILENT
+    return CpuActivity.LIVELY

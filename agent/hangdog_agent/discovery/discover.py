@@ -60,7 +60,7 @@ Key = tuple[int, int]
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?( \(deleted\))?")
 
 
-class Kind(StrEnum):
+class ProcessRole(StrEnum):
     """What a process does for its rank; with a number it makes the role (`dataloader-0`)."""
 
     TRAINER = "trainer"
@@ -98,7 +98,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RankProcesses:
     """A process that belongs to a rank of a job; `world_size` is 0 and `topology` empty when nobody announced them.
 
     `owner` is that of the rank's trainer. `rendezvous` is where the ranks of a job without a name meet. `contested`: another
@@ -107,7 +107,7 @@ class Member:
 
     job: str
     rank: Rank
-    kind: Kind
+    kind: ProcessRole
     process: Process
     world_size: int = 0
     topology: str = ""
@@ -122,12 +122,12 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _LaunchPlace:
     rank: Rank
     world: int
     strength: int
 
-    def same(self, other: "_Place") -> bool:
+    def same(self, other: "_LaunchPlace") -> bool:
         return self.rank == other.rank and (self.world == other.world or not self.world or not other.world)
 
 
@@ -138,7 +138,7 @@ def is_python(executable: str, arguments: Sequence[str]) -> bool:
 
 def find(
     processes: Iterable[Process], match: tuple[str, str] | None = None, without: Collection[int] = ()
-) -> tuple[Member, ...]:
+) -> tuple[RankProcesses, ...]:
     """All members of all jobs in the table, by job and rank, each trainer before its children.
 
     `match` keeps the trainers whose environment has that value under that name; `without` are pids that are never trainers.
@@ -159,14 +159,14 @@ def find(
     if match is not None:
         places = {pid: place for pid, place in places.items() if (table[pid].environ or {}).get(match[0]) == match[1]}
     tops = _tops(table, places)
-    found: dict[tuple[str, Rank], list[list[Member]]] = {}
+    found: dict[tuple[str, Rank], list[list[RankProcesses]]] = {}
     for pid in sorted(tops, key=lambda pid: _preference(table[pid], places[pid])):
         family = _family(table[pid], places[pid], children)
         found.setdefault((family[0].key, family[0].rank), []).append(family)
     return tuple(member for _, families in sorted(found.items()) for member in _of_rank(families))
 
 
-def _of_rank(families: list[list[Member]]) -> list[Member]:
+def _of_rank(families: list[list[RankProcesses]]) -> list[RankProcesses]:
     """The processes of one rank, of all that claim it, the best claim first.
 
     Where processes of several containers do, the one that began first keeps it and the others have no part in it. Else the
@@ -181,7 +181,7 @@ def _of_rank(families: list[list[Member]]) -> list[Member]:
     return [replace(member, contested=True) for member in members] if contested else members
 
 
-def _tops(table: Mapping[int, Process], places: dict[int, _Place]) -> set[int]:
+def _tops(table: Mapping[int, Process], places: dict[int, _LaunchPlace]) -> set[int]:
     """The candidates with no candidate above them, after those that turn out to be launchers were taken out."""
     while True:
         tops: set[int] = set()
@@ -215,7 +215,7 @@ def _ancestors(table: Mapping[int, Process], pid: int) -> list[int]:
     return found
 
 
-def _family(top: Process, place: _Place, children: Mapping[int, list[Process]]) -> list[Member]:
+def _family(top: Process, place: _LaunchPlace, children: Mapping[int, list[Process]]) -> list[RankProcesses]:
     environ = top.environ or {}
     names = [environ.get(name, "") for name in _JOB_NAMES]
     if top.announced is not None:  # the run's own name is better than that of what started Ray
@@ -223,9 +223,9 @@ def _family(top: Process, place: _Place, children: Mapping[int, list[Process]]) 
     job = next((name for name in names if name not in ("", "none")), UNNAMED)[:_MOST_CHARACTERS]
     topology = environ.get(TOPOLOGY, "")[:_MOST_CHARACTERS]
     # a loader or compile worker at the top has lost its trainer: it belongs to the rank, but does not stand for it
-    kind = Kind.TRAINER if _kind(top) is Kind.CHILD else _kind(top)
+    kind = ProcessRole.TRAINER if _kind(top) is ProcessRole.CHILD else _kind(top)
     meeting = environ.get(MEETING, "")[:_MOST_CHARACTERS] if job == UNNAMED else ""
-    own = Member(job, place.rank, kind, top, place.world, topology, top.owner, meeting)
+    own = RankProcesses(job, place.rank, kind, top, place.world, topology, top.owner, meeting)
     members = [own]
     below, seen = list(children.get(top.pid, ())), {top.pid}
     while below:
@@ -237,19 +237,25 @@ def _family(top: Process, place: _Place, children: Mapping[int, list[Process]]) 
     return members
 
 
-def _as_child(member: Member) -> Member:
-    kind = Kind.CHILD if member.kind is Kind.TRAINER else member.kind
+def _as_child(member: RankProcesses) -> RankProcesses:
+    kind = ProcessRole.CHILD if member.kind is ProcessRole.TRAINER else member.kind
     return replace(member, kind=kind)
 
 
-def _preference(process: Process, place: _Place) -> tuple[bool, bool, int, int, int]:
+def _preference(process: Process, place: _LaunchPlace) -> tuple[bool, bool, int, int, int]:
     """Sorts first who deserves a rank most: no mere worker, alive, with the better evidence, having worked more."""
-    return _kind(process) is not Kind.CHILD, process.state in "ZX", -place.strength, -process.cpu_ticks, process.pid
+    return (
+        _kind(process) is not ProcessRole.CHILD,
+        process.state in "ZX",
+        -place.strength,
+        -process.cpu_ticks,
+        process.pid,
+    )
 
 
-def _place(process: Process, table: Mapping[int, Process]) -> _Place | None:
+def _place(process: Process, table: Mapping[int, Process]) -> _LaunchPlace | None:
     if process.announced is not None:
-        return _Place(process.announced.rank, process.announced.world_size, len(_PLACES) + 2)
+        return _LaunchPlace(process.announced.rank, process.announced.world_size, len(_PLACES) + 2)
     environ = process.environ or {}
     if environ.get(DIAGNOSIS):
         return None
@@ -265,7 +271,7 @@ def _place(process: Process, table: Mapping[int, Process]) -> _Place | None:
             continue
         # LOCAL_RANK beside RANK: set by what starts the ranks themselves, not by what starts launchers
         stronger = index == 0 and "LOCAL_RANK" in environ
-        return _Place(Rank(rank), _number(environ.get(world_name, "")) or 0, len(_PLACES) - index + stronger)
+        return _LaunchPlace(Rank(rank), _number(environ.get(world_name, "")) or 0, len(_PLACES) - index + stronger)
     return None
 
 
@@ -273,7 +279,7 @@ def _launches(process: Process) -> bool:
     return process.python and launches(process.comm, process.arguments)
 
 
-def _drives(place: _Place, children: Sequence[Process]) -> bool:
+def _drives(place: _LaunchPlace, children: Sequence[Process]) -> bool:
     """Whether a process called ray.init() to have others train; a rank that torchrun started may do so for its own ends."""
     return place.strength <= len(_PLACES) and any(child.comm == RAYLET for child in children)
 
@@ -289,10 +295,10 @@ def _number(text: str) -> int | None:
     return int(text) if plausible and int(text) <= MAX_RANK else None
 
 
-def _kind(process: Process) -> Kind:
+def _kind(process: Process) -> ProcessRole:
     """What a child's name and command line tell; its frames may tell more, see capture/roles.py."""
     if process.comm == "pt_data_worker":
-        return Kind.DATALOADER
+        return ProcessRole.DATALOADER
     if any("_inductor" in argument and "compile_worker" in argument for argument in process.arguments[:4]):
-        return Kind.COMPILE
-    return Kind.CHILD
+        return ProcessRole.COMPILE
+    return ProcessRole.CHILD

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hangdog_agent.confinement import confined_children, credentials
-from hangdog_agent.confinement.confined_children import Child, Limits
-from hangdog_agent.confinement.credentials import Refused
+from hangdog_agent.confinement.confined_children import Child, ChildLimits
+from hangdog_agent.confinement.credentials import CredentialsRefused
 from hangdog_agent.confinement.subprocesses import run
 from hangdog_agent.discovery import discover, ray_train
 from hangdog_agent.discovery.owners import owner
@@ -30,7 +30,7 @@ _RISKY_READ_S = 0.5
 #: All risky reads of one pass; whoever is not reached is read by a later pass.
 _RISKY_PASS_S = 2.0
 #: What reads a file of /proc needs for it.
-_RISKY = Child(Limits(), capabilities=(confined_children.SYS_PTRACE, confined_children.DAC_READ_SEARCH))
+_RISKY = Child(ChildLimits(), capabilities=(confined_children.SYS_PTRACE, confined_children.DAC_READ_SEARCH))
 #: A process that could not be read is left alone for so long.
 _RETRY_S = 30.0
 #: As much of an environment or a command line as procfs.py reads itself.
@@ -49,7 +49,7 @@ _RANKS = frozenset(name for name in discover.ALLOWED if name.endswith(("RANK", "
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _ProcessFacts:
     """What a process tells of itself; it changes only with an exec, which changes `image` or `comm`.
 
     `announced` is what Ray says of it in a log, which was read `log_reads` times. `owner` and `container` are the kernel's
@@ -90,17 +90,17 @@ class _Known:
     """
 
     row: discover.Process
-    told: _Told | None
+    facts: _ProcessFacts | None
     kernel: bool
     settled: bool = False
     aside: bool = False
 
     @property
     def ranked(self) -> bool:
-        return self.told is not None and self.told.ranked
+        return self.facts is not None and self.facts.ranked
 
 
-class Census:
+class ProcessTable:
     """The process table of this machine, taken again and again; `names` are environment variables to keep beside the allowed.
 
     `ray_logs`: whether the logs of Ray's workers are read, which tell their ranks.
@@ -151,7 +151,7 @@ class Census:
         young = (time.clock_gettime(time.CLOCK_BOOTTIME) - YOUNG_S) * _TICKS_PER_S
         for known in (self._known[pid] for pid in pids if pid in self._known):
             above = self._above(known)
-            known.settled = known.row.started < young and _may_rest(known.told, above[0].told if above else None)
+            known.settled = known.row.started < young and _may_rest(known.facts, above[0].facts if above else None)
             known.aside = known.settled and not any(each.ranked for each in (known, *above))
 
     def _rows(self) -> tuple[discover.Process, ...]:
@@ -170,34 +170,36 @@ class Census:
     def unreadable(self) -> int:
         """How many Python processes of the last pass kept their environment from us: a trainer may be among them."""
         with self._lock:
-            told = [known.told for known in self._known.values() if known.told is not None]
-            return sum(each.python and not each.permitted for each in told)
+            reported = [known.facts for known in self._known.values() if known.facts is not None]
+            return sum(each.python and not each.permitted for each in reported)
 
     def _read(self, pid: int, now: float, risky_until: float) -> None:
         """Takes a process as it is now, or notes that it is gone."""
         stat, known = self.proc.stat(pid), self._known.pop(pid, None)
         if stat is None:
             return
-        told = known.told if known is not None and known.row.started == stat.started else None
-        if told is None or (told.comm, told.image) != (stat.comm, stat.image):
-            told = self._ask(stat, told, now, risky_until) or told
+        reported = known.facts if known is not None and known.row.started == stat.started else None
+        if reported is None or (reported.comm, reported.image) != (stat.comm, stat.image):
+            reported = self._ask(stat, reported, now, risky_until) or reported
         if (
             self._ray_logs
-            and told is not None
-            and told.comm == ray_train.WORKER
-            and told.waits
+            and reported is not None
+            and reported.comm == ray_train.WORKER
+            and reported.waits
             and time.monotonic() < risky_until
         ):
             announced, there = ray_train.find(self.proc, pid, lambda path: self._beginning(pid, path))
-            told = replace(told, announced=announced or told.announced, log_reads=told.log_reads + there)
+            reported = replace(
+                reported, announced=announced or reported.announced, log_reads=reported.log_reads + there
+            )
         if (
-            told is not None and told.ranked and stat.state not in "ZX"
+            reported is not None and reported.ranked and stat.state not in "ZX"
         ):  # it may have changed its user since, without an exec
             whose, inside = owner(self.proc, pid)
-            told = replace(told, owner=whose, container=inside) if whose.known else told
-        self._known[pid] = _Known(_row(stat, told), told, stat.kernel)
+            reported = replace(reported, owner=whose, container=inside) if whose.known else reported
+        self._known[pid] = _Known(_row(stat, reported), reported, stat.kernel)
 
-    def _ask(self, stat: Stat, before: _Told | None, now: float, risky_until: float) -> _Told | None:
+    def _ask(self, stat: Stat, before: _ProcessFacts | None, now: float, risky_until: float) -> _ProcessFacts | None:
         """Reads what a process tells of itself; None when it is ending, or hangs, or is left for later."""
         key = (stat.pid, stat.started)
         if stat.state in "ZX" or self._avoided.get(key, now) > now:
@@ -216,7 +218,7 @@ class Census:
         if environ is Reason.EXITED and before is not None:  # on its way out, its memory already gone
             return None
         arguments = parse_arguments(cmdline)[:_MOST_ARGUMENTS]
-        return _Told(
+        return _ProcessFacts(
             comm=stat.comm,
             image=stat.image,
             python=discover.is_python(self.proc.executable(stat.pid), arguments),
@@ -229,11 +231,11 @@ class Census:
         """The beginning of a file that a process has open, read as its user; it may lie on a server that is dead."""
         try:
             who = credentials.of_its_own(pid, os.fspath(self.proc.root))
-        except (Refused, ProcessLookupError):
+        except (CredentialsRefused, ProcessLookupError):
             return None
         command = ("head", "-c", str(ray_train.BYTES), path)
         outcome = run(
-            command, _RISKY_READ_S, ray_train.BYTES, stop=self._stop, child=confined_children.tool(who, Limits())
+            command, _RISKY_READ_S, ray_train.BYTES, stop=self._stop, child=confined_children.tool(who, ChildLimits())
         )
         return outcome.stdout if outcome.status == 0 else None
 
@@ -247,25 +249,25 @@ class Census:
         return Reason.NOT_PERMITTED if "Permission denied" in outcome.stderr else Reason.EXITED
 
 
-def _may_rest(told: _Told | None, above: _Told | None) -> bool:
+def _may_rest(reported: _ProcessFacts | None, above: _ProcessFacts | None) -> bool:
     """Whether most passes may leave a process out: it has no rank, or inherited all it has, as a trainer's workers do."""
-    if told is None or told.waits:
+    if reported is None or reported.waits:
         return False
-    return not told.ranked or (above is not None and above.ranked and above.environ == told.environ)
+    return not reported.ranked or (above is not None and above.ranked and above.environ == reported.environ)
 
 
-def _row(stat: Stat, told: _Told | None) -> discover.Process:
+def _row(stat: Stat, reported: _ProcessFacts | None) -> discover.Process:
     return discover.Process(
         pid=stat.pid,
         parent=stat.parent,
         started=stat.started,
         state=stat.state,
         comm=stat.comm,
-        python=told.python if told else False,
-        arguments=told.arguments if told else (),
-        environ=told.environ if told else None,
+        python=reported.python if reported else False,
+        arguments=reported.arguments if reported else (),
+        environ=reported.environ if reported else None,
         cpu_ticks=stat.cpu_ticks,
-        announced=told.announced if told else None,
-        owner=told.owner if told else UNKNOWN,
-        container=told.container if told else "",
+        announced=reported.announced if reported else None,
+        owner=reported.owner if reported else UNKNOWN,
+        container=reported.container if reported else "",
     )

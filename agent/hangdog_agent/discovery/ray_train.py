@@ -54,15 +54,15 @@ def parse(data: bytes) -> Announced | None:
     found: Announced | None = None
     for line in data.split(b"\n"):
         try:
-            said = json.loads(line)
+            stated = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        rank = said.get("world_rank") if isinstance(said, dict) and said.get("component") == "worker" else None
+        rank = stated.get("world_rank") if isinstance(stated, dict) and stated.get("component") == "worker" else None
         if type(rank) is not int or not 0 <= rank <= MAX_RANK:
             continue
-        world = _WORLD.search(str(said.get("message", "")))
+        world = _WORLD.search(str(stated.get("message", "")))
         size = int(world[2]) if world and int(world[1]) == rank < int(world[2]) <= MAX_RANK + 1 else 0
-        found = Announced(Rank(rank), size, printable(str(said.get("run_name") or ""), _NAME))
+        found = Announced(Rank(rank), size, printable(str(stated.get("run_name") or ""), _NAME))
         if size:
             break
     return found

@@ -5,9 +5,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hangdog_agent.discovery.discover import Kind, Member, find
+from hangdog_agent.discovery.discover import ProcessRole, RankProcesses, find
 from hangdog_agent.discovery.owners import job_key
-from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 from hangdog_models.ranks import Rank
 
@@ -43,21 +43,23 @@ class LocalJob:
 class Watch:
     """Looks for training processes, and keeps those that ended while their job went on (or for `forget_s` seconds)."""
 
-    def __init__(self, census: Census, match: tuple[str, str] | None, without: Sequence[int], forget_s: float) -> None:
-        self._census = census
+    def __init__(
+        self, process_table: ProcessTable, match: tuple[str, str] | None, without: Sequence[int], forget_s: float
+    ) -> None:
+        self._process_table = process_table
         self._match = match
         self._without = tuple(without)
         self._forget_s = forget_s
-        self._trainers: dict[tuple[str, Rank], tuple[Member, float]] = {}
+        self._trainers: dict[tuple[str, Rank], tuple[RankProcesses, float]] = {}
         self._lock = threading.Lock()
 
-    def see(self) -> tuple[Member, ...]:
+    def see(self) -> tuple[RankProcesses, ...]:
         """All members of all jobs on this machine now."""
-        members = find(self._census.take(), self._match, self._without)
-        self._keep([member for member in members if member.kind is Kind.TRAINER], time.monotonic())
+        members = find(self._process_table.take(), self._match, self._without)
+        self._keep([member for member in members if member.kind is ProcessRole.TRAINER], time.monotonic())
         return members
 
-    def known(self) -> tuple[Member, ...]:
+    def known(self) -> tuple[RankProcesses, ...]:
         """The trainers seen last for each rank, those that ended since included."""
         with self._lock:
             return tuple(member for member, _ in self._trainers.values())
@@ -66,12 +68,12 @@ class Watch:
         """The ranks of those trainers that still run, by their pid, which may be another process's by now."""
         found = {}
         for member in self.known():
-            now = self._census.proc.stat(member.process.pid)
+            now = self._process_table.proc.stat(member.process.pid)
             if now is not None and now.started == member.process.started:
                 found[member.process.pid] = member.rank
         return found
 
-    def _keep(self, trainers: Sequence[Member], now: float) -> None:
+    def _keep(self, trainers: Sequence[RankProcesses], now: float) -> None:
         with self._lock:
             alive = {(member.key, member.process.key) for member in trainers}
             went_on = {member.key for member, _ in self._trainers.values() if (member.key, member.process.key) in alive}
@@ -85,16 +87,16 @@ class Watch:
             self._trainers |= {(member.key, member.rank): (member, now) for member in trainers}
 
 
-def jobs(members: Sequence[Member]) -> tuple[LocalJob, ...]:
+def jobs(members: Sequence[RankProcesses]) -> tuple[LocalJob, ...]:
     """The jobs these members belong to, by name and owner."""
-    trainers: dict[str, list[Member]] = {}
+    trainers: dict[str, list[RankProcesses]] = {}
     for member in members:
-        if member.kind is Kind.TRAINER:
+        if member.kind is ProcessRole.TRAINER:
             trainers.setdefault(member.key, []).append(member)
     return tuple(_local(trainers[key]) for key in sorted(trainers))
 
 
-def _local(trainers: Sequence[Member]) -> LocalJob:
+def _local(trainers: Sequence[RankProcesses]) -> LocalJob:
     meetings = {member.rendezvous for member in trainers} - {""}
     return LocalJob(
         name=trainers[0].job,

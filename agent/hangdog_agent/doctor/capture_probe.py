@@ -38,11 +38,11 @@ def _started(program: str, proc: Proc) -> Iterator[Process | None]:
         assert first.stdin is not None and first.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(first.stdout, selectors.EVENT_READ)
-            said = first.stdout.readline().strip() if selector.select(_START_S) else b""
-        stat = proc.stat(int(said)) if said.isdigit() else None
+            stated = first.stdout.readline().strip() if selector.select(_START_S) else b""
+        stat = proc.stat(int(stated)) if stated.isdigit() else None
         try:
             yield Process(stat.pid, stat.parent, stat.started, stat.state, stat.comm, True, command) if stat else None
         finally:
             first.stdin.close()
-            if not said:
+            if not stated:
                 first.kill()

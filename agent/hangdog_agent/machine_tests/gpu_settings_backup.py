@@ -19,7 +19,7 @@ _DEADLINE_S = 30.0
 
 
 @dataclass(slots=True)
-class Keepsake:
+class GpuSettingsBackup:
     """The settings as they were when it was made; `why` says why they are not known."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: cleaned(os.environ))
@@ -44,8 +44,10 @@ class Keepsake:
         left = self._differing(report)
         failed = report.found.get("failed")
         why = [printable(str(one), 200) for one in failed[:16]] if isinstance(failed, list) else []
-        told = [f"a test changed {what}; {'it is NOT restored' if what in left else 'restored'}" for what in changed]
-        return (*told, *why)
+        reported = [
+            f"a test changed {what}; {'it is NOT restored' if what in left else 'restored'}" for what in changed
+        ]
+        return (*reported, *why)
 
     def _ask(self, asked: Mapping[str, Any]) -> Report:
         # by our own Python, which has the bindings; that of the trainers need not

@@ -9,7 +9,7 @@ from typing import Protocol
 from hangdog_agent.machine_tests.members import Ran
 
 
-class Outcome(StrEnum):
+class LevelOutcome(StrEnum):
     """How a test came out. There is no `healthy`: a pass says that this test, so often repeated, convicted nobody."""
 
     PASS = "pass"
@@ -17,7 +17,7 @@ class Outcome(StrEnum):
     INCONCLUSIVE = "inconclusive"  # it could not run, did not answer, or what it found fits more than one cause
 
 
-class Sort(StrEnum):
+class PartKind(StrEnum):
     """Whom a failed test convicts. Only the first two are reasons to take this machine out."""
 
     MACHINE = "machine"
@@ -27,15 +27,15 @@ class Sort(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Conviction:
+class MachineConviction:
     """One part that failed: a device by its name (`cuda:3`), a link or a group by the names of its ends."""
 
-    sort: Sort
+    sort: PartKind
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class LevelResult:
     """What one test of a level found. Only a failed one convicts; whom, is empty where it cannot tell.
 
     `digests` by item may be compared with those of other machines under the same `key`, never across keys. `measures` are
@@ -44,9 +44,9 @@ class Result:
 
     level: int
     test: str
-    outcome: Outcome
-    words: str
-    convicts: tuple[Conviction, ...] = ()
+    outcome: LevelOutcome
+    message: str
+    convicts: tuple[MachineConviction, ...] = ()
     evidence: tuple[str, ...] = ()
     measures: Mapping[str, float] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
@@ -55,13 +55,13 @@ class Result:
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.convicts and self.outcome is not Outcome.FAIL:
+        if self.convicts and self.outcome is not LevelOutcome.FAIL:
             raise ValueError(f"{self.test}: a test that did not fail convicts nobody")
 
 
-def contained(level: int, ran: Ran) -> tuple[Result, ...]:
+def contained(level: int, ran: Ran) -> tuple[LevelResult, ...]:
     """What a level tells of its processes beside what they found: that some were left behind, or cannot be killed."""
-    return tuple(Result(level, "containment", Outcome.INCONCLUSIVE, each) for each in ran.remarks)
+    return tuple(LevelResult(level, "containment", LevelOutcome.INCONCLUSIVE, each) for each in ran.remarks)
 
 
 class Level(Protocol):
@@ -82,5 +82,5 @@ class Level(Protocol):
     def supported(self) -> str:
         """Why it has nothing to test here; empty when it has."""
 
-    def run(self, deadline_s: float, stop: threading.Event) -> tuple[Result, ...]:
+    def run(self, deadline_s: float, stop: threading.Event) -> tuple[LevelResult, ...]:
         """Runs for at most `deadline_s` seconds, and ends early once `stop` is set; never raises."""

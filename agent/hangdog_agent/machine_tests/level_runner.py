@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from hangdog_agent.machine_tests.level import Level, Outcome, Result, Sort
+from hangdog_agent.machine_tests.level import Level, LevelOutcome, LevelResult, PartKind
 from hangdog_models.reading.printable import printable
 
 log = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ SCHEMA = "hangdog.diagnosis/1"
 _LONGEST, _LINES = 500, 16
 
 
-class Verdict(StrEnum):
+class LadderOutcome(StrEnum):
     """What all levels together say of this machine."""
 
     CONVICTED = "convicted"  # a test failed and names this machine or a device of it
@@ -33,7 +33,7 @@ class Climbed:
 
     number: int
     name: str
-    results: tuple[Result, ...] = ()
+    results: tuple[LevelResult, ...] = ()
     skipped: str = ""
     seconds: float = 0.0
 
@@ -46,25 +46,25 @@ class Diagnosis:
     remarks: tuple[str, ...] = ()
 
     @property
-    def results(self) -> tuple[Result, ...]:
+    def results(self) -> tuple[LevelResult, ...]:
         return tuple(result for level in self.levels for result in level.results)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> LadderOutcome:
         outcomes = {result.outcome for result in self.results}
-        if any(one.sort in (Sort.MACHINE, Sort.DEVICE) for result in self.results for one in result.convicts):
-            return Verdict.CONVICTED
-        if Outcome.FAIL in outcomes:
-            return Verdict.FAILED
+        if any(one.sort in (PartKind.MACHINE, PartKind.DEVICE) for result in self.results for one in result.convicts):
+            return LadderOutcome.CONVICTED
+        if LevelOutcome.FAIL in outcomes:
+            return LadderOutcome.FAILED
         if {level.number for level in self.levels} > {0} and not any(result.level for result in self.results):
-            return Verdict.OPEN  # tests were asked for, and only what the machine tells by itself was read
+            return LadderOutcome.OPEN  # tests were asked for, and only what the machine tells by itself was read
         out_of_time = any(level.skipped == _NO_TIME for level in self.levels)
-        if Outcome.INCONCLUSIVE in outcomes or not outcomes or out_of_time:
-            return Verdict.OPEN
-        return Verdict.NOT_CONVICTED
+        if LevelOutcome.INCONCLUSIVE in outcomes or not outcomes or out_of_time:
+            return LadderOutcome.OPEN
+        return LadderOutcome.NOT_CONVICTED
 
 
-class Keeper(Protocol):
+class SettingsBackup(Protocol):
     """What remembers the settings of devices, and puts them back: see Keepsake."""
 
     def record(self) -> None: ...
@@ -83,7 +83,7 @@ def climb(
     stop: threading.Event,
     tell: Callable[[Level], None] = lambda level: None,
     further: bool = True,
-    keepsake: Keeper | None = None,
+    backup: SettingsBackup | None = None,
     before: Sequence[Climbed] = (),
 ) -> Diagnosis:
     """Runs levels one after the other for at most `budget_s` seconds in all; ends early once `stop` is set.
@@ -93,13 +93,13 @@ def climb(
     """
     until = time.monotonic() + budget_s
     remarks: tuple[str, ...] = ()
-    if keepsake is not None:
-        keepsake.record()
+    if backup is not None:
+        backup.record()
     try:
         climbed = _climbed(levels, until, stop, tell, further, before)
     finally:  # also on the way out by Ctrl-C or SIGTERM
-        if keepsake is not None:
-            remarks = keepsake.settle()
+        if backup is not None:
+            remarks = backup.settle()
     return Diagnosis(tuple(climbed), remarks)
 
 
@@ -121,7 +121,7 @@ def _climbed(
             why = "stopped" if stop.is_set() else _NO_TIME
             climbed.append(Climbed(level.number, level.name, skipped=why))
             continue
-        if not further and Diagnosis(tuple(climbed)).verdict is Verdict.CONVICTED:
+        if not further and Diagnosis(tuple(climbed)).verdict is LadderOutcome.CONVICTED:
             climbed.append(Climbed(level.number, level.name, skipped="a level before it has convicted this machine"))
             continue
         tell(level)
@@ -131,7 +131,7 @@ def _climbed(
         except Exception as error:  # a bug in one level must not cost what the others found
             log.exception("level %d failed", level.number)
             words = f"this is a bug in hangdog: {type(error).__name__}: {error}"
-            results = (Result(level.number, level.name, Outcome.INCONCLUSIVE, words),)
+            results = (LevelResult(level.number, level.name, LevelOutcome.INCONCLUSIVE, words),)
         climbed.append(Climbed(level.number, level.name, results, seconds=time.monotonic() - began))
     return climbed
 
@@ -157,11 +157,11 @@ def to_json(diagnosis: Diagnosis, machine: str, tools: Mapping[str, str]) -> dic
     }
 
 
-def _result(result: Result) -> dict[str, Any]:
+def _result(result: LevelResult) -> dict[str, Any]:
     return {
         "test": result.test,
         "outcome": str(result.outcome),
-        "says": printable(result.words, _LONGEST),
+        "says": printable(result.message, _LONGEST),
         "convicts": [{"sort": str(one.sort), "names": list(one.names)} for one in result.convicts],
         "evidence": [printable(line, _LONGEST) for line in result.evidence[:_LINES]],
         "measures": {name: round(value, 6) for name, value in result.measures.items()},

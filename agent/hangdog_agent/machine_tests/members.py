@@ -9,7 +9,7 @@ from hangdog_models.counts import counted
 from hangdog_models.reading.printable import printable
 
 
-class End(StrEnum):
+class MemberEnd(StrEnum):
     """How a member ended."""
 
     ITSELF = "itself"  # by its own exit or by a signal: see `status`
@@ -21,7 +21,7 @@ class End(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """One process to run; `environ` is all of its environment. Of what a chatty one says the last words are kept."""
 
     name: str
@@ -36,7 +36,7 @@ class Ended:
     """How a member ended and what it said. `status` below zero is a signal; `state` is its kernel state at the deadline."""
 
     name: str
-    how: End
+    how: MemberEnd
     status: int | None = None
     state: str = ""
     seconds: float = 0.0
@@ -46,7 +46,7 @@ class Ended:
 
     @property
     def well(self) -> bool:
-        return self.how is End.ITSELF and self.status == 0
+        return self.how is MemberEnd.ITSELF and self.status == 0
 
     @property
     def stopped(self) -> bool:
@@ -61,14 +61,14 @@ class Ended:
     def words(self) -> str:
         """In a few words for people, with what it said last."""
         last = "".join(self.last(1))
-        said = f': "{printable(last, 160)}"' if last else ""
-        if self.how is End.DEADLINE:
+        stated = f': "{printable(last, 160)}"' if last else ""
+        if self.how is MemberEnd.DEADLINE:
             letter = f", in state {self.state}" if self.state else ""
             return f"{self.name} did not answer within {self.seconds:.0f} s{letter}"
-        if self.how is End.ITSELF and self.status is not None and self.status < 0:
-            return f"{self.name} was ended by {_signal(-self.status)}{said}"
-        if self.how is End.ITSELF:
-            return f"{self.name} ended with status {self.status}{said}"
+        if self.how is MemberEnd.ITSELF and self.status is not None and self.status < 0:
+            return f"{self.name} was ended by {_signal(-self.status)}{stated}"
+        if self.how is MemberEnd.ITSELF:
+            return f"{self.name} ended with status {self.status}{stated}"
         return f"{self.name}: {self.how}{f', {self.why}' if self.why else ''}"
 
 
@@ -84,9 +84,13 @@ class Ran:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What is worth telling beside the members: that a test left something behind, or could not be ended."""
-        told = [f"left behind, and ended: {counted(self.strays, 'process', 'processes')}"] if self.strays else []
+        reported = [f"left behind, and ended: {counted(self.strays, 'process', 'processes')}"] if self.strays else []
         pids = ", ".join(map(str, self.left))
-        return (*told, f"processes that cannot be killed: {pids} (the kernel holds them)") if self.left else tuple(told)
+        return (
+            (*reported, f"processes that cannot be killed: {pids} (the kernel holds them)")
+            if self.left
+            else tuple(reported)
+        )
 
 
 def _signal(number: int) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hangdog_agent.machine_tests.gpu_settings_backup import Keepsake
+from hangdog_agent.machine_tests.gpu_settings_backup import GpuSettingsBackup
 from hangdog_agent.machine_tests.group import Group
 from hangdog_agent.machine_tests.level_runner import climb, to_json
 from hangdog_agent.machine_tests.settings import DiagnoseSettings
-from hangdog_agent.machine_tests.standard_levels import Wish, standard
+from hangdog_agent.machine_tests.standard_levels import WantedLevels, standard
 from hangdog_agent.machine_tests.torch_engine import Engine
 
 #: What a server may order: level 5 replays a command, and no command comes over the wire.
@@ -25,7 +25,7 @@ _MEMBER = re.compile(r"\bmember (\d{1,4})\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class OrderedTest:
     """What is tested: `members` by name, of which this machine is number `member`; `meet` is empty for a machine alone."""
 
     levels: tuple[int, ...]
@@ -44,19 +44,19 @@ class Kit:
     settings: DiagnoseSettings = field(default_factory=DiagnoseSettings)
     processes: int = 1
 
-    def run(self, order: Order, stop: threading.Event, ready: threading.Event) -> str:
+    def run(self, order: OrderedTest, stop: threading.Event, ready: threading.Event) -> str:
         """The report as JSON; takes `deadline_s` at most, and ends early once `stop` is set. `ready`: now the test begins."""
         until = time.monotonic() + order.deadline_s
         engine, settings = self.engine, repeated(self.settings, order.repetitions)
         probe = engine.probe(min(settings.start_s, order.deadline_s), stop)
         group = Group(order.meet, order.member, len(order.members)) if order.meet else Group()
-        levels = standard(engine, probe, settings, Wish(self.processes, group=group), order.levels)
-        keepsake = Keepsake()
+        levels = standard(engine, probe, settings, WantedLevels(self.processes, group=group), order.levels)
+        backup = GpuSettingsBackup()
         ready.set()
-        diagnosis = climb(levels, max(0.0, until - time.monotonic()), stop, keepsake=keepsake)
+        diagnosis = climb(levels, max(0.0, until - time.monotonic()), stop, backup=backup)
         tools = {"torch": probe.torch, "python": engine.interpreter}
         document = to_json(diagnosis, order.members[order.member], tools)
-        parts = {f"cuda:{gpu.get('index')}": uuid for uuid, gpu in keepsake.before.items()}
+        parts = {f"cuda:{gpu.get('index')}": uuid for uuid, gpu in backup.before.items()}
         return written(_named({**document, "parts": parts}, order.members))
 
 

@@ -18,8 +18,8 @@ from hangdog_models.errors import WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 if TYPE_CHECKING:  # most agents are never asked, and need not hold the ladder in memory
-    from hangdog_agent.machine_tests.ordered_tests import Kit, Order
-    from hangdog_agent.machine_tests.rendezvous import Meeting
+    from hangdog_agent.machine_tests.ordered_tests import Kit, OrderedTest
+    from hangdog_agent.machine_tests.rendezvous import Rendezvous
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +40,11 @@ class _Run:
     def __init__(self, launch: str) -> None:
         self.launch = launch
         self.stop = threading.Event()
-        self.because = ""
+        self.reason = ""
         self.meet = ""
 
 
-class Diagnosing:
+class RemoteTests:
     """The diagnoses of this machine; `jobs` looks which jobs run here, `kit` makes what tests with."""
 
     def __init__(self, settings: DiagnosingSettings, jobs: Jobs, kit: "Callable[[], Kit]") -> None:
@@ -110,7 +110,7 @@ class Diagnosing:
         run = self._run
         if run is not None and not run.stop.is_set():
             log.warning("launch %s is ended: %s", run.launch, because)
-            run.because = because
+            run.reason = because
             run.stop.set()
 
     async def _through(
@@ -119,41 +119,43 @@ class Diagnosing:
         if before is not None:
             await asyncio.wait((before,))
         try:
-            told = await self._tested(run, order, server)
+            reported = await self._tested(run, order, server)
         except WrongUse as wrong:
-            run.because = ""  # whatever happened meanwhile: nothing had begun
-            told = pb.Diagnosed(launch=run.launch, refused=str(wrong))
+            run.reason = ""  # whatever happened meanwhile: nothing had begun
+            reported = pb.Diagnosed(launch=run.launch, refused=str(wrong))
         except Exception as error:  # a bug of ours is no reason to be silent
             log.exception("launch %s failed", run.launch)
-            told = pb.Diagnosed(launch=run.launch, refused=f"this is a bug in hangdog: {type(error).__name__}: {error}")
+            reported = pb.Diagnosed(
+                launch=run.launch, refused=f"this is a bug in hangdog: {type(error).__name__}: {error}"
+            )
         if self._run is run:
             self._run = None
-        if run.because:  # what was cut short is no finding of this machine's
-            told = pb.Diagnosed(launch=run.launch, refused=run.because)
-        self._kept[run.launch] = told
+        if run.reason:  # what was cut short is no finding of this machine's
+            reported = pb.Diagnosed(launch=run.launch, refused=run.reason)
+        self._kept[run.launch] = reported
         while len(self._kept) > KEPT:
             del self._kept[next(iter(self._kept))]
-        await self._tell(told)
+        await self._tell(reported)
 
     async def _tested(self, run: _Run, order: pb.Diagnose, server: str) -> pb.Diagnosed:
-        from hangdog_agent.machine_tests.rendezvous import Meeting
+        from hangdog_agent.machine_tests.rendezvous import Rendezvous
 
         if run.stop.is_set():  # while it waited for the one before
-            raise WrongUse(run.because)
+            raise WrongUse(run.reason)
         asked = wanted(order, self._settings)
         if jobs := await self._jobs():
             ranks = len(jobs[0].ranks)
             raise WrongUse(f"job {jobs[0].name} runs here ({ranks} {'rank' if ranks == 1 else 'ranks'})")
-        meeting: Meeting | None = None
+        meeting: Rendezvous | None = None
         if len(asked.members) > 1 and not asked.meet:
-            meeting = Meeting(order.addresses[:_MEMBERS], server)
+            meeting = Rendezvous(order.addresses[:_MEMBERS], server)
         try:
             return await self._begun(run, asked, meeting)
         finally:
             if meeting is not None:
                 meeting.release()
 
-    async def _begun(self, run: _Run, asked: "Order", meeting: "Meeting | None") -> pb.Diagnosed:
+    async def _begun(self, run: _Run, asked: "OrderedTest", meeting: "Rendezvous | None") -> pb.Diagnosed:
         from dataclasses import replace
 
         loop, ready = asyncio.get_running_loop(), threading.Event()
@@ -179,15 +181,15 @@ class Diagnosing:
     async def _refuse(self, launch: str, why: str) -> None:
         await self._tell(pb.Diagnosed(launch=launch, refused=why))
 
-    async def _tell(self, told: pb.Diagnosed) -> None:
+    async def _tell(self, reported: pb.Diagnosed) -> None:
         if self._say is not None:  # else the server asks again once it is back
-            await self._say(pb.FromAgent(diagnosed=told))
+            await self._say(pb.FromAgent(diagnosed=reported))
 
 
-def wanted(order: pb.Diagnose, settings: DiagnosingSettings) -> "Order":
+def wanted(order: pb.Diagnose, settings: DiagnosingSettings) -> "OrderedTest":
     """What is ordered, as far as it may be; raises WrongUse, which says why it may not."""
     from hangdog_agent.machine_tests.group import Group
-    from hangdog_agent.machine_tests.ordered_tests import ORDERED, Order
+    from hangdog_agent.machine_tests.ordered_tests import ORDERED, OrderedTest
 
     if not settings.diagnose:
         raise WrongUse("this agent is told to obey no diagnosis (diagnose=0)")
@@ -204,4 +206,4 @@ def wanted(order: pb.Diagnose, settings: DiagnosingSettings) -> "Order":
         raise WrongUse(f"nothing can be tested within {order.deadline_s:g} s")
     members = tuple(name[:_NAME] for name in order.members)
     deadline_s = min(order.deadline_s, settings.diagnose_most_s)
-    return Order(levels, order.repetitions, deadline_s, members, order.member, order.meet)
+    return OrderedTest(levels, order.repetitions, deadline_s, members, order.member, order.meet)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hangdog_models.errors import WrongUse
 
 
-class Meeting:
+class Rendezvous:
     """A port that is kept free of others until `release`; `at` is HOST:PORT."""
 
     def __init__(self, others: Iterable[str], server: str) -> None:

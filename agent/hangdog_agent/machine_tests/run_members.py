@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hangdog_agent.discovery.discover import DIAGNOSIS
-from hangdog_agent.machine_tests.members import End, Ended, Member, Ran
+from hangdog_agent.machine_tests.members import Ended, GroupMember, MemberEnd, Ran
 from hangdog_models.reading.json_document import int_of, text_of
 from hangdog_models.reading.limits import Limits
 
@@ -29,13 +29,13 @@ _GRACE_S = 4.0
 _LOOK_UP_S = 0.2
 #: Names everybody who belongs to one run, for the day on which the warden itself is killed, and for the agent's census.
 _MARK = DIAGNOSIS
-_WARDEN = Path(__file__).with_name("supervisor.py")
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
 #: Bytes of the warden's answer for each byte of a member's: JSON writes a control character as six.
 _ESCAPED = 6
 
 
 def run(
-    members: Sequence[Member],
+    members: Sequence[GroupMember],
     deadline_s: float,
     stdout_bytes: int = STDOUT_BYTES,
     linger_s: float = LINGER_S,
@@ -68,7 +68,7 @@ def run(
     ended = _ended(answer)
     if len(ended) != len(members):
         killed = sweep(mark)
-        how = End.ABANDONED if stop is not None and stop.is_set() else End.DEADLINE
+        how = MemberEnd.ABANDONED if stop is not None and stop.is_set() else MemberEnd.DEADLINE
         return Ran(tuple(Ended(one.name, how, seconds=seconds, why=why) for one in members), seconds, (), killed)
     left = answer.get("left")
     pids = tuple(pid for one in (left if isinstance(left, list) else ()) if (pid := int_of(one)) is not None)
@@ -104,8 +104,8 @@ def _ask(
 ) -> tuple[Mapping[str, Any], str]:
     """The warden's document, or an empty one and why."""
     try:
-        warden = subprocess.Popen(
-            (sys.executable, "-I", "-S", str(_WARDEN)),
+        supervisor = subprocess.Popen(
+            (sys.executable, "-I", "-S", str(_SUPERVISOR)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={_MARK: f"warden of {mark}"},
@@ -113,60 +113,60 @@ def _ask(
         )
     except OSError as error:
         return {}, f"cannot be started: {error.strerror or error}"
-    assert warden.stdin is not None and warden.stdout is not None
-    said = bytearray()
+    assert supervisor.stdin is not None and supervisor.stdout is not None
+    stated = bytearray()
     why = "its warden ended without a word"
     try:
-        os.set_blocking(warden.stdin.fileno(), False)
-        os.set_blocking(warden.stdout.fileno(), False)
+        os.set_blocking(supervisor.stdin.fileno(), False)
+        os.set_blocking(supervisor.stdout.fileno(), False)
         with selectors.DefaultSelector() as selector:
-            selector.register(warden.stdout, selectors.EVENT_READ)
+            selector.register(supervisor.stdout, selectors.EVENT_READ)
             if plan:
-                selector.register(warden.stdin, selectors.EVENT_WRITE)
+                selector.register(supervisor.stdin, selectors.EVENT_WRITE)
             while True:
                 left = until - time.monotonic()
-                if left <= 0 or len(said) > most:
+                if left <= 0 or len(stated) > most:
                     why = "its warden did not answer either" if left <= 0 else "too long an answer"
                     break
-                if stop is not None and stop.is_set() and not warden.stdin.closed:
+                if stop is not None and stop.is_set() and not supervisor.stdin.closed:
                     until = min(until, time.monotonic() + _GRACE_S)
                     if plan:
-                        selector.unregister(warden.stdin)
-                    warden.stdin.close()  # it ends everything, and answers
+                        selector.unregister(supervisor.stdin)
+                    supervisor.stdin.close()  # it ends everything, and answers
                 for key, _ in selector.select(min(left, _LOOK_UP_S)):
-                    if key.fileobj is warden.stdin:
+                    if key.fileobj is supervisor.stdin:
                         with contextlib.suppress(BrokenPipeError):
                             plan = plan[os.write(key.fd, plan) :]
                             if plan:
                                 continue
-                        selector.unregister(warden.stdin)
+                        selector.unregister(supervisor.stdin)
                         plan = b""
                     else:
                         part = os.read(key.fd, 1 << 16)
                         if not part:
-                            return _document(bytes(said)), why
-                        said += part
+                            return _document(bytes(stated)), why
+                        stated += part
         return {}, why
     finally:
         with contextlib.suppress(OSError):
-            warden.stdin.close()
-        warden.stdout.close()
-        _end(warden, until)
+            supervisor.stdin.close()
+        supervisor.stdout.close()
+        _end(supervisor, until)
 
 
-def _end(warden: subprocess.Popen[bytes], until: float) -> None:
+def _end(supervisor: subprocess.Popen[bytes], until: float) -> None:
     """Waits for its end, which comes of itself once nobody listens; then kills it."""
     try:
-        warden.wait(max(0.0, min(_GRACE_S, until - time.monotonic())))
+        supervisor.wait(max(0.0, min(_GRACE_S, until - time.monotonic())))
     except subprocess.TimeoutExpired:
-        warden.kill()
+        supervisor.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            warden.wait(_GRACE_S)
+            supervisor.wait(_GRACE_S)
 
 
-def _document(said: bytes) -> Mapping[str, Any]:
+def _document(stated: bytes) -> Mapping[str, Any]:
     with contextlib.suppress(ValueError, RecursionError):
-        document = json.loads(said)
+        document = json.loads(stated)
         if isinstance(document, dict):
             return document
     return {}
@@ -178,7 +178,7 @@ def _ended(answer: Mapping[str, Any]) -> tuple[Ended, ...]:
     return tuple(
         Ended(
             one["name"],
-            End(one["ended"]),
+            MemberEnd(one["ended"]),
             one["status"],
             text_of(one["state"]),
             one["seconds"],

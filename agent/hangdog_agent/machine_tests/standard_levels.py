@@ -22,7 +22,7 @@ ALONE = (0, 1, 2, 4)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WantedLevels:
     """What a diagnosis is about beyond the machine itself: see the levels that use it."""
 
     processes: int = 1
@@ -34,7 +34,7 @@ class Wish:
 
 
 def standard(
-    engine: Engine, probe: Probe, settings: DiagnoseSettings, wish: Wish, wanted: Collection[int]
+    engine: Engine, probe: Probe, settings: DiagnoseSettings, wish: WantedLevels, wanted: Collection[int]
 ) -> tuple[Level, ...]:
     """The levels of the numbers wanted, the cheapest first."""
     all_: tuple[Level, ...] = (

@@ -30,7 +30,7 @@ _STDERR_BYTES = 8 << 10
 _READS = 16
 
 
-class _Member:
+class _SupervisedMember:
     """One process under test, and what it said."""
 
     def __init__(self, wanted: dict[str, Any], most: int) -> None:
@@ -101,11 +101,11 @@ class _Member:
         return {**self.ended, "stdout": out, "stderr": errors}
 
 
-class _Warden:
+class _Supervisor:
     def __init__(self, plan: dict[str, Any]) -> None:
         self.until = time.monotonic() + plan["deadline_s"]
         self.linger_s: float = plan["linger_s"]
-        self.members = [_Member(wanted, plan["stdout_bytes"]) for wanted in plan["members"]]
+        self.members = [_SupervisedMember(wanted, plan["stdout_bytes"]) for wanted in plan["members"]]
         self.by_pid = {member.process.pid: member for member in self.members if member.process is not None}
         self.why = "deadline"
         if any(member.ended for member in self.members):
@@ -187,7 +187,7 @@ class _Warden:
         if soon < self.until:
             self.until, self.why = soon, "with the others"
 
-    def _kill(self, member: _Member) -> None:
+    def _kill(self, member: _SupervisedMember) -> None:
         if member.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(member.process.pid, signal.SIGKILL)
@@ -196,7 +196,7 @@ class _Warden:
 class _Process(NamedTuple):
     parent: int
     group: int
-    lives: bool
+    alive: bool
 
 
 def _family() -> dict[int, _Process]:
@@ -216,7 +216,7 @@ def _family() -> dict[int, _Process]:
 
 
 def _living(family: dict[int, _Process]) -> list[int]:
-    return sorted(pid for pid, one in family.items() if one.lives)
+    return sorted(pid for pid, one in family.items() if one.alive)
 
 
 def _state(pid: int) -> str:
@@ -241,11 +241,11 @@ def main() -> None:
         plan += part
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    warden = _Warden(json.loads(plan))
+    supervisor = _Supervisor(json.loads(plan))
     try:
-        warden.follow()
+        supervisor.follow()
     finally:
-        document = warden.finish()
+        document = supervisor.finish()
     with contextlib.suppress(BrokenPipeError):
         print(json.dumps(document), flush=True)
 

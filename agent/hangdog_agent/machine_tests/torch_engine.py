@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import hangdog_agent
-from hangdog_agent.checks.check_paths import Places
+from hangdog_agent.checks.check_paths import CheckPaths
 from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.pcie import Pcie
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_agent.machine_tests.members import Ended, Member
+from hangdog_agent.machine_tests.members import Ended, GroupMember
 from hangdog_agent.machine_tests.run_members import run
 from hangdog_agent.machine_tests.untrusted_values import whole
 from hangdog_models.reading.printable import printable
@@ -72,20 +72,22 @@ class Engine:
 
     def member(
         self, program: str, asked: Mapping[str, Any], name: str, more: Mapping[str, str] | None = None
-    ) -> Member:
+    ) -> GroupMember:
         """A process that runs `program` with `asked` as its parameters; `name` is what it is called in results."""
         module = f"hangdog_agent.machine_tests.programs.{program}"
         command = (self.interpreter, "-c", _START, _OURS, module, json.dumps(asked))
-        return Member(name, command, {**self.environ, **STEADY, **(more or {})})
+        return GroupMember(name, command, {**self.environ, **STEADY, **(more or {})})
 
-    def probe(self, deadline_s: float, stop: threading.Event | None = None, places: Places | None = None) -> "Probe":
+    def probe(
+        self, deadline_s: float, stop: threading.Event | None = None, places: CheckPaths | None = None
+    ) -> "Probe":
         """Which torch there is, and which devices; never raises. Where GPUs stand idle the CPU is not tested in their place."""
         ran = run([self.member("list_devices", {}, "the search for devices")], deadline_s, stop=stop)
         report = read(ran.members[0])
         if not report.found:
             return Probe(why=f"{self.interpreter} cannot run torch: {report.words}")
         found = whole(report.found, "accelerators")
-        idle = 0 if found else Pcie(places or Places(), CheckSettings(), Notes(None, "")).gpus()
+        idle = 0 if found else Pcie(places or CheckPaths(), CheckSettings(), Notes(None, "")).gpus()
         why = (
             f"torch sees none of the {idle} NVIDIA GPUs on the PCIe bus: driver, container or --python" if idle else ""
         )

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.stack import ProcessTrace, Reason
 
 #: What a process is counted as whose stacks came.
 CAPTURED = "captured"
 
 
-class Event(StrEnum):
+class AgentEvent(StrEnum):
     """What is counted: the metric's name without `hangdog_agent_` and `_total`."""
 
     CONNECTIONS = "connections"
@@ -30,16 +30,16 @@ class Event(StrEnum):
 
 
 _HELP = {
-    Event.CONNECTIONS: "Connections on which a server took this agent in.",
-    Event.FAILURES: "Connections that ended before a server took this agent in.",
-    Event.ORDERS: "Orders to look that a server gave.",
-    Event.DROPPED: "Orders not followed because too many were being answered.",
-    Event.LOOKS: "Looks at all processes of a job here, whoever asked.",
+    AgentEvent.CONNECTIONS: "Connections on which a server took this agent in.",
+    AgentEvent.FAILURES: "Connections that ended before a server took this agent in.",
+    AgentEvent.ORDERS: "Orders to look that a server gave.",
+    AgentEvent.DROPPED: "Orders not followed because too many were being answered.",
+    AgentEvent.LOOKS: "Looks at all processes of a job here, whoever asked.",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AgentStatus:
     """How the agent stands: whether a server has it, what runs here, what its checks found, and what waits for a server.
 
     `certificate_ends` is Unix time when this machine's certificate ends, None without one.
@@ -53,16 +53,16 @@ class Standing:
     certificate_ends: float | None = None
 
 
-class Tally:
+class AgentMetrics:
     """The counts; any thread may count, and any may read."""
 
     def __init__(self, version: str = "") -> None:
         self._version = version
-        self._counts = dict.fromkeys(Event, 0)
+        self._counts = dict.fromkeys(AgentEvent, 0)
         self._processes = dict.fromkeys((CAPTURED, *Reason), 0)
         self._lock = threading.Lock()
 
-    def count(self, event: Event) -> None:
+    def count(self, event: AgentEvent) -> None:
         """Something happened."""
         with self._lock:
             self._counts[event] += 1
@@ -70,28 +70,28 @@ class Tally:
     def looked(self, traces: Iterable[ProcessTrace]) -> None:
         """A look was taken; each process of it was captured, or why it was not, or less than asked for."""
         with self._lock:
-            self._counts[Event.LOOKS] += 1
+            self._counts[AgentEvent.LOOKS] += 1
             for trace in traces:
                 self._processes[trace.missing.reason if trace.missing else CAPTURED] += 1
 
-    def text(self, standing: Standing) -> str:
+    def text(self, state: AgentStatus) -> str:
         """All metrics as Prometheus reads them."""
         with self._lock:
             counts, processes = dict(self._counts), dict(self._processes)
-        bearings: dict[str, int] = dict.fromkeys(Bearing, 0)
-        for finding in standing.findings:
-            bearings[finding.bearing] += 1
+        impacts: dict[str, int] = dict.fromkeys(Impact, 0)
+        for finding in state.findings:
+            impacts[finding.impact] += 1
         mine, tools = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-        ends = {"": standing.certificate_ends} if standing.certificate_ends is not None else {}
+        ends = {"": state.certificate_ends} if state.certificate_ends is not None else {}
         made = [_family("info", "gauge", "The agent's version.", {self._version: 1}, "version")]
         made += [_family(f"{event}_total", "counter", _HELP[event], number) for event, number in counts.items()]
         made += [
             _family("processes_total", "counter", "Processes looked at, by outcome.", _words(processes), "outcome"),
-            _family("connected", "gauge", "1 while a server has this agent.", int(standing.connected)),
-            _family("jobs", "gauge", "Jobs that run here.", standing.jobs),
-            _family("trainers", "gauge", "Ranks that run here.", standing.trainers),
-            _family("findings", "gauge", "What checks found and holds, by bearing.", _words(bearings), "bearing"),
-            _family("spooled_looks", "gauge", "Looks that wait for a server.", standing.waiting),
+            _family("connected", "gauge", "1 while a server has this agent.", int(state.connected)),
+            _family("jobs", "gauge", "Jobs that run here.", state.jobs),
+            _family("trainers", "gauge", "Ranks that run here.", state.trainers),
+            _family("findings", "gauge", "What checks found and holds, by bearing.", _words(impacts), "bearing"),
+            _family("spooled_looks", "gauge", "Looks that wait for a server.", state.waiting),
             _family("cpu_seconds_total", "counter", "CPU time of the agent itself.", _cpu(mine)),
             _family("tools_cpu_seconds_total", "counter", "CPU time of the tools it ran.", _cpu(tools)),
             _family("resident_memory_bytes", "gauge", "Memory of the agent itself.", _resident()),

@@ -34,7 +34,7 @@ class Textfile:
         self._new = path.with_name(f".{path.name}.{os.getpid()}.new")
         self._every_s = every_s
         self._text = text
-        self._told = False
+        self._reported = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="hangdog-metrics", daemon=True)
 
@@ -52,11 +52,11 @@ class Textfile:
         while True:
             try:
                 self._write(self._text())
-                self._told = False
+                self._reported = False
             except OSError as error:
-                if not self._told:
+                if not self._reported:
                     log.warning("metrics are not written to %s: %s", self._path, error)
-                self._told = True
+                self._reported = True
             if self._over.wait(self._every_s):
                 break
         with contextlib.suppress(OSError):

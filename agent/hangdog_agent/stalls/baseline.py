@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from hangdog_agent.discovery.cpu_activity import Beat, Mode, mode
+from hangdog_agent.discovery.cpu_activity import Beat, CpuActivity, mode
 
 #: Stretches remembered: the rhythm of now counts, not that of the slow first steps.
 REMEMBERED = 16
@@ -14,7 +14,7 @@ class Rhythm:
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
         self._before: Beat | None = None
-        self._mode = Mode.LIVELY
+        self._mode = CpuActivity.LIVELY
         self._since: float | None = None
         self._lively_s = 0.0
         self._lengths: deque[float] = deque(maxlen=REMEMBERED)
@@ -25,7 +25,7 @@ class Rhythm:
         if before is None or beat.at <= before.at:
             return
         self._mode = mode(before, beat)
-        if self._mode is not Mode.LIVELY:
+        if self._mode is not CpuActivity.LIVELY:
             self._since = before.at if self._since is None else self._since
             return
         self._lively_s += beat.at - before.at
@@ -42,12 +42,12 @@ class Rhythm:
     @property
     def silent(self) -> bool:
         """Whether it slept all the time between its last two beats."""
-        return self._mode is Mode.SILENT
+        return self._mode is CpuActivity.SILENT
 
     @property
     def pinned(self) -> bool:
         """Whether it wanted to run all the time between its last two beats."""
-        return self._mode is Mode.PINNED
+        return self._mode is CpuActivity.PINNED
 
     @property
     def since(self) -> float | None:

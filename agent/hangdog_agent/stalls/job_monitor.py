@@ -8,9 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from hangdog_agent.discovery import discover
 from hangdog_agent.discovery.cpu_activity import Beat
 from hangdog_agent.stalls.baseline import Rhythm
-from hangdog_agent.stalls.progress.progress_signal import Witness
-from hangdog_agent.stalls.settings import VigilSettings
-from hangdog_agent.stalls.stack_motion import APART_S, LOOPS, Glance, Posture, posture, settled, writes
+from hangdog_agent.stalls.progress.progress_signal import ProgressSignal
+from hangdog_agent.stalls.settings import StallSettings
+from hangdog_agent.stalls.stack_motion import (
+    APART_S,
+    LOOPS,
+    StackMotion,
+    StackSample,
+    at_one_place,
+    stack_motion_of,
+    writes,
+)
 from hangdog_agent.stalls.trainer import Trainer
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import Doing, Sign
@@ -28,14 +36,14 @@ _PAUSES = ((20.0, 0.7), (60.0, 4.0), (float("inf"), 15.0))
 _UNUSUAL = 1.25
 
 
-class JobVigil:
+class JobMonitor:
     """One job. All times are of `time.monotonic`."""
 
-    def __init__(self, settings: VigilSettings) -> None:
+    def __init__(self, settings: StallSettings) -> None:
         self._settings = settings
         self._trainers: dict[Key, Trainer] = {}
         self._longest: dict[object, float] = {}
-        self._doubt_since: float | None = None
+        self._suspicious_since: float | None = None
         self._probe: Key | None = None
         self._alarmed = self._unsure = False
         self._asked_until = float("-inf")
@@ -50,10 +58,10 @@ class JobVigil:
             if beat is not None:
                 trainer.rhythm.feel(beat)
 
-    def hear(self, witnesses: Mapping[Key, Sequence[Witness]]) -> None:
+    def hear(self, signals: Mapping[Key, Sequence[ProgressSignal]]) -> None:
         """Takes the witnesses of every trainer, as they stand now."""
         for key, trainer in self._trainers.items():
-            trainer.witnesses = witnesses.get(key, ())
+            trainer.signals = signals.get(key, ())
 
     def ask(self, until: float) -> None:
         """Somebody elsewhere waits for this job: everybody is glanced at until then, whatever the pulses say."""
@@ -69,8 +77,8 @@ class JobVigil:
             self._calm()
             return ()
         self._unsure = now >= self._asked_until and not any(self._trainers[key].is_sure for key in due)
-        self._doubt_since = now if self._doubt_since is None else self._doubt_since
-        if now - self._glanced_at < next(pause for until, pause in _PAUSES if now - self._doubt_since < until):
+        self._suspicious_since = now if self._suspicious_since is None else self._suspicious_since
+        if now - self._glanced_at < next(pause for until, pause in _PAUSES if now - self._suspicious_since < until):
             return ()
         self._glanced_at = now
         if self._alarmed or now < self._asked_until:
@@ -80,14 +88,14 @@ class JobVigil:
         at_work = [key for key, trainer in self._trainers.items() if key != self._probe and not trainer.rhythm.silent]
         return (self._probe, *(at_work if self._trainers[self._probe].rhythm.silent else ()))
 
-    def take(self, glances: Mapping[Key, Glance]) -> None:
+    def take(self, samples: Mapping[Key, StackSample]) -> None:
         """Takes what the glances asked for showed."""
-        for key, glance in glances.items():
+        for key, sample in samples.items():
             trainer = self._trainers.get(key)
             if trainer is not None:
-                if trainer.glances and trainer.moved(trainer.glances[-1], glance):
+                if trainer.samples and trainer.moved(trainer.samples[-1], sample):
                     self._learn(trainer)
-                trainer.glances.append(glance)
+                trainer.samples.append(sample)
         if self._alarmed:
             shown = [self._shown(trainer) for trainer in self._trainers.values()]
             if all(one is not None and one.doing is Doing.WORKING for one in shown):
@@ -117,25 +125,25 @@ class JobVigil:
                 found[trainer.rank] = self._sign(trainer, shown, now, crowding)
         return found
 
-    def _shown(self, trainer: Trainer, apart_s: float = APART_S) -> Posture | None:
+    def _shown(self, trainer: Trainer, apart_s: float = APART_S) -> StackMotion | None:
         """What its glances show; None while they may yet turn out to be a loop, where a witness has stalled, too."""
         stalled = trainer.stalled_since is not None
-        shown = posture(trainer.glances, apart_s, _LOOPS_STALLED if stalled else LOOPS)
-        if shown is not None and shown.doing is Doing.WORKING and stalled and len(trainer.glances) < _LOOPS_STALLED:
-            return None if settled(trainer.glances) else shown
+        shown = stack_motion_of(trainer.samples, apart_s, _LOOPS_STALLED if stalled else LOOPS)
+        if shown is not None and shown.doing is Doing.WORKING and stalled and len(trainer.samples) < _LOOPS_STALLED:
+            return None if at_one_place(trainer.samples) else shown
         return shown
 
     def _may_loop(self, trainer: Trainer) -> bool:
         """Whether it is worth while to glance at everybody, so that all are known to loop when it is."""
-        return trainer.surely_stands and len(trainer.glances) >= _MAY_LOOP and settled(trainer.glances)
+        return trainer.surely_stands and len(trainer.samples) >= _MAY_LOOP and at_one_place(trainer.samples)
 
     def _explain(self, trainers: Iterable[Trainer]) -> None:
         """They are busy, and move: their pulses, or their witnesses' stalls, have an innocent reason."""
         for trainer in trainers:
-            trainer.rhythm.explain(trainer.glances[-1].at)
-            for witness in trainer.witnesses:
-                witness.explain(trainer.glances[-1].at)
-            trainer.glances.clear()
+            trainer.rhythm.explain(trainer.samples[-1].at)
+            for signal in trainer.signals:
+                signal.explain(trainer.samples[-1].at)
+            trainer.samples.clear()
         self._probe = None
 
     def _due(self, now: float) -> dict[Key, float]:
@@ -145,7 +153,7 @@ class JobVigil:
             since = trainer.rhythm.since
             if since is not None:
                 since = max(since, trainer.proof_at)
-                least = max(self._settings.doubt_s, _UNUSUAL * trainer.rhythm.usual_s)
+                least = max(self._settings.suspicious_s, _UNUSUAL * trainer.rhythm.usual_s)
                 if now - since >= least:
                     found[key] = now - since
             stalled = trainer.stalled_since
@@ -154,22 +162,22 @@ class JobVigil:
         return found
 
     def _calm(self) -> None:
-        self._doubt_since, self._probe, self._alarmed, self._unsure = None, None, False, False
+        self._suspicious_since, self._probe, self._alarmed, self._unsure = None, None, False, False
         for trainer in self._trainers.values():
             self._learn(trainer)
             self._learn_loop(trainer)
-            trainer.glances.clear()
+            trainer.samples.clear()
 
-    def _sign(self, trainer: Trainer, shown: Posture, now: float, crowding: float) -> Sign:
-        standing = trainer.glances[-1].standing
-        place = " in ".join(word for word in (standing.operation or str(standing.activity), standing.label) if word)
+    def _sign(self, trainer: Trainer, shown: StackMotion, now: float, crowding: float) -> Sign:
+        state = trainer.samples[-1].state
+        place = " in ".join(word for word in (state.operation or str(state.activity), state.label) if word)
         seconds = now - max(self._began(trainer, shown), trainer.proof_at)
         stalled = trainer.stalled_since is not None
         # A loop may be work: only what has stopped getting on beside it makes it a wait.
-        waits = shown.doing is Doing.LOOPING and stalled and not writes(trainer.glances)
+        waits = shown.doing is Doing.LOOPING and stalled and not writes(trainer.samples)
         if not waits and shown.doing is not Doing.STILL:
             return Sign(shown.doing, seconds, place=place, crowding=crowding)
-        patience = max(self._settings.patience_s, self._settings.factor * self._longest.get(standing.place, 0.0))
+        patience = max(self._settings.patience_s, self._settings.factor * self._longest.get(state.place, 0.0))
         if trainer.rhythm.pinned:  # it spins, or computes: then it takes longer where cores are wanted
             patience *= crowding
         # Nor is it sure that one line of Python is a standstill, where the pulse is lively: what it calls may compute, which
@@ -181,26 +189,26 @@ class JobVigil:
             patience = max(patience, self._settings.start_s)
         return Sign(shown.doing, seconds, seconds >= patience, place, crowding)
 
-    def _began(self, trainer: Trainer, shown: Posture) -> float:
+    def _began(self, trainer: Trainer, shown: StackMotion) -> float:
         """Since when it does this: since its pulse or progress stopped, unless a glance has seen it elsewhere after that."""
         still, loops = shown.doing is Doing.STILL, shown.doing is Doing.LOOPING
-        pulse = trainer.rhythm.since if still else None
+        cpu_activity = trainer.rhythm.since if still else None
         stall = trainer.stalled_since if still or loops else None
-        moved = trainer.glances[0].at < shown.since and not (stall is not None and settled(trainer.glances))
-        return shown.since if moved else min(since for since in (pulse, stall, shown.since) if since is not None)
+        moved = trainer.samples[0].at < shown.since and not (stall is not None and at_one_place(trainer.samples))
+        return shown.since if moved else min(since for since in (cpu_activity, stall, shown.since) if since is not None)
 
     def _learn(self, trainer: Trainer, doing: Doing = Doing.STILL) -> None:
         """Its standstill has ended, so it was innocent: the next one at its place is borne for longer than that."""
-        shown = posture(trainer.glances)
+        shown = stack_motion_of(trainer.samples)
         if shown is None or shown.doing is not doing:
             return
-        last = trainer.glances[-1]
-        place = last.standing.place
+        last = trainer.samples[-1]
+        place = last.state.place
         if place in self._longest or len(self._longest) < _PLACES:
             lasted = last.at - self._began(trainer, shown)
             self._longest[place] = max(self._longest.get(place, 0.0), lasted)
 
     def _learn_loop(self, trainer: Trainer) -> None:
         """The same of a loop, which only its witnesses can have made doubtful."""
-        if trainer.witnesses:
+        if trainer.signals:
             self._learn(trainer, Doing.LOOPING)

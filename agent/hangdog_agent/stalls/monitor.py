@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from hangdog_agent.capture.process_capture import Seen, Tools, look
+from hangdog_agent.capture.process_capture import CapturedProcess, Tools, look
 from hangdog_agent.discovery.cpu_activity import Beat, feel
-from hangdog_agent.discovery.discover import Kind, Member
+from hangdog_agent.discovery.discover import ProcessRole, RankProcesses
 from hangdog_agent.stalls.cpu_contention import Crowding
-from hangdog_agent.stalls.job_monitor import JobVigil, Key
-from hangdog_agent.stalls.progress.progress_signal import Witness
-from hangdog_agent.stalls.progress.sources import Readings, Witnesses
-from hangdog_agent.stalls.settings import VigilSettings
-from hangdog_agent.stalls.stack_motion import Glance
+from hangdog_agent.stalls.job_monitor import JobMonitor, Key
+from hangdog_agent.stalls.progress.progress_signal import ProgressSignal
+from hangdog_agent.stalls.progress.sources import ProgressSources, Readings
+from hangdog_agent.stalls.settings import StallSettings
+from hangdog_agent.stalls.stack_motion import StackSample
 from hangdog_agent.stalls.training_thread import Threads
 from hangdog_models.diagnosis.observe import activity
 from hangdog_models.ranks import Rank
@@ -24,16 +24,16 @@ from hangdog_models.stall_timeouts import Sign
 T = TypeVar("T")
 
 
-class Vigil:
+class StallMonitor:
     """The watch over this machine. Only one thread may tick, or rest; `ask` may be called from any."""
 
-    def __init__(self, tools: Tools, rules: RuleSet, settings: VigilSettings, power: Readings = dict) -> None:
+    def __init__(self, tools: Tools, rules: RuleSet, settings: StallSettings, power: Readings = dict) -> None:
         """`power` answers, without asking them, by GPU its power as a share of its limit and how busy it is, 0 to 1."""
-        self._witnesses = Witnesses(tools, settings, power)
+        self._sources = ProgressSources(tools, settings, power)
         self._tools = tools
         self._rules = rules
         self._settings = settings
-        self._jobs: dict[str, JobVigil] = {}
+        self._jobs: dict[str, JobMonitor] = {}
         self._asked: dict[str, float] = {}
         self._crowding = Crowding(tools.proc)
         self._threads = Threads(tools.proc)
@@ -51,35 +51,38 @@ class Vigil:
         """To be called halfway between two ticks: how crowded the cores are is felt while we are not at work ourselves."""
         self._crowding.feel()
 
-    def tick(self, members: Sequence[Member]) -> dict[str, dict[Rank, Sign]]:
+    def tick(self, members: Sequence[RankProcesses]) -> dict[str, dict[Rank, Sign]]:
         """Feels every trainer among `members` and answers what each job's ranks show; jobs that show nothing are absent."""
-        trainers: dict[str, dict[Key, Member]] = {}
+        trainers: dict[str, dict[Key, RankProcesses]] = {}
         for member in members:
-            if member.kind is Kind.TRAINER:
+            if member.kind is ProcessRole.TRAINER:
                 trainers.setdefault(member.key, {})[member.process.key] = member
-        self._jobs = {job: self._jobs.get(job) or JobVigil(self._settings) for job in trainers}
-        heard = self._witnesses.hear(trainers)
+        self._jobs = {job: self._jobs.get(job) or JobMonitor(self._settings) for job in trainers}
+        received = self._sources.hear(trainers)
         everybody = {key: member for members in trainers.values() for key, member in members.items()}
         threads = self._threads.find(everybody, self._seen)
         signs: dict[str, dict[Rank, Sign]] = {}
         for job, watch in self._jobs.items():
-            watch.feel(self._beats(trainers[job], heard, threads))
-            watch.hear(heard)
+            watch.feel(self._beats(trainers[job], received, threads))
+            watch.hear(received)
             if (until := self._asked.pop(job, None)) is not None:
                 watch.ask(until)
             wanted = watch.wants(time.monotonic())
             if wanted:
-                watch.take(self._glances([trainers[job][key] for key in wanted]))
+                watch.take(self._samples([trainers[job][key] for key in wanted]))
             if shown := watch.signs(time.monotonic(), self._crowding.factor):
                 signs[job] = shown
         return signs
 
     def close(self) -> None:
         """Ends the processes that look at trainers' files."""
-        self._witnesses.close()
+        self._sources.close()
 
     def _beats(
-        self, trainers: Mapping[Key, Member], heard: Mapping[Key, Sequence[Witness]], threads: Mapping[Key, int]
+        self,
+        trainers: Mapping[Key, RankProcesses],
+        received: Mapping[Key, Sequence[ProgressSignal]],
+        threads: Mapping[Key, int],
     ) -> dict[Key, tuple[Rank, Beat | None]]:
         """Of all that are to be watched: where the kernel counts no beats, or no thread trains, those that have a witness."""
         found: dict[Key, tuple[Rank, Beat | None]] = {}
@@ -87,25 +90,25 @@ class Vigil:
             pid = member.process.pid
             tid = threads.get(key, pid)
             beat = feel(self._tools.proc, pid, time.monotonic(), tid) if tid else None
-            if beat is not None or (heard[key] and self._tools.proc.stat(pid) is not None):
+            if beat is not None or (received[key] and self._tools.proc.stat(pid) is not None):
                 found[key] = (member.rank, beat)
         return found
 
-    def _glances(self, members: Sequence[Member]) -> dict[Key, Glance]:
-        return self._at_once(members, self._glance)
+    def _samples(self, members: Sequence[RankProcesses]) -> dict[Key, StackSample]:
+        return self._at_once(members, self._sample)
 
-    def _glance(self, member: Member) -> Glance:
+    def _sample(self, member: RankProcesses) -> StackSample:
         process, seen = member.process, self._look(member)
         trace = ProcessTrace(member.rank, TRAINER, process.pid, seen.threads, seen.state, seen.missing)
-        return Glance(time.monotonic(), activity.read(trace, self._rules), self._tools.proc.io_bytes(process.pid))
+        return StackSample(time.monotonic(), activity.read(trace, self._rules), self._tools.proc.io_bytes(process.pid))
 
-    def _seen(self, members: Sequence[Member]) -> dict[Key, Seen]:
+    def _seen(self, members: Sequence[RankProcesses]) -> dict[Key, CapturedProcess]:
         return self._at_once(members, self._look)
 
-    def _look(self, member: Member) -> Seen:
+    def _look(self, member: RankProcesses) -> CapturedProcess:
         until = time.monotonic() + self._tools.settings.nonblocking_s
         return look(member.process, self._tools, until, attach=False)
 
-    def _at_once(self, members: Sequence[Member], taken: Callable[[Member], T]) -> dict[Key, T]:
+    def _at_once(self, members: Sequence[RankProcesses], taken: Callable[[RankProcesses], T]) -> dict[Key, T]:
         with ThreadPoolExecutor(min(self._tools.settings.pool(), len(members)), "hangdog-glance") as pool:
             return dict(zip((member.process.key for member in members), pool.map(taken, members), strict=True))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class VigilSettings:
+class StallSettings:
     """When the agent suspects a standstill; every time is in seconds."""
 
     #: Between two readings of the trainers' pulse, 20 µs each.
@@ -12,7 +12,7 @@ class VigilSettings:
     #: A rank has a rhythm after so long of alternating work and waits: imports and joining are no such thing.
     settle_s: float = 10.0
     #: A pulse that stops for so long, or for longer than usual, makes wonder: stacks are glanced at, nobody is told.
-    doubt_s: float = 3.0
+    suspicious_s: float = 3.0
     #: A rank that stands still for so long is overdue.
     patience_s: float = 5.0
     #: So many times the longest standstill it survived at that place, when that is longer.

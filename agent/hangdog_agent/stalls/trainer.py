@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hangdog_agent.stalls.baseline import Rhythm
-from hangdog_agent.stalls.progress.progress_signal import Kind, Witness
-from hangdog_agent.stalls.stack_motion import Glance, settled
+from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
+from hangdog_agent.stalls.stack_motion import StackSample, at_one_place
 from hangdog_models.ranks import Rank
 
 #: Glances kept of one trainer.
@@ -19,13 +19,13 @@ class Trainer:
 
     rank: Rank
     rhythm: Rhythm
-    glances: deque[Glance] = field(default_factory=lambda: deque(maxlen=_KEPT))
-    witnesses: Sequence[Witness] = ()
+    samples: deque[StackSample] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    signals: Sequence[ProgressSignal] = ()
 
     @property
     def stalled_since(self) -> float | None:
         """Since when one of its witnesses that vouch has not advanced, or two of other kinds; None while they do as usual."""
-        stalls = [(each, each.stalled_since) for each in self.witnesses]
+        stalls = [(each, each.stalled_since) for each in self.signals]
         sure = [since for each, since in stalls if since is not None and each.vouches]
         if sure:
             return min(sure)
@@ -35,25 +35,25 @@ class Trainer:
     @property
     def surely_stands(self) -> bool:
         """Whether the job's own progress has stalled, no GPU computes, and it only polls, or more than one kind has stalled."""
-        stalled = [each for each in self.witnesses if each.stalled_since is not None]
-        computes = any(each.kind is Kind.POWER and each.advancing for each in self.witnesses)
+        stalled = [each for each in self.signals if each.stalled_since is not None]
+        computes = any(each.kind is SignalKind.POWER and each.advancing for each in self.signals)
         polls = not self.rhythm.pinned or len({each.kind for each in stalled}) > 1
         return any(each.vouches for each in stalled) and not computes and polls
 
     def gets_on(self, since: float) -> bool:
         """Whether a witness shows that it has not stood still since then."""
-        return any(each.speaks_against(since) for each in self.witnesses)
+        return any(each.speaks_against(since) for each in self.signals)
 
-    def moved(self, before: Glance, after: Glance) -> bool:
+    def moved(self, before: StackSample, after: StackSample) -> bool:
         """Whether it went on in between; who polls, by all that is known, moves within its loop only."""
-        if self.stalled_since is not None and settled((before, after)):
+        if self.stalled_since is not None and at_one_place((before, after)):
             return False
-        return before.standing.frames != after.standing.frames
+        return before.state.frames != after.state.frames
 
     @property
     def proof_at(self) -> float:
         """The latest moment after which it is known to have got on."""
-        return max((each.proof_at for each in self.witnesses if each.vouches), default=float("-inf"))
+        return max((each.proof_at for each in self.signals if each.vouches), default=float("-inf"))
 
     @property
     def is_sure(self) -> bool:
@@ -62,4 +62,4 @@ class Trainer:
 
     def is_known(self, settle_s: float) -> bool:
         """Whether its pulse, or the job's own progress, has been followed for long enough for its rhythm to be known."""
-        return self.rhythm.settled or any(each.vouches and each.known_s >= settle_s for each in self.witnesses)
+        return self.rhythm.settled or any(each.vouches and each.known_s >= settle_s for each in self.signals)

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hangdog_agent.capture.process_capture import Seen
-from hangdog_agent.discovery.discover import Key, Member
+from hangdog_agent.capture.process_capture import CapturedProcess
+from hangdog_agent.discovery.discover import Key, RankProcesses
 from hangdog_agent.procfs import Proc
 from hangdog_models.backoff import pause
 from hangdog_models.training import training_thread
@@ -18,7 +18,7 @@ from hangdog_models.training import training_thread
 AGAIN_S, SELDOM_S = 3.0, 60.0
 
 #: Glances at several trainers at once.
-Glances = Callable[[Sequence[Member]], Mapping[Key, Seen]]
+TakeSamples = Callable[[Sequence[RankProcesses]], Mapping[Key, CapturedProcess]]
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Threads:
         self._proc = proc
         self._found: dict[Key, _Found] = {}
 
-    def find(self, trainers: Mapping[Key, Member], glances: Glances) -> dict[Key, int]:
+    def find(self, trainers: Mapping[Key, RankProcesses], samples: TakeSamples) -> dict[Key, int]:
         """By trainer the id of its training thread, 0 where there is none now; those that train in the main one are absent."""
         now = time.monotonic()
         self._found = {
@@ -49,7 +49,7 @@ class Threads:
             if found.tid and self._proc.schedstat(pid, found.tid) is None:
                 found.tid, found.tries, found.due = 0, 0, now
         sought = [key for key, found in self._found.items() if not found.tid and found.due <= now]
-        for key, seen in glances([trainers[key] for key in sought]).items() if sought else ():
+        for key, seen in samples([trainers[key] for key in sought]).items() if sought else ():
             found, thread = self._found[key], training_thread(seen.threads, key[0])
             found.due = now + pause(found.tries, AGAIN_S, SELDOM_S)
             found.tries += 1

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from hangdog.demo.demo_plan import Outcome, Plan
+from hangdog.demo.demo_plan import DemoOutcome, DemoPlan
 from hangdog.demo.evidence import write_bundle
 from hangdog.demo.faults import Victim
 from hangdog.demo.memory_growth import Growth
 from hangdog.demo.pipes import first_line, whole_output
 from hangdog.demo.processes import Processes
 from hangdog.demo.shape import MACHINES, RANKS_PER_MACHINE, TOKENS_PER_STEP, WORLD_SIZE, machine, topology
-from hangdog.demo.step_reports import Progress, Step
+from hangdog.demo.step_reports import StepReports, TrainingStep
 from hangdog_models.errors import OurFault
 from hangdog_models.verdict import Verdict, from_json
 
@@ -53,19 +53,19 @@ ANSWERED = (0, 1, 2)
 
 Tell = Callable[[str], None]
 #: What is done with the outcome while everything still runs and is shown at an address.
-Stay = Callable[[Outcome, str], None]
+Stay = Callable[[DemoOutcome, str], None]
 
 
-def play(plan: Plan, folder: Path, tell: Tell, keep: Path | None = None, stay: Stay | None = None) -> Outcome:
+def play(plan: DemoPlan, folder: Path, tell: Tell, keep: Path | None = None, stay: Stay | None = None) -> DemoOutcome:
     """Runs the whole demo with its files in `folder`, leaves no process behind, and writes the evidence to `keep`.
 
     With `stay` the server shows pages, and all of it goes on for as long as that takes.
     """
     with Processes(folder) as processes:
-        stage = Stage(plan, folder, processes, tell, web=f"127.0.0.1:{free_port()}" if stay else "")
+        stage = DemoStage(plan, folder, processes, tell, web=f"127.0.0.1:{free_port()}" if stay else "")
         onset = stage.train_until_stuck()
         asked = time.monotonic()
-        outcome = Outcome(plan, stage.ask(), onset, time.monotonic() - asked)
+        outcome = DemoOutcome(plan, stage.ask(), onset, time.monotonic() - asked)
         if keep is not None:
             write_bundle(keep, plan.job, stage.look)
         if stay is not None:
@@ -73,10 +73,10 @@ def play(plan: Plan, folder: Path, tell: Tell, keep: Path | None = None, stay: S
         return outcome
 
 
-class Stage:
+class DemoStage:
     """The running demo: server, agents and ranks."""
 
-    def __init__(self, plan: Plan, folder: Path, processes: Processes, tell: Tell, web: str = "") -> None:
+    def __init__(self, plan: DemoPlan, folder: Path, processes: Processes, tell: Tell, web: str = "") -> None:
         self.web = web
         self._plan, self._folder, self._processes, self._tell = plan, folder, processes, tell
         own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
@@ -88,7 +88,7 @@ class Stage:
             self._run(f"agent-{name}", "hangdog_agent.main", "--server", self._server, *_seeing(name))
         ranks = self._start_ranks()
         self._pids = {rank: process.pid for rank, process in ranks.items()}
-        self._progress = Progress(
+        self._progress = StepReports(
             {rank: process.stdout for rank, process in ranks.items()}, lambda rank: processes.last_words(f"rank-{rank}")
         )
 
@@ -157,7 +157,7 @@ class Stage:
         command = (sys.executable, "-P", "-m", module, *arguments)
         return self._processes.start(name, command, self._environ | dict(environ or {}))
 
-    def _steps(self, patience_s: float, why: str) -> Iterator[Step | None]:
+    def _steps(self, patience_s: float, why: str) -> Iterator[TrainingStep | None]:
         """Tells each finished step and yields it, and None whenever there is no news; raises OurFault if that lasts too long."""
         until = time.monotonic() + patience_s
         while time.monotonic() < until:
@@ -170,16 +170,16 @@ class Stage:
 
     def _answer(self, name: str, process: subprocess.Popen[bytes]) -> dict[str, Any]:
         """The JSON object a command prints; what it says meanwhile on stderr is passed on."""
-        with self._processes.log(name).open(errors="replace") as said:
-            text = whole_output(process, ANSWER_S, lambda: self._pass_on(said))
+        with self._processes.log(name).open(errors="replace") as stated:
+            text = whole_output(process, ANSWER_S, lambda: self._pass_on(stated))
         if process.returncode not in ANSWERED:
             words = self._processes.last_words(name)
             raise OurFault(f"the demo's {name} ended with status {process.returncode}: {words}")
         answer: dict[str, Any] = json.loads(text)
         return answer
 
-    def _pass_on(self, said: TextIO) -> None:
-        for line in said:
+    def _pass_on(self, stated: TextIO) -> None:
+        for line in stated:
             self._tell(f"  {line.rstrip()}")
 
 

@@ -13,7 +13,7 @@ FIRST_STRIKE, LAST_STRIKE = 4, 8
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DemoPlan:
     """Which fault strikes which rank after which step; the same seed makes the same plan."""
 
     seed: int
@@ -32,10 +32,10 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoOutcome:
     """What came of it. `onset_s` is how long the job went on after the fault, `verdict_s` what the answer took, in seconds."""
 
-    plan: Plan
+    plan: DemoPlan
     verdict: Verdict
     onset_s: float
     verdict_s: float
@@ -58,9 +58,9 @@ class Outcome:
         return self.verdict.kind is self.plan.fault.right and self.named == self.expected
 
 
-def draw(seed: int, fault: str | None) -> Plan:
+def draw(seed: int, fault: str | None) -> DemoPlan:
     """The plan of a seed; a fault that is asked for by name changes nothing else in it."""
     chance = random.Random(seed)
     drawn = chance.choice(list(FAULTS))
     rank, after = chance.randrange(WORLD_SIZE), chance.randint(FIRST_STRIKE, LAST_STRIKE)
-    return Plan(seed, FAULTS[fault or drawn], rank, after)
+    return DemoPlan(seed, FAULTS[fault or drawn], rank, after)

@@ -68,7 +68,7 @@ class Processes:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # A second Ctrl-C must not leave half of them behind; the two deadlines below bound how long it is not heard.
-        heard = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *ENDINGS)}
+        received = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *ENDINGS)}
         try:
             self._end(signal.SIGTERM, self._grace_s)
             self._end(signal.SIGKILL, DEATH_S)
@@ -77,18 +77,18 @@ class Processes:
             for process in self._started:
                 if process.stdout is not None:
                     process.stdout.close()
-            for number, handler in (heard | self._handlers).items():
+            for number, handler in (received | self._handlers).items():
                 signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal itself returned
 
     def _end(self, number: signal.Signals, patience_s: float) -> None:
         """Signals the groups that still live and waits until they are gone, at most `patience_s` seconds."""
         until = time.monotonic() + patience_s
-        alive = [process for process in self._started if _group_lives(process)]
+        alive = [process for process in self._started if _group_alive(process)]
         for process in alive:
             for each in (number, signal.SIGCONT):  # a stopped process acts upon SIGTERM only when it goes on
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, each)
-        while time.monotonic() < until and any(_group_lives(process) for process in alive):
+        while time.monotonic() < until and any(_group_alive(process) for process in alive):
             time.sleep(LOOK_S)
 
 
@@ -96,7 +96,7 @@ def _leave(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _group_lives(process: subprocess.Popen[bytes]) -> bool:
+def _group_alive(process: subprocess.Popen[bytes]) -> bool:
     """Whether anybody of the process's group is left; reaps those that are dead and ours."""
     process.poll()
     with contextlib.suppress(ChildProcessError):

@@ -20,7 +20,7 @@ RECENT = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TrainingStep:
     """A step that every rank has finished: `loss` is the mean of those that know it, `seconds` what the slowest took."""
 
     number: int
@@ -28,7 +28,7 @@ class Step:
     seconds: float
 
 
-class Progress:
+class StepReports:
     """Follows the stdout of all ranks; `last_words` tells what a rank that ended said of it.
 
     The job stands still when no rank finished a step for `quiet_s` seconds, or for `QUIET_STEPS` steps where those take longer.
@@ -37,28 +37,28 @@ class Progress:
     def __init__(
         self, ranks: Mapping[int, IO[bytes] | None], last_words: Callable[[int], str], quiet_s: float = QUIET_S
     ) -> None:
-        self._last_words = last_words
+        self._final_lines = last_words
         self._quiet_s = quiet_s
         self._selector = selectors.DefaultSelector()
         self._unread = dict.fromkeys(ranks, b"")
-        self._told: dict[int, dict[int, tuple[float | None, float]]] = {}
+        self._reported: dict[int, dict[int, tuple[float | None, float]]] = {}
         self._recent: list[float] = []
-        self._last_told = time.monotonic()
+        self._last_report = time.monotonic()
         for rank, stdout in ranks.items():
             assert stdout is not None
             os.set_blocking(stdout.fileno(), False)
             self._selector.register(stdout, selectors.EVENT_READ, rank)
 
-    def follow(self, seconds: float) -> Iterator[Step]:
+    def follow(self, seconds: float) -> Iterator[TrainingStep]:
         """Waits up to `seconds` for news and yields the steps that became complete; raises OurFault if a rank ended."""
         for key, _ in self._selector.select(seconds):
             rank: int = key.data
             chunk = os.read(key.fd, 1 << 16)
             if not chunk:
-                raise OurFault(f"rank {rank} of the demo's job ended by itself: {self._last_words(rank)}")
+                raise OurFault(f"rank {rank} of the demo's job ended by itself: {self._final_lines(rank)}")
             *lines, self._unread[rank] = (self._unread[rank] + chunk).split(b"\n")
             for line in lines:
-                self._last_told = time.monotonic()
+                self._last_report = time.monotonic()
                 yield from self._take(rank, line)
 
     def stands_still(self) -> bool:
@@ -67,16 +67,16 @@ class Progress:
 
     def silent_s(self) -> float:
         """Seconds since any rank finished a step."""
-        return time.monotonic() - self._last_told
+        return time.monotonic() - self._last_report
 
-    def _take(self, rank: int, line: bytes) -> Iterator[Step]:
-        told = json.loads(line)
-        number: int = told["step"]
-        ranks = self._told.setdefault(number, {})
-        ranks[rank] = (told["loss"], told["seconds"])
+    def _take(self, rank: int, line: bytes) -> Iterator[TrainingStep]:
+        reported = json.loads(line)
+        number: int = reported["step"]
+        ranks = self._reported.setdefault(number, {})
+        ranks[rank] = (reported["loss"], reported["seconds"])
         if len(ranks) == len(self._unread):
-            del self._told[number]
+            del self._reported[number]
             losses = [loss for loss, _ in ranks.values() if loss is not None]
-            step = Step(number, statistics.fmean(losses), max(seconds for _, seconds in ranks.values()))
+            step = TrainingStep(number, statistics.fmean(losses), max(seconds for _, seconds in ranks.values()))
             self._recent = [*self._recent, step.seconds][-RECENT:]
             yield step

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
-from hangdog.evidence.entry import Entry, mib, too_large
+from hangdog.evidence.entry import BundleEntry, mib, too_large
 from hangdog.evidence.folder import unfit
 from hangdog.evidence.naming import is_meaningful
 from hangdog.evidence.tarball import tar_entries
@@ -30,7 +30,7 @@ def is_archive(head: bytes) -> bool:
     return head[:4] in (b"PK\x03\x04", b"PK\x05\x06") or head[:2] == b"\x1f\x8b" or head[257:262] == b"ustar"
 
 
-def archive_entries(file: Path, limits: Limits, progress: Callable[[int, int], None]) -> Iterator[Entry]:
+def archive_entries(file: Path, limits: Limits, progress: Callable[[int, int], None]) -> Iterator[BundleEntry]:
     """The files of an archive; a folder that holds all of them is taken as the bundle's root.
 
     Members that are no plain files, lead outside or are too large come with the reason, and a damaged archive with what
@@ -38,7 +38,7 @@ def archive_entries(file: Path, limits: Limits, progress: Callable[[int, int], N
     """
     size = file.stat().st_size
     if size > limits.archive_bytes:
-        yield Entry(
+        yield BundleEntry(
             ".", problem=f"{mib(size)}; archives up to {mib(limits.archive_bytes)} are read (limit archive_bytes)"
         )
         return
@@ -52,23 +52,23 @@ def archive_entries(file: Path, limits: Limits, progress: Callable[[int, int], N
         progress(done, len(paths))
         path = entry.path.removeprefix(prefix)
         if path in seen and path != ".":
-            entry = Entry(path, problem="the archive holds two files of this name; the first is used")
+            entry = BundleEntry(path, problem="the archive holds two files of this name; the first is used")
         seen.add(path)
-        yield Entry(path, entry.data, entry.problem)
+        yield BundleEntry(path, entry.data, entry.problem)
     progress(len(paths), len(paths))
 
 
-def _walked(entries: Iterator[Entry], limits: Limits) -> Iterator[Entry]:
+def _walked(entries: Iterator[BundleEntry], limits: Limits) -> Iterator[BundleEntry]:
     """The entries up to the limit, with unsafe paths turned into problems and `./` taken off the others."""
     for number, entry in enumerate(entries):
         if number >= limits.files:
-            yield Entry(".", problem=f"more than {limits.files} files; the rest is not looked at (limit files)")
+            yield BundleEntry(".", problem=f"more than {limits.files} files; the rest is not looked at (limit files)")
             return
         parts = [part for part in entry.path.split("/") if part not in ("", ".")]
         if ".." in parts or entry.path.startswith("/") or "\\" in entry.path or "\0" in entry.path:
-            yield Entry(entry.path, problem="its name leads outside the archive")
+            yield BundleEntry(entry.path, problem="its name leads outside the archive")
         else:
-            yield Entry("/".join(parts) or ".", entry.data, entry.problem)
+            yield BundleEntry("/".join(parts) or ".", entry.data, entry.problem)
 
 
 def _root(paths: list[str]) -> str:
@@ -81,35 +81,37 @@ def _root(paths: list[str]) -> str:
     return "" if is_meaningful(folder) or folder == ".." else folder + "/"
 
 
-def _zip_entries(file: Path, limits: Limits, wanted: Callable[[str], bool]) -> Iterator[Entry]:
+def _zip_entries(file: Path, limits: Limits, wanted: Callable[[str], bool]) -> Iterator[BundleEntry]:
     try:
         with file.open("rb") as raw, closing(zipfile.ZipFile(_Capped(raw, limits.files * _RECORD))) as archive:
             for member in sorted(archive.infolist(), key=lambda info: info.filename):
                 if not member.filename.endswith("/"):
-                    yield _zip_entry(archive, member, limits) if wanted(member.filename) else Entry(member.filename)
+                    yield (
+                        _zip_entry(archive, member, limits) if wanted(member.filename) else BundleEntry(member.filename)
+                    )
     except _DAMAGE as error:
-        yield Entry(".", problem=f"a damaged zip archive: {error}")
+        yield BundleEntry(".", problem=f"a damaged zip archive: {error}")
 
 
-def _zip_entry(archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: Limits) -> Entry:
+def _zip_entry(archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: Limits) -> BundleEntry:
     path, mode = member.filename, member.external_attr >> 16
     if stat.S_IFMT(mode) and (problem := unfit(mode)):
-        return Entry(path, problem=problem)
+        return BundleEntry(path, problem=problem)
     if member.flag_bits & 1:
-        return Entry(path, problem="encrypted")
+        return BundleEntry(path, problem="encrypted")
     if member.compress_type not in _METHODS:
-        return Entry(path, problem="packed by a method other than deflate")
+        return BundleEntry(path, problem="packed by a method other than deflate")
     if member.file_size > limits.file_bytes:
-        return Entry(path, problem=too_large(member.file_size, limits.file_bytes))
+        return BundleEntry(path, problem=too_large(member.file_size, limits.file_bytes))
     try:
         with archive.open(member) as opened:
             data = opened.read(limits.file_bytes + 1)
     except _DAMAGE as error:
-        return Entry(path, problem=f"damaged in the archive: {error}")
+        return BundleEntry(path, problem=f"damaged in the archive: {error}")
     return (
-        Entry(path, data)
+        BundleEntry(path, data)
         if len(data) <= limits.file_bytes
-        else Entry(path, problem=too_large(len(data), limits.file_bytes))
+        else BundleEntry(path, problem=too_large(len(data), limits.file_bytes))
     )
 
 

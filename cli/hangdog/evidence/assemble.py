@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hangdog.evidence.content import Failure, Stacks
+from hangdog.evidence.content import Failure, StackFile
 from hangdog.evidence.counters import counters_of, findings_of, ras_reports
 from hangdog.evidence.placing import Placed
 from hangdog_models.collectives import RankCounters, RasReport
@@ -11,7 +11,7 @@ from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.stacks import capture_failure
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
-from hangdog_models.reading.stacks.merge_native import splice
+from hangdog_models.reading.stacks.merge_native import merge_native
 from hangdog_models.snapshot import Round
 from hangdog_models.stack import TRAINER, Missing, ProcessState, ProcessTrace, Reason
 
@@ -82,7 +82,7 @@ def _parts(placed: Placed, assembly: Assembly) -> Iterable[tuple[str, str, Part]
         yield name.role, "state", content
     elif isinstance(content, Failure):
         yield name.role, "failure", content
-    elif isinstance(content, Stacks):
+    elif isinstance(content, StackFile):
         kind = "native" if content.native_only else "python"
         seen: set[int] = set()
         for process in content.processes:
@@ -96,7 +96,7 @@ def _parts(placed: Placed, assembly: Assembly) -> Iterable[tuple[str, str, Part]
 def _trace(rank: Rank, role: str, parts: Gathered, assembly: Assembly) -> ProcessTrace:
     process = _process(rank, role, parts, assembly)
     state = parts.state[1] if parts.state else None
-    missing = capture_failure.read(parts.failure[1].words, state) if parts.failure else None
+    missing = capture_failure.read(parts.failure[1].message, state) if parts.failure else None
     if missing is None and not process.threads:
         missing = capture_failure.refine(Missing(Reason.NO_EVIDENCE, "the bundle holds no stacks of it"), state)
     pid = process.pid if process.pid is not None else state.pid if state else None
@@ -107,7 +107,7 @@ def _process(rank: Rank, role: str, parts: Gathered, assembly: Assembly) -> Dump
     if parts.python is None or parts.native is None:
         only = parts.python or parts.native
         return only[1] if only else DumpedProcess(None, ())
-    both = splice(parts.python[1], parts.native[1])
+    both = merge_native(parts.python[1], parts.native[1])
     if both is None:
         path, python = parts.native[0], parts.python[0]
         assembly.ignored.append(path)

@@ -19,10 +19,10 @@ from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import TRAINER
 from hangdog_models.topology import Layout, Topology
 from hangdog_models.verdict import Verdict
-from hangdog_models.views.one_rank import Seen, of_rank
-from hangdog_proto.client.channel_options import Reach
-from hangdog_proto.client.incidents import Client, Kept
-from hangdog_server.incidents.replay import Look, Replayed, replay
+from hangdog_models.views.one_rank import RankView, of_rank
+from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.incidents import Client, StoredIncident
+from hangdog_server.incidents.replay import Replayed, StoredRound, replay
 
 #: What the beginning of an incident's name looks like; a folder that is called so is meant by `./3fa9`.
 _NAME = re.compile(r"[0-9a-f]{1,12}")
@@ -40,7 +40,7 @@ class Evidence:
     incident: str
     snapshot: Snapshot
     topology: Topology
-    told: Verdict | None = None
+    server_verdict: Verdict | None = None
 
     @property
     def world_size(self) -> int:
@@ -52,7 +52,7 @@ class Evidence:
 
     def verdict(self, case: Case | None = None) -> Verdict:
         """The server's verdict, or, where there is none, the one that `hangdog triage` comes to."""
-        return self.told or conclude(case or self.case())
+        return self.server_verdict or conclude(case or self.case())
 
     def as_json(self) -> dict[str, object]:
         """Which one it is, as the first fields of a JSON document."""
@@ -62,7 +62,7 @@ class Evidence:
             "job": self.snapshot.job.id,
         }
 
-    def seen(self, rank: int, look: int | None = None) -> tuple[Seen, ...]:
+    def seen(self, rank: int, look: int | None = None) -> tuple[RankView, ...]:
         """The processes of a rank, trainer first; raises WrongUse for one the job has not, UnreadableEvidence for one unseen."""
         if rank >= self.world_size:
             has = f"{self.named} has {counted(self.world_size, 'rank')}"
@@ -72,11 +72,13 @@ class Evidence:
             raise WrongUse(f"there was no look {look} in {self.named}", f"there were: {looks}")
         found = of_rank(self.snapshot.rounds, Rank(rank), look)
         if not found:
-            said = f"nothing was seen of rank {rank} in {self.named}"
-            raise UnreadableEvidence(said, f"`hangdog ranks {self.short} --rank {rank}` says why, where that is known")
+            stated = f"nothing was seen of rank {rank} in {self.named}"
+            raise UnreadableEvidence(
+                stated, f"`hangdog ranks {self.short} --rank {rank}` says why, where that is known"
+            )
         return found
 
-    def stack(self, rank: int) -> Seen:
+    def stack(self, rank: int) -> RankView:
         """The trainer of a rank; raises what `seen` raises, also where nothing of its stack was captured."""
         found = next((one for one in self.seen(rank) if one.trace.role == TRAINER), None)
         if found is None or not found.trace.threads:
@@ -96,7 +98,7 @@ class Evidence:
         return printable(self.name, NAMED)
 
 
-def evidence(where: str, server: Reach) -> Evidence:
+def evidence(where: str, server: ServerAddress) -> Evidence:
     """The evidence of an incident, by the beginning of its name, or of the bundle at a path; raises HangdogError."""
     if _path(where):
         snapshot, layout = open_bundle(Path(where), DEFAULTS, None)
@@ -107,20 +109,20 @@ def evidence(where: str, server: Reach) -> Evidence:
     return _placed(kept.line.id, kept.line.id, found.snapshot, found.layout, kept.verdict)
 
 
-def replayed(kept: Kept) -> Replayed:
+def replayed(kept: StoredIncident) -> Replayed:
     """What the server judged, put together again; raises WrongUse where nothing has come yet, OurFault where it cannot be."""
     if kept.line.state in UNDER_WAY and not kept.captures:
         raise WrongUse(f"nothing of incident {kept.line.id} is captured yet", f"hangdog watch {kept.line.id}")
     try:
-        return replay(kept.line.job, kept.asked, (Look(*capture) for capture in kept.captures))
+        return replay(kept.line.job, kept.asked, (StoredRound(*capture) for capture in kept.captures))
     except (KeyError, TypeError, ValueError) as error:
         what = f"what is kept of incident {kept.line.id} cannot be put together: {type(error).__name__}: {error}"
         raise OurFault(what, "did another version of hangdog keep it? or it has not been captured yet") from error
 
 
-def _placed(name: str, incident: str, snapshot: Snapshot, layout: Layout, told: Verdict | None) -> Evidence:
+def _placed(name: str, incident: str, snapshot: Snapshot, layout: Layout, reported: Verdict | None) -> Evidence:
     shape, _ = topology.build(layout, snapshot.highest_rank())
-    return Evidence(name, incident, snapshot, shape, told)
+    return Evidence(name, incident, snapshot, shape, reported)
 
 
 def _path(where: str) -> bool:

@@ -23,7 +23,7 @@ _HEAD = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
-class Stacks:
+class StackFile:
     """Stacks of one or several processes; `native_only` where the tool sees no Python frames (gdb)."""
 
     processes: tuple[DumpedProcess, ...]
@@ -34,7 +34,7 @@ class Stacks:
 class Failure:
     """Why a capture failed, in the tool's words."""
 
-    words: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Logged:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReadRequest:
     """What NCCL RAS answered, once or several times."""
 
     reports: tuple[RasReport, ...]
@@ -57,9 +57,9 @@ class Unused:
     """A file that is no evidence."""
 
 
-Content = Stacks | ProcessState | Failure | RankCounters | Logged | Asked | Unused
+Content = StackFile | ProcessState | Failure | RankCounters | Logged | ReadRequest | Unused
 #: What tells of itself whose it is, or belongs to no rank: no file needs a rank in its name for it.
-OWNERLESS = (Logged, Asked)
+OWNERLESS = (Logged, ReadRequest)
 
 #: Readers of stacks in text form; the first that recognises a text reads it.
 _STACK_TEXTS = (
@@ -77,7 +77,7 @@ def read_content(name: Name, data: bytes, limits: Limits) -> Content:
         return _read_document(name, plain_pickle.read_pickle(data, limits), limits)
     head = data[:_HEAD].decode("utf-8", "replace").lstrip("\ufeff")
     if ras_json.recognises_text(head):
-        return Asked((ras_json.read_text(decoded(data, "the JSON of ncclras"), limits),))
+        return ReadRequest((ras_json.read_text(decoded(data, "the JSON of ncclras"), limits),))
     if looks_like_json(head) and not _is_json_lines(head):
         return _read_document(name, read_json(decoded(data, "JSON"), limits), limits)
     return _read_text(name, head, data, limits)
@@ -86,11 +86,11 @@ def read_content(name: Name, data: bytes, limits: Limits) -> Content:
 def _read_text(name: Name, head: str, data: bytes, limits: Limits) -> Content:
     for recognises, read, what, native_only in _STACK_TEXTS:
         if recognises(head):
-            return Stacks(read(decoded(data, what), limits), native_only)
+            return StackFile(read(decoded(data, what), limits), native_only)
     if proc_status.recognises_status(head):
         return proc_status.read_status(decoded(data, "/proc/<pid>/status"), limits)
     if ras_text.recognises(head):
-        return Asked(ras_text.read(decoded(data, "the report of ncclras"), limits))
+        return ReadRequest(ras_text.read(decoded(data, "the report of ncclras"), limits))
     if capture_failure.recognises(
         head
     ):  # the dump that failed lies where its output should: `py-spy dump ... > rank3.txt 2>&1`
@@ -113,7 +113,7 @@ def _is_json_lines(head: str) -> bool:
     return "}\n{" in head or "}\r\n{" in head
 
 
-def shared(stacks: Stacks, seen: dict[tuple[Frame, ...], tuple[Frame, ...]]) -> Stacks:
+def shared(stacks: StackFile, seen: dict[tuple[Frame, ...], tuple[Frame, ...]]) -> StackFile:
     """The same stacks made of the frames in `seen` where equal ones were read before: most ranks stand where others do."""
     processes = tuple(
         replace(p, threads=tuple(structs.replace(t, frames=seen.setdefault(t.frames, t.frames)) for t in p.threads))
@@ -125,13 +125,13 @@ def shared(stacks: Stacks, seen: dict[tuple[Frame, ...], tuple[Frame, ...]]) -> 
 def _read_document(name: Name, document: object, limits: Limits) -> Content:
     """What a JSON document, or the plain data of a pickle, is."""
     if pyspy.recognises(document):
-        return Stacks(pyspy.read(document, limits))
+        return StackFile(pyspy.read(document, limits))
     if flight_recorder.recognises(document):
         return flight_recorder.read(document, name.rank, limits)
     if proc_status.recognises(document):
         return proc_status.read(document, limits)
     if ras_json.recognises(document):
-        return Asked((ras_json.read(document, limits),))
+        return ReadRequest((ras_json.read(document, limits),))
     if findings_json.recognises(document):
         return Logged(findings=findings_json.read(document, limits))
     if dcgm.recognises(document):

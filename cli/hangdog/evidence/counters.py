@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
 
-from hangdog.evidence.content import Asked, Logged
+from hangdog.evidence.content import Logged, ReadRequest
 from hangdog.evidence.placing import Placed
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.findings import Finding
@@ -27,12 +27,14 @@ def counters_of(ordered: Sequence[Placed], unused: MutableMapping[str, str]) -> 
                 unused[placed.name.path] = f"{whose} is already read from {path}"
     counters = {rank: record for rank, (_, record) in found.items()}
     for own in (True, False):
-        for told in _told(latest_first, own):
-            counters[told.rank] = joined(counters[told.rank], told) if told.rank in counters else told
+        for reported in _records(latest_first, own):
+            counters[reported.rank] = (
+                joined(counters[reported.rank], reported) if reported.rank in counters else reported
+            )
     return tuple(record for _, record in sorted(counters.items()))
 
 
-def _told(files: Iterable[Placed], own: bool) -> Iterator[RankCounters]:
+def _records(files: Iterable[Placed], own: bool) -> Iterator[RankCounters]:
     for placed in files:
         if isinstance(placed.content, Logged):
             for stream in placed.content.streams:
@@ -65,7 +67,7 @@ def ras_reports(ordered: Sequence[Placed]) -> tuple[RasReport, ...]:
     What several machines' folders hold of one round is of one moment: their last reports are united, because each reaches
     only the processes that its own are connected with.
     """
-    files = [placed for placed in ordered if isinstance(placed.content, Asked) and placed.content.reports]
+    files = [placed for placed in ordered if isinstance(placed.content, ReadRequest) and placed.content.reports]
     by_round: dict[int, dict[str, Placed]] = {}
     for placed in files:
         if placed.name.machine is not None:
@@ -83,7 +85,7 @@ def ras_reports(ordered: Sequence[Placed]) -> tuple[RasReport, ...]:
 
 
 def _reports(placed: Placed) -> tuple[RasReport, ...]:
-    return placed.content.reports if isinstance(placed.content, Asked) else ()
+    return placed.content.reports if isinstance(placed.content, ReadRequest) else ()
 
 
 def findings_of(ordered: Sequence[Placed]) -> tuple[Finding, ...]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BundleEntry:
     """A file's path below the bundle's root with `/` between folders, and its bytes or the reason there are none."""
 
     path: str

@@ -5,7 +5,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from hangdog.evidence.entry import Entry, too_large
+from hangdog.evidence.entry import BundleEntry, too_large
 from hangdog_models.reading.limits import Limits
 
 _KINDS = (
@@ -17,38 +17,38 @@ _KINDS = (
 )
 
 
-def folder_entries(root: Path, limits: Limits, progress: Callable[[int, int], None]) -> Iterator[Entry]:
+def folder_entries(root: Path, limits: Limits, progress: Callable[[int, int], None]) -> Iterator[BundleEntry]:
     """All files below `root` in the order of their paths, one in memory at a time; `progress` gets (done, total)."""
     found = sorted(_listed(os.fspath(root), "", 0, limits))
     if len(found) > limits.files:
-        yield Entry(".", problem=f"more than {limits.files} files; the rest is not looked at (limit files)")
+        yield BundleEntry(".", problem=f"more than {limits.files} files; the rest is not looked at (limit files)")
         found = found[: limits.files]
     for done, (path, problem) in enumerate(found):
         progress(done, len(found))
-        yield Entry(path, problem=problem) if problem else read_file(root / path, path, limits)
+        yield BundleEntry(path, problem=problem) if problem else read_file(root / path, path, limits)
     progress(len(found), len(found))
 
 
-def read_file(file: Path, path: str, limits: Limits) -> Entry:
+def read_file(file: Path, path: str, limits: Limits) -> BundleEntry:
     """One file as an entry called `path`; a reason instead of its bytes where it is no plain file or too large."""
     try:
         # Never wait for the writer of a pipe, never follow a link that was put here since the folder was listed.
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
-        return Entry(path, problem=(error.strerror or "cannot be opened").lower())
+        return BundleEntry(path, problem=(error.strerror or "cannot be opened").lower())
     with os.fdopen(descriptor, "rb", buffering=0) as opened:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
-            return Entry(path, problem=unfit(about.st_mode))
+            return BundleEntry(path, problem=unfit(about.st_mode))
         if about.st_size > limits.file_bytes:
-            return Entry(path, problem=too_large(about.st_size, limits.file_bytes))
+            return BundleEntry(path, problem=too_large(about.st_size, limits.file_bytes))
         try:
             data = _up_to(opened.read, limits.file_bytes + 1)
         except OSError as error:
-            return Entry(path, problem=(error.strerror or "cannot be read").lower())
+            return BundleEntry(path, problem=(error.strerror or "cannot be read").lower())
     if len(data) > limits.file_bytes:  # grew while it was read, or a file whose size the kernel does not tell
-        return Entry(path, problem=too_large(len(data), limits.file_bytes))
-    return Entry(path, data)
+        return BundleEntry(path, problem=too_large(len(data), limits.file_bytes))
+    return BundleEntry(path, data)
 
 
 def unfit(mode: int) -> str:

@@ -9,8 +9,8 @@ from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Suspect, Verdict
 from hangdog_models.views.is_accused import LEAST, RECENT_S, accuses
 from hangdog_proto.client.campaigns import CampaignClient, MachinePast
-from hangdog_proto.client.channel_options import Reach
-from hangdog_proto.client.history import ActionLine, LedgerLine
+from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.history import ActionLine, HistoryLine
 from hangdog_proto.client.incidents import IncidentLine, MachineLine
 
 #: Lines of the ledger and tests that are asked for; jobs whose incidents are; incidents of each; acts, of all machines.
@@ -26,26 +26,26 @@ class Accusation:
     """The latest verdict upon a job names the machine; `suspects` are its hypotheses with the machine, likeliest first."""
 
     incident: IncidentLine
-    entry: LedgerLine
+    entry: HistoryLine
     suspects: tuple[Suspect, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class MachineFacts:
     """`now` is None where no agent spoke for it lately. All lists are newest first; `mode` is how far the server acts."""
 
     machine: str
     now: MachineLine | None
     accusations: tuple[Accusation, ...]
     under_way: tuple[IncidentLine, ...]
-    ledger: tuple[LedgerLine, ...]
+    ledger: tuple[HistoryLine, ...]
     past: MachinePast
     acts: tuple[ActionLine, ...]
     mode: str
     breaker: str
 
 
-def ask(server: Reach, machine: str) -> Facts:
+def ask(server: ServerAddress, machine: str) -> MachineFacts:
     """The facts of a machine, by its name or that of a part in it; raises WrongUse where nobody ever heard of it."""
     with CampaignClient(server) as client:
         past = client.past(machine, LINES)
@@ -66,12 +66,12 @@ def ask(server: Reach, machine: str) -> Facts:
                 under_way += [one for one in incidents if one.state in UNDER_WAY]
             newest = next((one for one in incidents if one.state == "judged"), None)
             entry = next((one for one in recent if newest and one.incident == newest.id), None)
-            if newest and entry and entry.standing != "cleared" and entry.probability >= LEAST:
+            if newest and entry and entry.mention != "cleared" and entry.probability >= LEAST:
                 _, verdict = client.incident(newest.id)
                 if verdict is not None and accuses(verdict.kind):
                     accusations.append(Accusation(newest, entry, _naming(verdict, machine)))
-    accusations.sort(key=lambda one: (one.entry.standing != "convicted", -one.entry.probability))
-    return Facts(machine, now, tuple(accusations), tuple(under_way), ledger, past, acts, done.mode, done.breaker)
+    accusations.sort(key=lambda one: (one.entry.mention != "convicted", -one.entry.probability))
+    return MachineFacts(machine, now, tuple(accusations), tuple(under_way), ledger, past, acts, done.mode, done.breaker)
 
 
 def _naming(verdict: Verdict, machine: str) -> tuple[Suspect, ...]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from hangdog.evidence.archive import archive_entries, is_archive
 from hangdog.evidence.assemble import assemble
-from hangdog.evidence.content import OWNERLESS, Stacks, Unused, read_content, shared
-from hangdog.evidence.entry import Entry, mib
+from hangdog.evidence.content import OWNERLESS, StackFile, Unused, read_content, shared
+from hangdog.evidence.entry import BundleEntry, mib
 from hangdog.evidence.folder import folder_entries, read_file
 from hangdog.evidence.naming import name_of
 from hangdog.evidence.placing import Placed, Placing, place, with_folders
@@ -58,7 +58,7 @@ def open_bundle(path: Path, limits: Limits = DEFAULTS, progress: Progress | None
     return _assembled(path, opened)
 
 
-def _entries(path: Path, limits: Limits, progress: Progress) -> Iterator[Entry]:
+def _entries(path: Path, limits: Limits, progress: Progress) -> Iterator[BundleEntry]:
     try:
         path.stat()
     except OSError as error:  # a loop of links, no permission, nothing there
@@ -79,7 +79,7 @@ def _head(path: Path) -> bytes:
         return b""
 
 
-def _take(opened: _Opened, entry: Entry, limits: Limits) -> None:
+def _take(opened: _Opened, entry: BundleEntry, limits: Limits) -> None:
     """Reads one file into `opened`; a file that is not what it claims to be becomes a line of the report."""
     try:
         if entry.problem:
@@ -96,13 +96,13 @@ def _take(opened: _Opened, entry: Entry, limits: Limits) -> None:
         opened.unreadable[escaped(entry.path)] = escaped(str(error))
 
 
-def _take_evidence(opened: _Opened, entry: Entry, limits: Limits) -> None:
+def _take_evidence(opened: _Opened, entry: BundleEntry, limits: Limits) -> None:
     name = name_of(entry.path)
     content = read_content(name, entry.data, limits)
     if isinstance(content, Unused):
         opened.ignored.append(entry.path)
         return
-    opened.placed.append(Placed(name, shared(content, opened.frames) if isinstance(content, Stacks) else content))
+    opened.placed.append(Placed(name, shared(content, opened.frames) if isinstance(content, StackFile) else content))
     opened.files_read += 1
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from hangdog.evidence.content import OWNERLESS, Content, Logged, Stacks
+from hangdog.evidence.content import OWNERLESS, Content, Logged, StackFile
 from hangdog.evidence.naming import Name
 from hangdog_models.ranks import MAX_RANK, Rank, format_ranks
 from hangdog_models.reading.logs.training_log import Stream
@@ -112,10 +112,10 @@ def _expected(layout: Layout, machine: str | None, some_named: bool) -> tuple[Ra
 
 
 def _give(placing: Placing, files: Sequence[Placed], expected: tuple[Rank, ...], taken: set[Rank | None]) -> None:
-    dumped: list[tuple[int, Name, DumpedProcess, Stacks]] = []
+    dumped: list[tuple[int, Name, DumpedProcess, StackFile]] = []
     for file in files:
         placing.unused[file.name.path] = "no rank in its name: call it rank<N>"
-        if isinstance(file.content, Stacks):
+        if isinstance(file.content, StackFile):
             dumped += [(p.pid or 0, file.name, p, file.content) for p in file.content.processes]
     pids = {pid for pid, *_ in dumped}
     if not dumped or len(dumped) != len(expected) or len(pids) < len(dumped) or 0 in pids or taken & set(expected):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from hangdog.evidence.entry import Entry, mib, too_large
+from hangdog.evidence.entry import BundleEntry, mib, too_large
 from hangdog_models.reading.limits import Limits
 
 #: Bytes that one member's headers may take; a long name and its extended header are some KB.
@@ -25,7 +25,7 @@ _KINDS = (
 )
 
 
-def tar_entries(file: Path, limits: Limits, wanted: Callable[[str], bool]) -> Iterator[Entry]:
+def tar_entries(file: Path, limits: Limits, wanted: Callable[[str], bool]) -> Iterator[BundleEntry]:
     """The members in the archive's order; the data of those that are not `wanted` is passed over."""
     try:
         with file.open("rb") as raw:
@@ -34,31 +34,31 @@ def tar_entries(file: Path, limits: Limits, wanted: Callable[[str], bool]) -> It
             forward = _Forward(gzip.GzipFile(fileobj=raw) if packed else raw, limits.total_bytes)  # type: ignore[arg-type]
             yield from _members(forward, limits, wanted)
     except _DAMAGE as error:
-        yield Entry(".", problem=f"a damaged tar archive: {error or type(error).__name__}")
+        yield BundleEntry(".", problem=f"a damaged tar archive: {error or type(error).__name__}")
 
 
-def _members(forward: "_Forward", limits: Limits, wanted: Callable[[str], bool]) -> Iterator[Entry]:
+def _members(forward: "_Forward", limits: Limits, wanted: Callable[[str], bool]) -> Iterator[BundleEntry]:
     archive = tarfile.TarFile(fileobj=forward, mode="r", encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]
     while (member := archive.next()) is not None:
         archive.members = []  # type: ignore[attr-defined]  # it would keep every header it has seen
         if not member.isdir():
-            yield _entry(forward, member, limits) if wanted(member.name) else Entry(member.name)
+            yield _entry(forward, member, limits) if wanted(member.name) else BundleEntry(member.name)
         forward.next_header()
     if forward.ended:
-        yield Entry(".", problem="a tar archive without its end mark: it may be cut short")
+        yield BundleEntry(".", problem="a tar archive without its end mark: it may be cut short")
 
 
-def _entry(forward: "_Forward", member: tarfile.TarInfo, limits: Limits) -> Entry:
+def _entry(forward: "_Forward", member: tarfile.TarInfo, limits: Limits) -> BundleEntry:
     problem = next((words for is_kind, words in _KINDS if is_kind(member)), "")
     if problem or not member.isreg():
-        return Entry(member.name, problem=problem or "no plain file")
+        return BundleEntry(member.name, problem=problem or "no plain file")
     if member.size > limits.file_bytes:
-        return Entry(member.name, problem=too_large(member.size, limits.file_bytes))
+        return BundleEntry(member.name, problem=too_large(member.size, limits.file_bytes))
     forward.seek(member.offset_data)
     data = forward.take(member.size)
     if len(data) < member.size:
         raise EOFError("it ends before a file begins")
-    return Entry(member.name, data)
+    return BundleEntry(member.name, data)
 
 
 class _Forward:

@@ -54,8 +54,8 @@ def _process(trace: ProcessTrace) -> str:
     """The file name, without its suffix, of one process: a role that a path cannot tell is replaced, by the same in every look."""
     plain = f"rank{trace.rank}" if trace.role == TRAINER else f"rank{trace.rank}.{trace.role}"
     try:
-        told = name_of(f"{plain}.json")
-        if _PLAIN.fullmatch(plain) and (told.rank, told.role) == (trace.rank, trace.role):
+        reported = name_of(f"{plain}.json")
+        if _PLAIN.fullmatch(plain) and (reported.rank, reported.role) == (trace.rank, trace.role):
             return plain
     except HangdogError:
         pass
@@ -89,7 +89,7 @@ def _thread(pid: int | None, thread: Thread) -> dict[str, Any]:
 
 
 def _frame(frame: Frame) -> dict[str, Any]:
-    told = {
+    reported = {
         "name": frame.function,
         "filename": frame.file,
         "module": frame.module,
@@ -97,7 +97,7 @@ def _frame(frame: Frame) -> dict[str, Any]:
         "line": frame.line,
         "locals": None,
     }
-    return told | {"native": True} if frame.module == "" else told  # of a library that nobody could name
+    return reported | {"native": True} if frame.module == "" else reported  # of a library that nobody could name
 
 
 def _job(snapshot: Snapshot, layout: Layout, remarks: Iterable[str]) -> str:
@@ -123,8 +123,8 @@ def _job(snapshot: Snapshot, layout: Layout, remarks: Iterable[str]) -> str:
 
 def _table(table: Mapping[str, str | list[str]]) -> Iterator[str]:
     for name, value in table.items():
-        told = _quoted(value) if isinstance(value, str) else f"[{', '.join(map(_quoted, value))}]"
-        yield f"{_quoted(name)} = {told}"
+        reported = _quoted(value) if isinstance(value, str) else f"[{', '.join(map(_quoted, value))}]"
+        yield f"{_quoted(name)} = {reported}"
 
 
 def _quoted(text: str) -> str:

@@ -23,7 +23,7 @@ def show(actions: Actions, form: str) -> None:
         known = {"mode": actions.mode, "actors": list(actions.actors), "breaker": actions.breaker}
         click.echo(
             json.dumps(
-                {"schema": "hangdog.actions/1", **known, "actions": [_told(one) for one in actions.lines]}, indent=2
+                {"schema": "hangdog.actions/1", **known, "actions": [_document(one) for one in actions.lines]}, indent=2
             )
         )
         return
@@ -37,15 +37,15 @@ def show(actions: Actions, form: str) -> None:
     click.echo(f"mode {printable(actions.mode)}, by {printable(', '.join(actions.actors))}{opened}")
 
 
-def news(line: ActionLine) -> str:
+def line_text(line: ActionLine) -> str:
     """What is new of an act, for those who see beside it of which incident it is."""
-    why = line.because.removesuffix(f", hangdog show {line.incident}")
+    why = line.reason.removesuffix(f", hangdog show {line.incident}")
     if line.state in UNDECIDED:  # what is said of it then comes beside why it is listed
-        return "; ".join(filter(None, (why, line.words)))
-    return line.words or why
+        return "; ".join(filter(None, (why, line.message)))
+    return line.message or why
 
 
-def _told(line: ActionLine) -> dict[str, object]:
+def _document(line: ActionLine) -> dict[str, object]:
     return {
         "incident": line.incident,
         "machine": line.machine,
@@ -55,14 +55,14 @@ def _told(line: ActionLine) -> dict[str, object]:
         "at": utc(line.at),
         "changed": utc(line.changed),
         "who": line.who,
-        "because": line.because,
-        "words": line.words,
+        "because": line.reason,
+        "words": line.message,
     }
 
 
 def _table(lines: tuple[ActionLine, ...]) -> Table:
     rows = table("when", "incident", "machine", "job", "state", "who", "news")
     for line in lines:
-        cells = (here(line.at), line.incident, line.machine, line.job, line.state, line.who, news(line))
+        cells = (here(line.at), line.incident, line.machine, line.job, line.state, line.who, line_text(line))
         add_row(rows, *cells)
     return rows

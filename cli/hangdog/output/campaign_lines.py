@@ -14,11 +14,11 @@ from rich.text import Text
 from hangdog.output.lines import Line, add_row, print_line, table
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.times import here, utc
-from hangdog.retry import Patience
+from hangdog.retry import RetryPolicy
 from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_proto.client.campaigns import CampaignClient, CampaignLine, CampaignStep
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 
 #: As `hangdog diagnose --local` has them.
 STATUSES = {"convicted": 1, "failed": 1, "inconclusive": 2, "not convicted": 0}
@@ -27,7 +27,7 @@ SHOWN = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedTests:
     """Whom to test, and how: machines by name, or those an incident suspects."""
 
     machines: tuple[str, ...]
@@ -37,20 +37,20 @@ class Wanted:
     why: str
 
 
-def conduct(server: Reach, wanted: Wanted, form: str) -> int:
+def conduct(server: ServerAddress, wanted: WantedTests, form: str) -> int:
     """Starts a campaign, follows it to its end and prints its report; the exit status."""
     with CampaignClient(server) as client:
         asked = client.campaign(wanted.machines, wanted.incident, wanted.levels, wanted.budget_s, wanted.why)
         return _followed(client, asked, form)
 
 
-def follow(server: Reach, name: str, form: str) -> int:
+def follow(server: ServerAddress, name: str, form: str) -> int:
     """Follows a campaign that somebody else started; the exit status."""
     with CampaignClient(server) as client:
         return _followed(client, client.follow(name), form, ours=False)
 
 
-def abort(server: Reach, name: str) -> int:
+def abort(server: ServerAddress, name: str) -> int:
     """Ends a campaign."""
     with CampaignClient(server) as client:
         line = client.abort(name)
@@ -58,7 +58,7 @@ def abort(server: Reach, name: str) -> int:
     return 0
 
 
-def show_plan(server: Reach, wanted: Wanted, form: str) -> int:
+def show_plan(server: ServerAddress, wanted: WantedTests, form: str) -> int:
     """Prints what a campaign would begin with; nobody is tested."""
     with CampaignClient(server) as client:
         machines, plan = client.first_round(wanted.machines, wanted.incident, wanted.levels, wanted.budget_s)
@@ -66,8 +66,8 @@ def show_plan(server: Reach, wanted: Wanted, form: str) -> int:
         click.echo(json.dumps({"schema": "hangdog.plan/1", "machines": list(machines), **plan}, indent=2))
         return 0
     console = console_for(sys.stdout)
-    said = f"{counted(len(machines), 'machine')}; first round: {printable(str(plan.get('because')))}"
-    print_line(Line(said), console)
+    stated = f"{counted(len(machines), 'machine')}; first round: {printable(str(plan.get('because')))}"
+    print_line(Line(stated), console)
     rows = table("test", "machines", "repetitions")
     launches = plan.get("launches", [])
     for one in launches[:SHOWN]:
@@ -77,7 +77,7 @@ def show_plan(server: Reach, wanted: Wanted, form: str) -> int:
     return 0
 
 
-def show_list(server: Reach, form: str) -> int:
+def show_list(server: ServerAddress, form: str) -> int:
     """Prints the latest campaigns."""
     with CampaignClient(server) as client:
         lines = client.campaigns()
@@ -105,8 +105,8 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
     """The report for people: who is convicted and why, what was bought of the others, and what was left untested."""
     for one in report["convicted"]:
         parts = f" ({', '.join(one['parts'])})" if one["parts"] else ""
-        said = f"convicted  {one['machine']}{parts}, {100 * one['probability']:.1f} %"
-        console.print(Text(printable(said), "bold red"))
+        stated = f"convicted  {one['machine']}{parts}, {100 * one['probability']:.1f} %"
+        console.print(Text(printable(stated), "bold red"))
         for because, times in Counter(one["because"]).items():
             often = f" ({times} times)" if times > 1 else ""
             console.print(Text(f"  {printable(because)}{often}", "dim"))
@@ -133,7 +133,7 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
 def _followed(client: CampaignClient, steps: Generator[CampaignStep, None, None], form: str, ours: bool = True) -> int:
     """The exit status, once the report is printed; what happens meanwhile goes to stderr."""
     name = ""
-    patience: Patience | None = None
+    patience: RetryPolicy | None = None
     try:
         while True:
             try:
@@ -143,12 +143,12 @@ def _followed(client: CampaignClient, steps: Generator[CampaignStep, None, None]
                     name = step.campaign
                     click.echo(printable(step.text), err=True)
                     if step.report is not None:
-                        return _told(step.report, form)
+                        return _finished(step.report, form)
                 break
             except ServerUnreachable as error:
                 if not name:
                     raise
-                patience = patience or Patience(f"campaign {name}", f"hangdog diagnose --follow {name}")
+                patience = patience or RetryPolicy(f"campaign {name}", f"hangdog diagnose --follow {name}")
                 patience.lost(error)
                 steps = client.follow(name)  # the server that is started next goes on with it
     except KeyboardInterrupt:
@@ -167,12 +167,12 @@ def _interrupted(client: CampaignClient, name: str, form: str) -> None:
         client.abort(name)
         for step in client.follow(name):
             if step.report is not None:
-                _told(step.report, form)
+                _finished(step.report, form)
     except HangdogError as error:
         click.echo(f"campaign {name} may go on: {printable(str(error))}; hangdog diagnose --abort {name}", err=True)
 
 
-def _told(report: Mapping[str, Any], form: str) -> int:
+def _finished(report: Mapping[str, Any], form: str) -> int:
     if form == "json":
         click.echo(json.dumps(report, indent=2))
     else:

@@ -11,8 +11,8 @@ from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
 from hangdog_models.diagnosis.observe.canonicalise import CanonicalFrame
 from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.verdict.conclude import probabilities
-from hangdog_models.diagnosis.waits.waits import Hold
-from hangdog_models.views.answer_text import ranks_said
+from hangdog_models.diagnosis.waits.waits import GroupWait
+from hangdog_models.views.answer_text import rank_text
 
 #: How many of each are shown before `and N more`.
 EXPLANATIONS, HOLDS, CLUSTERS = 8, 24, 8
@@ -67,7 +67,7 @@ def _waits(case: Case) -> Iterator[Line]:
         yield Line(f"{_short(loose)} {_verb(loose)}, and the evidence does not tell for whom")
 
 
-def _hold(hold: Hold) -> str:
+def _hold(hold: GroupWait) -> str:
     lost = f", those of {hold.assumed} lost" if hold.assumed else ""
     source = f"counters{lost}" if hold.counted else "guessed from who is there" if hold.inferred else "frames"
     wait, have = _verb(hold.inside), "has" if len(hold.inside) == 1 else "have"
@@ -92,7 +92,7 @@ def _signature(cluster: Cluster) -> tuple[CanonicalFrame, ...]:
 
 
 def _short(ranks: Iterable[int]) -> str:
-    return ranks_said(list(ranks), RANKS_WIDTH)
+    return rank_text(list(ranks), RANKS_WIDTH)
 
 
 def _verb(ranks: Sized) -> str:

@@ -13,10 +13,10 @@ from hangdog.output.terminal import console_for, printable
 from hangdog.output.times import here, utc
 from hangdog_models.views.repeated_tests import alike, times
 from hangdog_proto.client.campaigns import CampaignClient, MachinePast
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 
 
-def print_past(server: Reach, machine: str, form: str) -> None:
+def print_past(server: ServerAddress, machine: str, form: str) -> None:
     """Asks the server for the past of a machine, or of the one that holds a part of that name, and prints it."""
     with CampaignClient(server) as client:
         past = client.past(machine)

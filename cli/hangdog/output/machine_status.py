@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hangdog.evidence.machine_facts import Accusation, Facts
+from hangdog.evidence.machine_facts import Accusation, MachineFacts
 from hangdog.output.times import ago, here
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Kind
 from hangdog_models.views.answer_text import percent
@@ -21,9 +21,9 @@ OUT = ("pending", "marked", "done", "releasing")
 SETTLED = ("dismissed", "released")
 #: What checks find that speaks against the machine, gravest first, with what is to be done.
 SICK = {
-    Bearing.CONVICTS: "take it out of use, whatever the stacks say: {code} is no state to train in",
-    Bearing.RESET: "reset {device} while no job runs there: {code}",
-    Bearing.SUSPECTS: "test it when no job runs there: hangdog diagnose --machines {machine}",
+    Impact.CONVICTS: "take it out of use, whatever the stacks say: {code} is no state to train in",
+    Impact.RESET: "reset {device} while no job runs there: {code}",
+    Impact.SUSPECTS: "test it when no job runs there: hangdog diagnose --machines {machine}",
 }
 
 
@@ -44,13 +44,13 @@ STATUSES = {Word.CLEAR: 0, Word.OPEN: 2, Word.LOST: 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MachineStatus:
     """The answer, in a word and in a sentence; by which incident; why; and what to do now."""
 
     word: Word
     says: str
     do: tuple[str, ...]
-    because: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     incident: str = ""
     probability: float | None = None
 
@@ -59,13 +59,13 @@ class Standing:
         return STATUSES.get(self.word, 1)
 
 
-def assess(facts: Facts) -> Standing:
+def assess(facts: MachineFacts) -> MachineStatus:
     """Where the machine stands."""
     answers = (_out, _tested, _accused, _sick, _lost, _open)
     return next((found for answer in answers if (found := answer(facts)) is not None), _clear(facts))
 
 
-def _out(facts: Facts) -> Standing | None:
+def _out(facts: MachineFacts) -> MachineStatus | None:
     act = facts.acts[0] if facts.acts else None
     if act is None or act.state not in OUT:
         return None
@@ -76,10 +76,10 @@ def _out(facts: Facts) -> Standing | None:
     if act.state in ("pending", "releasing"):
         do = ["hangdog actions    # wait until that is done"]
     says = f"{doing}since {here(act.changed)}, by incident {act.incident} of job {printable(act.job)}"
-    return Standing(Word.OUT, says, tuple(do), because or _words(act), act.incident)
+    return MachineStatus(Word.OUT, says, tuple(do), because or _words(act), act.incident)
 
 
-def _tested(facts: Facts) -> Standing | None:
+def _tested(facts: MachineFacts) -> MachineStatus | None:
     one = convicted_now(facts)
     if one is None:
         return None
@@ -87,10 +87,10 @@ def _tested(facts: Facts) -> Standing | None:
     says = f"{part}by the tests of campaign {one.campaign}, {here(one.at)}"
     do = ("take it out of use, and have it repaired", f"hangdog machines {_quoted(facts.machine)}    # what was tested")
     because = (f"{printable(test.test)}: {printable(test.says)}" for test in facts.past.tests if test.outcome == "fail")
-    return Standing(Word.CONVICTED, says, do, tuple(dict.fromkeys(because)))
+    return MachineStatus(Word.CONVICTED, says, do, tuple(dict.fromkeys(because)))
 
 
-def convicted_now(facts: Facts) -> ConvictionLine | None:
+def convicted_now(facts: MachineFacts) -> ConvictionLine | None:
     """The conviction by tests that holds: no later campaign tested the machine, and nobody has brought it back since."""
     latest = facts.past.tests[0].campaign if facts.past.tests else ""
     back = max((act.changed for act in facts.acts if act.state == "released"), default=0.0)
@@ -98,7 +98,7 @@ def convicted_now(facts: Facts) -> ConvictionLine | None:
     return max(held, key=lambda one: one.at, default=None)
 
 
-def _accused(facts: Facts) -> Standing | None:
+def _accused(facts: MachineFacts) -> MachineStatus | None:
     for one in facts.accusations:
         act = next((act for act in facts.acts if act.incident == one.incident.id), None)
         if act is None or act.state not in SETTLED:
@@ -106,17 +106,17 @@ def _accused(facts: Facts) -> Standing | None:
     return None
 
 
-def _by_verdict(facts: Facts, one: Accusation, act: ActionLine | None) -> Standing:
+def _by_verdict(facts: MachineFacts, one: Accusation, act: ActionLine | None) -> MachineStatus:
     entry, incident = one.entry, one.incident
-    word = Word.CONVICTED if entry.standing == "convicted" else Word.SUSPECTED
+    word = Word.CONVICTED if entry.mention == "convicted" else Word.SUSPECTED
     among = f", as one of {entry.among} machines" if entry.among > 1 else ""
     says = f"{percent(entry.probability)} sure{among}, by incident {incident.id} of job {printable(incident.job)}, "
     says += here(entry.at) + (f" (verdict: {printable(entry.verdict)})" if entry.verdict != Kind.MACHINE else "")
     do = (*_evict(facts, act, incident, word), f"hangdog show {incident.id}    # the whole verdict")
-    return Standing(word, says, do, _reasons(one), incident.id, entry.probability)
+    return MachineStatus(word, says, do, _reasons(one), incident.id, entry.probability)
 
 
-def _evict(facts: Facts, act: ActionLine | None, incident: IncidentLine, word: Word) -> Iterator[str]:
+def _evict(facts: MachineFacts, act: ActionLine | None, incident: IncidentLine, word: Word) -> Iterator[str]:
     if word is Word.SUSPECTED:
         yield "leave it in use for now: the verdict is not sure enough to take it out"
         if facts.now is not None and any(local.job == incident.job for local in facts.now.jobs):
@@ -128,51 +128,51 @@ def _evict(facts: Facts, act: ActionLine | None, incident: IncidentLine, word: W
     else:
         why = f"in mode {printable(facts.mode)} the server takes nothing out by itself"
         if act is not None and act.state in ("refused", "failed"):
-            why = f"the server's attempt {act.state}: {printable(act.words or act.because)}"
+            why = f"the server's attempt {act.state}: {printable(act.message or act.reason)}"
             why = why.replace("attempt refused", "bounds forbid it")
         yield f"take it out of use by hand: {why}"
         if act is not None and act.state == "refused":
             yield f"hangdog approve {incident.id}    # have the bounds looked at again"
 
 
-def _sick(facts: Facts) -> Standing | None:
+def _sick(facts: MachineFacts) -> MachineStatus | None:
     findings = facts.now.findings if facts.now else ()
     order = list(SICK)
-    against = sorted((one for one in findings if one.bearing in SICK), key=lambda one: order.index(one.bearing))
+    against = sorted((one for one in findings if one.impact in SICK), key=lambda one: order.index(one.impact))
     if not against:
         return None
     do = (
-        SICK[one.bearing].format(
+        SICK[one.impact].format(
             code=printable(one.code), device=printable(one.device) or "the device", machine=_quoted(facts.machine)
         )
         for one in against
     )
-    says = f"its own checks speak against it: {printable(against[0].code)} ({against[0].bearing})"
+    says = f"its own checks speak against it: {printable(against[0].code)} ({against[0].impact})"
     because = tuple(f"{printable(one.code)}: {printable(one.what)}" for one in against)
-    return Standing(Word.SICK, says, tuple(dict.fromkeys(do)), because)
+    return MachineStatus(Word.SICK, says, tuple(dict.fromkeys(do)), because)
 
 
-def _lost(facts: Facts) -> Standing | None:
+def _lost(facts: MachineFacts) -> MachineStatus | None:
     now = facts.now
     if now is None or now.connected or now.stopped:
         return None
     says = f"its agent fell silent {ago(now.silent_s)} ago, and no verdict speaks against it"
-    return Standing(Word.LOST, says, ("see whether it is up: a machine that hangs in its kernel looks so",))
+    return MachineStatus(Word.LOST, says, ("see whether it is up: a machine that hangs in its kernel looks so",))
 
 
-def _open(facts: Facts) -> Standing | None:
+def _open(facts: MachineFacts) -> MachineStatus | None:
     if not facts.under_way:
         return None
     one = facts.under_way[0]
     says = f"incident {one.id} of job {printable(one.job)}, which runs on it, has no verdict yet ({one.state})"
-    return Standing(Word.OPEN, says, (f"hangdog watch {one.id}    # until its verdict",), (), one.id)
+    return MachineStatus(Word.OPEN, says, (f"hangdog watch {one.id}    # until its verdict",), (), one.id)
 
 
-def _clear(facts: Facts) -> Standing:
+def _clear(facts: MachineFacts) -> MachineStatus:
     settled = next((act for act in facts.acts if act.state in SETTLED), None)
     by = f" by {printable(settled.who)}" if settled and settled.who else ""
     after = f"; {settled.state}{by}, {here(settled.changed)}" if settled else ""
-    return Standing(Word.CLEAR, f"nothing speaks against it now{after}", ("nothing",))
+    return MachineStatus(Word.CLEAR, f"nothing speaks against it now{after}", ("nothing",))
 
 
 def _reasons(one: Accusation) -> tuple[str, ...]:
@@ -180,7 +180,7 @@ def _reasons(one: Accusation) -> tuple[str, ...]:
 
 
 def _words(act: ActionLine) -> tuple[str, ...]:
-    return tuple(printable(text) for text in (act.because, act.words) if text)
+    return tuple(printable(text) for text in (act.reason, act.message) if text)
 
 
 def _quoted(name: str) -> str:

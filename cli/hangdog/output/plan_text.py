@@ -6,8 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hangdog_models.counts import counted
-from hangdog_models.planning.backups import Placement
-from hangdog_models.planning.standby import DAY_S, Fleet, Pool
+from hangdog_models.planning.backups import BackupPlacement
+from hangdog_models.planning.standby import DAY_S, FleetDemand, Pool
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.topology import Topology
 
@@ -15,7 +15,7 @@ from hangdog_models.topology import Topology
 LISTED = 64
 
 
-def pool_json(each: Pool, fleet: Fleet, delay_s: float) -> dict[str, float]:
+def pool_json(each: Pool, fleet: FleetDemand, delay_s: float) -> dict[str, float]:
     """A pool as JSON."""
     return {
         "spares": each.spares,
@@ -26,12 +26,12 @@ def pool_json(each: Pool, fleet: Fleet, delay_s: float) -> dict[str, float]:
     }
 
 
-def _waiting(each: Pool, fleet: Fleet, delay_s: float) -> float:
+def _waiting(each: Pool, fleet: FleetDemand, delay_s: float) -> float:
     """Machine hours a day that the job stands because spares fall short, taken as once in each replenish time that they do."""
     return each.short * delay_s / 3600 * fleet.machines * DAY_S / fleet.replenish_s
 
 
-def pools_table(pools: Sequence[Pool], fleet: Fleet, delay_s: float, answer: int) -> Table:
+def pools_table(pools: Sequence[Pool], fleet: FleetDemand, delay_s: float, answer: int) -> Table:
     """The pools, the one that was asked for in bold."""
     table = Table(
         "spares",
@@ -55,17 +55,17 @@ def pools_table(pools: Sequence[Pool], fleet: Fleet, delay_s: float, answer: int
     return table
 
 
-def heading(placement: Placement) -> list[str]:
+def heading(placement: BackupPlacement) -> list[str]:
     """What a placement survives and what it does not, and why."""
     survives = ", ".join(placement.survives) or "nothing"
     lines = [f"survives the eviction of any one: {survives}"]
     if placement.lost:
         kinds = ", ".join(dict.fromkeys(domain.kind for domain in placement.lost))
         lines.append(f"does NOT survive {counted(len(placement.lost), 'single eviction')} of: {kinds}")
-    return [*lines, *(f"  {sentence}" for sentence in placement.because)]
+    return [*lines, *(f"  {sentence}" for sentence in placement.reasons)]
 
 
-def pairs(shape: Topology, placement: Placement) -> list[str]:
+def pairs(shape: Topology, placement: BackupPlacement) -> list[str]:
     """Who holds whose copies, one line a machine (a rank where no machine is known)."""
     ranks: dict[str, list[int]] = {}
     for rank in range(shape.world_size if placement.holder else 0):

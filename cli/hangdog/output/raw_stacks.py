@@ -18,7 +18,7 @@ LEAST = 34
 _ARGUMENTS = re.compile(r"\([^()]*\)( const)?$")
 
 
-def frame_said(frame: Frame) -> str:
+def frame_text(frame: Frame) -> str:
     """`step (train.py:12)`, of a native frame with its library."""
     place = printable(frame.module or frame.file, NAME)
     return f"{printable(frame.function, NAME)} ({place}{f':{frame.line}' if frame.line else ''})"
@@ -26,18 +26,18 @@ def frame_said(frame: Frame) -> str:
 
 def frame_fitted(frame: Frame, width: int) -> str:
     """The same in so many columns; see `fitted`."""
-    return fitted(frame_said(frame), width)
+    return fitted(frame_text(frame), width)
 
 
-def fitted(said: str, width: int) -> str:
+def fitted(stated: str, width: int) -> str:
     """`step (/a/b/train.py:12)` in so many columns: first the path's folders go, then the beginnings of both."""
-    if cell_len(said) <= width:
-        return said
-    function, _, place = said.removesuffix(")").rpartition(" (")
+    if cell_len(stated) <= width:
+        return stated
+    function, _, place = stated.removesuffix(")").rpartition(" (")
     room = width - cell_len(function) - 3
     if room < BESIDE:
         if not function or width < LEAST:
-            return f"{set_cell_size(said, width - 1).rstrip()}…"
+            return f"{set_cell_size(stated, width - 1).rstrip()}…"
         function = _ARGUMENTS.sub("", function)
         room = max(PLACE, width - cell_len(function) - 3)
     place = _path(place, room)
@@ -60,7 +60,7 @@ def _ending(text: str, room: int) -> str:
     return f"…{text}"
 
 
-def thread_said(thread: Thread, main: bool) -> str:
+def thread_text(thread: Thread, main: bool) -> str:
     """`MainThread: trains, asleep`: its name and what is known of it."""
     known = {"trains": main, "running": thread.active, "asleep": thread.active is False, "holds the GIL": thread.gil}
     words = ", ".join(word for word, true in known.items() if true)
@@ -68,12 +68,12 @@ def thread_said(thread: Thread, main: bool) -> str:
     return f"{name}{f': {words}' if words else ''}"
 
 
-def state_said(state: ProcessState | None) -> str:
+def state_text(state: ProcessState | None) -> str:
     """`state S, in futex_wait`: what the kernel says, as far as it does."""
     if state is None:
         return ""
     parts = ((f"state {state.state}", state.state), (f"in {state.wchan}", state.wchan))
-    return ", ".join(printable(said, NAME) for said, known in parts if known)
+    return ", ".join(printable(stated, NAME) for stated, known in parts if known)
 
 
 def frame_json(frame: Frame) -> dict[str, object]:

@@ -11,7 +11,7 @@ from rich.text import Text
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.times import here
 from hangdog_models.operations.figure_text import UNKNOWN, cases, duration, rests, value
-from hangdog_models.operations.report import Figure, Machines, OperationsReport, Tally, Training
+from hangdog_models.operations.report import Figure, Machines, OperationsReport, ReportTable, Training
 
 #: Columns of a report: what fits into a mail and a terminal as it opens.
 WIDTH = 80
@@ -32,18 +32,18 @@ def _parts(report: OperationsReport) -> Iterator[RenderableType]:
         yield _words(note, "yellow")
     yield ""
     yield _figures(report.figures)
-    for tally in report.tallies:
+    for counts in report.tallies:
         yield ""
-        yield _words(f"{tally.title}: {cases(tally.total, tally.of)}", "bold")
-        if tally.total:
-            yield _bars(tally)
+        yield _words(f"{counts.title}: {cases(counts.total, counts.of)}", "bold")
+        if counts.total:
+            yield _bars(counts)
     yield ""
     yield from _jobs(report.training)
     yield ""
     yield from _machines(report.machines)
     yield ""
     yield _words("what these figures are", "bold")
-    meanings: list[Figure | Tally] = [*report.figures, *report.tallies]
+    meanings: list[Figure | ReportTable] = [*report.figures, *report.tallies]
     for one in meanings:
         yield Padding(_words(_meaning(one)), (0, 0, 0, 2))
     if report.training.definition:
@@ -63,13 +63,13 @@ def _figures(figures: tuple[Figure, ...]) -> Table:
     return table
 
 
-def _bars(tally: Tally) -> Table:
-    most = max(count for _, count in tally.counts)
+def _bars(counts: ReportTable) -> Table:
+    most = max(count for _, count in counts.counts)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column()
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
-    for label, count in tally.counts:
+    for label, count in counts.counts:
         _row(table, label, str(count), "#" * -(-BAR * count // most))
     return table
 
@@ -107,7 +107,7 @@ def _machines(machines: Machines) -> Iterator[RenderableType]:
     yield table
 
 
-def _meaning(one: Figure | Tally) -> str:
+def _meaning(one: Figure | ReportTable) -> str:
     missing = isinstance(one, Figure) and one.value is None
     unknown = f" {'Unknown: ' if missing else 'Note: '}{one.unknown}." if one.unknown else ""
     return f"{one.title}: {one.definition}{unknown}"

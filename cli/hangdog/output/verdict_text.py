@@ -9,7 +9,7 @@ from hangdog.output.lines import Line, more, print_line, print_sections
 from hangdog.output.terminal import printable
 from hangdog_models.counts import counted
 from hangdog_models.verdict import ClusterView, Kind, StuckGroup, Verdict
-from hangdog_models.views.answer_text import BLAMELESS, doing, headline, judged_by, percent, ranks_said, some
+from hangdog_models.views.answer_text import BLAMELESS, doing, headline, judged_by, percent, rank_text, some
 
 #: How many of each are shown before `and N more`: one screen holds the answer, the JSON holds everything.
 SUSPECTS, CLUSTERS, GROUPS, FAILURES, FILES, FRAMES = 10, 16, 8, 8, 5, 3
@@ -57,7 +57,7 @@ def _suspects(verdict: Verdict) -> Iterator[Line]:
     column = min(max(map(cell_len, names), default=0), NAME_WIDTH)
     for suspect, name in zip(shown, names, strict=True):
         mark = f"{percent(suspect.probability):>4} "
-        yield Line(f"{name}{' ' * (column - cell_len(name))}  {ranks_said(suspect.ranks)}", mark)
+        yield Line(f"{name}{' ' * (column - cell_len(name))}  {rank_text(suspect.ranks)}", mark)
         for reason in (reason for reason in suspect.because if reason not in verdict.because):
             yield Line(printable(reason), " " * len(mark) + "- ")
     yield from more(len(verdict.suspects) - SUSPECTS, "less probable suspect")
@@ -65,7 +65,7 @@ def _suspects(verdict: Verdict) -> Iterator[Line]:
 
 def _groups(groups: tuple[StuckGroup, ...]) -> Iterator[Line]:
     for group in groups[:GROUPS]:
-        yield Line(f"{printable(group.dim)} {ranks_said(group.ranks, RANKS_WIDTH)}: {printable(group.why)}")
+        yield Line(f"{printable(group.dim)} {rank_text(group.ranks, RANKS_WIDTH)}: {printable(group.why)}")
     yield from more(len(groups) - GROUPS, "group")
 
 
@@ -83,7 +83,7 @@ def _clusters(verdict: Verdict) -> Iterator[Line]:
 def _cluster(cluster: ClusterView) -> Iterator[Line]:
     label = f", {printable(cluster.label)}" if cluster.label else ""
     size = f"{counted(len(cluster.ranks), 'rank')}: " if len(cluster.ranks) > 1 else ""
-    yield Line(f"{size}{doing(cluster)}{label}; {ranks_said(cluster.ranks, RANKS_WIDTH)}", f"#{cluster.id} ")
+    yield Line(f"{size}{doing(cluster)}{label}; {rank_text(cluster.ranks, RANKS_WIDTH)}", f"#{cluster.id} ")
     if len(cluster.stack) > FRAMES:
         yield Line(f"... {counted(len(cluster.stack) - FRAMES, 'outer frame')}", "   ", frame=True)
     for frame in cluster.stack[-FRAMES:]:
@@ -94,7 +94,7 @@ def _coverage(verdict: Verdict) -> Iterator[Line]:
     coverage = verdict.coverage
     yield Line(f"{coverage.captured} of {counted(coverage.expected, 'rank')} captured")
     if coverage.missing:
-        yield Line(f"missing: {ranks_said(coverage.missing, RANKS_WIDTH)}")
+        yield Line(f"missing: {rank_text(coverage.missing, RANKS_WIDTH)}")
     reasons: dict[str, list[str]] = {}
     for whose, reason in coverage.failed.items():
         reasons.setdefault(reason, []).append(whose)
@@ -122,5 +122,5 @@ def _listed(sentences: Iterable[str]) -> Iterator[Line]:
 def _whose(keys: list[str]) -> str:
     """The keys of one reason: as a rank set where they are ranks, else by name."""
     if all(key.isascii() and key.isdigit() for key in keys):
-        return ranks_said([int(key) for key in keys], RANKS_WIDTH)
+        return rank_text([int(key) for key in keys], RANKS_WIDTH)
     return some(keys, FAILURES)

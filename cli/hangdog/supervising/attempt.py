@@ -52,8 +52,8 @@ class Attempt:
 
     def follow(self, pass_on: Callable[[bytes], None]) -> bool:
         """Passes on what its processes wrote; whether any of it tells a step."""
-        told = [log.follow(pass_on) for log in self._logs.values()]
-        return any(told)
+        reported = [log.follow(pass_on) for log in self._logs.values()]
+        return any(reported)
 
     def ended(self, now: float) -> Mapping[str, int] | None:
         """The statuses of those that ended, by machine, once all have, or one failed a while ago; None before."""
@@ -66,7 +66,7 @@ class Attempt:
 
     def words(self) -> Mapping[str, str]:
         """The end of what each wrote."""
-        return {machine: log.words for machine, log in self._logs.items()}
+        return {machine: log.last_lines for machine, log in self._logs.items()}
 
     def end(self, grace_s: float, others: Collection[int]) -> int:
         """Ends the job and all that descends from it, but not the processes `others`; how many would not die."""

@@ -31,10 +31,10 @@ def descendants(root: int, without: Collection[int] = ()) -> tuple[int, ...]:
 def marked(name: str, value: str) -> tuple[int, ...]:
     """The processes of ours with this variable in their environment; those that sleep uninterruptibly are not asked."""
     asked = (one.pid for one in _all() if one.state not in "DZX" and one.pid != os.getpid())
-    told = ((pid, _PROC.raw(pid, "environ")) for pid in asked)
+    reported = ((pid, _PROC.raw(pid, "environ")) for pid in asked)
     return tuple(
         pid
-        for pid, environ in told
+        for pid, environ in reported
         if not isinstance(environ, Reason) and parse_environ(environ, frozenset({name})).get(name) == value
     )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hangdog_models.errors import WrongUse
-from hangdog_models.recovery.recovery_history import TESTS, Step
+from hangdog_models.recovery.recovery_history import TESTS, RecoveryStep
 
 #: Bytes of what a hook printed that are looked at: the last ones.
 PRINTED = 64 << 10
@@ -22,11 +22,11 @@ WEBHOOK_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HookAnswer:
     """Whether a hook carried its step out, its last words, and the machines that a test of it convicted."""
 
     ok: bool
-    words: str = ""
+    message: str = ""
     convicted: tuple[str, ...] = ()
 
 
@@ -44,7 +44,9 @@ def check(hook: str, tests: bool) -> None:
         raise WrongUse("a hook is empty", "name a command, or a URL")
 
 
-def carry_out(hook: str, step: Step, name: str, machines: Collection[str], log: Path, patience_s: float) -> Answer:
+def carry_out(
+    hook: str, step: RecoveryStep, name: str, machines: Collection[str], log: Path, patience_s: float
+) -> HookAnswer:
     """Runs the hook of a step. `name` is the same however often somebody asks, so that nobody need act twice."""
     if _is_url(hook):
         return _posted(hook, step, name)
@@ -53,7 +55,7 @@ def carry_out(hook: str, step: Step, name: str, machines: Collection[str], log: 
         "HANGDOG_STEP_ID": name,
         "HANGDOG_STEP_MACHINES": ",".join(step.machines),
         "HANGDOG_STEP_CHANGES": ",".join(step.changes),
-        "HANGDOG_STEP_BECAUSE": "\n".join(step.because),
+        "HANGDOG_STEP_BECAUSE": "\n".join(step.reasons),
     }
     try:
         with log.open("ab") as file:
@@ -67,7 +69,7 @@ def carry_out(hook: str, step: Step, name: str, machines: Collection[str], log: 
                 start_new_session=True,
             )
     except OSError as error:
-        return Answer(False, f"{hook}: {error.strerror}")
+        return HookAnswer(False, f"{hook}: {error.strerror}")
     try:
         status: int | None = process.wait(patience_s)
     except subprocess.TimeoutExpired:
@@ -79,11 +81,11 @@ def carry_out(hook: str, step: Step, name: str, machines: Collection[str], log: 
     printed = _printed(log, began)
     last = printed[-1] if printed else "it said nothing"
     if status is None:
-        return Answer(False, f"{hook} did not end within {patience_s:g} s: {last}")
+        return HookAnswer(False, f"{hook} did not end within {patience_s:g} s: {last}")
     if status:
-        return Answer(False, f"{hook} ended with status {status}: {last}")
+        return HookAnswer(False, f"{hook} ended with status {status}: {last}")
     named = tuple(dict.fromkeys(line for line in printed if line in machines)) if step.act in TESTS else ()
-    return Answer(True, last, named)
+    return HookAnswer(True, last, named)
 
 
 def _printed(log: Path, began: int) -> list[str]:
@@ -97,7 +99,7 @@ def _is_url(hook: str) -> bool:
     return hook.startswith(("http://", "https://"))
 
 
-def _posted(url: str, step: Step, name: str) -> Answer:
+def _posted(url: str, step: RecoveryStep, name: str) -> HookAnswer:
     """Only 2xx is delivery; no redirect is followed, and nothing that is answered is believed."""
     document: dict[str, Any] = {
         "schema": "hangdog.step/1",
@@ -105,17 +107,17 @@ def _posted(url: str, step: Step, name: str) -> Answer:
         "act": str(step.act),
         "machines": list(step.machines),
         "changes": list(step.changes),
-        "because": list(step.because),
+        "because": list(step.reasons),
     }
     headers = {"Content-Type": "application/json", "Idempotency-Key": name}
     request = urllib.request.Request(url, json.dumps(document).encode(), headers, method="POST")
     try:
         with urllib.request.build_opener(_Straight).open(request, timeout=WEBHOOK_S) as answer:
-            return Answer(200 <= answer.status < 300, f"{url} answered {answer.status}")
+            return HookAnswer(200 <= answer.status < 300, f"{url} answered {answer.status}")
     except urllib.error.HTTPError as error:
-        return Answer(False, f"{url} answered {error.code}")
+        return HookAnswer(False, f"{url} answered {error.code}")
     except (OSError, ValueError) as error:
-        return Answer(False, f"{url}: {error}")
+        return HookAnswer(False, f"{url}: {error}")
 
 
 class _Straight(urllib.request.HTTPRedirectHandler):

@@ -11,10 +11,10 @@ from typing import Any, Self
 
 from hangdog.demo.pipes import first_line
 from hangdog.supervising.attempt import PLACE, place
-from hangdog.supervising.watcher import Cluster
+from hangdog.supervising.watcher import WatchedCluster
 from hangdog_models.errors import OurFault
 from hangdog_models.verdict import Verdict
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 
 #: A server listens after a second or two. Seconds.
 SERVER_S = 60.0
@@ -76,7 +76,7 @@ class Local:
             *server,
             address,
         )  # should it have to be started again: there the agents look for it
-        self._cluster = Cluster(Reach(address))
+        self._cluster = WatchedCluster(ServerAddress(address))
         chosen = [word for setting in self._settings for word in ("--set", setting)]
         for name in self._machines:
             seeing = ("--machine", name, "--match-env", f"{PLACE}={place(name)}")

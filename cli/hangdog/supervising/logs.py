@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from hangdog_agent.stalls.progress.step_lines import Steps
+from hangdog_agent.stalls.progress.step_lines import StepLines
 
 #: Bytes read of one log at a time: some tens of lines, of which each is looked at.
 CHUNK = 8192
@@ -18,14 +18,14 @@ class Log:
     """The log of one machine's process over all attempts: what tells a step is learned once."""
 
     def __init__(self, pattern: re.Pattern[str] | None) -> None:
-        self._steps = Steps(pattern)
+        self._steps = StepLines(pattern)
         self._path: Path | None = None
         self._read = 0
-        self.words = ""
+        self.last_lines = ""
 
     def turn(self, path: Path) -> None:
         """From now on it is this file, from its beginning."""
-        self._path, self._read, self.words = path, 0, ""
+        self._path, self._read, self.last_lines = path, 0, ""
 
     def follow(self, pass_on: Callable[[bytes], None]) -> bool:
         """Takes what is new; whether it tells a step."""
@@ -35,7 +35,7 @@ class Log:
                 break
             pass_on(new)
             text = new.decode("utf-8", "replace")
-            self.words = (self.words + text)[-KEPT:]
+            self.last_lines = (self.last_lines + text)[-KEPT:]
             stepped |= self._steps.take(text).stepped
         return stepped
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from hangdog_models.recovery.recovery_history import Changed, Entry
+from hangdog_models.recovery.recovery_history import Entry, MachinesChanged
 
 #: Bytes of the file that are read, and characters of a name.
 MOST, NAME = 64 << 10, 200
@@ -15,17 +15,17 @@ class Pending:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._seen: tuple[int, int] | None = None
-        self._read: dict[str, Changed] = {}
+        self._read: dict[str, MachinesChanged] = {}
 
-    def new(self, now: float, history: Sequence[Entry]) -> tuple[Changed, ...]:
+    def new(self, now: float, history: Sequence[Entry]) -> tuple[MachinesChanged, ...]:
         """The changes that the history does not know yet, as they were noticed, until it does; none of a file never read."""
         for line in self._lines():
             name = line.strip().removeprefix("!").strip()[:NAME]
             if name:
-                self._read.setdefault(name, Changed(now, name, urgent=line.strip().startswith("!")))
+                self._read.setdefault(name, MachinesChanged(now, name, urgent=line.strip().startswith("!")))
         if self._read:
             for entry in history:
-                if isinstance(entry, Changed):
+                if isinstance(entry, MachinesChanged):
                     self._read.pop(entry.name, None)
         return tuple(self._read.values())
 

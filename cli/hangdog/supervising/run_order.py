@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hangdog_models.errors import WrongUse
-from hangdog_models.recovery.recovery_history import Act
+from hangdog_models.recovery.recovery_history import RecoveryRung
 
 #: What may stand in the command, and is replaced at each start.
 PLACES = ("machine", "index", "machines", "first", "active", "port", "attempt")
@@ -14,7 +14,7 @@ _PLACE = re.compile("{(" + "|".join(PLACES) + ")}")
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RunOrder:
     """`once`: the command is started once for all machines, not once on each. Times are in seconds."""
 
     command: tuple[str, ...]
@@ -24,7 +24,7 @@ class Order:
     state: Path
     once: bool = False
     #: By act: a command line, or the URL of a webhook.
-    hooks: Mapping[Act, str] = field(default_factory=dict)
+    hooks: Mapping[RecoveryRung, str] = field(default_factory=dict)
     #: A replay, the longest thing a hook does, took two hours at most in ByteRobust's production.
     hook_s: float = 7200.0
     #: From SIGTERM to SIGKILL: time for a job that is stopped for an update to write a checkpoint.
@@ -38,7 +38,7 @@ class Order:
     test_s: float = 180.0
 
 
-def active(order: Order, out: Collection[str], fit: Collection[str] = ()) -> tuple[str, ...]:
+def active(order: RunOrder, out: Collection[str], fit: Collection[str] = ()) -> tuple[str, ...]:
     """The machines the job runs on, with a spare in the place of each that is out; raises WrongUse where none is left.
 
     Where spares are tested, only those that are `fit` take a place, in that order.
@@ -54,7 +54,7 @@ def active(order: Order, out: Collection[str], fit: Collection[str] = ()) -> tup
     return tuple(found)
 
 
-def commands(order: Order, machines: Sequence[str], port: int, attempt: int) -> dict[str, tuple[str, ...]]:
+def commands(order: RunOrder, machines: Sequence[str], port: int, attempt: int) -> dict[str, tuple[str, ...]]:
     """The command line of each process, by the machine it stands for: with `once` one, on the first."""
     found = {}
     for index, machine in enumerate(machines[:1] if order.once else machines):

@@ -15,7 +15,7 @@ from hangdog.supervising.descendants import kill, marked, pause
 from hangdog.supervising.history_file import Keeping
 from hangdog.supervising.logs import Log
 from hangdog.supervising.pending_changes import Pending
-from hangdog.supervising.run_order import Order, active, commands
+from hangdog.supervising.run_order import RunOrder, active, commands
 from hangdog.supervising.spares import free, incoming, tried
 from hangdog.supervising.watcher import Watcher, newest
 from hangdog_models.counts import counted
@@ -23,20 +23,20 @@ from hangdog_models.recovery.ladder_state import stand
 from hangdog_models.recovery.recovery_history import (
     MERGES,
     RESTARTS,
-    Act,
     Began,
-    Done,
     Entry,
     Finished,
-    Opened,
+    OutageOpened,
     Progressed,
+    RecoveryRung,
+    RecoveryStep,
     Steady,
-    Step,
+    StepDone,
     Stepped,
     Tried,
     Troubled,
 )
-from hangdog_models.recovery.recovery_ladder import Means, next_step
+from hangdog_models.recovery.recovery_ladder import RecoveryResources, next_step
 from hangdog_models.recovery.settings import LadderSettings
 from hangdog_models.recovery.trouble import Cause, Trouble, of_exit, of_verdict
 
@@ -45,7 +45,7 @@ TICK_S, ASK_S = 0.2, 1.0
 #: Where the process of a job that is started once for all machines ended.
 ALL = "all machines together"
 #: Acts that need no hook.
-OWN = frozenset({Act.EVICT, Act.REATTEMPT, Act.HUMAN, Act.WAIT})
+OWN = frozenset({RecoveryRung.EVICT, RecoveryRung.REATTEMPT, RecoveryRung.HUMAN, RecoveryRung.WAIT})
 
 Clock = Callable[[], float]
 
@@ -54,13 +54,13 @@ Clock = Callable[[], float]
 class Supervisor:
     """Supervises one job; `means` is asked for whenever there is trouble, `clock` gives Unix seconds."""
 
-    order: Order
+    order: RunOrder
     kept: Keeping
     watcher: Watcher
     tell: Callable[[str], None]
     pass_on: Callable[[bytes], None]
     clock: Clock
-    means: Callable[[], Means]
+    resources: Callable[[], RecoveryResources]
     pending: Pending
     logs: list[Log]
     settings: LadderSettings = field(default_factory=LadderSettings)
@@ -96,14 +96,14 @@ class Supervisor:
             while (left := marked(TOKEN, token)) and time.monotonic() < until:
                 kill(left, signal.SIGKILL)
                 pause()
-        run = next((entry.run for entry in entries if isinstance(entry, Opened)), secrets.token_hex(6))
-        done = {entry.number for entry in entries if isinstance(entry, Done)}
-        self.kept.add(Opened(self.clock(), run))
+        run = next((entry.run for entry in entries if isinstance(entry, OutageOpened)), secrets.token_hex(6))
+        done = {entry.number for entry in entries if isinstance(entry, StepDone)}
+        self.kept.add(OutageOpened(self.clock(), run))
         for entry in entries:
             if isinstance(entry, Stepped) and entry.number not in done:
                 words = "hangdog run ended meanwhile: whether it was done is not known, and it is not done again"
                 self.tell(f"step {entry.number}, {entry.step.act}: {words}")
-                self.kept.add(Done(self.clock(), entry.number, ok=False, words=words))
+                self.kept.add(StepDone(self.clock(), entry.number, ok=False, message=words))
 
     def _start(self) -> None:
         machines = self._machines()
@@ -118,7 +118,7 @@ class Supervisor:
         self._attempt = Attempt(commands(self.order, machines, free_port(), number), environ, folder, self.logs)
         self._since = self.clock()
 
-    def _follow(self) -> Trouble | Step | None:
+    def _follow(self) -> Trouble | RecoveryStep | None:
         """Follows the job until it is in trouble, or a step is due that it is in no trouble for; None when it is at its end."""
         assert self._attempt is not None
         tells_steps = any(isinstance(entry, Progressed) for entry in self.kept.entries)
@@ -139,8 +139,8 @@ class Supervisor:
                     return None
                 words = self._attempt.words()
                 if self.order.once:  # its one process stands for all: where it failed is not known
-                    (status,), (said,) = statuses.values(), words.values()
-                    return of_exit({ALL: status}, {ALL: said})
+                    (status,), (stated,) = statuses.values(), words.values()
+                    return of_exit({ALL: status}, {ALL: stated})
                 return of_exit(statuses, words)
             # a job that hangs until its own watchdog ends it has been there for long, and has not trained
             trained_s = last - first if tells_steps else beat - began
@@ -152,12 +152,12 @@ class Supervisor:
                 if (outcome := self._think(now, beat)) is not None:
                     return outcome
 
-    def _think(self, now: float, beat: float) -> Trouble | Step | None:
+    def _think(self, now: float, beat: float) -> Trouble | RecoveryStep | None:
         """What is to be done about a job that runs: by its verdict, or by the changes that wait; mostly nothing."""
         self.watcher.tend(beat)
         self._note_changes(now)
-        step = next_step(self.kept.entries, None, now, Means(hands=self._hands()), self.settings)
-        if step.act is not Act.WAIT:
+        step = next_step(self.kept.entries, None, now, RecoveryResources(hands=self._hands()), self.settings)
+        if step.act is not RecoveryRung.WAIT:
             return step
         found = newest(self.watcher, self._job)
         if found is None:
@@ -196,7 +196,7 @@ class Supervisor:
         else:
             self._lacking = False
 
-    def _climb(self, outcome: Trouble | Step) -> bool:
+    def _climb(self, outcome: Trouble | RecoveryStep) -> bool:
         """Carries out steps until the job may be started again; False when a person is called."""
         now = self.clock()
         if isinstance(outcome, Trouble):
@@ -207,51 +207,51 @@ class Supervisor:
             step = outcome
             if isinstance(outcome, Trouble):
                 step = self._decide(outcome)
-            assert isinstance(step, Step)
+            assert isinstance(step, RecoveryStep)
             ok = self._carry_out(step)
-            if step.act is Act.HUMAN:
+            if step.act is RecoveryRung.HUMAN:
                 return False
-            if step.act in RESTARTS and (ok or step.act is not Act.ROLLBACK):
+            if step.act in RESTARTS and (ok or step.act is not RecoveryRung.ROLLBACK):
                 return True
 
-    def _carry_out(self, step: Step) -> bool:
+    def _carry_out(self, step: RecoveryStep) -> bool:
         number = 1 + sum(isinstance(entry, Stepped) for entry in self.kept.entries)
         whom = f" {', '.join(step.machines or step.changes)}" if step.machines or step.changes else ""
-        self.tell(f"step {number}: {step.act}{whom}, because " + "; ".join(step.because))
+        self.tell(f"step {number}: {step.act}{whom}, because " + "; ".join(step.reasons))
         self.kept.add(Stepped(self.clock(), number, step))
         self._stop()
         if step.wait_s:
             self.tell(f"waiting for {step.wait_s:.0f} s")
             time.sleep(step.wait_s)
         answer = self._by_hook(step, number)
-        if answer.words:
-            self.tell(f"step {number}: {'done' if answer.ok else 'NOT done'}: {answer.words}")
+        if answer.message:
+            self.tell(f"step {number}: {'done' if answer.ok else 'NOT done'}: {answer.message}")
         if answer.convicted:
             self.tell(f"step {number}: convicted {', '.join(answer.convicted)}")
-        self.kept.add(Done(self.clock(), number, answer.ok, answer.words, answer.convicted))
+        self.kept.add(StepDone(self.clock(), number, answer.ok, answer.message, answer.convicted))
         return answer.ok
 
-    def _by_hook(self, step: Step, number: int) -> hooks.Answer:
+    def _by_hook(self, step: RecoveryStep, number: int) -> hooks.HookAnswer:
         """What the hooks of a step say: the one that brings its changes in, then its own; none has nothing to say."""
-        acts = (*((Act.UPDATE,) if step.act in MERGES and step.changes else ()), step.act)
-        run = next(entry.run for entry in self.kept.entries if isinstance(entry, Opened))
+        acts = (*((RecoveryRung.UPDATE,) if step.act in MERGES and step.changes else ()), step.act)
+        run = next(entry.run for entry in self.kept.entries if isinstance(entry, OutageOpened))
         log = self.order.state / f"step-{number}.log"
         machines = (*self.order.machines, *self.order.spares)
-        answer = hooks.Answer(True)
+        answer = hooks.HookAnswer(True)
         for act in dict.fromkeys(acts):
             hook = self.order.hooks.get(act)
             if hook is not None and answer.ok:
                 answer = hooks.carry_out(hook, step, f"{run}-{number}", machines, log, self.order.hook_s)
         return answer
 
-    def _decide(self, trouble: Trouble) -> Step:
+    def _decide(self, trouble: Trouble) -> RecoveryStep:
         """The next step. Spares that it takes have passed their test, and those that did not pass it are not counted."""
         passed: tuple[str, ...] = ()
         unfit: dict[str, str] = {}
         while True:
-            means = self._means(unfit)
-            step = next_step(self.kept.entries, trouble, self.clock(), means, self.settings)
-            new = [name for name in incoming(step, self._machines(), means.spares) if name not in passed]
+            services = self._resources(unfit)
+            step = next_step(self.kept.entries, trouble, self.clock(), services, self.settings)
+            new = [name for name in incoming(step, self._machines(), services.spares) if name not in passed]
             if not new or not self.order.levels:
                 return step
             self.tell(f"testing {', '.join(new)}, to replace {', '.join(step.machines)}")
@@ -265,17 +265,17 @@ class Supervisor:
             unfit |= not_passed
             self.kept.add(Tried(self.clock(), passed, tuple(found.failed)))
 
-    def _means(self, unfit: Mapping[str, str]) -> Means:
+    def _resources(self, unfit: Mapping[str, str]) -> RecoveryResources:
         out = stand(self.kept.entries, self.clock()).out
         spares = free(self.order, self._machines(), (*out, *unfit))
-        return replace(self.means(), spares=spares, unfit=tuple(unfit.values()), hands=self._hands())
+        return replace(self.resources(), spares=spares, unfit=tuple(unfit.values()), hands=self._hands())
 
     def _machines(self) -> tuple[str, ...]:
         """Those of the attempt that runs, or is started next."""
-        standing = stand(self.kept.entries, self.clock())
-        return active(self.order, standing.out, standing.fit)
+        state = stand(self.kept.entries, self.clock())
+        return active(self.order, state.out, state.fit)
 
-    def _hands(self) -> frozenset[Act]:
+    def _hands(self) -> frozenset[RecoveryRung]:
         return OWN | frozenset(self.order.hooks)
 
     def _stop(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from hangdog_models.errors import HangdogError, OurFault
 from hangdog_models.verdict import Verdict
 from hangdog_proto.client.campaigns import CampaignClient
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
 
 #: Incidents of one attempt that are looked through: one that stays open is looked into again and again, more and more rarely.
@@ -35,10 +35,10 @@ class Watcher(Protocol):
         """Those that watch: they belong to no attempt."""
 
 
-class Cluster:
+class WatchedCluster:
     """A server that is there already, with agents of its own."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: ServerAddress) -> None:
         self._reach = reach
 
     def verdict(self, job: str) -> tuple[str, Verdict] | None:

@@ -13,7 +13,7 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedAction:
     """The machines one verdict would evict; `evidence_at` (Unix seconds) is when what it rests on was seen, on `bodies`.
 
     `user` is whose job it is by the kernel's word, empty where no agent told it. `conflicts` is what machines contradicted
@@ -30,7 +30,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ActionHistory:
     """All machines: how many, how many of them have no job, which are there as what, and behind which switch or rack."""
 
     machines: int
@@ -40,7 +40,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PastAction:
     """One machine that a verdict asked for, at `at` (Unix seconds).
 
     `took`: it was taken, or is being; then `out` until it is released. `settled`: its replacement is found, so that it

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hangdog_models.actions.action_history import Asked, Body, Known, Wanted
+from hangdog_models.actions.action_history import ActionHistory, Body, PastAction, WantedAction
 from hangdog_models.actions.caps import Caps
 from hangdog_models.counts import counted
 
@@ -36,11 +36,11 @@ class Bound(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class IsolationRefusal:
     """One reason against taking the machines of a verdict."""
 
     bound: Bound
-    words: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,17 @@ class Decision:
     """The machines to take, none where there are `refusals`."""
 
     machines: tuple[str, ...]
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[IsolationRefusal, ...] = ()
 
     @property
     def words(self) -> str:
         """Every reason, in one sentence."""
-        return "; ".join(refusal.words for refusal in self.refusals)
+        return "; ".join(refusal.message for refusal in self.refusals)
 
 
-def decide(wanted: Wanted, known: Known, past: Sequence[Asked], caps: Caps, now: float, tripped: str = "") -> Decision:
+def decide(
+    wanted: WantedAction, known: ActionHistory, past: Sequence[PastAction], caps: Caps, now: float, tripped: str = ""
+) -> Decision:
     """Whether the machines of a verdict may be taken at `now` (Unix seconds), after `past`, in whatever order that is.
 
     Part of a set is never taken: what is left of it may hold the fault, and the job would come back to it. `tripped` is why
@@ -66,7 +68,7 @@ def decide(wanted: Wanted, known: Known, past: Sequence[Asked], caps: Caps, now:
     return Decision(() if refusals else tuple(dict.fromkeys(wanted.machines)), refusals)
 
 
-def tripping(past: Sequence[Asked], known: Known, caps: Caps, since: float, now: float) -> str:
+def tripping(past: Sequence[PastAction], known: ActionHistory, caps: Caps, since: float, now: float) -> str:
     """Why the breaker is to open, by what was asked and done after `since`, when a person closed it last; else empty."""
     lately = {one.machine for one in past if one.at > max(since, now - BREAKER_S)}
     if len(lately) >= FEW and len(lately) > caps.breaker_share * known.machines:
@@ -87,82 +89,92 @@ def allowed_out(caps: Caps, machines: int) -> int:
 
 
 def _against(
-    wanted: Wanted, known: Known, took: list[Asked], caps: Caps, now: float, tripped: str
-) -> Iterator[Refusal]:
+    wanted: WantedAction, known: ActionHistory, took: list[PastAction], caps: Caps, now: float, tripped: str
+) -> Iterator[IsolationRefusal]:
     machines = tuple(dict.fromkeys(wanted.machines))
     if not machines:
-        yield Refusal(Bound.EMPTY, "the verdict names no machine to evict")
+        yield IsolationRefusal(Bound.EMPTY, "the verdict names no machine to evict")
         return
     if tripped:
-        yield Refusal(Bound.BREAKER, f"the breaker is open ({tripped}); hangdog actions --close-breaker closes it")
+        yield IsolationRefusal(
+            Bound.BREAKER, f"the breaker is open ({tripped}); hangdog actions --close-breaker closes it"
+        )
     before = {one.machine for one in took if one.incident == wanted.incident}
     if twice := [machine for machine in machines if machine in before]:
-        yield Refusal(Bound.TWICE, f"{_named(twice)} was taken for this incident before")
+        yield IsolationRefusal(Bound.TWICE, f"{_named(twice)} was taken for this incident before")
     for conflict in wanted.conflicts:
-        yield Refusal(Bound.CONFLICT, f"whose ranks these are is not clear: {conflict}")
+        yield IsolationRefusal(Bound.CONFLICT, f"whose ranks these are is not clear: {conflict}")
     yield from _evidence(wanted, machines, known, caps, now)
     yield from _rates(wanted, machines, took, caps, now)
-    yield from _standing(machines, known, took, caps)
+    yield from _already_out(machines, known, took, caps)
 
 
-def _evidence(wanted: Wanted, machines: Sequence[str], known: Known, caps: Caps, now: float) -> Iterator[Refusal]:
+def _evidence(
+    wanted: WantedAction, machines: Sequence[str], known: ActionHistory, caps: Caps, now: float
+) -> Iterator[IsolationRefusal]:
     age = now - wanted.evidence_at
     if not -AHEAD_S <= age <= caps.evidence_s:  # a time that is no number is refused, too
-        told = f"{age:.0f} s old, and is believed for {caps.evidence_s:.0f} s" if age > 0 else "of the future"
-        yield Refusal(Bound.STALE, f"the evidence is {told}: capture again")
+        reported = f"{age:.0f} s old, and is believed for {caps.evidence_s:.0f} s" if age > 0 else "of the future"
+        yield IsolationRefusal(Bound.STALE, f"the evidence is {reported}: capture again")
     for machine in machines:
         seen, now_there = wanted.bodies.get(machine, Body()), known.bodies.get(machine)
         if not seen.boot:
-            yield Refusal(
+            yield IsolationRefusal(
                 Bound.BODY, f"it is not known which start of {machine} the evidence is of: is its agent an older one?"
             )
         elif now_there is not None and now_there.boot != seen.boot:
-            yield Refusal(Bound.BODY, f"{machine} was started anew since the evidence")
+            yield IsolationRefusal(Bound.BODY, f"{machine} was started anew since the evidence")
         elif now_there is not None and now_there.serial != seen.serial:
-            yield Refusal(Bound.BODY, f"{machine} is other hardware now ({now_there.serial or 'no serial'})")
+            yield IsolationRefusal(Bound.BODY, f"{machine} is other hardware now ({now_there.serial or 'no serial'})")
 
 
-def _rates(wanted: Wanted, machines: Sequence[str], took: list[Asked], caps: Caps, now: float) -> Iterator[Refusal]:
+def _rates(
+    wanted: WantedAction, machines: Sequence[str], took: list[PastAction], caps: Caps, now: float
+) -> Iterator[IsolationRefusal]:
     hour = sum(now - one.at < HOUR_S for one in took)
     if hour + len(machines) > caps.per_hour:
-        yield Refusal(
+        yield IsolationRefusal(
             Bound.HOUR, f"{_counted(hour, len(machines))} within an hour, {_allowed(caps.per_hour)} (per_hour)"
         )
     day = sum(now - one.at < DAY_S for one in took if one.job == wanted.job)
     if day + len(machines) > caps.per_job:
         what = f"{_counted(day, len(machines))} of job {wanted.job} within a day"
-        yield Refusal(Bound.JOB, f"{what}, {_allowed(caps.per_job)} (per_job)")
+        yield IsolationRefusal(Bound.JOB, f"{what}, {_allowed(caps.per_job)} (per_job)")
     theirs = sum(now - one.at < DAY_S for one in took if wanted.user and one.user == wanted.user)
     if wanted.user and theirs + len(machines) > caps.per_user:
         what = f"{_counted(theirs, len(machines))} for jobs of user {wanted.user} within a day"
-        yield Refusal(Bound.USER, f"{what}, {_allowed(caps.per_user)} (per_user)")
+        yield IsolationRefusal(Bound.USER, f"{what}, {_allowed(caps.per_user)} (per_user)")
     held = [one for one in took if one.out or not one.failed]  # what failed and left no mark took nothing away
     again = {one.machine for one in held if one.incident != wanted.incident and now - one.at < caps.again_s}
     if lately := [machine for machine in machines if machine in again]:
         days = caps.again_s / DAY_S
-        told = f"{_named(lately)} was taken within {days:g} {'day' if days == 1 else 'days'} before (again_s)"
-        yield Refusal(Bound.AGAIN, f"{told}: look at it by hand")
+        reported = f"{_named(lately)} was taken within {days:g} {'day' if days == 1 else 'days'} before (again_s)"
+        yield IsolationRefusal(Bound.AGAIN, f"{reported}: look at it by hand")
 
 
-def _standing(machines: Sequence[str], known: Known, took: list[Asked], caps: Caps) -> Iterator[Refusal]:
+def _already_out(
+    machines: Sequence[str], known: ActionHistory, took: list[PastAction], caps: Caps
+) -> Iterator[IsolationRefusal]:
     out = {one.machine: one.domain for one in took if one.out}
     after = out | {machine: known.domains.get(machine, "") for machine in machines}
     most = allowed_out(caps, known.machines)
     if len(after) > most:
         what = f"{len(after)} of {known.machines} machines would be out at once"
-        yield Refusal(Bound.SHARE, f"{what}, {_allowed(most)} (share = {caps.share:g})")
+        yield IsolationRefusal(Bound.SHARE, f"{what}, {_allowed(most)} (share = {caps.share:g})")
     crowded = Counter(domain for domain in after.values() if domain)
     touched = {known.domains.get(machine, "") for machine in machines}
     for domain in sorted(name for name in touched if crowded[name] > caps.per_domain):
         what = f"{counted(crowded[domain], 'machine')} of {domain} would be out at once"
-        yield Refusal(Bound.DOMAIN, f"{what}, {_allowed(caps.per_domain)} (per_domain): look at what they share")
+        yield IsolationRefusal(
+            Bound.DOMAIN, f"{what}, {_allowed(caps.per_domain)} (per_domain): look at what they share"
+        )
     left = known.free - sum(not one.settled for one in took if one.out) - len(machines)
     if left < caps.spares:
         free = max(0, known.free)
         lately = " and passed a test lately (tested_s)" if caps.tested_s else ""
         what = f"{counted(free, 'machine')} {'has' if free == 1 else 'have'} no job{lately}, and {len(machines)} more would be needed"
         kept = f", {caps.spares} {'is' if caps.spares == 1 else 'are'} to be left (spares)" if caps.spares else ""
-        yield Refusal(Bound.SPARES, f"{what}{kept}: the job could not start again")
+        yield IsolationRefusal(Bound.SPARES, f"{what}{kept}: the job could not start again")
 
 
 def _counted(before: int, more: int) -> str:
@@ -179,5 +191,5 @@ def _named(machines: Iterable[str]) -> str:
     return ", ".join(machines)
 
 
-def _when(one: Asked) -> float:
+def _when(one: PastAction) -> float:
     return one.at

@@ -35,18 +35,18 @@ def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS
 def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS) -> Case:
     """Everything a verdict is drawn from: where the ranks stand, who waits for whom, and every explanation with its odds."""
     rules = packaged()
-    reader = activity.Reader(rules, topology.groups)
+    reader = activity.RankStateReader(rules, topology.groups)
     looks = [reader.look(round_.traces) for round_ in snapshot.rounds]
     moved = motion.observe(looks, motion.working(snapshot.rounds, snapshot.interval_s))
     last = _last(looks)
     crowd = waits.crowd_of(last, moved, topology) if snapshot.counters else frozenset()
     records = collective_counters.ordered(snapshot.counters)
     counted = collective_counters.count(records, last, topology, crowd)
-    heard = ras_waits.hear(snapshot, last, topology)
+    received = ras_waits.hear(snapshot, last, topology)
     denied = contradiction.find(records, counted.holds, last, moved)
-    look = conclude.with_absent({**last, **counted.standings, **heard.standings}, topology, snapshot)
-    held = waits.find(look, moved, topology, (*counted.holds, *heard.holds))
-    seen = max(sum(standing.activity is not Activity.MISSING for standing in look.values()), heard.answered)
+    look = conclude.with_absent({**last, **counted.states, **received.states}, topology, snapshot)
+    held = waits.find(look, moved, topology, (*counted.holds, *received.holds))
+    seen = max(sum(state.activity is not Activity.MISSING for state in look.values()), received.answered)
     clusters = clustering(options.clustering)(look, topology)
     aside = outliers.find(clusters, look, held, topology)
     found = (
@@ -54,7 +54,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
         *disagreement.blame(disagreement.find(records), topology),
         *missing_dumps.blame_lost(records, look, held, moved, topology),
         *structure.blame_structure(clusters, aside, held, moved, topology),
-        *contradiction.doubt(denied),
+        *contradiction.explain_contradictions(denied),
         explanations.unseen(seen, topology.world_size, inside=stuck_groups.proven(look, held)),
     )
     hypotheses = reports.weighed(found, snapshot.findings, topology)
@@ -65,12 +65,12 @@ def _last(looks: Sequence[Look]) -> Look:
     """The latest standing of each rank: a look that merely failed does not hide what was seen before, a death does."""
     if len(looks) == 1:
         return looks[0]
-    latest: dict[Rank, activity.Standing] = {}
+    latest: dict[Rank, activity.RankState] = {}
     for look in looks:
-        for rank, standing in look.items():
-            if latest.get(rank) is standing:
+        for rank, state in look.items():
+            if latest.get(rank) is state:
                 continue
-            failed = standing.missing is not None and standing.missing.reason in MERELY_FAILED and not standing.frames
+            failed = state.missing is not None and state.missing.reason in MERELY_FAILED and not state.frames
             if rank not in latest or not failed or not latest[rank].frames:
-                latest[rank] = standing
+                latest[rank] = state
     return latest

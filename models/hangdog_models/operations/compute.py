@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from hangdog_models.operations import evictions, server_figures
-from hangdog_models.operations.past_events import Came, Incident, Naming, Past, Said, Standing
+from hangdog_models.operations.past_events import Came, MachineMention, MentionKind, Naming, PastEvents, PastIncident
 from hangdog_models.operations.report import (
     Figure,
     Machines,
     Offender,
     OperationsReport,
+    report_table,
     share,
     span,
-    tally,
 )
 from hangdog_models.verdict import Kind
 
@@ -27,49 +27,51 @@ LEMON = 2
 WORST = 3
 
 
-def report(past: Past, since: float, until: float, restart_s: float = server_figures.RESTART_S) -> OperationsReport:
+def report(
+    past: PastEvents, since: float, until: float, restart_s: float = server_figures.RESTART_S
+) -> OperationsReport:
     """The report of what happened from `since` to before `until` (Unix seconds); the order of the past does not matter.
 
     A job that begins again within `restart_s` after its end is restarted.
     """
     incidents = [one for one in past.incidents if since <= one.began < until]
     namings = [one for one in past.namings if since <= one.at < until]
-    said = [one for one in past.said if since <= one.at < until]
-    lives = server_figures.lives(past.sessions, restart_s)
+    stated = [one for one in past.mentions if since <= one.at < until]
+    sessions = server_figures.training_runs(past.sessions, restart_s)
     return OperationsReport(
         since,
         until,
         "what the server remembers",
-        (*_times(incidents, namings), *server_figures.figures(lives, since, until, restart_s), _concentration(said)),
+        (*_times(incidents, namings), *server_figures.figures(sessions, since, until, restart_s), _concentration(stated)),
         (
-            tally(
+            report_table(
                 "incidents", "incidents by verdict", "incidents",
                 "Incidents that began in the time of the report, by the kind of their latest verdict.", _kinds(incidents),
             ),
-            tally(
+            report_table(
                 "evictions", "machines that verdicts would evict", "machines named",
                 "Each machine of each verdict to evict, counted once for an incident, by what came of it; `left` is refused "
                 "by a bound, worked out in dry-run, or waiting.", evictions.what_came(namings),
             ),
-            tally(
+            report_table(
                 "rightness", "were they named rightly", "machines named",
                 "Right: a campaign for the incident, or within a day, convicted the machine. Wrong: it passed all its tests "
                 "there, or a person dismissed it and said why. Anything else is unknown.",
                 evictions.rightness(namings, past.trials),
                 "that a machine was released says neither: repaired ones come back, too",
             ),
-            server_figures.chains(lives, since, until),
+            server_figures.chains(sessions, since, until),
         ),
-        machines(said),
+        machines(stated),
         past.cut,
-        server_figures.training(lives, since, until),
+        server_figures.training(sessions, since, until),
     )  # fmt: skip
 
 
-def machines(said: Iterable[Said]) -> Machines:
+def machines(stated: Iterable[MachineMention]) -> Machines:
     """The ranking of machines: convictions first, then the sum of their shares of probability."""
-    found: dict[str, list[Said]] = {}
-    for one in said:
+    found: dict[str, list[MachineMention]] = {}
+    for one in stated:
         found.setdefault(one.machine, []).append(one)
     order = sorted((_offender(name, lines) for name, lines in found.items()), key=_rank)
     return Machines(
@@ -80,9 +82,9 @@ def machines(said: Iterable[Said]) -> Machines:
     )
 
 
-def _times(incidents: list[Incident], namings: list[Naming]) -> tuple[Figure, ...]:
+def _times(incidents: list[PastIncident], namings: list[Naming]) -> tuple[Figure, ...]:
     stood = [max(0.0, one.began - one.stood) for one in incidents if one.stood is not None]
-    told = [max(0.0, one.judged - one.began) for one in incidents if one.judged is not None]
+    reported = [max(0.0, one.judged - one.began) for one in incidents if one.judged is not None]
     out = [
         max(0.0, one.out - one.began)
         for one in namings
@@ -97,8 +99,8 @@ def _times(incidents: list[Incident], namings: list[Naming]) -> tuple[Figure, ..
             _left(len(incidents) - len(stood), "incident", "opened by people, recorded without a server, or of an older one"),
         ),
         span(
-            "verdict", "time to verdict", told, "incidents", "From an incident's beginning until its latest verdict.",
-            "no incident has a verdict", _left(len(incidents) - len(told), "incident", "without a verdict"),
+            "verdict", "time to verdict", reported, "incidents", "From an incident's beginning until its latest verdict.",
+            "no incident has a verdict", _left(len(incidents) - len(reported), "incident", "without a verdict"),
         ),
         span(
             "isolated", "time to isolate", out, "machines taken",
@@ -112,14 +114,14 @@ def _left(count: int, what: str, why: str) -> str:
     return f"leaves out {count} {what}{'s' if count > 1 else ''} ({why})" if count > 0 else ""
 
 
-def _kinds(incidents: list[Incident]) -> dict[str, int]:
+def _kinds(incidents: list[PastIncident]) -> dict[str, int]:
     found = Counter(one.kind or ("no verdict: failed" if one.failed else "no verdict yet") for one in incidents)
     names = [*map(str, Kind), "no verdict: failed", "no verdict yet"]
     return {name: found[name] for name in (*names, *sorted(found.keys() - set(names))) if found[name]}
 
 
-def _concentration(said: list[Said]) -> Figure:
-    counts = Counter(one.machine for one in said if one.standing is Standing.CONVICTED)
+def _concentration(stated: list[MachineMention]) -> Figure:
+    counts = Counter(one.machine for one in stated if one.kind is MentionKind.CONVICTED)
     worst = sum(count for _, count in counts.most_common(WORST))
     return share(
         "concentration", f"convictions of the {WORST} worst machines", worst, counts.total(), counts.total(), "convictions",
@@ -128,12 +130,12 @@ def _concentration(said: list[Said]) -> Figure:
     )  # fmt: skip
 
 
-def _offender(machine: str, lines: list[Said]) -> Offender:
-    standings = Counter(one.standing for one in lines)
+def _offender(machine: str, lines: list[MachineMention]) -> Offender:
+    states = Counter(one.kind for one in lines)
     # fsum, so that the order of the lines does not show in the last digit
     weight = math.fsum(one.probability / max(1, one.among) for one in lines)
-    convicted = standings[Standing.CONVICTED]
-    others = standings[Standing.SUSPECTED], standings[Standing.CLEARED]
+    convicted = states[MentionKind.CONVICTED]
+    others = states[MentionKind.SUSPECTED], states[MentionKind.CLEARED]
     return Offender(machine, convicted, *others, weight, max(map(attrgetter("at"), lines)), convicted >= LEMON)
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from hangdog_models.operations.past_events import Came, Naming, Trial
+from hangdog_models.operations.past_events import Came, MachineTestRecord, Naming
 
 #: A campaign that was not asked for the incident itself speaks of a naming if it began so soon afterwards: in a day a
 #: machine is repaired or replaced (ByteRobust's time to replenish), and then tests say nothing of what it was. Seconds.
@@ -17,7 +17,7 @@ UNKNOWN = "unknown"
 _WHERE = {Came.TAKEN: "taken", Came.GIVEN_UP: "not taken", Came.DISMISSED: "not taken", Came.LEFT: "not taken"}
 
 
-def judged(naming: Naming, trials: Iterable[Trial]) -> str:
+def judged(naming: Naming, trials: Iterable[MachineTestRecord]) -> str:
     """What became known of one naming, by all trials of its machine.
 
     Passed means that a campaign did run tests on the machine, every one was passed, and it was not convicted: a fault that
@@ -33,9 +33,9 @@ def judged(naming: Naming, trials: Iterable[Trial]) -> str:
     return UNKNOWN
 
 
-def rightness(namings: Iterable[Naming], trials: Iterable[Trial]) -> dict[str, int]:
+def rightness(namings: Iterable[Naming], trials: Iterable[MachineTestRecord]) -> dict[str, int]:
     """Counts of each answer, for machines that were taken and for those that were only named; all answers, in order."""
-    of: dict[str, list[Trial]] = {}
+    of: dict[str, list[MachineTestRecord]] = {}
     for trial in trials:
         of.setdefault(trial.machine, []).append(trial)
     found = Counter((_WHERE[one.came], judged(one, of.get(one.machine, ()))) for one in namings)
@@ -50,7 +50,7 @@ def what_came(namings: Iterable[Naming]) -> Mapping[str, int]:
     return {str(came): found[came] for came in Came}
 
 
-def _speaks(trial: Trial, naming: Naming) -> bool:
+def _speaks(trial: MachineTestRecord, naming: Naming) -> bool:
     if trial.incident:
         return trial.incident == naming.incident
     return 0 <= trial.began - naming.at <= SOON_S

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hangdog_models.operations.session_histories import Session
+from hangdog_models.operations.session_histories import SessionHistory
 
 
 @dataclass(frozen=True, slots=True)
-class Incident:
+class PastIncident:
     """One incident. `kind` is that of its verdict, empty while there is none; then `failed` tells whether there will be one.
 
     `stood` is when the job got on last, as its agents said when they suspected it; `judged` when the verdict was stored.
@@ -47,7 +47,7 @@ class Naming:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class MachineTestRecord:
     """What one campaign of tests, which was run to its end, says of one machine. `incident` is empty where it was for none.
 
     `began` is when the campaign did; `passed` counts the tests that the machine passed, `others` those that it did not.
@@ -62,7 +62,7 @@ class Trial:
     others: int = 0
 
 
-class Standing(StrEnum):
+class MentionKind(StrEnum):
     """What the latest verdict upon an incident, or a campaign, says of a machine; `cleared`: an earlier one had named it."""
 
     SUSPECTED = "suspected"
@@ -71,24 +71,24 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class MachineMention:
     """A machine's standing in one incident or campaign, by a hypothesis of this probability that names `among` machines."""
 
     machine: str
     incident: str
     at: float
-    standing: Standing
+    kind: MentionKind
     probability: float
     among: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastEvents:
     """All that is known of a stretch of time. `cut` says what of it was too much to be read; empty: nothing was."""
 
-    incidents: tuple[Incident, ...] = ()
+    incidents: tuple[PastIncident, ...] = ()
     namings: tuple[Naming, ...] = ()
-    trials: tuple[Trial, ...] = ()
-    said: tuple[Said, ...] = ()
+    trials: tuple[MachineTestRecord, ...] = ()
+    mentions: tuple[MachineMention, ...] = ()
     cut: tuple[str, ...] = ()
-    sessions: tuple[Session, ...] = ()
+    sessions: tuple[SessionHistory, ...] = ()

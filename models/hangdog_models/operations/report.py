@@ -33,7 +33,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class ReportTable:
     """How many cases (`of`) there are of each sort; those of no case are left out where they say nothing."""
 
     key: str
@@ -108,7 +108,7 @@ class OperationsReport:
     until: float
     basis: str
     figures: tuple[Figure, ...]
-    tallies: tuple[Tally, ...]
+    tallies: tuple[ReportTable, ...]
     machines: Machines
     notes: tuple[str, ...] = ()
     training: Training = Training()
@@ -137,6 +137,8 @@ def share(
     return Figure(key, title, Unit.SHARE, part / whole, count, of, definition, partly)
 
 
-def tally(key: str, title: str, of: str, definition: str, counts: Mapping[str, int], unknown: str = "") -> Tally:
+def report_table(
+    key: str, title: str, of: str, definition: str, counts: Mapping[str, int], unknown: str = ""
+) -> ReportTable:
     """What was counted, in the order that `counts` has."""
-    return Tally(key, title, of, definition, tuple(counts.items()), unknown)
+    return ReportTable(key, title, of, definition, tuple(counts.items()), unknown)

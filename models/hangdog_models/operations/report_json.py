@@ -9,7 +9,7 @@ from hangdog_models.operations.report import (
     Machines,
     Offender,
     OperationsReport,
-    Tally,
+    ReportTable,
     Trained,
     Training,
     Unit,
@@ -63,7 +63,7 @@ def from_json(document: Mapping[str, Any]) -> OperationsReport:
         str(document["basis"]),
         tuple(_figure_of(key, one) for key, one in document["figures"].items()),
         tuple(
-            Tally(
+            ReportTable(
                 key, str(one["title"]), str(one["of"]), str(one["definition"]),
                 tuple((label, int(count)) for label, count in one["counts"].items()), str(one["unknown"] or ""),
             )

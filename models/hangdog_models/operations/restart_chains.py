@@ -4,10 +4,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from hangdog_models.recovery.recovery_history import Act, Began, Entry, Finished, Opened, Steady, Stepped, Troubled
+from hangdog_models.recovery.recovery_history import (
+    Began,
+    Entry,
+    Finished,
+    OutageOpened,
+    RecoveryRung,
+    Steady,
+    Stepped,
+    Troubled,
+)
 
 
-class End(StrEnum):
+class ChainEnd(StrEnum):
     """How a chain ended."""
 
     TRAINS = "trains again"  # for as long as the ladder calls steady, or to its end
@@ -22,7 +31,7 @@ class Chain:
     at: float
     manual: bool
     restarts: tuple[float, ...] = ()
-    end: End = End.OPEN
+    end: ChainEnd = ChainEnd.OPEN
 
     def intervals(self) -> tuple[float, ...]:
         """Seconds between one restart and the next."""
@@ -36,7 +45,7 @@ class _Walk:
     opened: bool = False
     returned: bool = False  # a person began again, and the job is not started yet
 
-    def end(self, how: End) -> None:
+    def end(self, how: ChainEnd) -> None:
         """The chain is over; one without a restart is none."""
         if self.now is not None and self.now.restarts:
             self.found.append(replace(self.now, end=how))
@@ -48,28 +57,28 @@ def chains(history: Sequence[Entry]) -> tuple[Chain, ...]:
     walk = _Walk()
     for entry in history:
         match entry:
-            case Opened():
-                walk.end(End.OPEN)
+            case OutageOpened():
+                walk.end(ChainEnd.OPEN)
                 walk.returned, walk.opened = walk.opened, True
             case Troubled():
                 if walk.now is not None and walk.now.manual:
-                    walk.end(End.FAILED)
+                    walk.end(ChainEnd.FAILED)
                 walk.now = walk.now or Chain(entry.at, manual=False)
             case Began() if walk.returned:
                 walk.now, walk.returned = Chain(entry.at, manual=True, restarts=(entry.at,)), False
             case Began() if walk.now is not None and not walk.now.manual:
                 walk.now = replace(walk.now, restarts=(*walk.now.restarts, entry.at))
-            case Stepped() if entry.step.act is Act.HUMAN:
-                walk.end(End.FAILED)
+            case Stepped() if entry.step.act is RecoveryRung.HUMAN:
+                walk.end(ChainEnd.FAILED)
             case Steady() | Finished():
-                walk.end(End.TRAINS)
+                walk.end(ChainEnd.TRAINS)
             case _:
                 pass
-    walk.end(End.OPEN)
+    walk.end(ChainEnd.OPEN)
     return tuple(walk.found)
 
 
 def ends(found: Iterable[Chain]) -> dict[str, int]:
     """How many chains ended how."""
     listed = [one.end for one in found]
-    return {str(end): listed.count(end) for end in End}
+    return {str(end): listed.count(end) for end in ChainEnd}

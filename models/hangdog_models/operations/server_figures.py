@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 
 from hangdog_models.operations.figure_text import duration
-from hangdog_models.operations.report import Figure, Tally, Training, Unit, tally
+from hangdog_models.operations.report import Figure, ReportTable, Training, Unit, report_table
 from hangdog_models.operations.restart_chains import ends
-from hangdog_models.operations.session_histories import STEADY_S, Session, histories
+from hangdog_models.operations.session_histories import STEADY_S, SessionHistory, histories
 from hangdog_models.operations.training_time import (
-    Run,
+    TrainingRun,
     between,
     ettr,
     failures,
@@ -29,12 +29,12 @@ _WHOSE = (
 )
 
 
-def lives(sessions: Iterable[Session], restart_s: float) -> tuple[Run, ...]:
+def training_runs(sessions: Iterable[SessionHistory], restart_s: float) -> tuple[TrainingRun, ...]:
     """The jobs that agents showed; who restarted them is not known of any."""
     return runs(histories(sessions, restart_s))
 
 
-def figures(found: tuple[Run, ...], since: float, until: float, restart_s: float) -> tuple[Figure, ...]:
+def figures(found: tuple[TrainingRun, ...], since: float, until: float, restart_s: float) -> tuple[Figure, ...]:
     """What the report says of training, by what agents saw."""
     failed, restarted = failures(found, since, until), restarts(found, since, until)
     within = duration(restart_s)
@@ -53,7 +53,7 @@ def figures(found: tuple[Run, ...], since: float, until: float, restart_s: float
             _NONE,
             "at most so much: from when its ranks are there, starting and steps that are trained again count as trained",
         ),
-        *(Figure(key, title, Unit.SHARE, None, 0, of, means, _WHO) for key, title, of, means in _WHOSE),
+        *(Figure(key, title, Unit.SHARE, None, 0, of, services, _WHO) for key, title, of, services in _WHOSE),
         success(
             "restarts", "restart chains that succeed", restarted, "chains",
             "Chains of restarts upon one failure, by whomever, after which the job trained for "
@@ -63,15 +63,15 @@ def figures(found: tuple[Run, ...], since: float, until: float, restart_s: float
     )  # fmt: skip
 
 
-def chains(found: tuple[Run, ...], since: float, until: float) -> Tally:
+def chains(found: tuple[TrainingRun, ...], since: float, until: float) -> ReportTable:
     """How the chains of restarts ended."""
-    return tally(
+    return report_table(
         "chains", "restart chains", "chains",
         "Restarts upon one failure, by whomever, by how they ended; one that ends with nobody knowing is not decided.",
         ends(restarts(found, since, until)),
     )  # fmt: skip
 
 
-def training(found: tuple[Run, ...], since: float, until: float) -> Training:
+def training(found: tuple[TrainingRun, ...], since: float, until: float) -> Training:
     """Each job's share."""
     return trained(found, since, until, "seen by agents")

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from hangdog_models.operations.timeline import Told
-from hangdog_models.recovery.recovery_history import Began, Entry, Opened, Progressed, Steady, Troubled
+from hangdog_models.operations.timeline import Timeline
+from hangdog_models.recovery.recovery_history import Began, Entry, OutageOpened, Progressed, Steady, Troubled
 from hangdog_models.recovery.settings import LadderSettings
 from hangdog_models.recovery.trouble import Cause, Trouble
 
@@ -18,7 +18,7 @@ _ENDED = Trouble(Cause.UNKNOWN, "it ended")
 
 
 @dataclass(frozen=True, slots=True)
-class Standstill:
+class SessionStall:
     """A job stood still from `since`, which was known from `noticed` on, and got on at `over`, if that was seen. Unix seconds."""
 
     since: float
@@ -27,7 +27,7 @@ class Standstill:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SessionHistory:
     """A job as agents showed it without a break, from `began` to `until`, when it was last known to be there. Unix seconds.
 
     `start`: it was seen to begin, where before it was found there and nobody knows since when. `end`: it was seen to end;
@@ -39,10 +39,10 @@ class Session:
     until: float
     start: bool = True
     end: bool = False
-    standstills: tuple[Standstill, ...] = ()
+    stalls: tuple[SessionStall, ...] = ()
 
 
-def histories(sessions: Iterable[Session], restart_s: float) -> tuple[Told, ...]:
+def histories(sessions: Iterable[SessionHistory], restart_s: float) -> tuple[Timeline, ...]:
     """Of each job, by name, what is known without a gap, as one history, the earliest first.
 
     A session that was seen to begin within `restart_s` after one of the same job that was seen to end is its restart, and
@@ -53,11 +53,11 @@ def histories(sessions: Iterable[Session], restart_s: float) -> tuple[Told, ...]
     ordered = sorted(sessions, key=lambda one: (one.job, one.began, one.until, one.start, one.end))
     found = []
     for job, mine in groupby(ordered, key=lambda one: one.job):
-        found += [Told(job, tuple(_entries(each)), _end(each)) for each in _stretches(list(mine), restart_s)]
+        found += [Timeline(job, tuple(_entries(each)), _end(each)) for each in _stretches(list(mine), restart_s)]
     return tuple(found)
 
 
-def _stretches(sessions: list[Session], restart_s: float) -> list[list[Session]]:
+def _stretches(sessions: list[SessionHistory], restart_s: float) -> list[list[SessionHistory]]:
     found = [[sessions[0]]]
     for one, other in pairwise(sessions):
         if _restarted(one, other, restart_s) or _stood(one, other):
@@ -67,26 +67,26 @@ def _stretches(sessions: list[Session], restart_s: float) -> list[list[Session]]
     return found
 
 
-def _restarted(one: Session, other: Session, restart_s: float) -> bool:
+def _restarted(one: SessionHistory, other: SessionHistory, restart_s: float) -> bool:
     known = one.end and other.start and one.job != UNNAMED
     return known and 0 <= other.began - _end([one]) <= restart_s
 
 
-def _stood(one: Session, other: Session) -> bool:
+def _stood(one: SessionHistory, other: SessionHistory) -> bool:
     """Whether the standstill in which nobody looked any more is the one that is found when somebody does again."""
-    if one.end or other.start or not (one.standstills and other.standstills):
+    if one.end or other.start or not (one.stalls and other.stalls):
         return False
-    return one.standstills[-1].over is None and other.standstills[0].since <= _end([one]) <= other.began
+    return one.stalls[-1].over is None and other.stalls[0].since <= _end([one]) <= other.began
 
 
-def _end(sessions: Sequence[Session]) -> float:
+def _end(sessions: Sequence[SessionHistory]) -> float:
     return max(sessions[-1].began, sessions[-1].until)
 
 
-def _entries(sessions: list[Session]) -> Iterator[Entry]:
+def _entries(sessions: list[SessionHistory]) -> Iterator[Entry]:
     """The history of sessions that follow each other; its moments never go back, whatever clocks did."""
     first, now, trouble = sessions[0], sessions[0].began, False
-    yield Opened(now, first.job)
+    yield OutageOpened(now, first.job)
     for before, one in zip((None, *sessions), sessions, strict=False):
         begins = before is None or before.end
         if begins:
@@ -96,7 +96,7 @@ def _entries(sessions: list[Session]) -> Iterator[Entry]:
             yield Began(now, (), "")
             yield Progressed(now)
         until = max(now, _end([one]))
-        for still in one.standstills:
+        for still in one.stalls:
             at = min(max(now, still.noticed), until)
             if not trouble:
                 if at - now >= STEADY_S:

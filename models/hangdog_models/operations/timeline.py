@@ -6,7 +6,7 @@ from hangdog_models.recovery.recovery_history import Entry
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Timeline:
     """A job's history, never empty and in the order in which it happened, and until when it is known (Unix seconds)."""
 
     job: str

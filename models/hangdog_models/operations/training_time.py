@@ -6,18 +6,18 @@ from itertools import groupby
 
 from hangdog_models.counts import counted
 from hangdog_models.operations.report import Figure, Trained, Training, share, span
-from hangdog_models.operations.restart_chains import Chain, End, chains
-from hangdog_models.operations.timeline import Told
+from hangdog_models.operations.restart_chains import Chain, ChainEnd, chains
+from hangdog_models.operations.timeline import Timeline
 from hangdog_models.operations.watch_periods import Span, covered, watching
 from hangdog_models.recovery.outage_cost import Outage, outages
-from hangdog_models.recovery.recovery_history import Act, Troubled
+from hangdog_models.recovery.recovery_history import RecoveryRung, Troubled
 
 #: Jobs that a report lists: a page that somebody reads.
 LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TrainingRun:
     """What is told of one job: failures with whom they were blamed upon, restarts, the time that was watched, and the lost."""
 
     job: str
@@ -27,21 +27,23 @@ class Run:
     lost: tuple[Span, ...]
 
 
-def runs(told: Iterable[Told]) -> tuple[Run, ...]:
+def runs(reported: Iterable[Timeline]) -> tuple[TrainingRun, ...]:
     """The jobs of these histories, by name; several histories of one job are taken together."""
-    ordered = sorted(told, key=lambda one: (one.job, one.history[0].at, one.until))
+    ordered = sorted(reported, key=lambda one: (one.job, one.history[0].at, one.until))
     return tuple(_together(job, [_run(one) for one in mine]) for job, mine in groupby(ordered, key=lambda one: one.job))
 
 
-def _run(told: Told) -> Run:
-    blamed = {entry.at: str(entry.trouble.cause) for entry in told.history if isinstance(entry, Troubled)}
-    all_ = outages(told.history)
+def _run(reported: Timeline) -> TrainingRun:
+    blamed = {entry.at: str(entry.trouble.cause) for entry in reported.history if isinstance(entry, Troubled)}
+    all_ = outages(reported.history)
     failures = tuple((one, blamed.get(one.noticed, "unknown")) for one in all_ if not _planned(one))
-    return Run(told.job, failures, chains(told.history), *watching(told.history, told.until, all_))
+    return TrainingRun(
+        reported.job, failures, chains(reported.history), *watching(reported.history, reported.until, all_)
+    )
 
 
-def _together(job: str, parts: Sequence[Run]) -> Run:
-    return Run(
+def _together(job: str, parts: Sequence[TrainingRun]) -> TrainingRun:
+    return TrainingRun(
         job,
         tuple(one for part in parts for one in part.failures),
         tuple(one for part in parts for one in part.chains),
@@ -52,15 +54,15 @@ def _together(job: str, parts: Sequence[Run]) -> Run:
 
 def _planned(one: Outage) -> bool:
     """Whether the job was stopped to bring a change of the code in, with nothing wrong."""
-    return one.acts[:1] == (Act.UPDATE,) and one.since == one.noticed
+    return one.acts[:1] == (RecoveryRung.UPDATE,) and one.since == one.noticed
 
 
-def failures(found: Iterable[Run], since: float, until: float) -> list[tuple[Outage, str]]:
+def failures(found: Iterable[TrainingRun], since: float, until: float) -> list[tuple[Outage, str]]:
     """The failures that were noticed in the time of the report, each with what was blamed."""
     return [one for run in found for one in run.failures if since <= one[0].noticed < until]
 
 
-def restarts(found: Iterable[Run], since: float, until: float) -> list[Chain]:
+def restarts(found: Iterable[TrainingRun], since: float, until: float) -> list[Chain]:
     """The chains of restarts that began in the time of the report."""
     return [one for run in found for one in run.chains if since <= one.at < until]
 
@@ -75,7 +77,9 @@ def mttr(found: Sequence[tuple[Outage, str]], until: str, none: str) -> Figure:
     )  # fmt: skip
 
 
-def ettr(found: Sequence[Run], since: float, until: float, of: str, definition: str, none: str, partly: str) -> Figure:
+def ettr(
+    found: Sequence[TrainingRun], since: float, until: float, of: str, definition: str, none: str, partly: str
+) -> Figure:
     """The share of the time in which the jobs got on, over all of them."""
     listed = [_trained(run, since, until) for run in found]
     watched = sum(one.watched for one in listed)
@@ -94,7 +98,7 @@ def ettr(found: Sequence[Run], since: float, until: float, of: str, definition: 
     )
 
 
-def trained(found: Iterable[Run], since: float, until: float, seen: str) -> Training:
+def trained(found: Iterable[TrainingRun], since: float, until: float, seen: str) -> Training:
     """Each job's share, those that lost most first; `seen` says who told of them."""
     listed = [one for run in found if (one := _trained(run, since, until)).watched > 0]
     listed.sort(key=lambda one: (-one.lost, -one.watched, one.job))
@@ -107,7 +111,7 @@ def trained(found: Iterable[Run], since: float, until: float, seen: str) -> Trai
     )
 
 
-def _trained(run: Run, since: float, until: float) -> Trained:
+def _trained(run: TrainingRun, since: float, until: float) -> Trained:
     watched, lost = covered(run.watched, since, until), covered(run.lost, since, until)
     failed, chained = failures([run], since, until), restarts([run], since, until)
     return Trained(run.job, watched, min(lost, watched), len(failed), sum(len(one.restarts) for one in chained))
@@ -115,8 +119,8 @@ def _trained(run: Run, since: float, until: float) -> Trained:
 
 def success(key: str, title: str, found: Sequence[Chain], of: str, definition: str) -> Figure:
     """How many chains end in training, of those that are decided."""
-    decided = [one for one in found if one.end is not End.OPEN]
-    good, left = sum(one.end is End.TRAINS for one in decided), len(found) - len(decided)
+    decided = [one for one in found if one.end is not ChainEnd.OPEN]
+    good, left = sum(one.end is ChainEnd.TRAINS for one in decided), len(found) - len(decided)
     partly = f"they took {counted(sum(len(one.restarts) for one in decided), 'restart')}" if of == "chains" else ""
     partly = "; ".join(
         filter(None, (partly, f"{left} that {'is' if left == 1 else 'are'} not decided left out" if left else ""))

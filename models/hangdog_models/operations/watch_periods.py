@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from hangdog_models.recovery.outage_cost import Outage
-from hangdog_models.recovery.recovery_history import Began, Entry, Opened, Progressed
+from hangdog_models.recovery.recovery_history import Began, Entry, OutageOpened, Progressed
 
 Span = tuple[float, float]
 
@@ -35,7 +35,7 @@ def _stretches(history: Sequence[Entry], end: float) -> Iterator[Span]:
     """When somebody is known to have watched: from each opening to the last entry before the next one, or to the end."""
     began, last = history[0].at, history[0].at
     for entry in history:
-        if isinstance(entry, Opened):
+        if isinstance(entry, OutageOpened):
             yield began, last
             began = entry.at
         last = entry.at
@@ -48,10 +48,10 @@ def _starts(history: Sequence[Entry]) -> Iterator[Span]:
     opened: float | None = None
     last = history[0].at
     for entry in history:
-        if opened is not None and isinstance(entry, Opened | trains):
+        if opened is not None and isinstance(entry, OutageOpened | trains):
             yield opened, entry.at if isinstance(entry, trains) else last
             opened = None
-        if isinstance(entry, Opened):
+        if isinstance(entry, OutageOpened):
             opened = entry.at
         last = entry.at
     if opened is not None:

@@ -17,7 +17,7 @@ Digests = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GoldenAnswer:
     """What one computed. `key` names all that the bits may depend on: device model, libraries, sizes."""
 
     name: str
@@ -45,7 +45,7 @@ class Cohort:
 
 
 def compare(
-    answers: Sequence[Answer], golden: Mapping[str, Digests] | None = None, fewest: int = FEWEST
+    answers: Sequence[GoldenAnswer], golden: Mapping[str, Digests] | None = None, fewest: int = FEWEST
 ) -> tuple[Cohort, ...]:
     """One cohort for each key, in order of appearance. `golden` holds stored answers by exactly equal keys.
 
@@ -58,7 +58,7 @@ def compare(
     )
 
 
-def _cohort(key: str, answers: Sequence[Answer], golden: Digests | None, fewest: int) -> Cohort:
+def _cohort(key: str, answers: Sequence[GoldenAnswer], golden: Digests | None, fewest: int) -> Cohort:
     if not all(answer.digests for answer in answers):
         return Cohort(key, open="somebody gave no digests")
     classes = Counter(_whole(answer.digests) for answer in answers)
@@ -81,7 +81,7 @@ def _whole(digests: Digests) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(digests.items()))
 
 
-def _split(key: str, answers: Sequence[Answer], usual: tuple[tuple[str, str], ...]) -> Cohort:
+def _split(key: str, answers: Sequence[GoldenAnswer], usual: tuple[tuple[str, str], ...]) -> Cohort:
     right = dict(usual)
     agreed = tuple(answer.name for answer in answers if _whole(answer.digests) == usual)
     odd = tuple(

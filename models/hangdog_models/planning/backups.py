@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from hangdog_models.errors import WrongUse
-from hangdog_models.planning.domains import LEAF, MACHINE, Domain, Place, domains, places
+from hangdog_models.planning.domains import LEAF, MACHINE, Domain, EvictionDomain, domains, places
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 
@@ -33,7 +33,7 @@ Conflicts = NDArray[numpy.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class BackupPlacement:
     """`holder[rank]` keeps the backup of that rank's shard, besides the rank itself; empty where nobody else is there.
 
     `survives` are the kinds of eviction after which a copy of every shard is left, whichever one it is; `lost` are single
@@ -43,10 +43,10 @@ class Placement:
     holder: tuple[Rank, ...]
     survives: tuple[str, ...]
     lost: tuple[Domain, ...]
-    because: tuple[str, ...]
+    reasons: tuple[str, ...]
 
 
-def place(topology: Topology) -> Placement:
+def place(topology: Topology) -> BackupPlacement:
     """Finds a placement; raises WrongUse for more machines than MOST_PLACES."""
     where = places(topology)
     if len(where) > MOST_PLACES:
@@ -57,7 +57,7 @@ def place(topology: Topology) -> Placement:
     every = domains(topology, where)
     kinds = tuple(dict.fromkeys(domain.kind for domain in every))
     if len(where) < 2:
-        return Placement((), (), every, ("there is one machine only: nobody else can hold a copy",))
+        return BackupPlacement((), (), every, ("there is one machine only: nobody else can hold a copy",))
     whole = [domain for domain in every if len(domain.places) == len(where)]
     because = [
         f"{domain.name} is on every machine: nothing but a checkpoint outside survives it" for domain in whole[:1]
@@ -75,7 +75,7 @@ def place(topology: Topology) -> Placement:
                 because.append(
                     f"no placement survives the eviction of any one {' or '.join(named)} and of all else, too"
                 )
-            return Placement(holder, tuple(kind for kind in kinds if kind not in bad), lost, (*because, how))
+            return BackupPlacement(holder, tuple(kind for kind in kinds if kind not in bad), lost, (*because, how))
     raise AssertionError("two machines can hold each other's copies")
 
 
@@ -98,7 +98,7 @@ def _conflicts(apart: Sequence[Domain], count: int) -> Conflicts:
     return conflicts
 
 
-def _placed(topology: Topology, where: Sequence[Place], conflicts: Conflicts) -> tuple[tuple[Rank, ...], str]:
+def _placed(topology: Topology, where: Sequence[EvictionDomain], conflicts: Conflicts) -> tuple[tuple[Rank, ...], str]:
     """The holder of each rank's backup and how it was found; empty where there is none."""
     if conflicts.all(axis=1).any():
         return (), ""
@@ -119,11 +119,11 @@ def _placed(topology: Topology, where: Sequence[Place], conflicts: Conflicts) ->
     return tuple(found[Rank(rank)] for rank in range(topology.world_size)), "each machine by a perfect matching"
 
 
-def _shifts(topology: Topology, where: Sequence[Place]) -> Iterator[tuple[NDArray[numpy.int64], str]]:
+def _shifts(topology: Topology, where: Sequence[EvictionDomain]) -> Iterator[tuple[NDArray[numpy.int64], str]]:
     """Regular placements, the preferred first: half a turn along dp and pp, other turns, the next machines."""
     turns = {dim: _turn(topology, dim) for dim in ("dp", "pp", "cp") if dim in topology.groups}
     amounts = [_amounts(len(topology.groups[dim][0])) for dim in turns]
-    by_turns = ((_composed(topology.world_size, turns, steps), _said(turns, steps)) for steps in product(*amounts))
+    by_turns = ((_composed(topology.world_size, turns, steps), _turn_text(turns, steps)) for steps in product(*amounts))
     by_machine = ((_next(where, step), f"each rank on the machine {step} further on") for step in range(1, len(where)))
     if len(turns) > 1:
         yield from islice(by_turns, _SHIFTS // 2)
@@ -151,13 +151,13 @@ def _composed(world: int, turns: dict[str, NDArray[numpy.int64]], steps: Sequenc
     return holder
 
 
-def _said(turns: dict[str, NDArray[numpy.int64]], steps: Sequence[int]) -> str:
+def _turn_text(turns: dict[str, NDArray[numpy.int64]], steps: Sequence[int]) -> str:
     return "each rank " + " and ".join(
         f"{step} further along {dim}" for dim, step in zip(turns, steps, strict=True) if step
     )
 
 
-def _next(where: Sequence[Place], step: int) -> NDArray[numpy.int64]:
+def _next(where: Sequence[EvictionDomain], step: int) -> NDArray[numpy.int64]:
     holder = numpy.zeros(sum(len(one.ranks) for one in where), dtype=numpy.int64)
     for at, one in enumerate(where):
         other = where[(at + step) % len(where)].ranks
@@ -165,7 +165,7 @@ def _next(where: Sequence[Place], step: int) -> NDArray[numpy.int64]:
     return holder
 
 
-def _loses(domain: Domain, where: Sequence[Place], holder: Sequence[Rank]) -> bool:
+def _loses(domain: Domain, where: Sequence[EvictionDomain], holder: Sequence[Rank]) -> bool:
     """Whether an eviction takes both copies of some shard."""
     gone = {rank for at in domain.places for rank in where[at].ranks}
     return any(holder[rank] in gone for rank in gone)

@@ -37,11 +37,11 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class CheckpointGate:
     """Which machines may go. None may where every choice loses shards: diagnose first. `lost` names the shards, by choice."""
 
     machines: tuple[str, ...]
-    because: tuple[str, ...]
+    reasons: tuple[str, ...]
     lost: Mapping[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -66,25 +66,27 @@ def remaining(copies: Copies, out: Collection[str]) -> Copies:
     return {shard: held for shard, holders in copies.items() if (held := frozenset(holders).difference(out))}
 
 
-def gate(choices: Sequence[Sequence[str]], copies: Copies | None, price: Price | None = None) -> Gate:
+def gate(choices: Sequence[Sequence[str]], copies: Copies | None, price: Price | None = None) -> CheckpointGate:
     """The first of these sets of machines, the best one first, that takes no shard's last copy with it.
 
     Without `copies` the best one may go, and the price is told.
     """
     sets = [tuple(machines) for machines in choices if machines]
     if not sets:
-        return Gate((), ("there is nobody to evict",))
+        return CheckpointGate((), ("there is nobody to evict",))
     price = price or Price()
     if copies is None:
-        told = () if price.age_s is None else (f"copies in memory count as lost: {price}",)
-        return Gate(sets[0], ("nobody says who holds copies of the checkpoint", *told))
+        reported = () if price.age_s is None else (f"copies in memory count as lost: {price}",)
+        return CheckpointGate(sets[0], ("nobody says who holds copies of the checkpoint", *reported))
     losses = {machines: gone for machines in sets if (gone := lost(machines, copies))}
     because = [f"evicting {', '.join(machines)} would lose {_shards(gone)}" for machines, gone in losses.items()]
     for machines in sets:
         if machines not in losses:
-            return Gate(machines, (*because, f"without {', '.join(machines)} every shard keeps a copy"), losses)
+            return CheckpointGate(
+                machines, (*because, f"without {', '.join(machines)} every shard keeps a copy"), losses
+            )
     hint = f"copy those shards first, or evict nevertheless: {price}"
-    return Gate((), (*because, hint), losses)
+    return CheckpointGate((), (*because, hint), losses)
 
 
 def forbids(machines: Iterable[str], out: Collection[str], copies: Copies) -> str:
@@ -109,5 +111,5 @@ def _are_names(value: object) -> bool:
 
 def _shards(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    told = ", ".join(printable(name, _NAME) for name in names[:_NAMED])
-    return f"the last copy of {'shard' if len(names) == 1 else 'shards'} {told}{more}"
+    reported = ", ".join(printable(name, _NAME) for name in names[:_NAMED])
+    return f"the last copy of {'shard' if len(names) == 1 else 'shards'} {reported}{more}"

@@ -12,7 +12,7 @@ _COMPOSED = frozenset({WORLD, MODEL, DATA})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EvictionDomain:
     """A machine and its ranks; a rank whose machine nobody named is a place of its own."""
 
     name: str
@@ -28,16 +28,16 @@ class Domain:
     places: frozenset[int]
 
 
-def places(topology: Topology) -> tuple[Place, ...]:
+def places(topology: Topology) -> tuple[EvictionDomain, ...]:
     """The machines of a job in the order of their first ranks."""
     ranks: dict[str, list[Rank]] = {}
     for number in range(topology.world_size):
         rank = Rank(number)
         ranks.setdefault(topology.machine(rank) or f"rank {rank}", []).append(rank)
-    return tuple(Place(name, tuple(held)) for name, held in ranks.items())
+    return tuple(EvictionDomain(name, tuple(held)) for name, held in ranks.items())
 
 
-def domains(topology: Topology, where: tuple[Place, ...]) -> tuple[Domain, ...]:
+def domains(topology: Topology, where: tuple[EvictionDomain, ...]) -> tuple[Domain, ...]:
     """All that may be evicted at once, machines first; groups of the same places are one."""
     found: dict[tuple[str, frozenset[int]], Domain] = {}
     for one in _all(topology, where):
@@ -45,7 +45,7 @@ def domains(topology: Topology, where: tuple[Place, ...]) -> tuple[Domain, ...]:
     return tuple(found.values())
 
 
-def _all(topology: Topology, where: tuple[Place, ...]) -> Iterator[Domain]:
+def _all(topology: Topology, where: tuple[EvictionDomain, ...]) -> Iterator[Domain]:
     number = {place.name: at for at, place in enumerate(where)}
     place_of = {rank: at for at, place in enumerate(where) for rank in place.ranks}
     for at, place in enumerate(where):

@@ -29,21 +29,23 @@ OUTLIERS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class NativeChoice:
     """A rank whose native stack is worth stopping its trainer for, and why."""
 
     rank: Rank
     why: str
 
 
-def deciding(snapshot: Snapshot, topology: Topology, verdict: Verdict, most: int, each: int) -> tuple[Chosen, ...]:
+def deciding(
+    snapshot: Snapshot, topology: Topology, verdict: Verdict, most: int, each: int
+) -> tuple[NativeChoice, ...]:
     """The ranks to read natively, the most telling first: `most` in all, `each` on one machine; none where none decides.
 
     Only ranks that stood still between the last two looks are chosen: who gets on is never stopped.
     """
     if settled(verdict):
         return ()
-    still = standing(snapshot)
+    still = stalled_frames(snapshot)
     if any(frame.native for frames in still.values() for frame in frames):
         return ()  # somebody has read native stacks already
     places = [cluster for cluster in verdict.clusters if cluster.ranks]
@@ -63,7 +65,7 @@ def settled(verdict: Verdict) -> bool:
     return verdict.kind in SETTLED or (verdict.kind is not Kind.UNDETERMINED and verdict.confidence >= SURE)
 
 
-def standing(snapshot: Snapshot) -> dict[Rank, tuple[Frame, ...]]:
+def stalled_frames(snapshot: Snapshot) -> dict[Rank, tuple[Frame, ...]]:
     """The main thread's frames of each trainer that stood at one line in the last two looks, with nothing in its way."""
     if len(snapshot.rounds) < 2:
         return {}
@@ -87,7 +89,7 @@ def _main(trace: ProcessTrace) -> tuple[Frame, ...]:
 
 def _wanted(
     verdict: Verdict, topology: Topology, large: Sequence[ClusterView], apart: Sequence[ClusterView], most: int
-) -> Iterator[Chosen]:
+) -> Iterator[NativeChoice]:
     """Who would tell something, the most telling first; the same rank may come twice."""
     odd: dict[Rank, str] = {}
     crowded = {rank for cluster in large for rank in cluster.ranks}
@@ -97,17 +99,21 @@ def _wanted(
         what = "it alone stands there" if len(cluster.ranks) == 1 else f"{len(cluster.ranks)} ranks stand there"
         odd |= {rank: what for rank in cluster.ranks if rank not in odd}
     first = list(odd)[: max(1, int(OUTLIERS * most))]
-    yield from (Chosen(rank, odd[rank]) for rank in first)
+    yield from (NativeChoice(rank, odd[rank]) for rank in first)
     for number in range(REPRESENTATIVES):
         for cluster in large:
             if number < len(cluster.ranks):
-                yield Chosen(_spread(cluster.ranks, number), f"it stands for {len(cluster.ranks)} ranks at its place")
+                yield NativeChoice(
+                    _spread(cluster.ranks, number), f"it stands for {len(cluster.ranks)} ranks at its place"
+                )
         if number == 0:
-            waits = [Chosen(rank, "it waits beside one that stands out") for rank in _beside(first, verdict, topology)]
+            waits = [
+                NativeChoice(rank, "it waits beside one that stands out") for rank in _beside(first, verdict, topology)
+            ]
             yield from waits[: max(1, most // 4)]
-    yield from (Chosen(rank, why) for rank, why in odd.items())
+    yield from (NativeChoice(rank, why) for rank, why in odd.items())
     if not apart and len(large) == 1:  # all stand at one place: who differs in C is found only by looking
-        yield from (Chosen(rank, "all ranks stand at one place in Python") for rank in large[0].ranks)
+        yield from (NativeChoice(rank, "all ranks stand at one place in Python") for rank in large[0].ranks)
 
 
 def _spread(ranks: Sequence[Rank], number: int) -> Rank:
@@ -127,9 +133,9 @@ def _beside(odd: Sequence[Rank], verdict: Verdict, topology: Topology) -> Iterat
 
 
 def _bounded(
-    wanted: Iterable[Chosen], allowed: set[Rank], topology: Topology, most: int, each: int
-) -> tuple[Chosen, ...]:
-    found: dict[Rank, Chosen] = {}
+    wanted: Iterable[NativeChoice], allowed: set[Rank], topology: Topology, most: int, each: int
+) -> tuple[NativeChoice, ...]:
+    found: dict[Rank, NativeChoice] = {}
     on: dict[str | Rank, int] = {}
     for one in wanted:
         if len(found) >= most:

@@ -21,7 +21,7 @@ from hangdog_models.snapshot import Round, Snapshot
 from hangdog_models.stack import TRAINER, Frame, ProcessTrace, Thread
 
 #: Reasons told in one note each; the first show what is in the way.
-TOLD = 4
+SHOWN = 4
 
 Where = tuple[int, Rank]
 
@@ -36,7 +36,7 @@ class Deepened:
 
 
 @dataclass(slots=True)
-class _Place:
+class _DepthPlace:
     """The ranks at one place in Python, each with the look that saw it there last; and the native stacks read there."""
 
     ranks: dict[Rank, Where] = field(default_factory=dict)
@@ -47,10 +47,10 @@ def deepen(snapshot: Snapshot, asked: Iterable[Rank], traces: Iterable[ProcessTr
     """Adds the native stacks of `traces` to the looks; why those of other `asked` ranks are not in it becomes a note."""
     came = {trace.rank: trace for trace in traces if trace.role == TRAINER}
     latest = _latest(snapshot)
-    places: dict[str, _Place] = {}
+    places: dict[str, _DepthPlace] = {}
     for rank, (_, trace) in latest.items():
         digest = canonicalise(_main(trace), rules).digest
-        places.setdefault(digest, _Place()).ranks[rank] = latest[rank][0], rank
+        places.setdefault(digest, _DepthPlace()).ranks[rank] = latest[rank][0], rank
     lacking: dict[Rank, str] = {}
     own: dict[Rank, ProcessTrace] = {}
     for rank in sorted(asked):
@@ -125,11 +125,11 @@ def _deeper(thread: Thread, native: Iterable[Thread]) -> Thread:
 
 def _typical(traces: Iterable[ProcessTrace], rules: RuleSet) -> tuple[Frame, ...] | None:
     """What is called at a place by most of those that were read there; None where no more than half of them agree."""
-    standings = [(read(trace, rules).place, trace) for trace in traces]
-    place, times = Counter(place for place, _ in standings).most_common(1)[0]
-    if 2 * times <= len(standings):
+    states = [(read(trace, rules).place, trace) for trace in traces]
+    place, times = Counter(place for place, _ in states).most_common(1)[0]
+    if 2 * times <= len(states):
         return None
-    frames = _main(next(trace for stands, trace in standings if stands == place))
+    frames = _main(next(trace for stands, trace in states if stands == place))
     below = next((at for at in range(len(frames), 0, -1) if not frames[at - 1].native), 0)
     return frames[below:]
 
@@ -162,6 +162,6 @@ def _notes(own: tuple[Rank, ...], like: tuple[Rank, ...], lacking: Mapping[Rank,
     reasons: dict[str, list[Rank]] = {}
     for rank, why in sorted(lacking.items()):
         reasons.setdefault(why, []).append(rank)
-    for why, ranks in list(reasons.items())[:TOLD]:
+    for why, ranks in list(reasons.items())[:SHOWN]:
         notes.append(f"no native stack of ranks {format_ranks(tuple(ranks))}: {why}")
     return notes

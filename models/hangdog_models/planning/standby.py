@@ -27,7 +27,7 @@ Demand = Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class FleetDemand:
     """Machines of a job, incidents a machine and day, and how long it takes until one that left is replaced.
 
     `sizes` gives the share of incidents that take so many machines; the shares sum to 1. Raises WrongUse where they do not.
@@ -75,7 +75,7 @@ class Pool:
     shortfall: float
 
 
-def single(fleet: Fleet) -> Demand:
+def single(fleet: FleetDemand) -> Demand:
     """The demand if each machine failed at most once and alone: binomial, as ByteRobust sizes. Shares are not looked at."""
     chance = -expm1(-fleet.daily * fleet.replenish_s / DAY_S) if fleet.replenish_s != DAY_S else fleet.daily
     odds = log(chance) - log1p(-chance)
@@ -87,7 +87,7 @@ def single(fleet: Fleet) -> Demand:
     return [exp(each) for each in logs]
 
 
-def compound(fleet: Fleet) -> Demand:
+def compound(fleet: FleetDemand) -> Demand:
     """The demand of Poisson incidents with sizes: g_k = (rate / k) * sum over sizes j of j * share_j * g_(k-j)."""
     rate, sizes = fleet.incidents, sorted(fleet.sizes.items())
     values, scale = [1.0], -rate

@@ -7,16 +7,16 @@ from typing import Any
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.recovery.recovery_history import (
-    Act,
     Began,
-    Changed,
-    Done,
     Entry,
     Finished,
-    Opened,
+    MachinesChanged,
+    OutageOpened,
     Progressed,
+    RecoveryRung,
+    RecoveryStep,
     Steady,
-    Step,
+    StepDone,
     Stepped,
     Tried,
     Troubled,
@@ -28,23 +28,30 @@ LONGEST = 1 << 20
 #: No moment in Unix seconds, and no number of a step, is larger: JSON can hold numbers that no float does.
 MOST = 1e15
 
+#: Keys of a line that are called otherwise than the fields they hold.
+_KEYS = {"reasons": "because", "message": "words"}
 _NAMES = {
-    Opened: "opened",
+    OutageOpened: "opened",
     Began: "began",
     Progressed: "progressed",
     Troubled: "troubled",
     Stepped: "stepped",
-    Done: "done",
+    StepDone: "done",
     Tried: "tried",
     Steady: "steady",
-    Changed: "changed",
+    MachinesChanged: "changed",
     Finished: "finished",
 }
 
 
 def written(entry: Entry) -> str:
     """The entry as one line, without its end."""
-    return json.dumps({"entry": _NAMES[type(entry)], **asdict(entry)}, ensure_ascii=True)
+    return json.dumps({"entry": _NAMES[type(entry)], **_row(asdict(entry))}, ensure_ascii=True)
+
+
+def _row(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an entry by the keys of its line: files of before go on being read."""
+    return {_KEYS.get(key, key): _row(value) if isinstance(value, dict) else value for key, value in fields.items()}
 
 
 def read(line: str) -> Entry:
@@ -62,7 +69,7 @@ def _entry(row: Mapping[str, Any]) -> Entry:
     at = _number(row["at"])
     match row["entry"]:
         case "opened":
-            return Opened(at, _text(row["run"]))
+            return OutageOpened(at, _text(row["run"]))
         case "began":
             return Began(at, _texts(row["machines"]), _text(row["token"]))
         case "progressed":
@@ -73,13 +80,13 @@ def _entry(row: Mapping[str, Any]) -> Entry:
             return Stepped(at, int(_number(row["number"])), _step(row["step"]))
         case "done":
             ok = row["ok"] is True
-            return Done(at, int(_number(row["number"])), ok, _text(row["words"]), _texts(row["convicted"]))
+            return StepDone(at, int(_number(row["number"])), ok, _text(row["words"]), _texts(row["convicted"]))
         case "tried":
             return Tried(at, _texts(row["passed"]), _texts(row["failed"]))
         case "steady":
             return Steady(at)
         case "changed":
-            return Changed(at, _text(row["name"]), row["urgent"] is True)
+            return MachinesChanged(at, _text(row["name"]), row["urgent"] is True)
         case "finished":
             return Finished(at)
         case other:
@@ -90,9 +97,9 @@ def _trouble(row: Mapping[str, Any]) -> Trouble:
     return Trouble(Cause(row["cause"]), _text(row["what"]), tuple(_texts(one) for one in row["choices"]))
 
 
-def _step(row: Mapping[str, Any]) -> Step:
+def _step(row: Mapping[str, Any]) -> RecoveryStep:
     because, machines, changes = (_texts(row[key]) for key in ("because", "machines", "changes"))
-    return Step(Act(row["act"]), because, machines, changes, _number(row["wait_s"]))
+    return RecoveryStep(RecoveryRung(row["act"]), because, machines, changes, _number(row["wait_s"]))
 
 
 def _number(value: object) -> float:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from hangdog_models.recovery.recovery_history import (
     MERGES,
     TESTS,
-    Act,
     Began,
-    Changed,
-    Done,
     Entry,
     Finished,
-    Opened,
+    MachinesChanged,
+    OutageOpened,
+    RecoveryRung,
     Steady,
+    StepDone,
     Stepped,
     Tried,
 )
@@ -24,7 +24,7 @@ DAY_S = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LadderState:
     """`climbed` counts the acts of the episode; `out` were evicted, or failed as spares, ever.
 
     `fit` are the machines that the job ran on, ever, and the spares that passed the last test, in that order.
@@ -33,33 +33,33 @@ class Standing:
     `merged` the last that were and may be rolled back; `lately` counts the steps of 24 hours; `called`: a person was.
     """
 
-    climbed: Mapping[Act, int]
+    climbed: Mapping[RecoveryRung, int]
     out: tuple[str, ...]
     fit: tuple[str, ...]
     convicted: tuple[str, ...]
-    tested: frozenset[Act]
-    pending: tuple[Changed, ...]
+    tested: frozenset[RecoveryRung]
+    pending: tuple[MachinesChanged, ...]
     merged: tuple[str, ...]
     lately: int
     called: bool
 
 
-def stand(history: Sequence[Entry], now: float) -> Standing:
+def stand(history: Sequence[Entry], now: float) -> LadderState:
     """Reads a history from its first entry to its last."""
-    climbed: Counter[Act] = Counter()
+    climbed: Counter[RecoveryRung] = Counter()
     out: dict[str, None] = {}
     used: dict[str, None] = {}
     passed: tuple[str, ...] = ()
     convicted: dict[str, None] = {}
-    tested: set[Act] = set()
-    pending: dict[str, Changed] = {}
+    tested: set[RecoveryRung] = set()
+    pending: dict[str, MachinesChanged] = {}
     known: set[str] = set()
     merged: tuple[str, ...] = ()
     steps: dict[int, Stepped] = {}
     called = False
     for entry in history:
         match entry:
-            case Opened():
+            case OutageOpened():
                 climbed, called = (Counter(), False) if called else (climbed, called)
             case Steady() | Finished():
                 climbed = Counter()
@@ -70,34 +70,36 @@ def stand(history: Sequence[Entry], now: float) -> Standing:
                 passed = entry.passed
                 out.update(dict.fromkeys(entry.failed))
                 convicted = {machine: None for machine in convicted if machine not in entry.failed}
-            case Changed() if entry.name not in known:
+            case MachinesChanged() if entry.name not in known:
                 known.add(entry.name)
                 pending[entry.name] = entry
             case Stepped(step=step):
                 steps[entry.number] = entry
                 climbed[step.act] += 1
-                called = called or step.act is Act.HUMAN
+                called = called or step.act is RecoveryRung.HUMAN
                 if step.act in TESTS:
                     tested.add(step.act)
-                if step.act is Act.EVICT:
+                if step.act is RecoveryRung.EVICT:
                     out.update(dict.fromkeys(step.machines))
                     convicted = {machine: None for machine in convicted if machine not in step.machines}
                 if step.act in MERGES:  # one that could not be merged is not tried again: that it was tried is told
                     pending = {name: change for name, change in pending.items() if name not in step.changes}
-            case Done(ok=True):
+            case StepDone(ok=True):
                 done = steps.get(entry.number)
                 if done is None:
                     continue
                 if done.step.act in TESTS:
                     convicted.update(dict.fromkeys(machine for machine in entry.convicted if machine not in out))
-                elif done.step.act is Act.ROLLBACK:
+                elif done.step.act is RecoveryRung.ROLLBACK:
                     merged = ()
                 elif done.step.act in MERGES and done.step.changes:
                     merged = done.step.changes
             case _:
                 pass
-    lately = sum(now - DAY_S < one.at and one.step.act not in (Act.WAIT, Act.UPDATE) for one in steps.values())
-    return Standing(
+    lately = sum(
+        now - DAY_S < one.at and one.step.act not in (RecoveryRung.WAIT, RecoveryRung.UPDATE) for one in steps.values()
+    )
+    return LadderState(
         climbed, tuple(out), tuple(dict.fromkeys((*used, *passed))), tuple(convicted), frozenset(tested),
         tuple(pending.values()), merged, lately, called,
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hangdog_models.recovery.recovery_history import Act, Began, Entry, Finished, Progressed, Stepped, Troubled
+from hangdog_models.recovery.recovery_history import Began, Entry, Finished, Progressed, RecoveryRung, Stepped, Troubled
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Outage:
     noticed: float
     began: float | None = None
     over: float | None = None
-    acts: tuple[Act, ...] = ()
+    acts: tuple[RecoveryRung, ...] = ()
 
     def seconds(self, now: float) -> float:
         """Unproductive time, until now where it lasts."""
@@ -35,8 +35,8 @@ def outages(history: Sequence[Entry]) -> tuple[Outage, ...]:
                 found[-1] = replace(now_open, began=None)
             case Stepped() if now_open is not None:
                 found[-1] = replace(now_open, acts=(*now_open.acts, entry.step.act))
-            case Stepped() if entry.step.act is Act.UPDATE:
-                found.append(Outage(entry.at, entry.at, acts=(Act.UPDATE,)))
+            case Stepped() if entry.step.act is RecoveryRung.UPDATE:
+                found.append(Outage(entry.at, entry.at, acts=(RecoveryRung.UPDATE,)))
             case Began() if now_open is not None:
                 found[-1] = replace(now_open, began=entry.at, over=None if tells_steps else entry.at)
             case Progressed() | Finished() if now_open is not None:

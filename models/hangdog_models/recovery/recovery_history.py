@@ -6,7 +6,7 @@ from enum import StrEnum
 from hangdog_models.recovery.trouble import Trouble
 
 
-class Act(StrEnum):
+class RecoveryRung(StrEnum):
     """What may be done. The order is the ladder's; WAIT and UPDATE are for a job in no trouble."""
 
     WAIT = "wait"
@@ -20,26 +20,26 @@ class Act(StrEnum):
 
 
 #: Acts that bring pending changes of the code in.
-MERGES = frozenset({Act.UPDATE, Act.EVICT, Act.REATTEMPT})
+MERGES = frozenset({RecoveryRung.UPDATE, RecoveryRung.EVICT, RecoveryRung.REATTEMPT})
 #: Acts that stop the job and start it anew.
-RESTARTS = MERGES | {Act.ROLLBACK}
+RESTARTS = MERGES | {RecoveryRung.ROLLBACK}
 #: Acts whose answer is a list of convicted machines.
-TESTS = frozenset({Act.DIAGNOSE, Act.REPLAY})
+TESTS = frozenset({RecoveryRung.DIAGNOSE, RecoveryRung.REPLAY})
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RecoveryStep:
     """What to do and why. `machines` go (evict); `changes` of the code come in, or with a rollback go out; after `wait_s`."""
 
-    act: Act
-    because: tuple[str, ...]
+    act: RecoveryRung
+    reasons: tuple[str, ...]
     machines: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     wait_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OutageOpened:
     """Somebody began to supervise: the first time, or again after a person was called or the supervisor had ended."""
 
     at: float
@@ -77,17 +77,17 @@ class Stepped:
 
     at: float
     number: int
-    step: Step
+    step: RecoveryStep
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class StepDone:
     """What came of it. Not `ok`: it could not be carried out, or nobody knows whether it was; it is not done again."""
 
     at: float
     number: int
     ok: bool
-    words: str = ""
+    message: str = ""
     convicted: tuple[str, ...] = ()
 
 
@@ -108,7 +108,7 @@ class Steady:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class MachinesChanged:
     """A change of the code waits to be merged."""
 
     at: float
@@ -123,4 +123,4 @@ class Finished:
     at: float
 
 
-Entry = Opened | Began | Progressed | Troubled | Stepped | Done | Tried | Steady | Changed | Finished
+Entry = OutageOpened | Began | Progressed | Troubled | Stepped | StepDone | Tried | Steady | MachinesChanged | Finished

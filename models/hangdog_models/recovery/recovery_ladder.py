@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 from hangdog_models.counts import counted
 from hangdog_models.planning.checkpoint import Copies, Price, gate, remaining
-from hangdog_models.recovery.ladder_state import Standing, stand
-from hangdog_models.recovery.recovery_history import Act, Entry, Step
+from hangdog_models.recovery.ladder_state import LadderState, stand
+from hangdog_models.recovery.recovery_history import Entry, RecoveryRung, RecoveryStep
 from hangdog_models.recovery.settings import LadderSettings
 from hangdog_models.recovery.trouble import Cause, Trouble
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class RecoveryResources:
     """What there is to recover with: spare machines, `hands` for the acts that somebody can carry out, checkpoint copies.
 
     `unfit` says of spares that are not counted why they are not.
@@ -26,36 +26,54 @@ class Means:
 
     spares: tuple[str, ...] = ()
     unfit: tuple[str, ...] = ()
-    hands: frozenset[Act] = frozenset(Act)
+    hands: frozenset[RecoveryRung] = frozenset(RecoveryRung)
     copies: Copies | None = None
     price: Price = field(default_factory=Price)
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _LadderCase:
     trouble: Trouble
-    standing: Standing
-    means: Means
+    state: LadderState
+    resources: RecoveryResources
     settings: LadderSettings
 
-    def tries(self, act: Act) -> int:
-        return self.standing.climbed.get(act, 0)
+    def tries(self, act: RecoveryRung) -> int:
+        return self.state.climbed.get(act, 0)
 
     def merges(self) -> tuple[str, ...]:
         """The changes that come in with a restart: none once the code itself is suspected."""
-        if self.trouble.cause is Cause.SOFTWARE or self.tries(Act.ROLLBACK) or Act.UPDATE not in self.means.hands:
+        if (
+            self.trouble.cause is Cause.SOFTWARE
+            or self.tries(RecoveryRung.ROLLBACK)
+            or RecoveryRung.UPDATE not in self.resources.hands
+        ):
             return ()
-        return tuple(change.name for change in self.standing.pending)
+        return tuple(change.name for change in self.state.pending)
 
 
 _DEFAULTS = LadderSettings()
 
 #: The rungs for each cause, from the lowest up; the last one always holds.
-RUNGS: Mapping[Cause, tuple[Act, ...]] = {
-    Cause.MACHINE: (Act.EVICT, Act.DIAGNOSE, Act.REATTEMPT, Act.ROLLBACK, Act.REPLAY, Act.HUMAN),
-    Cause.UNKNOWN: (Act.EVICT, Act.DIAGNOSE, Act.REATTEMPT, Act.ROLLBACK, Act.REPLAY, Act.HUMAN),
-    Cause.SOFTWARE: (Act.ROLLBACK, Act.REATTEMPT, Act.HUMAN),
-    Cause.DEPENDENCY: (Act.REATTEMPT, Act.HUMAN),
+RUNGS: Mapping[Cause, tuple[RecoveryRung, ...]] = {
+    Cause.MACHINE: (
+        RecoveryRung.EVICT,
+        RecoveryRung.DIAGNOSE,
+        RecoveryRung.REATTEMPT,
+        RecoveryRung.ROLLBACK,
+        RecoveryRung.REPLAY,
+        RecoveryRung.HUMAN,
+    ),
+    Cause.UNKNOWN: (
+        RecoveryRung.EVICT,
+        RecoveryRung.DIAGNOSE,
+        RecoveryRung.REATTEMPT,
+        RecoveryRung.ROLLBACK,
+        RecoveryRung.REPLAY,
+        RecoveryRung.HUMAN,
+    ),
+    Cause.SOFTWARE: (RecoveryRung.ROLLBACK, RecoveryRung.REATTEMPT, RecoveryRung.HUMAN),
+    Cause.DEPENDENCY: (RecoveryRung.REATTEMPT, RecoveryRung.HUMAN),
 }
 
 
@@ -63,113 +81,127 @@ def next_step(
     history: Sequence[Entry],
     trouble: Trouble | None,
     now: float,
-    means: Means,
+    services: RecoveryResources,
     settings: LadderSettings = _DEFAULTS,
-) -> Step:
+) -> RecoveryStep:
     """The next step for a job in this trouble, or in none; the history holds all steps before it. `now` in Unix seconds."""
-    standing = stand(history, now)
+    state = stand(history, now)
     if trouble is None or trouble.cause is Cause.NONE:
-        return _at_peace(trouble, standing, now, means, settings)
-    if standing.called:
-        return Step(Act.HUMAN, (trouble.what, "a person was called, and has not started the job again"))
-    if standing.lately >= settings.a_day:
-        return Step(Act.HUMAN, (trouble.what, f"{counted(standing.lately, 'step')} within 24 hours did not mend it"))
-    case = _Case(trouble, standing, means, settings)
+        return _at_peace(trouble, state, now, services, settings)
+    if state.called:
+        return RecoveryStep(
+            RecoveryRung.HUMAN, (trouble.what, "a person was called, and has not started the job again")
+        )
+    if state.lately >= settings.a_day:
+        return RecoveryStep(
+            RecoveryRung.HUMAN, (trouble.what, f"{counted(state.lately, 'step')} within 24 hours did not mend it")
+        )
+    case = _LadderCase(trouble, state, services, settings)
     because = [trouble.what]
     for act in RUNGS[trouble.cause]:
         answer = _RUNG[act](case)
-        if isinstance(answer, Step):
-            return Step(answer.act, (*because, *answer.because), answer.machines, answer.changes, answer.wait_s)
+        if isinstance(answer, RecoveryStep):
+            return RecoveryStep(answer.act, (*because, *answer.reasons), answer.machines, answer.changes, answer.wait_s)
         if answer:
             because.append(answer)
     raise AssertionError("the last rung holds")
 
 
-def _at_peace(trouble: Trouble | None, standing: Standing, now: float, means: Means, settings: LadderSettings) -> Step:
+def _at_peace(
+    trouble: Trouble | None, state: LadderState, now: float, services: RecoveryResources, settings: LadderSettings
+) -> RecoveryStep:
     """Of a job that trains: whether changes have waited for long enough. Never while what was rolled back is on trial."""
     because = (trouble.what,) if trouble is not None else ()
-    held = standing.climbed.get(Act.ROLLBACK, 0) or Act.UPDATE not in means.hands
-    pending = () if held else standing.pending
+    held = state.climbed.get(RecoveryRung.ROLLBACK, 0) or RecoveryRung.UPDATE not in services.hands
+    pending = () if held else state.pending
     names = tuple(change.name for change in pending)
     for change in pending:
         if change.urgent:
-            return Step(Act.UPDATE, (*because, f"change {change.name} is urgent"), changes=names)
+            return RecoveryStep(RecoveryRung.UPDATE, (*because, f"change {change.name} is urgent"), changes=names)
     waited = max((now - change.at for change in pending), default=0.0)
     if pending and waited >= settings.window_s:
         words = f"change {pending[0].name} has waited {waited / 3600:.1f} h for a failure to be merged with"
-        return Step(Act.UPDATE, (*because, words), changes=names)
-    return Step(Act.WAIT, because or ("the job trains",))
+        return RecoveryStep(RecoveryRung.UPDATE, (*because, words), changes=names)
+    return RecoveryStep(RecoveryRung.WAIT, because or ("the job trains",))
 
 
-def _evict(case: _Case) -> Step | str:
-    standing, settings = case.standing, case.settings
-    tested = standing.convicted
+def _evict(case: _LadderCase) -> RecoveryStep | str:
+    state, settings = case.state, case.settings
+    tested = state.convicted
     if tested:
         choices, why = (tested, *((machine,) for machine in tested)), f"tests convicted {', '.join(tested)}"
     else:
-        left = (tuple(name for name in one if name not in standing.out) for one in case.trouble.choices)
+        left = (tuple(name for name in one if name not in state.out) for one in case.trouble.choices)
         choices, why = tuple(dict.fromkeys(one for one in left if one)), "the verdict is sure enough to evict"
     if not choices:
         return "all that it names are out already" if case.trouble.choices else ""
-    if case.tries(Act.EVICT) >= settings.evictions + (settings.convictions if tested else 0):
-        return f"{counted(case.tries(Act.EVICT), 'eviction')} did not mend it"
+    if case.tries(RecoveryRung.EVICT) >= settings.evictions + (settings.convictions if tested else 0):
+        return f"{counted(case.tries(RecoveryRung.EVICT), 'eviction')} did not mend it"
     few = [one for one in choices if len(one) <= settings.machines]
     if not few:
         return f"{len(choices[0])} machines are more than one eviction may take ({settings.machines})"
-    afforded = [one for one in few if len(one) <= len(case.means.spares)]
+    afforded = [one for one in few if len(one) <= len(case.resources.spares)]
     if not afforded:
-        spares = len(case.means.spares)
+        spares = len(case.resources.spares)
         lack = f"{', '.join(few[0])} must go, and {spares or 'no'} {'spare is' if spares == 1 else 'spares are'} left"
-        return Step(Act.HUMAN, (why, lack, *case.means.unfit))
-    copies = case.means.copies
-    held = None if copies is None else remaining(copies, standing.out)  # the next checkpoint may not be written yet
-    allowed = gate(afforded, held, case.means.price)
+        return RecoveryStep(RecoveryRung.HUMAN, (why, lack, *case.resources.unfit))
+    copies = case.resources.copies
+    held = None if copies is None else remaining(copies, state.out)  # the next checkpoint may not be written yet
+    allowed = gate(afforded, held, case.resources.price)
     if not allowed.machines:
-        return "; ".join(allowed.because)
-    return Step(Act.EVICT, (why, *allowed.because), allowed.machines, case.merges())
+        return "; ".join(allowed.reasons)
+    return RecoveryStep(RecoveryRung.EVICT, (why, *allowed.reasons), allowed.machines, case.merges())
 
 
-def _test(act: Act, most: Callable[[LadderSettings], int], why: str) -> Callable[[_Case], Step | str]:
-    def rung(case: _Case) -> Step | str:
-        if act not in case.means.hands:
+def _test(
+    act: RecoveryRung, most: Callable[[LadderSettings], int], why: str
+) -> Callable[[_LadderCase], RecoveryStep | str]:
+    def rung(case: _LadderCase) -> RecoveryStep | str:
+        if act not in case.resources.hands:
             return f"nobody can {act}"
-        if act in case.standing.tested:
+        if act in case.state.tested:
             return f"{act} was tried since the job was last started"
         if case.tries(act) >= most(case.settings):
             return f"{act} was tried {counted(case.tries(act), 'time')}"
-        return Step(act, (why,))
+        return RecoveryStep(act, (why,))
 
     return rung
 
 
-def _reattempt(case: _Case) -> Step | str:
+def _reattempt(case: _LadderCase) -> RecoveryStep | str:
     waits = case.trouble.cause is Cause.DEPENDENCY
     most = case.settings.service_reattempts if waits else case.settings.reattempts
-    if case.tries(Act.REATTEMPT) >= most:
+    if case.tries(RecoveryRung.REATTEMPT) >= most:
         return "it was tried again already"
     why = "a service does not answer: no machine and no code is to blame" if waits else "it may have been transient"
-    return Step(Act.REATTEMPT, (why,), (), case.merges(), case.settings.service_wait_s if waits else 0.0)
+    return RecoveryStep(
+        RecoveryRung.REATTEMPT, (why,), (), case.merges(), case.settings.service_wait_s if waits else 0.0
+    )
 
 
-def _rollback(case: _Case) -> Step | str:
-    if Act.ROLLBACK not in case.means.hands:
+def _rollback(case: _LadderCase) -> RecoveryStep | str:
+    if RecoveryRung.ROLLBACK not in case.resources.hands:
         return "nobody can roll back"
-    if case.tries(Act.ROLLBACK) >= case.settings.rollbacks:
+    if case.tries(RecoveryRung.ROLLBACK) >= case.settings.rollbacks:
         return "the code was rolled back already"
-    merged = case.standing.merged
+    merged = case.state.merged
     why = f"{', '.join(merged)} came in last" if merged else "the last change of the code may be why"
-    return Step(Act.ROLLBACK, (why,), changes=merged)
+    return RecoveryStep(RecoveryRung.ROLLBACK, (why,), changes=merged)
 
 
-def _human(_case: _Case) -> Step:
-    return Step(Act.HUMAN, ("nothing is left that may be done without a person",))
+def _human(_case: _LadderCase) -> RecoveryStep:
+    return RecoveryStep(RecoveryRung.HUMAN, ("nothing is left that may be done without a person",))
 
 
-_RUNG: Mapping[Act, Callable[[_Case], Step | str]] = {
-    Act.EVICT: _evict,
-    Act.DIAGNOSE: _test(Act.DIAGNOSE, lambda settings: settings.diagnoses, "stop-time tests may name who is to blame"),
-    Act.REATTEMPT: _reattempt,
-    Act.ROLLBACK: _rollback,
-    Act.REPLAY: _test(Act.REPLAY, lambda settings: settings.replays, "a replay in groups may name who is to blame"),
-    Act.HUMAN: _human,
+_RUNG: Mapping[RecoveryRung, Callable[[_LadderCase], RecoveryStep | str]] = {
+    RecoveryRung.EVICT: _evict,
+    RecoveryRung.DIAGNOSE: _test(
+        RecoveryRung.DIAGNOSE, lambda settings: settings.diagnoses, "stop-time tests may name who is to blame"
+    ),
+    RecoveryRung.REATTEMPT: _reattempt,
+    RecoveryRung.ROLLBACK: _rollback,
+    RecoveryRung.REPLAY: _test(
+        RecoveryRung.REPLAY, lambda settings: settings.replays, "a replay in groups may name who is to blame"
+    ),
+    RecoveryRung.HUMAN: _human,
 }

@@ -16,7 +16,7 @@ LEVELS = tuple(level for level, one in LADDER.items() if one.least == 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class SpareTest:
     """Who passed; why each of the others did not: `failed` are convicted, of the `doubtful` nobody knows enough."""
 
     passed: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class Trial:
     doubtful: Mapping[str, str] = field(default_factory=dict)
 
 
-def of_campaign(machines: Sequence[str], levels: Collection[int], report: Mapping[str, Any]) -> Trial:
+def of_campaign(machines: Sequence[str], levels: Collection[int], report: Mapping[str, Any]) -> SpareTest:
     """What a report says of each machine; one of which it says nothing is doubtful."""
     passed, failed, doubtful = [], {}, {}
     convicted = {str(one.get("machine")): one.get("because") for one in _tables(report, "convicted")}
@@ -38,9 +38,9 @@ def of_campaign(machines: Sequence[str], levels: Collection[int], report: Mappin
         elif tests <= {str(one.get("test")) for one in mine if one.get("result") == "pass"}:
             passed.append(machine)
         else:
-            told = [_words(one.get("why")) for one in _tables(report, "untested") if one.get("machine") == machine]
-            doubtful[machine] = f"it was not tested: {told[0] if told else 'the time did not suffice'}"
-    return Trial(tuple(passed), failed, doubtful)
+            reported = [_words(one.get("why")) for one in _tables(report, "untested") if one.get("machine") == machine]
+            doubtful[machine] = f"it was not tested: {reported[0] if reported else 'the time did not suffice'}"
+    return SpareTest(tuple(passed), failed, doubtful)
 
 
 def _tables(document: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any]]:

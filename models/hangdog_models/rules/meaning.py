@@ -4,14 +4,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
     """What one kind of event means; `source` says who claims it, `disputed` who says otherwise and what we took."""
 
-    bearing: Bearing
+    impact: Impact
     says: str
     source: str
     action: str = ""
@@ -21,7 +21,7 @@ class Meaning:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class HardwareEvent:
     """A line of the kernel log by its pattern; without a `meaning` it only clears, remembers a GPU, or both."""
 
     code: str
@@ -37,7 +37,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HardwarePart:
     """Where in the kernel a task hangs, by how the functions of its stack begin."""
 
     code: str
@@ -64,21 +64,21 @@ class XidPolicy:
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelPolicy:
     name: str
-    events: tuple[Event, ...]
-    places: tuple[Place, ...]
+    events: tuple[HardwareEvent, ...]
+    places: tuple[HardwarePart, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DcgmPolicy:
     name: str
-    words: tuple[Meaning, ...]
+    messages: tuple[Meaning, ...]
     errors: Mapping[int, Meaning]
     severities: Mapping[int, Meaning]
     failed: Meaning
 
     def of(self, text: str, error: int | None, severity: int | None) -> Meaning:
         """What a failed result with this text, error number and severity means."""
-        for meaning in self.words:
+        for meaning in self.messages:
             if meaning.when is not None and meaning.when.search(text):
                 return meaning
         if error is not None and error in self.errors:

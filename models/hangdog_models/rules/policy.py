@@ -8,8 +8,8 @@ from importlib import resources
 from typing import Any
 
 from hangdog_models.errors import OurFault
-from hangdog_models.findings import Bearing
-from hangdog_models.rules.meaning import DcgmPolicy, Event, KernelPolicy, Meaning, Place, XidPolicy
+from hangdog_models.findings import Impact
+from hangdog_models.rules.meaning import DcgmPolicy, HardwareEvent, HardwarePart, KernelPolicy, Meaning, XidPolicy
 
 #: The files used; readers name none, so that one line means one thing everywhere.
 XID, KERNEL, DCGM = "xid@2026-11", "kernel@2026-11", "dcgm@2026-11"
@@ -44,7 +44,7 @@ def parse_kernel(text: str) -> KernelPolicy:
         if unknown := {code for event in events for code in event.clears} - codes:
             raise ValueError(f"clears what no row finds: {sorted(unknown)}")
         places = tuple(
-            Place(_said(row, "code"), tuple(row["functions"]), _meaning(row, {"code", "functions", "reads"}))
+            HardwarePart(_text(row, "code"), tuple(row["functions"]), _meaning(row, {"code", "functions", "reads"}))
             for row in document["frame"]
         )
         return KernelPolicy(document["name"], events, places)
@@ -100,11 +100,11 @@ class _Strict:
             raise OurFault(f"policy file {self._document.get('name')!r}: {error}") from error
 
 
-def _event(row: Mapping[str, Any]) -> Event:
+def _event(row: Mapping[str, Any]) -> HardwareEvent:
     own = {"code", "needle", "pattern", "reads", "clears", "echo", "names_gpu", "of_named_gpu", "trace"}
-    if not re.search(r"\d", _said(row, "reads")):
+    if not re.search(r"\d", _text(row, "reads")):
         raise ValueError(f"{row['code']!r} does not say which versions it was read off")
-    needle = _said(row, "needle")
+    needle = _text(row, "needle")
     if needle != needle.lower():
         raise ValueError(f"needle {needle!r} is not in lower case")
     meaning = None
@@ -114,9 +114,11 @@ def _event(row: Mapping[str, Any]) -> Event:
         raise ValueError(f"{row['code']!r} has no bearing, clears nothing and remembers nothing")
     elif unknown := set(row) - own - {"source"}:
         raise ValueError(f"{row['code']!r} has unknown keys {sorted(unknown)}")
-    pattern = re.compile(_said(row, "pattern").replace("%PCI%", _ADDRESS), re.IGNORECASE)
+    pattern = re.compile(_text(row, "pattern").replace("%PCI%", _ADDRESS), re.IGNORECASE)
     flags = {key: row[key] is True for key in ("echo", "names_gpu", "of_named_gpu", "trace") if key in row}
-    return Event(_said(row, "code"), needle, pattern, row["reads"], meaning, tuple(row.get("clears", ())), **flags)
+    return HardwareEvent(
+        _text(row, "code"), needle, pattern, row["reads"], meaning, tuple(row.get("clears", ())), **flags
+    )
 
 
 def _meaning(row: Mapping[str, Any], own: Iterable[str] = ()) -> Meaning:
@@ -127,11 +129,11 @@ def _meaning(row: Mapping[str, Any], own: Iterable[str] = ()) -> Meaning:
     if defers and (when is None or "other" not in when.groupindex):
         raise ValueError(f"row {row.get('says')!r} defers to an <other> that it does not name")
     return Meaning(
-        Bearing(row["bearing"]), _said(row, "says"), _said(row, "source"), row["action"], row.get("disputed", ""), when, defers
+        Impact(row["bearing"]), _text(row, "says"), _text(row, "source"), row["action"], row.get("disputed", ""), when, defers
     )  # fmt: skip
 
 
-def _said(row: Mapping[str, Any], key: str) -> str:
+def _text(row: Mapping[str, Any], key: str) -> str:
     value = row[key]
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{key} = {value!r} says nothing")

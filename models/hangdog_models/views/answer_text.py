@@ -22,7 +22,7 @@ _WORDS = {Activity.UNKNOWN: "asleep", Activity.DATALOADER: "data loader", Activi
 def headline(verdict: Verdict) -> str:
     """The answer in one line: what it is, which machines, how sure, and what to do now."""
     sure = "" if verdict.kind is Kind.UNDETERMINED else f" ({percent(verdict.confidence)} sure)"
-    return f"{verdict.kind}: {said(verdict)}{sure}. {order(verdict)}"
+    return f"{verdict.kind}: {answer(verdict)}{sure}. {order(verdict)}"
 
 
 def judged_by(rules: str) -> str:
@@ -34,11 +34,11 @@ def judged_by(rules: str) -> str:
     return f"{counted(len(names), 'rule set')} of {dates[0]}{f' to {dates[-1]}' if len(dates) > 1 else ''}"
 
 
-def said(verdict: Verdict) -> str:
+def answer(verdict: Verdict) -> str:
     """What it is, and which machines, without how sure."""
     first = verdict.suspects[0] if verdict.suspects else None
     names = verdict.evict.machines or (first.machines if first else ())
-    who = some(names, MACHINES) or (ranks_said(first.ranks, WIDTH) if first else "a machine")
+    who = some(names, MACHINES) or (rank_text(first.ranks, WIDTH) if first else "a machine")
     return {
         Kind.MACHINE: f"{who} {'holds' if len(names) < 2 else 'hold'} the job up",
         Kind.GROUP: _of_group(verdict),
@@ -63,7 +63,7 @@ def order(verdict: Verdict) -> str:
     if verdict.kind is Kind.MACHINE:
         names = verdict.suspects[0].machines if verdict.suspects else ()
         if verdict.suspects and not names:
-            return f"Evict nobody yet: find the machine of {ranks_said(verdict.suspects[0].ranks, WIDTH)}."
+            return f"Evict nobody yet: find the machine of {rank_text(verdict.suspects[0].ranks, WIDTH)}."
         return f"Evict nobody yet: look again{f', or test {some(names, MACHINES)}' if names else ''}."
     return "Evict nobody."
 
@@ -75,7 +75,7 @@ def percent(probability: float) -> str:
     return ">99%" if 0.995 <= probability < 1 else f"{probability:.0%}"
 
 
-def ranks_said(ranks: Sequence[int], width: int | None = None) -> str:
+def rank_text(ranks: Sequence[int], width: int | None = None) -> str:
     """`rank 7`, or `ranks 0-3, 7`: wraps at its commas; cut between two runs when wider than `width`, then with the count."""
     if not ranks:
         return "no rank"
@@ -104,5 +104,5 @@ def _of_group(verdict: Verdict) -> str:
     first = verdict.suspects[0].ranks if verdict.suspects else ()
     group = next((group for group in verdict.groups if not first or group.ranks == first), None)
     if group is not None:
-        return f"{escaped(group.dim)} {ranks_said(group.ranks, WIDTH)} all joined, and nothing completes"
-    return f"what {ranks_said(first, WIDTH) if first else 'the ranks of one group'} do together does not complete"
+        return f"{escaped(group.dim)} {rank_text(group.ranks, WIDTH)} all joined, and nothing completes"
+    return f"what {rank_text(first, WIDTH) if first else 'the ranks of one group'} do together does not complete"

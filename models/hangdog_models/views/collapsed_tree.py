@@ -13,7 +13,7 @@ DEEPEST = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Limb:
+class Branch:
     """Calls without a fork, outermost first; `depth` forks lie above it. `suspect`: it has a suspected rank.
 
     `ends` are the ranks whose stack ends with its last call; `hidden` limbs right below it are not shown.
@@ -27,12 +27,12 @@ class Limb:
     hidden: int = 0
 
 
-def folded(nodes: Sequence[Node], suspected: Runs = (), most: int = MOST) -> tuple[Limb, ...]:
+def folded(nodes: Sequence[Node], suspected: Runs = (), most: int = MOST) -> tuple[Branch, ...]:
     """The limbs of a tree in its order; of more than `most` the less weighty are counted in `hidden` of the ones above."""
     callees: dict[int, list[int]] = {}
     for at, node in enumerate(nodes):
         callees.setdefault(node.parent, []).append(at)
-    limbs: list[Limb] = []
+    branches: list[Branch] = []
     above: list[int] = []
     waiting = [(at, -1, 0) for at in reversed(callees.get(-1, []))]
     while waiting:
@@ -42,22 +42,22 @@ def folded(nodes: Sequence[Node], suspected: Runs = (), most: int = MOST) -> tup
             at = below[0]
             calls.append(nodes[at].call)
         node = nodes[at]
-        limbs.append(Limb(tuple(calls), depth, node.ranks, node.ends, meet(suspected, node.ranks)))
+        branches.append(Branch(tuple(calls), depth, node.ranks, node.ends, meet(suspected, node.ranks)))
         above.append(parent)
-        waiting += [(callee, len(limbs) - 1, depth + 1) for callee in reversed(callees.get(at, []))]
-    return _weighty(limbs, above, most)
+        waiting += [(callee, len(branches) - 1, depth + 1) for callee in reversed(callees.get(at, []))]
+    return _weighty(branches, above, most)
 
 
-def _weighty(limbs: list[Limb], above: list[int], most: int) -> tuple[Limb, ...]:
+def _weighty(branches: list[Branch], above: list[int], most: int) -> tuple[Branch, ...]:
     """The limbs worth showing. Whoever is shown has its caller shown: that weighs as much, and comes first."""
-    order = sorted(range(len(limbs)), key=lambda at: (not limbs[at].suspect, -size(limbs[at].ranks), at))
-    kept = {at for at in order[:most] if limbs[at].depth <= DEEPEST}
+    order = sorted(range(len(branches)), key=lambda at: (not branches[at].suspect, -size(branches[at].ranks), at))
+    kept = {at for at in order[:most] if branches[at].depth <= DEEPEST}
     hidden: dict[int, int] = {}
     for at, parent in enumerate(above):
         if at not in kept and parent in kept:
             hidden[parent] = hidden.get(parent, 0) + 1
     return tuple(
-        Limb(one.calls, one.depth, one.ranks, one.ends, one.suspect, hidden.get(at, 0))
-        for at, one in enumerate(limbs)
+        Branch(one.calls, one.depth, one.ranks, one.ends, one.suspect, hidden.get(at, 0))
+        for at, one in enumerate(branches)
         if at in kept
     )

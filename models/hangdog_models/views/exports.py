@@ -30,7 +30,7 @@ def speedscope(kinds: Kinds, name: str, most: int = MOST) -> dict[str, object]:
     for frames, ranks in _weighty(kinds, most):
         samples.append([numbers.setdefault(frame, len(numbers)) for frame in frames])
         weights.append(len(ranks))
-    frames_said = [
+    frames_stated = [
         {"name": printable(frame.function, NAME), "file": printable(frame.module or frame.file, NAME)}
         | ({"line": frame.line} if frame.line else {})
         for frame in numbers
@@ -45,7 +45,7 @@ def speedscope(kinds: Kinds, name: str, most: int = MOST) -> dict[str, object]:
         "weights": weights,
     }
     schema = "https://www.speedscope.app/file-format-schema.json"
-    return {"$schema": schema, "shared": {"frames": frames_said}, "profiles": [profile], "exporter": "hangdog"}
+    return {"$schema": schema, "shared": {"frames": frames_stated}, "profiles": [profile], "exporter": "hangdog"}
 
 
 def _weighty(kinds: Kinds, most: int) -> Iterator[tuple[tuple[Frame, ...], list[Rank]]]:

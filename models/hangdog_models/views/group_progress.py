@@ -48,7 +48,7 @@ class Launches:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class JobProgress:
     """What was counted; `groups_in_all` before the less telling ones were left out."""
 
     groups: tuple[GroupProgress, ...] = ()
@@ -56,13 +56,13 @@ class Progress:
     communicators: tuple[Launches, ...] = ()
 
 
-def of(snapshot: Snapshot) -> Progress:
+def of(snapshot: Snapshot) -> JobProgress:
     """The progress of each group, those first that are stuck and whose ranks are furthest apart."""
     groups = [_group(name, at) for (name, _), at in by_group(ordered(snapshot.counters)).items()]
     groups.sort(key=lambda one: (not one.stuck, -_spread(one), -len(one.at), one.name, one.ranks))
     last = snapshot.ras[-1].communicators if snapshot.ras else ()
     launches = sorted(map(_launches, last), key=lambda one: (-len(one.classes), not one.odd, one.name))
-    return Progress(tuple(groups[:GROUPS]), len(groups), tuple(launches[:GROUPS]))
+    return JobProgress(tuple(groups[:GROUPS]), len(groups), tuple(launches[:GROUPS]))
 
 
 def _group(name: str, positions: Mapping[Rank, Position]) -> GroupProgress:

@@ -8,7 +8,7 @@ from hangdog_models.reading.printable import printable
 from hangdog_models.stack import Frame
 from hangdog_models.verdict import Verdict
 from hangdog_models.views.grid import Axis, run_lengths
-from hangdog_models.views.incident_view import Scene
+from hangdog_models.views.incident_view import IncidentView
 from hangdog_models.views.unique_stacks import ProcessView, shown
 
 #: Characters of one name on the page; the longest honest ones are C++ symbols, whose head tells all.
@@ -19,13 +19,15 @@ FRAMES = 60_000
 DEEPEST, THREADS = 300, 200
 
 
-def document(verdict: Verdict, scene: Scene) -> dict[str, Any]:
+def document(verdict: Verdict, scene: IncidentView) -> dict[str, Any]:
     """What the map, the raw stacks and the comparison are drawn from; all text in it is one line and printable."""
     suspected = frozenset(rank for suspect in verdict.suspects for rank in suspect.ranks)
-    told = shown(scene.kinds.kinds, suspected, scene.kinds.stacks, FRAMES)
+    reported = shown(scene.kinds.kinds, suspected, scene.kinds.stacks, FRAMES)
     frames: dict[Frame, int] = {}
     stacks: dict[int, list[int]] = {}
-    for at in dict.fromkeys(thread.stack for kind in told for process in kind.processes for thread in process.threads):
+    for at in dict.fromkeys(
+        thread.stack for kind in reported for process in kind.processes for thread in process.threads
+    ):
         stack = scene.kinds.stacks[at]
         kept = stack if len(stack) <= DEEPEST else (*stack[: DEEPEST // 2], *stack[-DEEPEST // 2 :])
         stacks[at] = [frames.setdefault(frame, len(frames)) for frame in kept]
@@ -40,7 +42,7 @@ def document(verdict: Verdict, scene: Scene) -> dict[str, Any]:
         "machines": [[printable(name, NAME), format_ranks(ranks)] for name, ranks in scene.machines.items()],
         "frames": [_frame(frame) for frame in frames],
         "stacks": list(stacks.values()),
-        "kinds": [[format_ranks(kind.ranks), [_process(one, place) for one in kind.processes]] for kind in told],
+        "kinds": [[format_ranks(kind.ranks), [_process(one, place) for one in kind.processes]] for kind in reported],
         "kinds_in_all": len(scene.kinds.kinds),
     }
 
@@ -56,8 +58,8 @@ def _axis(axis: Axis) -> dict[str, Any]:
 
 def _frame(frame: Frame) -> list[Any]:
     """Function, file or library, line, 1 of a native one."""
-    said = [printable(frame.function, NAME), printable(frame.module or frame.file, NAME), frame.line]
-    return [*said, 1] if frame.native else said
+    stated = [printable(frame.function, NAME), printable(frame.module or frame.file, NAME), frame.line]
+    return [*stated, 1] if frame.native else stated
 
 
 def _process(process: ProcessView, place: Mapping[int, int]) -> dict[str, Any]:
@@ -65,12 +67,12 @@ def _process(process: ProcessView, place: Mapping[int, int]) -> dict[str, Any]:
         [printable(one.name, NAME), place[one.stack], _flags(one.active, one.gil, one.main)]
         for one in process.threads[:THREADS]
     ]
-    said = {"role": printable(process.role, NAME), "threads": threads}
+    stated = {"role": printable(process.role, NAME), "threads": threads}
     if process.state:
-        said["state"] = printable(process.state, NAME)
+        stated["state"] = printable(process.state, NAME)
     if process.missing:
-        said["missing"] = printable(process.missing, NAME)
-    return said
+        stated["missing"] = printable(process.missing, NAME)
+    return stated
 
 
 def _flags(active: bool | None, gil: bool | None, main: bool) -> str:

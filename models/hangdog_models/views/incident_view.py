@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hangdog_models.diagnosis.verdict.case import Case
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER
 from hangdog_models.verdict import Verdict
@@ -12,18 +12,18 @@ from hangdog_models.views import grid, group_progress, rounds_view, stack_tree, 
 
 #: Findings shown: those that speak against a machine first.
 FINDINGS = 60
-_BEARINGS = tuple(Bearing)
+_IMPACTS = tuple(Impact)
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class IncidentView:
     """The parts of the page. `pids` are those of the suspected ranks' trainers; `findings_in_all` counts the unshown, too."""
 
     grid: grid.Grid
     tree: tuple[stack_tree.Node, ...]
     kinds: unique_stacks.Kinds
     surroundings: tuple[waits_view.Surroundings, ...]
-    progress: group_progress.Progress
+    progress: group_progress.JobProgress
     looks: tuple[rounds_view.LookView, ...]
     findings: tuple[Finding, ...]
     findings_in_all: int
@@ -31,15 +31,13 @@ class Scene:
     pids: Mapping[Rank, int]
 
 
-def of(case: Case, verdict: Verdict) -> Scene:
+def of(case: Case, verdict: Verdict) -> IncidentView:
     """What is shown of the case that was judged so."""
     snapshot, topology = case.snapshot, case.topology
     raw = unique_stacks.of(snapshot.rounds)
     suspected = {rank for suspect in verdict.suspects for rank in suspect.ranks}
-    findings = sorted(
-        snapshot.findings, key=lambda one: (_BEARINGS.index(one.bearing), one.machine, one.code, one.what)
-    )
-    return Scene(
+    findings = sorted(snapshot.findings, key=lambda one: (_IMPACTS.index(one.impact), one.machine, one.code, one.what))
+    return IncidentView(
         grid=grid.laid_out(topology, (cluster.ranks for cluster in verdict.clusters)),
         tree=stack_tree.merged(raw.trainers()),
         kinds=raw,

@@ -9,23 +9,23 @@ from hangdog_models.stack import TRAINER, ProcessTrace, Thread
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RankView:
     """A process as the look of this number shows it."""
 
     look: int
     trace: ProcessTrace
 
 
-def of_rank(rounds: Sequence[Round], rank: Rank, look: int | None = None) -> tuple[Seen, ...]:
+def of_rank(rounds: Sequence[Round], rank: Rank, look: int | None = None) -> tuple[RankView, ...]:
     """The processes of a rank, its trainer first; empty where nothing tells of it. `look` asks for one look's view."""
-    found: dict[str, Seen] = {}
+    found: dict[str, RankView] = {}
     for round_ in rounds:
         if look is not None and round_.number != look:
             continue
         for trace in round_.traces:
             before = found.get(trace.role)
             if trace.rank == rank and (trace.threads or before is None or not before.trace.threads):
-                found[trace.role] = Seen(round_.number, trace)
+                found[trace.role] = RankView(round_.number, trace)
     return tuple(found[role] for role in sorted(found, key=lambda role: (role != TRAINER, role)))
 
 

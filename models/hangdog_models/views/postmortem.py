@@ -7,7 +7,7 @@ from hangdog_models.counts import counted
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Verdict
-from hangdog_models.views.answer_text import BLAMELESS, doing, headline, judged_by, percent, ranks_said
+from hangdog_models.views.answer_text import BLAMELESS, doing, headline, judged_by, percent, rank_text
 
 #: How many of each are written; the verdict's JSON holds everything.
 SUSPECTS, CLUSTERS, REASONS = 10, 16, 16
@@ -35,7 +35,7 @@ def _lines(verdict: Verdict, times: str) -> Iterator[str]:
         for one in verdict.suspects[:SUSPECTS]:
             machines = plain(", ".join(one.machines) or "unknown")
             why = plain("; ".join(one.because))
-            yield f"| {percent(one.probability)} | {machines} | {plain(ranks_said(one.ranks, WIDTH))} | {why} |"
+            yield f"| {percent(one.probability)} | {machines} | {plain(rank_text(one.ranks, WIDTH))} | {why} |"
     if verdict.evict.machines:
         sure = percent(verdict.evict.coverage)
         yield from (
@@ -54,7 +54,7 @@ def _lines(verdict: Verdict, times: str) -> Iterator[str]:
     for cluster in verdict.clusters[:CLUSTERS]:
         what = f"{doing(cluster)}{f', {cluster.label}' if cluster.label else ''}"
         frame = plain(cluster.stack[-1]) if cluster.stack else ""
-        which = ranks_said(cluster.ranks, WIDTH)
+        which = rank_text(cluster.ranks, WIDTH)
         yield f"| {cluster.id} | {len(cluster.ranks)} | {plain(what)} | {frame} | {which} |"
     yield from _unseen(verdict)
 
@@ -64,7 +64,7 @@ def _unseen(verdict: Verdict) -> Iterator[str]:
     yield from ("", "## What was not seen", "")
     yield f"{coverage.captured} of {counted(coverage.expected, 'rank')} captured."
     if coverage.missing:
-        yield f"Missing: {ranks_said(coverage.missing, WIDTH)}."
+        yield f"Missing: {rank_text(coverage.missing, WIDTH)}."
     reasons: dict[str, list[str]] = {}
     for name, reason in coverage.failed.items():
         reasons.setdefault(reason, []).append(name)
@@ -77,7 +77,7 @@ def _unseen(verdict: Verdict) -> Iterator[str]:
 def whose(keys: list[str]) -> str:
     """The keys of one reason of `Coverage.failed`: as a rank set where they are ranks, else by name."""
     if all(key.isascii() and key.isdigit() for key in keys):
-        return ranks_said([Rank(int(key)) for key in keys], WIDTH)
+        return rank_text([Rank(int(key)) for key in keys], WIDTH)
     return ", ".join(keys)
 
 

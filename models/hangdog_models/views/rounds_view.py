@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look, alike
 from hangdog_models.ranks import Runs, runs_of
 
@@ -24,7 +24,7 @@ def of(looks: Sequence[Look], interval_s: float | None) -> tuple[LookView, ...]:
         LookView(
             number,
             None if interval_s is None else number * interval_s,
-            sum(1 for standing in look.values() if standing.frames),
+            sum(1 for state in look.values() if state.frames),
             _moved(looks[number - 1], look) if number else (),
         )
         for number, look in enumerate(looks)
@@ -34,7 +34,7 @@ def of(looks: Sequence[Look], interval_s: float | None) -> tuple[LookView, ...]:
 def _moved(before: Look, after: Look) -> Runs:
     known: dict[tuple[int, int], bool] = {}  # standings are shared by thousands of ranks: compared once a pair
 
-    def differ(one: Standing, other: Standing) -> bool:
+    def differ(one: RankState, other: RankState) -> bool:
         key = id(one), id(other)
         if key not in known:
             known[key] = bool(one.frames and other.frames) and not alike(one, other)

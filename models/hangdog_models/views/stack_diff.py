@@ -22,7 +22,7 @@ class Alike(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DiffRow:
     """Frames beside each other; one of them is None where the other stack has no such call."""
 
     left: Frame | None
@@ -37,19 +37,19 @@ class Row:
         return Alike.SAME if self.left.line == self.right.line else Alike.LINE
 
 
-def side_by_side(left: Sequence[Frame], right: Sequence[Frame]) -> tuple[Row, ...]:
+def side_by_side(left: Sequence[Frame], right: Sequence[Frame]) -> tuple[DiffRow, ...]:
     """The rows from the outermost call inwards; calls are the same by function (`symbol`) and file, whatever their lines.
 
     Where the stacks part, those of the left come before those of the right. Both are bounded to their ends.
     """
     one, other = _ends(left), _ends(right)
     matcher = SequenceMatcher(None, [_call(frame) for frame in one], [_call(frame) for frame in other], autojunk=False)
-    rows: list[Row] = []
+    rows: list[DiffRow] = []
     for tag, i, to_i, j, to_j in matcher.get_opcodes():
         if tag == "equal":
-            rows += [Row(a, b) for a, b in zip(one[i:to_i], other[j:to_j], strict=True)]
+            rows += [DiffRow(a, b) for a, b in zip(one[i:to_i], other[j:to_j], strict=True)]
         else:
-            rows += [Row(a, None) for a in one[i:to_i]] + [Row(None, b) for b in other[j:to_j]]
+            rows += [DiffRow(a, None) for a in one[i:to_i]] + [DiffRow(None, b) for b in other[j:to_j]]
     return tuple(rows)
 
 

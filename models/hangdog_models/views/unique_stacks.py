@@ -31,7 +31,7 @@ class ProcessView:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class StackKind:
     """Ranks whose processes all look alike, trainer first."""
 
     ranks: tuple[Rank, ...]
@@ -42,7 +42,7 @@ class Kind:
 class Kinds:
     """The kinds, those with most ranks first, and the distinct stacks they name, each outermost first."""
 
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[StackKind, ...] = ()
     stacks: tuple[tuple[Frame, ...], ...] = ()
 
     def trainers(self) -> dict[tuple[Frame, ...], list[Rank]]:
@@ -73,7 +73,7 @@ def of(rounds: Sequence[Round]) -> Kinds:
         if key not in known:
             known[key] = tuple(views[role] for role in sorted(views, key=_trainer_first))
         ranks.setdefault(known[key], []).append(rank)
-    kinds = (Kind(tuple(them), views) for views, them in ranks.items())
+    kinds = (StackKind(tuple(them), views) for views, them in ranks.items())
     return Kinds(tuple(sorted(kinds, key=lambda kind: (-len(kind.ranks), kind.ranks[0]))), tuple(writer.stacks))
 
 
@@ -102,8 +102,8 @@ class _Writer:
         if view is None:
             main = main_thread(trace)
             them = zip(seen, trace.threads, strict=True)
-            threads = tuple(ThreadView(*said, main=thread is main) for said, thread in them)
-            view = ProcessView(trace.role, _said(kernel), str(trace.missing or ""), threads)
+            threads = tuple(ThreadView(*stated, main=thread is main) for stated, thread in them)
+            view = ProcessView(trace.role, _kernel_text(kernel), str(trace.missing or ""), threads)
             self._views[key] = view
         return view
 
@@ -114,7 +114,7 @@ class _Writer:
         return number
 
 
-def _said(kernel: tuple[str, str, str] | None) -> str:
+def _kernel_text(kernel: tuple[str, str, str] | None) -> str:
     """`state S, in futex_wait`: what the kernel says, as far as it does."""
     if kernel is None:
         return ""
@@ -124,17 +124,17 @@ def _said(kernel: tuple[str, str, str] | None) -> str:
 
 
 def shown(
-    kinds: Iterable[Kind], suspected: frozenset[Rank], stacks: Sequence[tuple[Frame, ...]], most: int
-) -> list[Kind]:
+    kinds: Iterable[StackKind], suspected: frozenset[Rank], stacks: Sequence[tuple[Frame, ...]], most: int
+) -> list[StackKind]:
     """As many kinds as hold `most` frames in all: those of suspects first, then the largest. Never part of one."""
-    found: list[Kind] = []
-    told: set[int] = set()
+    found: list[StackKind] = []
+    reported: set[int] = set()
     spent = 0
     for kind in sorted(kinds, key=lambda kind: (suspected.isdisjoint(kind.ranks), -len(kind.ranks), kind.ranks[0])):
-        fresh = {thread.stack for process in kind.processes for thread in process.threads} - told
+        fresh = {thread.stack for process in kind.processes for thread in process.threads} - reported
         cost = 1 + sum(len(process.threads) for process in kind.processes) + sum(len(stacks[at]) for at in fresh)
         if spent + cost <= most or not found:
             found.append(kind)
-            told |= fresh
+            reported |= fresh
             spent += cost
     return found

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from hangdog_models.diagnosis.hypotheses.reason_text import where
 from hangdog_models.diagnosis.verdict.case import Case
-from hangdog_models.diagnosis.waits.waits import Hold
+from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Runs, runs_of
 from hangdog_models.verdict import Suspect
 
@@ -16,7 +16,7 @@ WAITS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitView:
     """Ranks `inside` an operation of groups along `dim` that wait for `awaited`; `known` says from what."""
 
     dim: str
@@ -35,8 +35,8 @@ class Surroundings:
 
     suspect: int
     stands: tuple[str, ...]
-    waits_for: tuple[Wait, ...]
-    waited_for_by: tuple[Wait, ...]
+    waits_for: tuple[WaitView, ...]
+    waited_for_by: tuple[WaitView, ...]
     behind: int
 
 
@@ -54,13 +54,13 @@ def _around(case: Case, number: int, suspect: Suspect) -> Surroundings:
     return Surroundings(number, tuple(places)[:WAITS], _together(own), _together(behind.values()), len(reached))
 
 
-def _together(holds: Iterable[Hold]) -> tuple[Wait, ...]:
+def _together(holds: Iterable[GroupWait]) -> tuple[WaitView, ...]:
     """Holds of one operation in groups of one kind as one: in a wide job thousands of groups wait alike."""
-    found: dict[tuple[str, str, str], list[Hold]] = {}
+    found: dict[tuple[str, str, str], list[GroupWait]] = {}
     for hold in holds:
         found.setdefault((str(hold.dim), hold.what, _known(hold)), []).append(hold)
     return tuple(
-        Wait(
+        WaitView(
             *key,
             inside=runs_of(rank for hold in them for rank in hold.inside),
             awaited=runs_of(rank for hold in them for rank in hold.awaited),
@@ -69,5 +69,5 @@ def _together(holds: Iterable[Hold]) -> tuple[Wait, ...]:
     )
 
 
-def _known(hold: Hold) -> str:
+def _known(hold: GroupWait) -> str:
     return "by counters" if hold.counted else "guessed from who is there" if hold.inferred else "by frames"

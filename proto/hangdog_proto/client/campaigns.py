@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hangdog_models.errors import OurFault
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import ANSWER_S, Client
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import CampaignsStub
@@ -77,7 +77,7 @@ class MachinePast:
 class CampaignClient(Client):
     """A channel to a server, for those who have machines tested. Every method raises HangdogError when it fails."""
 
-    def __init__(self, reach: Reach | str) -> None:
+    def __init__(self, reach: ServerAddress | str) -> None:
         super().__init__(reach)
 
     @property

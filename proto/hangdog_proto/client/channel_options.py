@@ -30,7 +30,7 @@ CHANNEL_OPTIONS: Options = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ServerAddress:
     """`address` is HOST:PORT or unix:PATH; `tls` a folder with certificates, None for plain text; `insecure` takes plain text anywhere.
 
     `own` is a file with a certificate and its key that counts instead of those in the folder.
@@ -60,7 +60,7 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def require_privacy(reach: Reach) -> None:
+def require_privacy(reach: ServerAddress) -> None:
     """Raises WrongUse where stacks and tokens would cross a network in plain text though nobody said that they may."""
     if reach.tls is None and not reach.insecure and not is_loopback(reach.address):
         raise WrongUse(
@@ -69,7 +69,7 @@ def require_privacy(reach: Reach) -> None:
         )
 
 
-def verified(reach: Reach) -> Verified | None:
+def verified(reach: ServerAddress) -> Verified | None:
     """Checks the server's certificate; None where there is no TLS. Raises ServerUnreachable, NotAllowed, WrongUse.
 
     It waits for the network, some seconds at most: on an event loop, call it in a thread.
@@ -78,7 +78,7 @@ def verified(reach: Reach) -> Verified | None:
     return None if reach.tls is None else server_auth.verified(reach.address, reach.tls, reach.own)
 
 
-def open_channel(reach: Reach, options: Options) -> grpc.Channel:
+def open_channel(reach: ServerAddress, options: Options) -> grpc.Channel:
     """A channel for a program without an event loop, on which every request carries the token.
 
     The server's certificate is checked first, and the channel speaks to whoever has that one alone. Raises WrongUse,
@@ -91,10 +91,10 @@ def open_channel(reach: Reach, options: Options) -> grpc.Channel:
         channel = grpc.secure_channel(
             reach.address, certificate_folder.channel_credentials(reach.tls, server.pem, reach.own), options=options
         )
-    return grpc.intercept_channel(channel, _Saying(reach.metadata())) if reach.token else channel
+    return grpc.intercept_channel(channel, _WithDetails(reach.metadata())) if reach.token else channel
 
 
-def open_aio_channel(reach: Reach, options: Options, server: Verified | None = None) -> grpc.aio.Channel:
+def open_aio_channel(reach: ServerAddress, options: Options, server: Verified | None = None) -> grpc.aio.Channel:
     """A channel on the running event loop; raises WrongUse. `server`: what `verified` gave, and nobody else is believed."""
     require_privacy(reach)
     if reach.tls is None:
@@ -116,13 +116,13 @@ class _Details(NamedTuple):
     compression: Any
 
 
-class _Saying(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[type-arg]
+class _WithDetails(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[type-arg]
     """Adds the same metadata to every request: no method of a client can forget it. (Generic in the stubs alone.)"""
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
 
-    def _said(self, details: Any) -> Any:
+    def _details(self, details: Any) -> Any:
         return _Details(
             details.method,
             details.timeout,
@@ -133,7 +133,7 @@ class _Saying(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercepto
         )
 
     def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return continuation(self._said(client_call_details), request)
+        return continuation(self._details(client_call_details), request)
 
     def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return continuation(self._said(client_call_details), request)
+        return continuation(self._details(client_call_details), request)

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerLine:
+class HistoryLine:
     """What one verdict said of a machine at `at` (Unix seconds): its `standing`, by a hypothesis `among` so many machines."""
 
     machine: str
     incident: str
     job: str
     at: float
-    standing: str
+    mention: str
     probability: float
     among: int
     verdict: str
@@ -27,8 +27,8 @@ class ActionLine:
     state: str
     at: float
     changed: float
-    because: str
-    words: str
+    reason: str
+    message: str
     who: str
     marked: bool
 

@@ -12,8 +12,8 @@ from hangdog_models.operations.report import OperationsReport
 from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Verdict, from_json
-from hangdog_proto.client.history import ActionLine, Actions, LedgerLine, RecordLine
-from hangdog_proto.client.lazy_channel import Asking
+from hangdog_proto.client.history import ActionLine, Actions, HistoryLine, RecordLine
+from hangdog_proto.client.lazy_channel import LazyChannel
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import owners
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -26,7 +26,7 @@ REPORT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProgressStep:
     """One line of an incident's progress; `verdict` stands in the last one."""
 
     incident: str
@@ -86,7 +86,7 @@ class MachineLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredIncident:
     """All that is kept of an incident: its line, its verdict, what was asked and announced, and its captures.
 
     A capture is the machine, the number it is kept under, and the serialized message.
@@ -98,7 +98,7 @@ class Kept:
     captures: tuple[tuple[str, int, bytes], ...]
 
 
-class Client(Asking):
+class Client(LazyChannel):
     """A channel to a server, given by its `HOST:PORT` alone or with all it takes to reach it.
 
     Every method raises HangdogError when it fails; making it raises WrongUse where the way would not be safe.
@@ -116,7 +116,7 @@ class Client(Asking):
         job_toml: str = "",
         why: str = "",
         light: bool = False,
-    ) -> Generator[Step, None, None]:
+    ) -> Generator[ProgressStep, None, None]:
         """Asks for an incident now and follows it; the last step holds the verdict. 0 and empty: the server's choice.
 
         `light` asks for looks at a job that is slow, as few as suffice, which stop nobody.
@@ -129,7 +129,9 @@ class Client(Asking):
             call = self._incidents.Snapshot(request)
             try:
                 for progress in call:
-                    yield Step(progress.incident, progress.state, progress.text, _verdict(progress.verdict_json))
+                    yield ProgressStep(
+                        progress.incident, progress.state, progress.text, _verdict(progress.verdict_json)
+                    )
             finally:
                 call.cancel()  # type: ignore[no-untyped-call]  # grpc-stubs leave it without types
 
@@ -171,16 +173,16 @@ class Client(Asking):
         name = service.encode()
         with self._errors():
             ask = self._channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)
-            said = ask(bytes((10, len(name))) + name if name else b"", timeout=ANSWER_S)
-        return bool(said == b"\x08\x01")
+            stated = ask(bytes((10, len(name))) + name if name else b"", timeout=ANSWER_S)
+        return bool(stated == b"\x08\x01")
 
-    def ledger(self, machine: str, within_s: float = 0.0, limit: int = 0) -> tuple[LedgerLine, ...]:
+    def ledger(self, machine: str, within_s: float = 0.0, limit: int = 0) -> tuple[HistoryLine, ...]:
         """What verdicts said of a machine within so many seconds (0: ever), newest first."""
         request = pb.LedgerRequest(machine=machine, within_s=within_s, limit=limit)
         with self._errors():
             answer = self._incidents.Ledger(request, timeout=ANSWER_S)
         return tuple(
-            LedgerLine(
+            HistoryLine(
                 entry.machine, entry.incident, entry.job, entry.at, entry.standing, entry.probability, entry.among,
                 entry.verdict,
             )
@@ -219,7 +221,7 @@ class Client(Asking):
         with self._errors():
             return _actions(self._incidents.Act(request, timeout=ANSWER_S))
 
-    def kept(self, name: str) -> Kept:
+    def kept(self, name: str) -> StoredIncident:
         """All that is kept of one incident, by its name or a prefix that only it has."""
         head: pb.BundleHead | None = None
         captures: list[tuple[str, int, bytes]] = []
@@ -236,7 +238,7 @@ class Client(Asking):
             asked = json.loads(head.asked_json)
         except ValueError as error:
             raise OurFault(f"what the server keeps cannot be read: {error}", "is it of another version?") from error
-        return Kept(_line(head.summary), _verdict(head.verdict_json), asked, tuple(captures))
+        return StoredIncident(_line(head.summary), _verdict(head.verdict_json), asked, tuple(captures))
 
 
 def _actions(answer: pb.ActionList) -> Actions:

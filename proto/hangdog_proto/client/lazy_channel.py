@@ -9,7 +9,7 @@ import grpc
 
 from hangdog_models.errors import ServerUnreachable
 from hangdog_proto.client import errors
-from hangdog_proto.client.channel_options import CHANNEL_OPTIONS, Reach, open_channel, require_privacy
+from hangdog_proto.client.channel_options import CHANNEL_OPTIONS, ServerAddress, open_channel, require_privacy
 
 #: Where a server listens, and where it is looked for, unless told otherwise: this machine only.
 DEFAULT_ADDRESS = "127.0.0.1:7411"
@@ -17,11 +17,11 @@ DEFAULT_ADDRESS = "127.0.0.1:7411"
 RECONNECTING = (("grpc.initial_reconnect_backoff_ms", 500), ("grpc.max_reconnect_backoff_ms", 5_000))
 
 
-class Asking:
+class LazyChannel:
     """A channel to a server, and no requests yet. Making it raises WrongUse where the way would not be safe."""
 
-    def __init__(self, reach: Reach | str = DEFAULT_ADDRESS) -> None:
-        self._reach = Reach(reach) if isinstance(reach, str) else reach
+    def __init__(self, reach: ServerAddress | str = DEFAULT_ADDRESS) -> None:
+        self._reach = ServerAddress(reach) if isinstance(reach, str) else reach
         self._opened: grpc.Channel | None = None
         require_privacy(self._reach)
 

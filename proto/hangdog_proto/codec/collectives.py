@@ -10,7 +10,7 @@ from enum import StrEnum
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
-from hangdog_models.reading.collectives.library_counters import Told, flight_record, ras_report
+from hangdog_models.reading.collectives.library_counters import LibraryCounters, flight_record, ras_report
 from hangdog_models.stack import Missing, Reason
 from hangdog_proto.generated import hangdog_pb2 as pb
 
@@ -26,7 +26,7 @@ _WORDS = 500
 _LEVEL = 1
 
 
-class Kind(StrEnum):
+class StatementKind(StrEnum):
     """Which library speaks."""
 
     RECORD = "flight recorder"
@@ -37,7 +37,7 @@ class Kind(StrEnum):
 class Statement:
     """What a library gave: `data`, or why it is `missing`. `rank` is None where a machine speaks as a whole."""
 
-    kind: Kind
+    kind: StatementKind
     rank: Rank | None
     data: bytes = b""
     missing: Missing | None = None
@@ -55,11 +55,11 @@ def pack(statement: Statement) -> pb.Statement:
         packed.deflated = zlib.compress(statement.data, _LEVEL)
     if statement.missing is not None:
         packed.missing.reason = statement.missing.reason
-        packed.missing.words = statement.missing.words.encode("utf-8", "replace").decode("utf-8")[:_WORDS]
+        packed.missing.words = statement.missing.message.encode("utf-8", "replace").decode("utf-8")[:_WORDS]
     return packed
 
 
-def heard(capture: pb.Capture) -> Told | None:
+def unpack_counters(capture: pb.Capture) -> LibraryCounters | None:
     """What the libraries of a machine counted, by a capture; None when it does not speak of that.
 
     Raises nothing: what cannot be read is named, and costs nothing else.
@@ -69,7 +69,7 @@ def heard(capture: pb.Capture) -> Told | None:
     claimed = sum(packed.size for packed in capture.statements)
     if len(capture.statements) > MOST or claimed > MOST_IN_MESSAGE:
         words = f"{len(capture.statements)} of {claimed} bytes; {MOST} of {MOST_IN_MESSAGE} are read"
-        return Told(unreadable={"statements": words})
+        return LibraryCounters(unreadable={"statements": words})
     counters: list[RankCounters] = []
     report: RasReport | None = None
     unreadable: dict[str, str] = {}
@@ -87,18 +87,18 @@ def heard(capture: pb.Capture) -> Told | None:
                 report = ras_report(given.data)
         except UnreadableEvidence as error:
             unreadable[name] = str(error)
-    return Told(tuple(counters), report, unreadable, tuple(lacking))
+    return LibraryCounters(tuple(counters), report, unreadable, tuple(lacking))
 
 
 def unpack(packed: pb.Statement) -> Statement:
     """Reads what `pack` wrote; raises UnreadableEvidence on what cannot be, and on what is larger than it claims."""
     try:
-        kind = Kind(packed.kind)
+        kind = StatementKind(packed.kind)
     except ValueError:
         raise UnreadableEvidence(f"a statement of kind {packed.kind[:80]!r}, which is not known here") from None
     if packed.rank > MAX_RANK or packed.size > MOST_BYTES:
         raise UnreadableEvidence(f"a statement of rank {packed.rank} and {packed.size} bytes")
-    rank = Rank(packed.rank) if kind is Kind.RECORD else None
+    rank = Rank(packed.rank) if kind is StatementKind.RECORD else None
     if packed.HasField("missing"):
         try:
             reason = Reason(packed.missing.reason)

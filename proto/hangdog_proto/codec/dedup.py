@@ -18,7 +18,7 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Thread
 from hangdog_proto.codec import traces as codec
-from hangdog_proto.codec.piece_cache import RECORD, Dictionary, Stacks, named
+from hangdog_proto.codec.piece_cache import RECORD, Dictionary, PieceStacks, named
 from hangdog_proto.codec.pieces import UINT32, Face, Noun, Shared, digest, packed, split, text
 from hangdog_proto.generated import hangdog_pb2 as pb
 
@@ -63,7 +63,7 @@ class Packer:
                 tids=group.tids,
             )
             if missing is not None:
-                alike.missing.CopyFrom(pb.Missing(reason=str(missing.reason), words=text(missing.words)))
+                alike.missing.CopyFrom(pb.Missing(reason=str(missing.reason), words=text(missing.message)))
         return capture
 
     def find(self, digests: bytes, most: int) -> Iterator[pb.Pieces]:
@@ -123,7 +123,7 @@ class _Group:
 
 
 def unpack(
-    capture: pb.Capture, dictionary: Dictionary, bounds: codec.Bounds = codec.BOUNDS, tids: bool = True
+    capture: pb.Capture, dictionary: Dictionary, bounds: codec.TraceLimits = codec.BOUNDS, tids: bool = True
 ) -> tuple[ProcessTrace, ...]:
     """Reads what a `Packer` wrote; raises UnreadableEvidence on anything out of range, over `bounds` or not told.
 
@@ -134,12 +134,12 @@ def unpack(
     if not groups:
         return traces
     found = list(traces)
-    said, walked, threads = 0, 0, 0
+    stated, walked, threads = 0, 0, 0
     for group in groups:
         ranks, written = cast("list[Rank]", list(group.ranks)), group.threads
         size = len(ranks)
-        said += len(written)
-        if said > bounds.threads * RECORD:
+        stated += len(written)
+        if stated > bounds.threads * RECORD:
             raise UnreadableEvidence(f"capture message names {named(capture)} threads, the bound is {bounds.threads}")
         if len(found) + size > bounds.processes:
             raise UnreadableEvidence(f"capture message holds more than {bounds.processes} processes")
@@ -155,7 +155,12 @@ def unpack(
 
 
 def _traces(
-    group: pb.Alike, ranks: list[Rank], stacks: Stacks, dictionary: Dictionary, bounds: codec.Bounds, tids: bool
+    group: pb.Alike,
+    ranks: list[Rank],
+    stacks: PieceStacks,
+    dictionary: Dictionary,
+    bounds: codec.TraceLimits,
+    tids: bool,
 ) -> list[ProcessTrace]:
     pids, cpu_s, ids, name = list(group.pids), list(group.cpu_s), group.tids, group.face
     size, each = len(ranks), len(stacks.threads)
@@ -191,7 +196,7 @@ def _own(threads: Sequence[Thread], pid: int, ids: Sequence[int]) -> tuple[Threa
     )
 
 
-def _missing(group: pb.Alike, bounds: codec.Bounds) -> Missing | None:
+def _missing(group: pb.Alike, bounds: codec.TraceLimits) -> Missing | None:
     return codec.missing(group.missing, bounds) if group.HasField("missing") else None
 
 
@@ -201,8 +206,8 @@ def _face(state: ProcessState) -> Face:
 
 def _fits(trace: ProcessTrace) -> bool:
     """Whether the short form can tell all of it, its main thread included where no thread is named so."""
-    told = len(trace.threads) < 2 or any(thread.name == "MainThread" for thread in trace.threads)
-    if not told and any(thread.tid == trace.pid for thread in trace.threads):
+    reported = len(trace.threads) < 2 or any(thread.name == "MainThread" for thread in trace.threads)
+    if not reported and any(thread.tid == trace.pid for thread in trace.threads):
         return False
     pid, state = trace.pid or 0, trace.state
     if not 0 <= pid <= UINT32 or not all(0 <= thread.tid < _TID for thread in trace.threads):

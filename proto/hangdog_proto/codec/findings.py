@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.reading.printable import printable
 from hangdog_proto.generated import hangdog_pb2 as pb
 
@@ -31,7 +31,7 @@ def _packed(finding: Finding) -> pb.Finding:
     return pb.Finding(
         source=_text(finding.source, _SHORT),
         code=_text(finding.code, _SHORT),
-        bearing=finding.bearing,
+        bearing=finding.impact,
         what=_text(finding.what, _LONG),
         device=_text(finding.device, _SHORT),
         at_s=finding.at_s or 0.0,
@@ -43,13 +43,13 @@ def _packed(finding: Finding) -> pb.Finding:
 
 def _finding(finding: pb.Finding, machine: str) -> Finding:
     try:
-        bearing = Bearing(finding.bearing)
+        impact = Impact(finding.bearing)
     except ValueError:
-        bearing = Bearing.TELLS_NOTHING
+        impact = Impact.TELLS_NOTHING
     return Finding(
         printable(finding.source, _SHORT),
         printable(finding.code, _SHORT),
-        bearing,
+        impact,
         printable(finding.what, _LONG),
         machine=machine,
         device=printable(finding.device, _SHORT),

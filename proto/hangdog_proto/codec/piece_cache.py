@@ -25,7 +25,7 @@ _TRI = (None, True, False, None)
 
 
 @dataclass(frozen=True, slots=True)
-class Stacks:
+class PieceStacks:
     """The threads of a process, and how many frames they have together."""
 
     threads: tuple[Thread, ...]
@@ -54,7 +54,7 @@ class Dictionary:
         self._faces: dict[bytes, Face] = {}
         self._stacks: dict[bytes, tuple[Frame, ...]] = {}
         self._threads: dict[bytes, Thread] = {}
-        self._made: dict[bytes, Stacks] = {}
+        self._made: dict[bytes, PieceStacks] = {}
         self._bytes = self._made_bytes = 0
 
     def learn(self, pieces: Iterable[pb.Piece], wanted: Container[bytes] | None = None) -> set[bytes]:
@@ -81,7 +81,7 @@ class Dictionary:
                 found.add(face)
         return found
 
-    def stacks(self, threads: bytes) -> Stacks:
+    def stacks(self, threads: bytes) -> PieceStacks:
         """The threads that `Alike.threads` names; raises UnreadableEvidence when a piece is lacking."""
         made = self._made.get(threads)
         if made is None:
@@ -90,7 +90,7 @@ class Dictionary:
                 self._made_bytes = 0
             self._made_bytes += 2 * len(threads) + _EACH  # what names them, and as much again for what they are
             nouns = tuple(self._thread(record) for record in records(threads))
-            made = self._made[threads] = Stacks(nouns, sum(len(thread.frames) for thread in nouns))
+            made = self._made[threads] = PieceStacks(nouns, sum(len(thread.frames) for thread in nouns))
         return made
 
     def face(self, name: bytes) -> Face:
@@ -100,27 +100,27 @@ class Dictionary:
             raise UnreadableEvidence(f"capture message names a process state {name.hex()[:8]} that was not told")
         return face
 
-    def pieces(self, capture: pb.Capture, told: set[bytes]) -> Iterator[pb.Piece]:
+    def pieces(self, capture: pb.Capture, reported: set[bytes]) -> Iterator[pb.Piece]:
         """All that the capture names and is not in `told`, which takes it in; what is lacking is passed over."""
         for group in capture.alike:
             threads, face = group.threads, group.face
-            if threads not in told:
-                told.add(threads)
+            if threads not in reported:
+                reported.add(threads)
                 for record in records(threads):
-                    yield from self._tell(record[:DIGEST], told)
-            if face not in told:
-                yield from self._tell(face, told)
+                    yield from self._tell(record[:DIGEST], reported)
+            if face not in reported:
+                yield from self._tell(face, reported)
 
-    def _tell(self, name: bytes, told: set[bytes]) -> Iterator[pb.Piece]:
-        if name in told:
+    def _tell(self, name: bytes, reported: set[bytes]) -> Iterator[pb.Piece]:
+        if name in reported:
             return
         noun: Noun | None = self._shared.get(name) or self._faces.get(name) or self._frames.get(name)
         if noun is None:
             return
-        told.add(name)
+        reported.add(name)
         if isinstance(noun, Shared):
             for frame in split(noun.frames):
-                yield from self._tell(frame, told)
+                yield from self._tell(frame, reported)
         yield packed(noun)
 
     def _take(self, noun: Noun) -> bytes:

@@ -90,9 +90,9 @@ def split(digests: bytes) -> Iterator[bytes]:
     return (digests[at : at + DIGEST] for at in range(0, len(digests) - DIGEST + 1, DIGEST))
 
 
-def text(said: str) -> str:
+def text(stated: str) -> str:
     """Text the wire accepts: /proc may hold bytes that are no UTF-8, which Python carries as lone surrogates."""
-    return said.encode("utf-8", "replace").decode("utf-8")
+    return stated.encode("utf-8", "replace").decode("utf-8")
 
 
 def _digest(kind: bytes, *fields: bytes) -> bytes:
@@ -100,5 +100,5 @@ def _digest(kind: bytes, *fields: bytes) -> bytes:
     return blake2b(written, digest_size=DIGEST, person=kind).digest()
 
 
-def _bytes(said: str) -> bytes:
-    return said.encode("utf-8", "replace")
+def _bytes(stated: str) -> bytes:
+    return stated.encode("utf-8", "replace")

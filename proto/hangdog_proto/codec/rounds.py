@@ -52,9 +52,9 @@ def count(beside: bytes | None) -> int:
 
 def unfolded(number: int, packed: bytes, beside: bytes) -> Iterator[tuple[int, bytes]]:
     """The looks that are kept as one under a number, its own last, each as if it had come alone; `beside` is from `kept`."""
-    told, after = pb.Captured.FromString(beside), pb.Capture.FromString(packed)
-    first = number - told.round  # an incident may number its looks on from others that it left
-    for before in told.before:
+    reported, after = pb.Captured.FromString(beside), pb.Capture.FromString(packed)
+    first = number - reported.round  # an incident may number its looks on from others that it left
+    for before in reported.before:
         yield first + before.round, earlier(after, before.cpu_s).SerializeToString()
     yield number, packed
 
@@ -67,10 +67,10 @@ def rewound(traces: Sequence[ProcessTrace], after: pb.Capture, cpu_s: Sequence[f
     if not all(map(math.isfinite, cpu_s)):
         raise UnreadableEvidence("capture message gives CPU seconds that are no number")
     found = list(traces)
-    told = [at for at in range(len(after.traces), len(traces)) if traces[at].state is not None]
-    if len(told) != len(cpu_s):
+    reported = [at for at in range(len(after.traces), len(traces)) if traces[at].state is not None]
+    if len(reported) != len(cpu_s):
         raise UnreadableEvidence("a look before gives CPU seconds of other processes than the look behind it")
-    for at, seconds in zip(told, cpu_s, strict=True):
+    for at, seconds in zip(reported, cpu_s, strict=True):
         trace, spent = traces[at], None if seconds < 0 else seconds
         state = trace.state
         if state is not None and state.cpu_s != spent:

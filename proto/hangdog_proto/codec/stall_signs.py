@@ -26,20 +26,22 @@ LONGEST_S = 366 * 86400.0
 
 def pack(signs: Signs, whose: Whose = MappingProxyType({})) -> pb.Pulse:
     """Writes what the ranks of each job show; `whose` tells its name and owner where a job is known by another key."""
-    told = [(*whose.get(key, (key, UNKNOWN)), shown) for key, shown in signs.items()]
+    reported = [(*whose.get(key, (key, UNKNOWN)), shown) for key, shown in signs.items()]
     return pb.Pulse(
         jobs=[
             pb.JobSigns(job=job, owner=owners.pack(owner), signs=[_packed(rank, sign) for rank, sign in shown.items()])
-            for job, owner, shown in told
+            for job, owner, shown in reported
         ]
     )
 
 
-def unpack(pulse: pb.Pulse) -> dict[tuple[str, Owner], dict[Rank, Sign]]:
+def unpack(cpu_activity: pb.Pulse) -> dict[tuple[str, Owner], dict[Rank, Sign]]:
     """Reads what `pack` wrote, by name and owner; raises UnreadableEvidence on what cannot be, or is too much."""
-    if sum(len(job.signs) for job in pulse.jobs) > RANKS:
+    if sum(len(job.signs) for job in cpu_activity.jobs) > RANKS:
         raise UnreadableEvidence(f"a pulse speaks of more than {RANKS} ranks")
-    return {(job.job, owners.unpack(job)): {Rank(sign.rank): _sign(sign) for sign in job.signs} for job in pulse.jobs}
+    return {
+        (job.job, owners.unpack(job)): {Rank(sign.rank): _sign(sign) for sign in job.signs} for job in cpu_activity.jobs
+    }
 
 
 def _packed(rank: Rank, sign: Sign) -> pb.Sign:

@@ -19,7 +19,7 @@ _UINT64 = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class TraceLimits:
     """How much one capture message may hold; an agent is believed to be ours, never to be well."""
 
     #: A machine holds up to 16 ranks, each with up to about 100 children (data loaders, compile workers).
@@ -36,7 +36,7 @@ class Bounds:
     text: int = 1 << 16
 
 
-BOUNDS = Bounds()
+BOUNDS = TraceLimits()
 
 
 def pack(traces: Iterable[ProcessTrace]) -> pb.Capture:
@@ -58,7 +58,7 @@ def pack(traces: Iterable[ProcessTrace]) -> pb.Capture:
         if trace.state is not None:
             packed.state.CopyFrom(_packed_state(trace.state))
         if trace.missing is not None:
-            packed.missing.CopyFrom(pb.Missing(reason=str(trace.missing.reason), words=text(trace.missing.words)))
+            packed.missing.CopyFrom(pb.Missing(reason=str(trace.missing.reason), words=text(trace.missing.message)))
     for frame in frames:
         capture.frames.add(
             function=text(frame.function),
@@ -72,7 +72,7 @@ def pack(traces: Iterable[ProcessTrace]) -> pb.Capture:
     return capture
 
 
-def unpack(capture: pb.Capture, bounds: Bounds = BOUNDS) -> tuple[ProcessTrace, ...]:
+def unpack(capture: pb.Capture, bounds: TraceLimits = BOUNDS) -> tuple[ProcessTrace, ...]:
     """Reads what `pack` wrote; raises UnreadableEvidence on anything out of range, over `bounds` or unheard of.
 
     All counts and indexes are checked before the first noun is made. A stack shared by many threads is made once.
@@ -83,7 +83,7 @@ def unpack(capture: pb.Capture, bounds: Bounds = BOUNDS) -> tuple[ProcessTrace, 
     return tuple(_trace(trace, stacks, bounds) for trace in capture.traces)
 
 
-def _check_counts(capture: pb.Capture, bounds: Bounds) -> None:
+def _check_counts(capture: pb.Capture, bounds: TraceLimits) -> None:
     _at_most(len(capture.traces), bounds.processes, "processes")
     _at_most(sum(len(trace.threads) for trace in capture.traces), bounds.threads, "threads")
     _at_most(len(capture.frames), bounds.distinct, "distinct frames")
@@ -111,13 +111,13 @@ def _in_table(index: int, size: int, what: str) -> None:
         raise UnreadableEvidence(f"capture message refers to {what} {index}, but has only {size}")
 
 
-def _frame(frame: pb.Frame, bounds: Bounds) -> Frame:
+def _frame(frame: pb.Frame, bounds: TraceLimits) -> Frame:
     module = bounded(frame.module, bounds)
     native = bool(module) or frame.native
     return Frame(bounded(frame.function, bounds), bounded(frame.file, bounds), frame.line, module if native else None)
 
 
-def _trace(trace: pb.ProcessTrace, stacks: Sequence[tuple[Frame, ...]], bounds: Bounds) -> ProcessTrace:
+def _trace(trace: pb.ProcessTrace, stacks: Sequence[tuple[Frame, ...]], bounds: TraceLimits) -> ProcessTrace:
     if trace.rank > MAX_RANK:
         raise UnreadableEvidence(f"capture message speaks of rank {trace.rank}, the highest we believe is {MAX_RANK}")
     if not trace.role:
@@ -132,7 +132,7 @@ def _trace(trace: pb.ProcessTrace, stacks: Sequence[tuple[Frame, ...]], bounds: 
     )
 
 
-def _thread(thread: pb.Thread, stacks: Sequence[tuple[Frame, ...]], bounds: Bounds) -> Thread:
+def _thread(thread: pb.Thread, stacks: Sequence[tuple[Frame, ...]], bounds: TraceLimits) -> Thread:
     return Thread(
         name=bounded(thread.name, bounds) or None,
         tid=thread.tid,
@@ -154,7 +154,7 @@ def _packed_state(state: ProcessState) -> pb.ProcessState:
     )
 
 
-def _state(state: pb.ProcessState, bounds: Bounds) -> ProcessState:
+def _state(state: pb.ProcessState, bounds: TraceLimits) -> ProcessState:
     if not math.isfinite(state.cpu_s):
         raise UnreadableEvidence(f"capture message gives process {state.pid} {state.cpu_s} CPU seconds")
     return ProcessState(
@@ -168,7 +168,7 @@ def _state(state: pb.ProcessState, bounds: Bounds) -> ProcessState:
     )
 
 
-def missing(missing: pb.Missing, bounds: Bounds) -> Missing:
+def missing(missing: pb.Missing, bounds: TraceLimits) -> Missing:
     try:
         return Missing(Reason(missing.reason), bounded(missing.words, bounds))
     except ValueError:
@@ -185,7 +185,7 @@ def _known(tri: int) -> bool | None:
     return None if tri == pb.UNKNOWN else tri == pb.YES
 
 
-def bounded(text: str, bounds: Bounds) -> str:
+def bounded(text: str, bounds: TraceLimits) -> str:
     if len(text) > bounds.text:
         raise UnreadableEvidence(f"capture message holds a text of {len(text)} characters, the bound is {bounds.text}")
     return text

@@ -9,22 +9,22 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hangdog_models.actions.action_history import Asked, Body, Known, Wanted
+from hangdog_models.actions.action_history import ActionHistory, Body, PastAction, WantedAction
 from hangdog_models.actions.caps import Caps, Mode
 from hangdog_models.actions.may_isolate import DAY_S, decide, tripping
 from hangdog_models.errors import WrongUse
 from hangdog_models.owner import UNKNOWN, Owner, written
 from hangdog_models.planning.checkpoint import Copies, forbids
-from hangdog_server.store.actions import OPEN, TOOK, UNDER_WAY, Act, Intent, decided, of, of_machine
+from hangdog_server.store.actions import OPEN, TOOK, UNDER_WAY, ActionRecord, ActionState, decided, of, of_machine
 from hangdog_server.store.tables import BREAKER, INTENTS
 
 #: What decisions of all servers take turns at: a cap that two of them count at once has room for both.
 TURN = "hangdog: what is done to machines"
-_STATES = {Mode.DRY_RUN: Act.DRY_RUN, Mode.APPROVE: Act.WAITING, Mode.AUTO: Act.PENDING}
+_STATES = {Mode.DRY_RUN: ActionState.DRY_RUN, Mode.APPROVE: ActionState.WAITING, Mode.AUTO: ActionState.PENDING}
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ActionFacts:
     """What is known of all machines; `free` are the names of those that have no job and can stand in.
 
     `copies` are those of the job's checkpoint, where somebody says; `unread` why what is said cannot be read. `owner` is
@@ -43,7 +43,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ActionRule:
     """How far hangdog may go, now (Unix seconds)."""
 
     mode: Mode
@@ -51,12 +51,14 @@ class Rule:
     now: float
 
 
-def propose(connection: sa.Connection, wanted: Wanted, because: str, facts: Facts, rule: Rule) -> tuple[Intent, ...]:
+def propose(
+    connection: sa.Connection, wanted: WantedAction, because: str, facts: ActionFacts, rule: ActionRule
+) -> tuple[ActionRecord, ...]:
     """Writes what follows from a verdict, unless it is written already; the rows of the incident that are new."""
     if connection.execute(sa.select(INTENTS.c.machine).where(INTENTS.c.incident == wanted.incident).limit(1)).first():
         return ()
     words, refused = _decided(connection, wanted, facts, rule, rule.mode is Mode.DRY_RUN, new=True)
-    state = Act.REFUSED if refused else _STATES[rule.mode]
+    state = ActionState.REFUSED if refused else _STATES[rule.mode]
     for machine in dict.fromkeys(wanted.machines):
         body = wanted.bodies.get(machine, Body())
         connection.execute(
@@ -70,7 +72,9 @@ def propose(connection: sa.Connection, wanted: Wanted, because: str, facts: Fact
     return of(connection, wanted.incident)
 
 
-def approve(connection: sa.Connection, incident: str, facts: Facts, rule: Rule, who: str) -> tuple[Intent, ...]:
+def approve(
+    connection: sa.Connection, incident: str, facts: ActionFacts, rule: ActionRule, who: str
+) -> tuple[ActionRecord, ...]:
     """Has what is open of an incident be done, within the bounds as they are now; raises WrongUse."""
     if rule.mode not in (Mode.APPROVE, Mode.AUTO):
         raise WrongUse(
@@ -80,19 +84,21 @@ def approve(connection: sa.Connection, incident: str, facts: Facts, rule: Rule, 
     if not rows:
         raise WrongUse(f"nothing of incident {incident} is to be approved", "hangdog actions lists what is")
     bodies = {row.machine: row.body for row in rows}
-    wanted = Wanted(incident, rows[0].job, tuple(bodies), rows[0].evidence_at, bodies)
+    wanted = WantedAction(incident, rows[0].job, tuple(bodies), rows[0].evidence_at, bodies)
     words, refused = _decided(connection, wanted, facts, rule, dry=False, new=False)
-    values = {"words": words} if refused else {"state": Act.PENDING, "at": rule.now, "who": who, "words": ""}
+    values = {"words": words} if refused else {"state": ActionState.PENDING, "at": rule.now, "who": who, "words": ""}
     mine = sa.and_(INTENTS.c.incident == incident, INTENTS.c.state.in_(OPEN))
     connection.execute(INTENTS.update().where(mine).values(changed=rule.now, **values))
     return of(connection, incident)
 
 
-def dismiss(connection: sa.Connection, incident: str, words: str, who: str, now: float) -> tuple[Intent, ...]:
+def dismiss(connection: sa.Connection, incident: str, words: str, who: str, now: float) -> tuple[ActionRecord, ...]:
     """Has what is open of an incident not be done, and what is being done be undone; raises WrongUse."""
     rows = of(connection, incident)
-    _change(connection, incident, OPEN, state=Act.DISMISSED, words=words, who=who, changed=now)
-    _change(connection, incident, (Act.PENDING,), state=Act.RELEASING, words=words, who=who, changed=now)
+    _change(connection, incident, OPEN, state=ActionState.DISMISSED, words=words, who=who, changed=now)
+    _change(
+        connection, incident, (ActionState.PENDING,), state=ActionState.RELEASING, words=words, who=who, changed=now
+    )
     after = of(connection, incident)
     if after == rows:
         raise WrongUse(
@@ -101,13 +107,13 @@ def dismiss(connection: sa.Connection, incident: str, words: str, who: str, now:
     return after
 
 
-def release(connection: sa.Connection, machine: str, words: str, who: str, now: float) -> tuple[Intent, ...]:
+def release(connection: sa.Connection, machine: str, words: str, who: str, now: float) -> tuple[ActionRecord, ...]:
     """Has our marks of a machine be taken away; raises WrongUse when there are none."""
     ours = sa.and_(INTENTS.c.machine == machine, INTENTS.c.marked)
-    values = {"state": Act.RELEASING, "words": words, "who": who, "changed": now}
+    values = {"state": ActionState.RELEASING, "words": words, "who": who, "changed": now}
     if not connection.execute(INTENTS.update().where(ours).values(values)).rowcount:
         raise WrongUse(f"hangdog holds no mark on {machine}", "hangdog actions lists what it holds")
-    return tuple(row for row in of_machine(connection, machine) if row.state is Act.RELEASING)
+    return tuple(row for row in of_machine(connection, machine) if row.state is ActionState.RELEASING)
 
 
 def breaker(connection: sa.Connection) -> tuple[str, float]:
@@ -123,18 +129,20 @@ def set_breaker(connection: sa.Connection, why: str, who: str, now: float) -> No
 
 
 def _decided(
-    connection: sa.Connection, wanted: Wanted, facts: Facts, rule: Rule, dry: bool, new: bool
+    connection: sa.Connection, wanted: WantedAction, facts: ActionFacts, rule: ActionRule, dry: bool, new: bool
 ) -> tuple[str, bool]:
     """What to say, and whether it is a refusal; opens the breaker where it is to."""
     wanted = replace(wanted, user=facts.owner.user, conflicts=facts.conflicts)
     since = rule.now - max(DAY_S, rule.caps.again_s)
     rows = decided(connection, since)
     out = {row.machine for row in rows if _is_out(row)}
-    machines = Known(facts.machines, len(facts.free - out), facts.bodies, facts.domains)
+    machines = ActionHistory(facts.machines, len(facts.free - out), facts.bodies, facts.domains)
     past = [_asked(row, dry) for row in rows]
     tripped, last = breaker(connection)
     if not tripped:
-        asks = [Asked(one, wanted.incident, wanted.job, "", rule.now, took=False) for one in wanted.machines if new]
+        asks = [
+            PastAction(one, wanted.incident, wanted.job, "", rule.now, took=False) for one in wanted.machines if new
+        ]
         tripped = tripping([*past, *asks], machines, rule.caps, last, rule.now)
         if tripped:
             set_breaker(connection, tripped, "", rule.now)
@@ -151,18 +159,18 @@ def gated(machines: Iterable[str], out: Collection[str], copies: Copies | None, 
     return f"{forbidden}: copy those shards first, or test the machines (hangdog diagnose)" if forbidden else ""
 
 
-def _asked(row: Intent, dry: bool) -> Asked:
-    took = row.state in TOOK or (dry and row.state is Act.DRY_RUN)
-    settled, failed = row.state in (Act.DONE, Act.RELEASED), row.state is Act.FAILED
-    return Asked(
+def _asked(row: ActionRecord, dry: bool) -> PastAction:
+    took = row.state in TOOK or (dry and row.state is ActionState.DRY_RUN)
+    settled, failed = row.state in (ActionState.DONE, ActionState.RELEASED), row.state is ActionState.FAILED
+    return PastAction(
         row.machine, row.incident, row.job, row.domain, row.at, took, _is_out(row), settled, failed, row.owner.user
     )
 
 
-def _is_out(row: Intent) -> bool:
+def _is_out(row: ActionRecord) -> bool:
     return row.marked or row.state in UNDER_WAY
 
 
-def _change(connection: sa.Connection, incident: str, states: Iterable[Act], **values: Any) -> None:
+def _change(connection: sa.Connection, incident: str, states: Iterable[ActionState], **values: Any) -> None:
     mine = sa.and_(INTENTS.c.incident == incident, INTENTS.c.state.in_(tuple(states)))
     connection.execute(INTENTS.update().where(mine).values(values))

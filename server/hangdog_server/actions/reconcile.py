@@ -13,25 +13,25 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hangdog_models.actions.action_history import Body, Wanted
+from hangdog_models.actions.action_history import Body, WantedAction
 from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import HangdogError
 from hangdog_models.owner import UNKNOWN, Owner, read
 from hangdog_models.reading.job import read_job
 from hangdog_models.views.answer_text import percent
 from hangdog_server.actions import policy
-from hangdog_server.actions.backends.actions_config import Chosen
-from hangdog_server.actions.backends.backend import Placement, Scheduler
-from hangdog_server.actions.execute import Carrying
-from hangdog_server.actions.policy import Facts, Rule
-from hangdog_server.actions.restart_preview import Foreseeing
-from hangdog_server.auth.audit_log import Audit
+from hangdog_server.actions.backends.actions_config import ActionsConfig
+from hangdog_server.actions.backends.backend import JobPlacement, Scheduler
+from hangdog_server.actions.execute import Executor
+from hangdog_server.actions.policy import ActionFacts, ActionRule
+from hangdog_server.actions.restart_preview import RestartPreviews
+from hangdog_server.auth.audit_log import AuditLog
 from hangdog_server.cluster.leadership import Leading
-from hangdog_server.incidents.incident_run import Means
+from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.incidents.round_capture import steady
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store import actions, test_results
-from hangdog_server.store.actions import Intent
+from hangdog_server.store.actions import ActionRecord
 from hangdog_server.store.leases import NotOurs
 from hangdog_server.store.store import Incident
 from hangdog_server.store.store_errors import StoreFailed
@@ -44,16 +44,23 @@ MOVING_S = 1.0
 log = logging.getLogger(__name__)
 
 
-class Acting:
+class ActionLoop:
     """What follows from verdicts on one server; `keep` does it until it is cancelled."""
 
-    def __init__(self, means: Means, settings: Settings, leading: Leading, audit: Audit, chosen: Chosen) -> None:
+    def __init__(
+        self,
+        services: IncidentServices,
+        settings: ServerSettings,
+        leading: Leading,
+        audit: AuditLog,
+        chosen: ActionsConfig,
+    ) -> None:
         self.chosen = chosen
-        self._means = means
+        self._services = services
         self._settings = settings
         self._leading = leading
-        self._carrying = Carrying(means, audit, chosen)
-        self._foreseeing = Foreseeing(means, leading, chosen)
+        self._executor = Executor(services, audit, chosen)
+        self._previews = RestartPreviews(services, leading, chosen)
         self._began = steady()
 
     async def keep(self) -> None:
@@ -66,27 +73,27 @@ class Acting:
             except Exception:  # a bug met in one verdict must not keep what follows from others from being done later
                 log.exception("what is to be done was not done")
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(MOVING_S if self._carrying.moving else TICK_S):
-                    await self._means.judged.wait()
-            self._means.judged.clear()
+                async with asyncio.timeout(MOVING_S if self._executor.moving else TICK_S):
+                    await self._services.judged.wait()
+            self._services.judged.clear()
 
     async def close(self) -> None:
         """Lets go of what the actors hold."""
-        await self._foreseeing.close()
+        await self._previews.close()
         for actor in self.chosen.actors:
             await actor.close()
 
     async def tick(self) -> None:
         """Writes down what follows from new verdicts, and does one step of all that is written; raises StoreFailed."""
-        self._carrying.moving = False
+        self._executor.moving = False
         if self.stopped():
             return
         await self._propose()
-        self._foreseeing.begin()
-        rows = sorted(await self._means.store.ask(actions.under_way), key=lambda row: row.incident)
+        self._previews.begin()
+        rows = sorted(await self._services.store.ask(actions.under_way), key=lambda row: row.incident)
         groups = [list(group) for _, group in groupby(rows, lambda row: row.incident)]
         mine = [group for group in groups if await self._leading.leads(group[0].job)]
-        ended = await asyncio.gather(*map(self._carrying.carry, mine), return_exceptions=True)
+        ended = await asyncio.gather(*map(self._executor.carry, mine), return_exceptions=True)
         for group, error in zip(mine, ended, strict=True):
             if isinstance(error, StoreFailed):
                 raise error
@@ -97,51 +104,53 @@ class Acting:
         """Whether the file is there with which an operator stops everything."""
         return self.chosen.stop is not None and self.chosen.stop.exists()
 
-    def rule(self) -> Rule:
+    def rule(self) -> ActionRule:
         """How far hangdog may go now."""
-        return Rule(self.chosen.mode, self.chosen.caps, self._means.clock())
+        return ActionRule(self.chosen.mode, self.chosen.caps, self._services.clock())
 
-    async def facts(self, incident: str) -> Facts:
+    async def facts(self, incident: str) -> ActionFacts:
         """What is known of all machines, what the job's description says of those of an incident, and who holds its checkpoint."""
-        store = self._means.store
+        store = self._services.store
         asked, _ = await store.kept(incident)
         return await self._facts(await store.find(incident), asked)
 
-    async def _facts(self, incident: Incident, asked: Mapping[str, Any]) -> Facts:
+    async def _facts(self, incident: Incident, asked: Mapping[str, Any]) -> ActionFacts:
         """`asked` is what is remembered of an incident: megabytes in a large job, so it is read once."""
-        fleet = self._means.fleet
+        fleet = self._services.fleet
         domains: dict[str, str] = {}
         if asked.get("job_toml"):
             switches = read_job(asked["job_toml"])[1].switches
             domains = {machine: switch for switch, machines in sorted(switches.items()) for machine in machines}
         there = {seen.machine for seen in fleet.machines(steady())} | fleet.bodies().keys()
         there |= {*asked.get("asked", {}), *asked.get("absent", {})}
-        copies, unread = await self._carrying.copies(incident.job)
+        copies, unread = await self._executor.copies(incident.job)
         owner = _owner(asked)
         conflicts = await self._contradicted(incident, owner, asked)
-        return Facts(
+        return ActionFacts(
             len(there), await self._spares(), fleet.bodies(), domains, copies, unread, owner, conflicts, _pods(asked)
         )
 
     async def _contradicted(self, incident: Incident, owner: Owner, asked: Mapping[str, Any]) -> tuple[str, ...]:
         """What machines contradicted each other about while it was looked at, or do now, and what the scheduler contradicts."""
-        said = (*asked.get("conflicts", ()), *self._means.fleet.conflicts(incident.job))
+        stated = (*asked.get("conflicts", ()), *self._services.fleet.conflicts(incident.job))
         schedulers = [actor for actor in self.chosen.actors if isinstance(actor, Scheduler)]
-        placement = Placement(owner, _pods(asked), incident.evict)
+        placement = JobPlacement(owner, _pods(asked), incident.evict)
         known = [await one.contradicts(placement) for one in schedulers]
-        return tuple(dict.fromkeys((*said, *(words for found in known for words in found))))
+        return tuple(dict.fromkeys((*stated, *(words for found in known for words in found))))
 
     async def _spares(self) -> frozenset[str]:
         """The machines without a job that can stand in: none that campaigns lately convicted, nor, where it is asked, an untested one."""
-        now, probation_s, tested_s = self._means.clock(), self._settings.probation_s, self.chosen.caps.tested_s
+        now, probation_s, tested_s = self._services.clock(), self._settings.probation_s, self.chosen.caps.tested_s
         convicted_since = now - probation_s if probation_s else math.inf
         tested_since = now - tested_s if tested_s else None
-        return await self._means.store.ask(test_results.fit, self._means.fleet.free(), convicted_since, tested_since)
+        return await self._services.store.ask(
+            test_results.fit, self._services.fleet.free(), convicted_since, tested_since
+        )
 
     async def _propose(self) -> None:
         if self.chosen.mode is Mode.OBSERVE:
             return
-        store, rule = self._means.store, self.rule()
+        store, rule = self._services.store, self.rule()
         judged = await store.evicting(rule.now - rule.caps.evidence_s)
         known = await store.ask(actions.known, [incident.id for incident in judged]) if judged else frozenset()
         for incident in judged:
@@ -151,7 +160,7 @@ class Acting:
             bodies = _bodies(incident.evict, asked.get("bodies"))
             if self._awaited(incident.evict, bodies):
                 continue
-            wanted = Wanted(incident.id, incident.job, incident.evict, incident.began, bodies)
+            wanted = WantedAction(incident.id, incident.job, incident.evict, incident.began, bodies)
             try:
                 facts = await self._facts(incident, asked)
             except HangdogError as error:
@@ -162,12 +171,14 @@ class Acting:
             except NotOurs:
                 continue
             for row in rows:
-                await self._carrying.note(row, "isolate", f"{row.state}{f': {row.words}' if row.words else ''}")
+                await self._executor.note(row, "isolate", f"{row.state}{f': {row.message}' if row.message else ''}")
 
-    async def _written(self, wanted: Wanted, because: str, facts: Facts, rule: Rule) -> tuple[Intent, ...]:
-        store = self._means.store
+    async def _written(
+        self, wanted: WantedAction, because: str, facts: ActionFacts, rule: ActionRule
+    ) -> tuple[ActionRecord, ...]:
+        store = self._services.store
 
-        def propose(connection: sa.Connection) -> tuple[Intent, ...]:
+        def propose(connection: sa.Connection) -> tuple[ActionRecord, ...]:
             store.one_at_a_time(connection, policy.TURN)
             return policy.propose(connection, wanted, because, facts, rule)
 
@@ -175,7 +186,7 @@ class Acting:
 
     def _awaited(self, machines: Iterable[str], bodies: dict[str, Body]) -> bool:
         """Whether agents may still come back to a server that has just begun, and tell that a machine was started anew."""
-        known = self._means.fleet.bodies()
+        known = self._services.fleet.bodies()
         late = any(machine in bodies and machine not in known for machine in machines)
         return late and steady() - self._began < self._settings.returned_s
 
@@ -186,8 +197,8 @@ def _because(incident: Incident) -> str:
 
 def _owner(asked: Mapping[str, Any]) -> Owner:
     """Whose job it was, by the machines that were asked; unknown where none tells."""
-    told = {one["owner"] for one in asked.get("asked", {}).values() if one and one.get("owner")}
-    return read(min(told)) if told else UNKNOWN
+    reported = {one["owner"] for one in asked.get("asked", {}).values() if one and one.get("owner")}
+    return read(min(reported)) if reported else UNKNOWN
 
 
 def _pods(asked: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -195,5 +206,9 @@ def _pods(asked: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     return {machine: tuple((one or {}).get("pods", ())) for machine, one in asked.get("asked", {}).items()}
 
 
-def _bodies(machines: Iterable[str], told: object) -> dict[str, Body]:
-    return {machine: Body(*told[machine]) for machine in machines if machine in told} if isinstance(told, dict) else {}
+def _bodies(machines: Iterable[str], reported: object) -> dict[str, Body]:
+    return (
+        {machine: Body(*reported[machine]) for machine in machines if machine in reported}
+        if isinstance(reported, dict)
+        else {}
+    )

@@ -10,11 +10,11 @@ import sqlalchemy as sa
 from hangdog_models.errors import HangdogError
 from hangdog_models.owner import read
 from hangdog_models.reading.printable import printable
-from hangdog_server.actions.backends.actions_config import Chosen
-from hangdog_server.actions.backends.backend import ActorFailed, Case, Foreseer
+from hangdog_server.actions.backends.actions_config import ActionsConfig
+from hangdog_server.actions.backends.backend import BackendFailed, IsolationCase, RestartPreviewer
 from hangdog_server.cluster.leadership import Leading
-from hangdog_server.incidents.incident_run import Means
-from hangdog_server.store.actions import Act
+from hangdog_server.incidents.incident_run import IncidentServices
+from hangdog_server.store.actions import ActionState
 from hangdog_server.store.tables import INTENTS
 
 #: Seconds for one incident: a dozen small reads, and an API server that is asked so much later is not well.
@@ -22,26 +22,26 @@ WITHIN_S = 10.0
 #: Characters that are kept of it: what is to be changed in two or three manifests.
 WORDS = 600
 #: What nobody has decided yet, and nothing is said of.
-OPEN = sa.and_(INTENTS.c.state.in_((Act.WAITING, Act.DRY_RUN)), INTENTS.c.words == "")
+OPEN = sa.and_(INTENTS.c.state.in_((ActionState.WAITING, ActionState.DRY_RUN)), INTENTS.c.words == "")
 
 log = logging.getLogger(__name__)
 
 
-class Foreseeing:
+class RestartPreviews:
     """One server's; at most one incident is asked about at a time."""
 
-    def __init__(self, means: Means, leading: Leading, chosen: Chosen) -> None:
-        self._means = means
+    def __init__(self, services: IncidentServices, leading: Leading, chosen: ActionsConfig) -> None:
+        self._services = services
         self._leading = leading
         self._oldest_s = chosen.caps.evidence_s
-        self._foreseers = [actor for actor in chosen.actors if isinstance(actor, Foreseer)]
+        self._foreseers = [actor for actor in chosen.actors if isinstance(actor, RestartPreviewer)]
         self._asked: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
         """Has what is new be asked about beside everything else; returns at once."""
         if self._foreseers and (self._task is None or self._task.done()):
-            self._task = asyncio.create_task(self._foresee(), name="what restarts will lack")
+            self._task = asyncio.create_task(self._preview(), name="what restarts will lack")
 
     async def close(self) -> None:
         """Ends what is under way."""
@@ -49,49 +49,49 @@ class Foreseeing:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _foresee(self) -> None:
+    async def _preview(self) -> None:
         """Asks once about each incident whose machines wait for a person, or would be taken; again where nobody answered."""
         try:
-            cases = await self._means.store.ask(_undecided, self._means.clock() - self._oldest_s)
+            cases = await self._services.store.ask(_undecided, self._services.clock() - self._oldest_s)
             groups = {name: list(group) for name, group in groupby(cases, lambda case: case.incident)}
             self._asked &= groups.keys()
             for name, group in groups.items():
                 if name in self._asked or not await self._leading.leads(group[0].job):
                     continue
-                said = await self._said(group)
-                if said is None:
+                stated = await self._preview_of(group)
+                if stated is None:
                     continue
                 self._asked.add(name)
-                noted = bool(said) and await self._means.store.write(name, _noted, name, said)
+                noted = bool(stated) and await self._services.store.write(name, _noted, name, stated)
                 if noted:
-                    log.warning("incident %s: before anything is done: %s", name, said)
+                    log.warning("incident %s: before anything is done: %s", name, stated)
         except HangdogError as error:  # the store's, or another server leads by now
             log.debug("nothing is foreseen now: %s", error)
         except Exception:
             log.exception("what restarts will lack was not asked")
 
-    async def _said(self, cases: Sequence[Case]) -> str | None:
+    async def _preview_of(self, cases: Sequence[IsolationCase]) -> str | None:
         """What is to be known, in words; None where whoever knows is away."""
-        said = []
+        stated = []
         for actor in self._foreseers:
             try:
                 async with asyncio.timeout(WITHIN_S):
-                    said.append(await actor.foresee(cases))
+                    stated.append(await actor.preview_restart(cases))
             except TimeoutError:
                 return None
-            except ActorFailed as error:
+            except BackendFailed as error:
                 if error.again:
                     return None
-                said.append(f"{error} ({error.hint})" if error.hint else str(error))
-        return printable("; ".join(filter(None, said)), WORDS)
+                stated.append(f"{error} ({error.hint})" if error.hint else str(error))
+        return printable("; ".join(filter(None, stated)), WORDS)
 
 
-def _undecided(connection: sa.Connection, since: float) -> tuple[Case, ...]:
+def _undecided(connection: sa.Connection, since: float) -> tuple[IsolationCase, ...]:
     """The machines that wait for a person, or would be taken, since then at most (Unix seconds); by incident."""
     query = sa.select(*(INTENTS.c[name] for name in ("incident", "machine", "job", "because", "owner", "pods")))
     rows = connection.execute(query.where(OPEN, INTENTS.c.at >= since).order_by(INTENTS.c.incident, INTENTS.c.machine))
     return tuple(
-        Case(row.incident, row.machine, row.job, row.because, read(row.owner), tuple(row.pods)) for row in rows
+        IsolationCase(row.incident, row.machine, row.job, row.because, read(row.owner), tuple(row.pods)) for row in rows
     )
 
 

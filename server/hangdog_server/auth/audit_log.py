@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class AuditEntry:
     """What was done: `what` on which job and incident, by `who`, from where, how that is known, and what came of it."""
 
     what: str
@@ -68,7 +68,7 @@ class _Step(Protocol):
 Step = TypeVar("Step", bound=_Step)
 
 
-class Audit:
+class AuditLog:
     """The record in one file; without a path nothing is recorded."""
 
     def __init__(self, path: Path | None, clock: Callable[[], float], most_bytes: int = MOST_BYTES) -> None:
@@ -83,9 +83,9 @@ class Audit:
         tail = _tail(self._path) if self._path is not None else []
         return hash_chain.digest(tail[-1]) if tail else hash_chain.NOTHING
 
-    async def note(self, deed: Deed) -> bool:
+    async def note(self, entry: AuditEntry) -> bool:
         """Records a deed; True once it is on the disk. A disk that fails is told in the log, with the deed."""
-        written = line(deed, self._clock())
+        written = line(entry, self._clock())
         if self._path is None:
             return True
         async with self._turn:
@@ -99,10 +99,10 @@ class Audit:
     def _append(self, path: Path, written: str) -> None:
         """Appends a line, after one that says so where what was written before is gone."""
         if self._seen is not None and not _holds(path, self._seen):
-            told = f"{path} was cut off or replaced while this server ran"
-            log.error("the record was tampered with: %s", told)
-            deed = Deed("record damaged", "hangdog", "", "", "", "", told, outcome="noticed")
-            append(path, line(deed, self._clock()), self._most_bytes)
+            reported = f"{path} was cut off or replaced while this server ran"
+            log.error("the record was tampered with: %s", reported)
+            entry = AuditEntry("record damaged", "hangdog", "", "", "", "", reported, outcome="noticed")
+            append(path, line(entry, self._clock()), self._most_bytes)
         append(path, written, self._most_bytes)
         found = path.stat()
         self._seen = found.st_ino, found.st_size
@@ -120,9 +120,9 @@ def _holds(path: Path, seen: tuple[int, int]) -> bool:
     return False
 
 
-async def followed(steps: AsyncIterator[Step], audit: Audit, deed: Deed) -> AsyncIterator[Step]:
+async def followed(steps: AsyncIterator[Step], audit: AuditLog, entry: AuditEntry) -> AsyncIterator[Step]:
     """The steps of an incident that somebody asked for; that they did is recorded before the first, and what came of it."""
-    await audit.note(replace(deed, outcome="asked"))
+    await audit.note(replace(entry, outcome="asked"))
     incident, outcome = "", "left before there was a verdict"
     try:
         async for step in steps:
@@ -134,13 +134,13 @@ async def followed(steps: AsyncIterator[Step], audit: Audit, deed: Deed) -> Asyn
         outcome = f"{'failed' if incident else 'refused'}: {error}"
         raise
     finally:
-        await asyncio.shield(audit.note(replace(deed, incident=incident, outcome=outcome)))
+        await asyncio.shield(audit.note(replace(entry, incident=incident, outcome=outcome)))
 
 
-def line(deed: Deed, now: float) -> str:
+def line(entry: AuditEntry, now: float) -> str:
     """A deed as it is recorded; `now` is Unix time."""
     at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
-    return json.dumps({"at": at} | {name: printable(getattr(deed, name), _WORDS) for name in Deed.__slots__})
+    return json.dumps({"at": at} | {name: printable(getattr(entry, name), _WORDS) for name in AuditEntry.__slots__})
 
 
 def append(path: Path, written: str, most_bytes: int = MOST_BYTES) -> str:

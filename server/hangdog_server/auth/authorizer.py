@@ -14,15 +14,15 @@ from hangdog_models.errors import HangdogError, NotAllowed, WrongUse
 from hangdog_proto.client import errors
 from hangdog_proto.deny_list import DenyList
 from hangdog_server.auth import local_user, relayed_peer
-from hangdog_server.auth.audit_log import Audit, Deed
-from hangdog_server.auth.local_user import Known
+from hangdog_server.auth.audit_log import AuditEntry, AuditLog
+from hangdog_server.auth.local_user import LocalUsers
 from hangdog_server.auth.peer_certificates import Certificates
 from hangdog_server.auth.permissions import AGENT, GRPC, KNOWN
 from hangdog_server.auth.refused_requests import Tries, address
 from hangdog_server.auth.relayed_peer import From
 from hangdog_server.auth.tls import Peer
 from hangdog_server.auth.tokens import Role, Tokens
-from hangdog_server.protocol.rejections import Refused, Unauthorised
+from hangdog_server.protocol.rejections import AgentRejected, Unauthorised
 from hangdog_server.telemetry import SILENT
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -51,26 +51,28 @@ class Person:
     by: str
     peer: str
 
-    def deed(self, what: str, job: str, why: str) -> Deed:
+    def audit_entry(self, what: str, job: str, why: str) -> AuditEntry:
         """Something they have the server do, for the record."""
-        return Deed(what, self.name, self.role.word, self.by, self.peer, job, why)
+        return AuditEntry(what, self.name, self.role.word, self.by, self.peer, job, why)
 
     def require(self, needed: Role) -> None:
         """Raises NotAllowed unless they may."""
         if self.role < needed:
             what = f"{self.name} may {self.role.word}, and this takes {needed.word}"
-            raise Unauthorised(Refused.ROLE, what, "hangdog token new --role makes one that may; docs/security.md")
+            raise Unauthorised(
+                AgentRejected.ROLE, what, "hangdog token new --role makes one that may; docs/security.md"
+            )
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ClientCredentials:
     """A message of a stream and its bytes on the wire: to ask the message itself costs more than to have read it."""
 
     message: object
     size: int
 
 
-class Gate(Interceptor):
+class Authorizer(Interceptor):
     """Stands before every request. `open_` lets whoever reaches the server look, until there are tokens.
 
     `believing` (--insecure) lets them do everything. Users of this machine may do what `users` says of them: by the unix
@@ -81,7 +83,7 @@ class Gate(Interceptor):
     def __init__(
         self, open_: bool, mutual: bool, tokens: Tokens, proxies: Iterable[str], patience_s: float,
         denied: DenyList | None = None, trust_dns_names: bool = False,
-        believing: bool = False, users: Known | None = None,
+        believing: bool = False, users: LocalUsers | None = None,
     ) -> None:  # fmt: skip
         """`denied` are certificates that count no longer; `trust_dns_names` as in `tls.peer`.
 
@@ -90,19 +92,19 @@ class Gate(Interceptor):
         self._open = open_
         self._believing = believing
         self._closed = False
-        self._users = users or Known()
+        self._users = users or LocalUsers()
         self._mutual = mutual
         self._tokens = tokens
         self._proxies = frozenset(proxies)
         self._patience_s = patience_s
         self.certificates = Certificates(denied or DenyList(None), trust_dns_names)
         #: Who hears of what is refused; the server that runs puts its own here.
-        self.tries = Tries(SILENT, Audit(None, lambda: 0.0))
+        self.tries = Tries(SILENT, AuditLog(None, lambda: 0.0))
 
     def person(self, context: Context) -> Person:
         """Who asks; raises NotAllowed when that is not known."""
-        said, origin = once(context.invocation_metadata()), relayed_peer.read(context.peer())
-        return self.known(said, origin, self.certificates.shown(context.auth_context()), self._open)
+        stated, origin = once(context.invocation_metadata()), relayed_peer.read(context.peer())
+        return self.known(stated, origin, self.certificates.shown(context.auth_context()), self._open)
 
     def close(self) -> None:
         """From now on nobody is let in for having reached the server: it takes machines out of use."""
@@ -113,26 +115,26 @@ class Gate(Interceptor):
         caller = None if self._believing or not self._open else local_user.of_loopback(peer, own)
         return From(address, None if caller is None else caller.uid, self._users.role(caller))
 
-    def known(self, said: Mapping[str, str], origin: From, shown: Peer, open_: bool) -> Person:
+    def known(self, stated: Mapping[str, str], origin: From, shown: Peer, open_: bool) -> Person:
         """Who asks, by the headers of a request; `open_`: without tokens, whoever reaches us is heard. Raises NotAllowed."""
         peer = origin.address
-        if said.get(USER) and self._trusts(shown, peer):
-            return _proxied(said, peer)
-        token = _bearer(said)
+        if stated.get(USER) and self._trusts(shown, peer):
+            return _proxied(stated, peer)
+        token = _bearer(stated)
         if token:
             found = self._tokens.find(token)
             if found is None:
-                raise Unauthorised(Refused.TOKEN, "this token is unknown, was revoked, or has ended", _HINT)
+                raise Unauthorised(AgentRejected.TOKEN, "this token is unknown, was revoked, or has ended", _HINT)
             return Person(found.name, Role[found.role.upper()], "token", peer)
         reached = open_ and self._open and not self._tokens.look()
         if origin.role and (reached or origin.unix):
             return Person(self._users.name(origin.uid), Role[origin.role.upper()], "user", peer)
         if origin.unix:
             who = "this user" if origin.uid is None else f"uid {origin.uid}"
-            raise Unauthorised(Refused.NO_TOKEN, f"{who} of this machine may do nothing here", _SOCKET_HINT)
+            raise Unauthorised(AgentRejected.NO_TOKEN, f"{who} of this machine may do nothing here", _SOCKET_HINT)
         if reached:
             return Person("whoever reaches the server", Role.ACT if self._believing else Role.VIEW, "open", peer)
-        raise Unauthorised(Refused.NO_TOKEN, "the server asks for a token, and none was shown", _HINT)
+        raise Unauthorised(AgentRejected.NO_TOKEN, "the server asks for a token, and none was shown", _HINT)
 
     def who_may(self, needed: Role) -> tuple[str, ...]:
         """Whose tokens allow that now; whom a proxy lets through is not known before they come."""
@@ -152,7 +154,7 @@ class Gate(Interceptor):
             advice = "an agent shows one from `hangdog certs machine`"
             if shown.leaf is not None and not shown.leaf.owners:
                 advice = "it holds no hangdog:// URI: make one that does, or trust DNS names with --trust-dns-names"
-            raise Unauthorised(Refused.CERTIFICATE, f"{what} is no machine's", advice)
+            raise Unauthorised(AgentRejected.CERTIFICATE, f"{what} is no machine's", advice)
         return shown
 
     async def intercept_service(  # type: ignore[override]  # a request that nobody handles has no handler
@@ -161,7 +163,9 @@ class Gate(Interceptor):
         """The handler of a request behind the check that it takes."""
         needed = GRPC.get(details.method)
         if needed is None:
-            return _stream(self._refusing(Unauthorised(Refused.UNKNOWN, f"there is no {details.method[:100]} here")))
+            return _stream(
+                self._refusing(Unauthorised(AgentRejected.UNKNOWN, f"there is no {details.method[:100]} here"))
+            )
         handler = await continuation(details)
         return None if handler is None else _stream(self._guarded(details.method, needed, handler), handler)
 
@@ -225,10 +229,12 @@ class Gate(Interceptor):
         return bool(self._proxies) and (shown.name in self._proxies or address(peer) in self._proxies)
 
 
-def _proxied(said: Mapping[str, str], peer: str) -> Person:
-    name, role = said[USER], said.get(ROLE, Role.VIEW.word)
+def _proxied(stated: Mapping[str, str], peer: str) -> Person:
+    name, role = stated[USER], stated.get(ROLE, Role.VIEW.word)
     if len(name) > _USER or not name.isprintable() or role.upper() not in Role.__members__:
-        raise Unauthorised(Refused.PROXY, f"the proxy says what cannot be: {name[:_USER]!r} with role {role[:20]!r}")
+        raise Unauthorised(
+            AgentRejected.PROXY, f"the proxy says what cannot be: {name[:_USER]!r} with role {role[:20]!r}"
+        )
     return Person(name, Role[role.upper()], "proxy", peer)
 
 
@@ -244,8 +250,8 @@ def once(metadata: Any) -> dict[str, str]:
     return {key: value for key, value in found.items() if key not in twice}
 
 
-def _bearer(said: Mapping[str, str]) -> str:
-    kind, _, token = said.get("authorization", "").partition(" ")
+def _bearer(stated: Mapping[str, str]) -> str:
+    kind, _, token = stated.get("authorization", "").partition(" ")
     return token.strip() if kind.lower() == "bearer" else ""
 
 
@@ -262,7 +268,7 @@ def _stream(behaviour: Callable[[Any, Context], Awaitable[None]], like: Handler 
 def _reading(handler: Handler) -> Callable[[bytes], Any]:
     """How a handler's messages are read: a single one as it is, those of a stream with their size."""
     read = cast(Any, handler.request_deserializer)
-    return (lambda data: Said(read(data), len(data))) if handler.request_streaming else read
+    return (lambda data: ClientCredentials(read(data), len(data))) if handler.request_streaming else read
 
 
 async def _answered(handler: Handler, request: Any, context: Context) -> None:

@@ -45,7 +45,7 @@ _USES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class CertificateView:
     """What a certificate says: `owner` is `machine gpu-a17`, `client alice`, `server head`, or `authority`; times are Unix.
 
     `serial` is its serial number in hexadecimal digits, by which it can be denied.
@@ -107,7 +107,7 @@ def client(authority: Path, name: str, now: float, into: Path, days: int = DAYS)
     return _issue(authority, CLIENT, name, (), now, days, into / _file_name(name))
 
 
-def show(path: Path) -> Shown:
+def show(path: Path) -> CertificateView:
     """What the certificate in a file, or in a folder of ours, says; raises WrongUse."""
     if path.is_dir():
         inside = [path / name for name in ("cert.pem", "tls.crt", "ca.pem", "ca.crt") if (path / name).exists()]
@@ -122,7 +122,7 @@ def show(path: Path) -> Shown:
             names.append(str(each.value))
     if not owner:
         owner = "authority" if found.subject == found.issuer else found.subject.rfc4514_string()
-    return Shown(
+    return CertificateView(
         path, owner, tuple(names), found.issuer.rfc4514_string(), found.not_valid_before_utc.timestamp(),
         found.not_valid_after_utc.timestamp(), found.fingerprint(hashes.SHA256()).hex(),
         serial_digits(f"{found.serial_number:x}"),

@@ -16,7 +16,7 @@ ROOM = 128
 #: What stands before the first line that there ever was.
 NOTHING = "0" * 64
 #: Breaks that are told one by one; a file of something else has one in each line.
-_TOLD = 100
+_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def check(paths: Sequence[Path], expected: Iterable[str] = ()) -> Checked:
         found.broken.append(
             Break("", 0, f"the line with hash {head[:64]} is gone: the end was cut off, or all was made anew")
         )
-    del found.broken[_TOLD:]
+    del found.broken[_SHOWN:]
     return found
 
 
@@ -123,7 +123,7 @@ def _gap(found: Checked, number: int) -> str:
 
 
 def _broken(found: Checked, at: Break, what: str) -> None:
-    if len(found.broken) < _TOLD:
+    if len(found.broken) < _SHOWN:
         found.broken.append(Break(at.file, at.line, what))
 
 

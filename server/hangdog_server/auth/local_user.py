@@ -65,12 +65,12 @@ def of_loopback(peer: tuple[str, int], own: tuple[str, int]) -> Caller | None:
             netlink.settimeout(_ANSWER_S)
             netlink.sendto(header + asked, (0, 0))
             answer = netlink.recv(8192)
-        return _told(answer, peer[1], own[1])
+        return _parsed(answer, peer[1], own[1])
     except (OSError, ValueError, struct.error):  # netlink is forbidden here, or there is no such connection
         return None
 
 
-def _told(answer: bytes, source: int, target: int) -> Caller | None:
+def _parsed(answer: bytes, source: int, target: int) -> Caller | None:
     _, kind, _, _, _ = _NLMSG.unpack_from(answer)
     if kind != _SOCK_DIAG_BY_FAMILY:
         return None
@@ -101,7 +101,7 @@ def _strangers(kind: str) -> frozenset[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LocalUsers:
     """The users of this machine that are let in without a token: this process' own and root may do everything.
 
     `groups` says what the members of a group may: a role's word, by the group's number.

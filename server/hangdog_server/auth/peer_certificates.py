@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from hangdog_proto.deny_list import DenyList
 from hangdog_server.auth import tls
 from hangdog_server.auth.tls import Peer
-from hangdog_server.protocol.rejections import Refused, Unauthorised
+from hangdog_server.protocol.rejections import AgentRejected, Unauthorised
 
 #: Between two looks at whether the certificate of a request that runs was denied. Seconds.
 WATCHED_S = 2.0
@@ -31,13 +31,13 @@ class Certificates:
         """
         peer = tls.peer(auth, self._trust_dns_names)
         if peer.unreadable:
-            raise Unauthorised(Refused.CERTIFICATE, f"the certificate cannot be read: {peer.unreadable}")
+            raise Unauthorised(AgentRejected.CERTIFICATE, f"the certificate cannot be read: {peer.unreadable}")
         if peer.leaf is None:
             return peer
         if not peer.leaf.client_auth:
             what = f"the certificate of {peer.label} does not allow client authentication"
             raise Unauthorised(
-                Refused.CERTIFICATE, what, "its extended key usage must name clientAuth; docs/security.md"
+                AgentRejected.CERTIFICATE, what, "its extended key usage must name clientAuth; docs/security.md"
             )
         if because := self._denied.refuses(peer.leaf):
             raise _denied(peer, because)
@@ -74,4 +74,4 @@ class Certificates:
 
 
 def _denied(peer: Peer, because: str) -> Unauthorised:
-    return Unauthorised(Refused.DENIED, f"{peer.label}: {because}", "ask who runs the server for another one")
+    return Unauthorised(AgentRejected.DENIED, f"{peer.label}: {because}", "ask who runs the server for another one")

@@ -5,15 +5,15 @@ import ipaddress
 import logging
 
 from hangdog_models.errors import NotAllowed
-from hangdog_server.auth.audit_log import Audit, Deed
-from hangdog_server.protocol.rate_limits import Budget, Seldom
-from hangdog_server.protocol.rejections import Refused, Unauthorised
+from hangdog_server.auth.audit_log import AuditEntry, AuditLog
+from hangdog_server.protocol.rate_limits import LogThrottle, RateBudget
+from hangdog_server.protocol.rejections import AgentRejected, Unauthorised
 from hangdog_server.telemetry import Telemetry
 
 #: Refused requests written into the record at once, and again each second: a stranger must not fill it and push out the rest.
 AT_ONCE, PER_S = 60, 1 / 60
 #: What is recorded: somebody showed what does not count. A missing token is everybody's first mistake.
-RECORDED = frozenset((Refused.TOKEN, Refused.CERTIFICATE, Refused.DENIED, Refused.PROXY))
+RECORDED = frozenset((AgentRejected.TOKEN, AgentRejected.CERTIFICATE, AgentRejected.DENIED, AgentRejected.PROXY))
 
 log = logging.getLogger(__name__)
 
@@ -21,22 +21,22 @@ log = logging.getLogger(__name__)
 class Tries:
     """Who hears of what is refused."""
 
-    def __init__(self, telemetry: Telemetry, audit: Audit) -> None:
+    def __init__(self, telemetry: Telemetry, audit: AuditLog) -> None:
         self._telemetry = telemetry
         self._audit = audit
-        self._seldom = Seldom()
-        self._budget = Budget(AT_ONCE, PER_S)
+        self._seldom = LogThrottle()
+        self._budget = RateBudget(AT_ONCE, PER_S)
 
     async def refused(self, what: str, peer: str, error: NotAllowed) -> None:
         """Counts a request that is refused; logs and records it too, unless the same peer was refused so lately."""
-        reason = error.reason if isinstance(error, Unauthorised) else Refused.OTHER
+        reason = error.reason if isinstance(error, Unauthorised) else AgentRejected.OTHER
         self._telemetry.count(reason)
         now = asyncio.get_running_loop().time()
         if not self._seldom.tell(address(peer), str(error), now):
             return
         log.warning("%s is refused %s: %s", address(peer), what or "a request", error)
         if reason in RECORDED and self._budget.take(1, now):
-            await self._audit.note(Deed("request refused", "", "", "", peer, "", what, outcome=str(error)))
+            await self._audit.note(AuditEntry("request refused", "", "", "", peer, "", what, outcome=str(error)))
 
 
 def address(peer: str) -> str:

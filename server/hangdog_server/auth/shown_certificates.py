@@ -10,7 +10,7 @@ from hangdog_server.auth.tls import Peer
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class CertificateFacts:
     """The certificate of a connected machine: who it says its owner is, and from when to when it lasts, on the steady clock."""
 
     peer: Peer
@@ -23,23 +23,23 @@ class Held:
         return ends_soon(self.begins, self.ends, now)
 
 
-class Shown:
+class ShownCertificates:
     """The certificates by machine."""
 
     def __init__(self) -> None:
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, CertificateFacts] = {}
 
     def note(self, machine: str, peer: Peer | None, ahead_s: float) -> None:
         """A machine is connected by this certificate; the steady clock is so many seconds ahead of Unix time."""
         self._held.pop(machine, None)
         if peer is not None and (leaf := peer.leaf) is not None:
-            self._held[machine] = Held(peer, leaf.serial, leaf.begins + ahead_s, leaf.ends + ahead_s)
+            self._held[machine] = CertificateFacts(peer, leaf.serial, leaf.begins + ahead_s, leaf.ends + ahead_s)
 
     def forget(self, machine: str) -> None:
         """A machine is connected no longer."""
         self._held.pop(machine, None)
 
-    def of(self, machine: str) -> Held | None:
+    def of(self, machine: str) -> CertificateFacts | None:
         """The certificate of a connected machine; None without one."""
         return self._held.get(machine)
 

@@ -8,16 +8,16 @@ from dataclasses import replace
 
 from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
-from hangdog_models.planning.campaign.launch import Budget, Round
+from hangdog_models.planning.campaign.launch import CampaignRound, LaunchBudget
 from hangdog_models.planning.campaign.round_planner import Stop, plan
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.auth.audit_log import Audit, Deed
-from hangdog_server.campaigns.campaign_request import Asked, Request, Step, from_json
-from hangdog_server.campaigns.campaign_run import Course, Means
+from hangdog_server.auth.audit_log import AuditEntry, AuditLog
+from hangdog_server.campaigns.campaign_request import CampaignPlanRequest, CampaignRequest, CampaignUpdate, from_json
+from hangdog_server.campaigns.campaign_run import CampaignRun, CampaignServices
 from hangdog_server.campaigns.suspects import asked
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.store import campaigns, leases
-from hangdog_server.store.campaigns import Campaign, State
+from hangdog_server.store.campaigns import Campaign, CampaignState
 from hangdog_server.store.store_errors import StoreFailed
 from hangdog_server.store.trusted_date import believed
 
@@ -29,51 +29,53 @@ _NAME_BYTES = 6
 _TICKS = 3.0
 
 
-class CampaignDesk:
+class CampaignRegistry:
     """The running campaigns: no machine is in two of them."""
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
-        self._running: dict[str, Course] = {}
+    def __init__(self, services: CampaignServices) -> None:
+        self._services = services
+        self._running: dict[str, CampaignRun] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._me = secrets.token_hex(8)
 
-    async def run(self, request: Request) -> AsyncIterator[Step]:
+    async def run(self, request: CampaignRequest) -> AsyncIterator[CampaignUpdate]:
         """The steps of the campaign that this request starts; raises HangdogError when it is refused or fails."""
         wanted = await self._asked(request)
         self._require_free(wanted)
         name = secrets.token_hex(_NAME_BYTES)
-        incident = (await self._means.store.find(request.incident)).id if request.incident else ""
-        if self._means.store.shared:  # before there is anything that another server could take up
-            await self._means.store.do(leases.take, [_lease(name)], self._me, "", self._means.settings.lease_s)
-        at = self._means.clock()
+        incident = (await self._services.store.find(request.incident)).id if request.incident else ""
+        if self._services.store.shared:  # before there is anything that another server could take up
+            await self._services.store.do(leases.take, [_lease(name)], self._me, "", self._services.settings.lease_s)
+        at = self._services.clock()
         campaign = Campaign(name, at, request.who, request.why, incident, wanted.to_json())
         self._require_free(wanted)  # somebody may have been faster
-        async for step in self._led(Course(campaign, wanted, self._means)).follow():
+        async for step in self._led(CampaignRun(campaign, wanted, self._services)).follow():
             yield step
 
-    async def plan(self, request: Request) -> tuple[tuple[str, ...], Round | Stop]:
+    async def plan(self, request: CampaignRequest) -> tuple[tuple[str, ...], CampaignRound | Stop]:
         """The machines a campaign would be about, and its first round; nobody is asked anything."""
         wanted = await self._asked(request)
-        budget = Budget(seconds=wanted.budget_s)
+        budget = LaunchBudget(seconds=wanted.budget_s)
         step = await asyncio.to_thread(plan, wanted.belief(), wanted.diagnostics, budget)
         return tuple(wanted.prior), step
 
-    async def follow(self, name: str) -> AsyncIterator[Step]:
+    async def follow(self, name: str) -> AsyncIterator[CampaignUpdate]:
         """The steps of a campaign that runs, from its first; of one that ended the last."""
         campaign = await self.find(name)
         course = self._running.get(campaign.id)
         if course is None:
-            if campaign.state is State.RUNNING:
+            if campaign.state is CampaignState.RUNNING:
                 raise ServerUnreachable(f"campaign {campaign.id} is led by another server", "ask there")
-            yield Step(campaign.id, campaign.state, campaign.note or f"it is {campaign.state}", campaign.report)
+            yield CampaignUpdate(
+                campaign.id, campaign.state, campaign.note or f"it is {campaign.state}", campaign.report
+            )
             return
         async for step in course.follow():
             yield step
 
     async def find(self, name: str) -> Campaign:
         """The one campaign whose name begins so; raises HangdogError."""
-        return await self._means.store.ask(campaigns.find, name)
+        return await self._services.store.ask(campaigns.find, name)
 
     async def abort(self, name: str, who: str) -> Campaign:
         """Ends a campaign with what is known by now, and waits until it has ended; raises HangdogError."""
@@ -83,14 +85,16 @@ class CampaignDesk:
             course.abort(who)
             await asyncio.wait((task,))
             return await self.find(campaign.id)
-        if campaign.state is State.RUNNING:
+        if campaign.state is CampaignState.RUNNING:
             raise ServerUnreachable(f"campaign {campaign.id} is led by another server", "ask there")
         raise WrongUse(f"campaign {campaign.id} is over: {campaign.state}")
 
-    async def told(self, machine: str, said: pb.Diagnosed) -> str:
+    async def take_report(self, machine: str, stated: pb.Diagnosed) -> str:
         """Takes in what a machine says of a launch; the reason why it is refused, empty when it is taken."""
-        course = self._running.get(said.launch.partition("-")[0])
-        return await course.told(machine, said) if course else f"nobody waits for launch {said.launch[:60]!r}"
+        course = self._running.get(stated.launch.partition("-")[0])
+        return (
+            await course.take_report(machine, stated) if course else f"nobody waits for launch {stated.launch[:60]!r}"
+        )
 
     def lost(self, machine: str) -> None:
         """An agent's stream ended."""
@@ -104,15 +108,15 @@ class CampaignDesk:
 
     async def keep(self) -> None:
         """Takes up what other servers left, and forgets what is too old; ends only by being cancelled."""
-        settings, forgot = self._means.settings, steady()
+        settings, forgot = self._services.settings, steady()
         while True:
             await asyncio.sleep(settings.lease_s / _TICKS)
             try:
                 await self.tick()
                 if settings.keep_s and steady() - forgot >= settings.prune_s:
                     forgot = steady()
-                    now = (await believed(self._means.store, self._means.clock)).at
-                    await self._means.store.do(campaigns.forget, now - settings.keep_s)
+                    now = (await believed(self._services.store, self._services.clock)).at
+                    await self._services.store.do(campaigns.forget, now - settings.keep_s)
             except StoreFailed as error:
                 log.error("campaigns are not looked after now: %s", error)
             except Exception:  # a bug met in one tick must not end the watch over all campaigns
@@ -120,12 +124,12 @@ class CampaignDesk:
 
     async def tick(self) -> None:
         """Goes on with campaigns that nobody leads, gives up those that another server does; raises StoreFailed."""
-        store = self._means.store
+        store = self._services.store
         opened = await store.ask(campaigns.open_)
         mine = {campaign.id for campaign in opened}
         if store.shared and opened:
             names = {_lease(campaign.id): campaign.id for campaign in opened}
-            held = await store.do(leases.take, names, self._me, "", self._means.settings.lease_s)
+            held = await store.do(leases.take, names, self._me, "", self._services.settings.lease_s)
             mine = {names[job] for job, found in held.items() if found.holder == self._me}
             for name in self._running.keys() & (set(names.values()) - mine):
                 log.warning("campaign %s: another server leads it now", name)
@@ -133,9 +137,9 @@ class CampaignDesk:
         for campaign in opened:
             if campaign.id in mine and campaign.id not in self._running:
                 again = await store.ask(campaigns.find, campaign.id)  # it may have come to its end since
-                if again.state is State.RUNNING and campaign.id not in self._running:
+                if again.state is CampaignState.RUNNING and campaign.id not in self._running:
                     log.warning("campaign %s: taken up again", campaign.id)
-                    self._led(Course(again, from_json(again.asked), self._means, resumed=True))
+                    self._led(CampaignRun(again, from_json(again.asked), self._services, resumed=True))
 
     async def close(self) -> None:
         """Stops leading; whoever takes the store up next goes on with what is unfinished."""
@@ -144,21 +148,21 @@ class CampaignDesk:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)  # a task cancelled before it began raises
 
-    async def _asked(self, request: Request) -> Asked:
-        means = self._means
-        return await asked(request, means.fleet, means.store, means.settings, means.clock)
+    async def _asked(self, request: CampaignRequest) -> CampaignPlanRequest:
+        services = self._services
+        return await asked(request, services.fleet, services.store, services.settings, services.clock)
 
-    def _require_free(self, wanted: Asked) -> None:
-        if len(self._running) >= self._means.settings.max_campaigns:
+    def _require_free(self, wanted: CampaignPlanRequest) -> None:
+        if len(self._running) >= self._services.settings.max_campaigns:
             many = len(self._running)
-            said = f"{counted(many, 'campaign')} {'is' if many == 1 else 'are'} running"
-            raise ServerUnreachable(said, "try again when one has ended")
+            stated = f"{counted(many, 'campaign')} {'is' if many == 1 else 'are'} running"
+            raise ServerUnreachable(stated, "try again when one has ended")
         for name, course in self._running.items():
             if taken := sorted(course.machines & wanted.prior.keys()):
                 what = f"machine {taken[0]} is being tested by campaign {name}"
                 raise WrongUse(what, f"follow it: hangdog diagnose --follow {name}")
 
-    def _led(self, course: Course) -> Course:
+    def _led(self, course: CampaignRun) -> CampaignRun:
         name = course.campaign.id
 
         async def lead() -> None:
@@ -166,9 +170,9 @@ class CampaignDesk:
                 await course.lead()
             finally:
                 del self._running[name]
-                if self._means.store.shared:
+                if self._services.store.shared:
                     try:
-                        await self._means.store.do(leases.drop, [_lease(name)], self._me)
+                        await self._services.store.do(leases.drop, [_lease(name)], self._me)
                     except StoreFailed as error:
                         log.warning("the lease of campaign %s runs out by itself: %s", name, error)
 
@@ -179,16 +183,16 @@ class CampaignDesk:
         return course
 
 
-async def ended(desk: CampaignDesk, name: str, audit: Audit, deed: Deed) -> Campaign:
+async def ended(registry: CampaignRegistry, name: str, audit: AuditLog, entry: AuditEntry) -> Campaign:
     """The campaign, ended by whose deed it is; recorded are that it was asked for, and what came of it. Raises HangdogError."""
-    await audit.note(replace(deed, outcome="asked"))
+    await audit.note(replace(entry, outcome="asked"))
     try:
-        campaign = await desk.abort(name, deed.who)
+        campaign = await registry.abort(name, entry.who)
     except HangdogError as error:
-        await audit.note(replace(deed, outcome=f"refused: {error}"))
+        await audit.note(replace(entry, outcome=f"refused: {error}"))
         raise
     outcome = f"{campaign.state}: {campaign.note}" if campaign.note else str(campaign.state)
-    await audit.note(replace(deed, outcome=outcome))
+    await audit.note(replace(entry, outcome=outcome))
     return campaign
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from hangdog_models.planning.campaign.assurance import bought
 from hangdog_models.planning.campaign.belief import Belief
-from hangdog_models.planning.campaign.fault import Place
-from hangdog_models.planning.campaign.launch import Result
+from hangdog_models.planning.campaign.fault import FaultSite
+from hangdog_models.planning.campaign.launch import LaunchResult
 from hangdog_models.planning.campaign.round_planner import Stop
-from hangdog_server.campaigns.campaign_request import Asked
+from hangdog_server.campaigns.campaign_request import CampaignPlanRequest
 from hangdog_server.incidents.round_capture import named
-from hangdog_server.store.campaigns import Campaign, Convict, Kept
+from hangdog_server.store.campaigns import Campaign, Convict, StoredCampaign
 
 SCHEMA = "hangdog.campaign/1"
 #: Where more than so large a share of the machines would be convicted, and more than a few of them, what they share is the
@@ -23,7 +23,7 @@ SHARE, FEW = 0.25, 2
 _REASONS = 4
 
 
-class Verdict(StrEnum):
+class CampaignVerdict(StrEnum):
     """What all launches together say, in the words of `hangdog diagnose --local`. There is no `healthy`."""
 
     CONVICTED = "convicted"
@@ -33,15 +33,15 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class CampaignEnd:
     """How a campaign ended: the planner's last word, or with what was known when it was cut short, and `because`."""
 
     stop: Stop
-    because: str
+    reason: str
     cut: bool = False
 
 
-def convicts(end: End, asked: Asked, launches: Sequence[Kept]) -> tuple[Convict, ...]:
+def convicts(end: CampaignEnd, asked: CampaignPlanRequest, launches: Sequence[StoredCampaign]) -> tuple[Convict, ...]:
     """Whom it convicts, with the parts that their own failed tests named; nobody where it would be a crowd."""
     if _crowd(end, asked):
         return ()
@@ -53,35 +53,44 @@ def convicts(end: End, asked: Asked, launches: Sequence[Kept]) -> tuple[Convict,
     return tuple(found)
 
 
-def verdict(end: End, asked: Asked, belief: Belief, launches: Sequence[Kept]) -> Verdict:
+def verdict(
+    end: CampaignEnd, asked: CampaignPlanRequest, belief: Belief, launches: Sequence[StoredCampaign]
+) -> CampaignVerdict:
     """One word for all of it: open as soon as a machine passed nothing that would show one of the ways to fail, or failed."""
     if end.stop.evict and not _crowd(end, asked):
-        return Verdict.CONVICTED
+        return CampaignVerdict.CONVICTED
     results = [one.came.result for one in launches if one.came]
     if end.stop.tell or end.stop.evict:
-        return Verdict.FAILED
+        return CampaignVerdict.FAILED
     passed = {(one.machine, mode) for one in bought(belief) for mode, shown in one.detection.items() if shown}
     wanted = {(machine, mode.name) for machine in asked.prior for mode in belief.modes}
-    if end.cut or Result.FAIL in results or not wanted <= passed:
-        return Verdict.OPEN
-    return Verdict.NOT_CONVICTED
+    if end.cut or LaunchResult.FAIL in results or not wanted <= passed:
+        return CampaignVerdict.OPEN
+    return CampaignVerdict.NOT_CONVICTED
 
 
-def untested(asked: Asked, launches: Sequence[Kept]) -> dict[str, dict[str, str]]:
+def untested(asked: CampaignPlanRequest, launches: Sequence[StoredCampaign]) -> dict[str, dict[str, str]]:
     """By machine, then by diagnostic, why it had no result in any launch: no answer, nothing to test, or no end."""
     found: dict[str, dict[str, str]] = {machine: {"": why} for machine, why in asked.unable.items()}
     ended = [(one, one.came) for one in launches if one.came]
-    told = {(name, one.test) for one, came in ended if came.result is not Result.INCONCLUSIVE for name in one.machines}
+    reported = {
+        (name, one.test) for one, came in ended if came.result is not LaunchResult.INCONCLUSIVE for name in one.machines
+    }
     for one, came in ended:
-        silent = {**came.silent, **came.unable} or dict.fromkeys(one.machines, came.because)
+        silent = {**came.silent, **came.unable} or dict.fromkeys(one.machines, came.reason)
         for machine, why in silent.items():
-            if (machine, one.test) not in told:
+            if (machine, one.test) not in reported:
                 found.setdefault(machine, {})[one.test] = why
     return found
 
 
 def document(
-    campaign: Campaign, asked: Asked, end: End, belief: Belief, launches: Sequence[Kept], at: float
+    campaign: Campaign,
+    asked: CampaignPlanRequest,
+    end: CampaignEnd,
+    belief: Belief,
+    launches: Sequence[StoredCampaign],
+    at: float,
 ) -> dict[str, Any]:
     """The report for programs; `at` is Unix seconds."""
     stop = end.stop
@@ -91,7 +100,7 @@ def document(
         "schema": SCHEMA,
         "campaign": campaign.id,
         "verdict": str(verdict(end, asked, belief, launches)),
-        "because": because if _crowd(end, asked) else end.because,
+        "because": because if _crowd(end, asked) else end.reason,
         "began": _utc(campaign.began),
         "ended": _utc(at),
         "why": campaign.why,
@@ -143,29 +152,29 @@ def sentence(document: Mapping[str, Any]) -> str:
     if convicted:
         return f"convicted: {named(convicted)}, after {tests}{left}"
     if document["tell"]:
-        told = ", ".join(f"{one['where']} {' - '.join(one['names'])}" for one in document["tell"])
-        return f"at fault is no machine but {told}, after {tests}{left}"
-    proof = ", which is no proof of health" if document["verdict"] == Verdict.NOT_CONVICTED else ""
+        reported = ", ".join(f"{one['where']} {' - '.join(one['names'])}" for one in document["tell"])
+        return f"at fault is no machine but {reported}, after {tests}{left}"
+    proof = ", which is no proof of health" if document["verdict"] == CampaignVerdict.NOT_CONVICTED else ""
     return f"{document['verdict']} after {tests} ({document['because']}){proof}{left}"
 
 
-def _crowd(end: End, asked: Asked) -> bool:
+def _crowd(end: CampaignEnd, asked: CampaignPlanRequest) -> bool:
     """Whether so many would be convicted that something else is the matter."""
     return len(end.stop.evict) > max(FEW, SHARE * len(asked.prior))
 
 
-def _reasons(machine: str, launches: Sequence[Kept]) -> list[str]:
-    mine = [one for one in launches if machine in one.machines and one.came and one.came.result is Result.FAIL]
+def _reasons(machine: str, launches: Sequence[StoredCampaign]) -> list[str]:
+    mine = [one for one in launches if machine in one.machines and one.came and one.came.result is LaunchResult.FAIL]
     with_ = [(one, [other for other in one.machines if other != machine]) for one in mine]
-    told = [
-        f"{one.test}{f' with {named(others)}' if others else ''}: {one.came.because}"
+    reported = [
+        f"{one.test}{f' with {named(others)}' if others else ''}: {one.came.reason}"
         for one, others in with_
         if one.came
     ]
-    return told[:_REASONS]
+    return reported[:_REASONS]
 
 
-def _launch(one: Kept) -> dict[str, Any]:
+def _launch(one: StoredCampaign) -> dict[str, Any]:
     return {
         "launch": one.number,
         "round": one.round,
@@ -173,12 +182,12 @@ def _launch(one: Kept) -> dict[str, Any]:
         "machines": list(one.machines),
         "repetitions": one.repetitions,
         "result": str(one.came.result) if one.came else "inconclusive",
-        "says": one.came.because if one.came else "",
+        "says": one.came.reason if one.came else "",
         "seconds": round(max(0.0, one.ended - one.began), 1),
     }
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _place(place: FaultSite) -> dict[str, Any]:
     return {"where": str(place.where), "names": list(place.names)}
 
 

@@ -7,14 +7,14 @@ from typing import Any
 from hangdog_models.planning.campaign.belief import Belief
 from hangdog_models.planning.campaign.launch import Diagnostic
 from hangdog_models.planning.campaign.level_planner import diagnostics, modes
-from hangdog_server.store.campaigns import State
+from hangdog_server.store.campaigns import CampaignState
 
 #: The levels that are used when nobody says which.
 LEVELS = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CampaignRequest:
     """What somebody asks for; empty and 0 stand for the server's own choice."""
 
     machines: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CampaignPlanRequest:
     """All that planning a campaign takes beside its launches; kept as JSON, so that it goes on with the same.
 
     `prior` is the probability of each machine, as in Belief; `unable` are machines that cannot be asked at all, and why.
@@ -56,16 +56,16 @@ class Asked:
         return {**asdict(self), "levels": list(self.levels), "prior": [list(one) for one in self.prior.items()]}
 
 
-def from_json(document: Mapping[str, Any]) -> Asked:
+def from_json(document: Mapping[str, Any]) -> CampaignPlanRequest:
     """What `to_json` wrote."""
-    return Asked(**{**document, "levels": tuple(document["levels"]), "prior": dict(document["prior"])})
+    return CampaignPlanRequest(**{**document, "levels": tuple(document["levels"]), "prior": dict(document["prior"])})
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CampaignUpdate:
     """One line of a campaign's progress; `verdict`, the report as JSON, stands in the last one."""
 
     incident: str
-    state: State
+    state: CampaignState
     text: str
     verdict: str = ""

@@ -13,21 +13,21 @@ from dataclasses import dataclass, replace
 from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_models.planning.campaign.belief import Belief, update
-from hangdog_models.planning.campaign.launch import Budget, Launch, Result, Round
+from hangdog_models.planning.campaign.launch import CampaignRound, Launch, LaunchBudget, LaunchResult
 from hangdog_models.planning.campaign.level_planner import LADDER, Conclusion, concluded, outcomes
 from hangdog_models.planning.campaign.round_planner import plan
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.campaigns import campaign_report
-from hangdog_server.campaigns.campaign_report import End
-from hangdog_server.campaigns.campaign_request import Asked, Step
-from hangdog_server.campaigns.launch import Launching
+from hangdog_server.campaigns.campaign_report import CampaignEnd
+from hangdog_server.campaigns.campaign_request import CampaignPlanRequest, CampaignUpdate
+from hangdog_server.campaigns.launch import LaunchRun
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents.round_capture import named, steady
-from hangdog_server.progress import Telling
+from hangdog_server.progress import ProgressStream
 from hangdog_server.protocol.commands import Abort
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store import campaigns, test_results
-from hangdog_server.store.campaigns import Campaign, Kept, State
+from hangdog_server.store.campaigns import Campaign, CampaignState, StoredCampaign
 from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
 
@@ -48,26 +48,28 @@ _NAMES = {one.name: level for level, one in LADDER.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class CampaignServices:
     """What campaigns are led with; `clock` gives Unix seconds."""
 
     fleet: Fleet
     store: Store
-    settings: Settings
+    settings: ServerSettings
     clock: Callable[[], float]
 
 
-class Course:
+class CampaignRun:
     """A running campaign: `lead` it once, `follow` it as often as people ask."""
 
-    def __init__(self, campaign: Campaign, asked: Asked, means: Means, resumed: bool = False) -> None:
+    def __init__(
+        self, campaign: Campaign, asked: CampaignPlanRequest, services: CampaignServices, resumed: bool = False
+    ) -> None:
         self.campaign = campaign
         self._asked = asked
-        self._means = means
+        self._services = services
         self._resumed = resumed
-        self._launches: list[Kept] = []
-        self._running: dict[str, Launching] = {}
-        self._telling = Telling[Step]()
+        self._launches: list[StoredCampaign] = []
+        self._running: dict[str, LaunchRun] = {}
+        self._progress = ProgressStream[CampaignUpdate]()
         self._aborted = ""
         self._before = 0
         self._spent_s = 0.0
@@ -78,14 +80,18 @@ class Course:
         """Those that are its own for as long as it runs."""
         return frozenset(self._asked.prior)
 
-    def follow(self) -> AsyncIterator[Step]:
+    def follow(self) -> AsyncIterator[CampaignUpdate]:
         """All steps from the first to the last, as they are said; raises what the campaign failed of."""
-        return self._telling.follow()
+        return self._progress.follow()
 
-    async def told(self, machine: str, said: pb.Diagnosed) -> str:
+    async def take_report(self, machine: str, stated: pb.Diagnosed) -> str:
         """Takes in what a machine says; the reason why it is refused, empty when it is taken."""
-        launching = self._running.get(said.launch)
-        return await launching.told(machine, said) if launching else f"nobody waits for launch {said.launch[:60]!r}"
+        launching = self._running.get(stated.launch)
+        return (
+            await launching.take_report(machine, stated)
+            if launching
+            else f"nobody waits for launch {stated.launch[:60]!r}"
+        )
 
     def lost(self, machine: str) -> None:
         """An agent's stream ended."""
@@ -101,7 +107,7 @@ class Course:
         """Ends it with what is known by now."""
         if not self._aborted:
             self._aborted = f"aborted by {who}"
-            self._say(State.RUNNING, f"{self._aborted}: ending all tests")
+            self._say(CampaignState.RUNNING, f"{self._aborted}: ending all tests")
         for launching in self._running.values():
             launching.abort()
 
@@ -113,40 +119,40 @@ class Course:
             await self._fail(error)
         except asyncio.CancelledError:  # the store does not hear of it: whoever takes the store up goes on
             stopped = "the server was stopped before the campaign had come to its end"
-            self._telling.failure = ServerUnreachable(stopped, "the next one goes on with it by itself")
+            self._progress.failure = ServerUnreachable(stopped, "the next one goes on with it by itself")
         except Exception as error:  # a bug of ours must not leave a campaign that looks as if it were still running
             log.exception("campaign %s failed", self.campaign.id)
             what = f"campaign {self.campaign.id} failed: {type(error).__name__}: {error}"
             await self._fail(OurFault(what, "this is a bug in hangdog; the server's log says more"))
         finally:
-            self._telling.end()
+            self._progress.end()
 
     async def _through(self) -> None:
-        name, store = self.campaign.id, self._means.store
+        name, store = self.campaign.id, self._services.store
         self._since = steady()
         if self._resumed:
             await self._take_up()
         else:
             await store.do(campaigns.begin, self.campaign)
-            self._say(State.RUNNING, f"campaign {name} upon {named(self._asked.prior)}")
+            self._say(CampaignState.RUNNING, f"campaign {name} upon {named(self._asked.prior)}")
         for machine, why in self._asked.unable.items():
-            self._say(State.RUNNING, f"{machine} cannot be tested: {why}")
+            self._say(CampaignState.RUNNING, f"{machine} cannot be tested: {why}")
         while True:
             belief = self._belief()
             step = await asyncio.to_thread(plan, belief, self._asked.diagnostics, self._budget())
-            if self._aborted or not isinstance(step, Round):
+            if self._aborted or not isinstance(step, CampaignRound):
                 break
             await self._round(step)
-        if isinstance(step, Round):  # aborted: what is known is asked for without any budget left
-            step = await asyncio.to_thread(plan, belief, self._asked.diagnostics, Budget(0.0, 0, 0, 0))
-        assert not isinstance(step, Round)
-        await self._end(End(step, self._aborted or str(step.because), bool(self._aborted)), belief)
+        if isinstance(step, CampaignRound):  # aborted: what is known is asked for without any budget left
+            step = await asyncio.to_thread(plan, belief, self._asked.diagnostics, LaunchBudget(0.0, 0, 0, 0))
+        assert not isinstance(step, CampaignRound)
+        await self._end(CampaignEnd(step, self._aborted or str(step.reason), bool(self._aborted)), belief)
 
     async def _take_up(self) -> None:
         """Goes on with what was under way when the server before ended."""
-        name, store, attempt = self.campaign.id, self._means.store, self._asked.attempt + 1
+        name, store, attempt = self.campaign.id, self._services.store, self._asked.attempt + 1
         self._spent_s = self._passed_s(self.campaign.began, self._asked.budget_s)
-        self._say(State.RUNNING, f"campaign {name}, which the server's end cut short")
+        self._say(CampaignState.RUNNING, f"campaign {name}, which the server's end cut short")
         self._launches = list(await store.ask(campaigns.launches, name))
         self._before = len(self._launches)
         if attempt > ATTEMPTS:
@@ -156,25 +162,27 @@ class Course:
         self._asked = replace(self._asked, attempt=attempt)
         await store.do(campaigns.remember, name, self._asked.to_json())
         if open_ := [one for one in self._launches if one.came is None]:
-            self._say(State.RUNNING, f"asking again for {counted(len(open_), 'launch', 'launches')}, under way then")
+            self._say(
+                CampaignState.RUNNING, f"asking again for {counted(len(open_), 'launch', 'launches')}, under way then"
+            )
             await self._launch(open_)
 
-    async def _round(self, step: Round) -> None:
+    async def _round(self, step: CampaignRound) -> None:
         number = 1 + max((one.round for one in self._launches), default=0)
-        first, now, left_s = len(self._launches), self._means.clock(), self._left_s()
+        first, now, left_s = len(self._launches), self._services.clock(), self._left_s()
         new = [
-            Kept(
+            StoredCampaign(
                 first + at, number, one.diagnostic.name, one.machines, one.repetitions, now,
                 min(left_s, PATIENCE * one.seconds),
             )
             for at, one in enumerate(step.launches)
         ]  # fmt: skip
-        await self._stored(lambda: self._means.store.do(campaigns.planned, self.campaign.id, new))
+        await self._stored(lambda: self._services.store.do(campaigns.planned, self.campaign.id, new))
         self._launches += new
-        self._say(State.RUNNING, f"round {number}: {step.because}")
+        self._say(CampaignState.RUNNING, f"round {number}: {step.reason}")
         await self._launch(new)
 
-    async def _launch(self, new: list[Kept]) -> None:
+    async def _launch(self, new: list[StoredCampaign]) -> None:
         """Runs launches at once, each to its conclusion; the first failure of ours ends all."""
         tasks = [
             asyncio.create_task(self._launched(one), name=f"launch {self.campaign.id}-{one.number}") for one in new
@@ -186,21 +194,21 @@ class Course:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _launched(self, one: Kept) -> None:
-        means, campaign = self._means, self.campaign.id
+    async def _launched(self, one: StoredCampaign) -> None:
+        services, campaign = self._services, self.campaign.id
         name = f"{campaign}-{one.number}"
         passed_s = self._passed_s(one.began, one.deadline_s) if one.number < self._before else 0.0
         left_s = max(LEAST_S, one.deadline_s - passed_s)  # agents refuse less, and would be taken for silent
 
         async def met(meet: str) -> None:
             try:
-                await means.store.do(campaigns.met, campaign, one.number, meet)
+                await services.store.do(campaigns.met, campaign, one.number, meet)
             except StoreFailed as error:  # only the next server would need it
                 log.warning("launch %s: where its members meet is not stored: %s", name, error)
 
-        settings = means.settings  # a whole cluster comes back to a server that was started anew
+        settings = services.settings  # a whole cluster comes back to a server that was started anew
         lost_s = max(settings.campaign_lost_s, settings.returned_s) if self._resumed else settings.campaign_lost_s
-        launching = Launching(name, one, _NAMES[one.test], left_s, means.fleet, lost_s, met)
+        launching = LaunchRun(name, one, _NAMES[one.test], left_s, services.fleet, lost_s, met)
         self._running[name] = launching
         if self._aborted:
             launching.abort()
@@ -208,16 +216,18 @@ class Course:
             answers = await launching.answers()
         finally:
             del self._running[name]
-        came = Conclusion(Result.INCONCLUSIVE, self._aborted)
+        came = Conclusion(LaunchResult.INCONCLUSIVE, self._aborted)
         if answers:
             came = concluded(LADDER[_NAMES[one.test]], answers)
         reports = {machine: answer.report for machine, answer in answers.items() if answer.report is not None}
-        at = means.clock()
-        await self._stored(lambda: means.store.do(campaigns.concluded, campaign, one, came, reports, at))
-        parts = {machine: tuple(found) for machine, told in reports.items() if (found := test_results.blamed(told))}
+        at = services.clock()
+        await self._stored(lambda: services.store.do(campaigns.concluded, campaign, one, came, reports, at))
+        parts = {
+            machine: tuple(found) for machine, reported in reports.items() if (found := test_results.blamed(reported))
+        }
         self._launches[one.number] = replace(one, came=came, ended=at, parts=parts)
-        because = f": {came.because}" if came.because else ""
-        self._say(State.RUNNING, f"{named(one.machines)}: {one.test}: {came.result}{because}")
+        because = f": {came.reason}" if came.reason else ""
+        self._say(CampaignState.RUNNING, f"{named(one.machines)}: {one.test}: {came.result}{because}")
 
     def _belief(self) -> Belief:
         """What is believed by now: the same whatever came first, and whichever server led."""
@@ -238,30 +248,32 @@ class Course:
 
     def _passed_s(self, since: float, most: float) -> float:
         """Seconds since a moment before this server began, as far as its clock can be believed."""
-        return min(max(0.0, self._means.clock() - since), most)
+        return min(max(0.0, self._services.clock() - since), most)
 
-    def _budget(self) -> Budget:
+    def _budget(self) -> LaunchBudget:
         left_s = self._left_s()
-        return Budget(seconds=left_s if left_s >= LEAST_S else 0.0)
+        return LaunchBudget(seconds=left_s if left_s >= LEAST_S else 0.0)
 
-    async def _end(self, end: End, belief: Belief) -> None:
-        means, campaign = self._means, self.campaign
-        at = means.clock()
-        told = campaign_report.document(campaign, self._asked, end, belief, self._launches, at)
-        text, convicts = json.dumps(told), campaign_report.convicts(end, self._asked, self._launches)
-        state = State.ABORTED if end.cut else State.DONE
-        await self._stored(lambda: means.store.do(campaigns.end, campaign.id, state, at, "", text, convicts))
-        log.info("campaign %s: %s", campaign.id, campaign_report.sentence(told))
-        self._say(state, campaign_report.sentence(told), text)
+    async def _end(self, end: CampaignEnd, belief: Belief) -> None:
+        services, campaign = self._services, self.campaign
+        at = services.clock()
+        reported = campaign_report.document(campaign, self._asked, end, belief, self._launches, at)
+        text, convicts = json.dumps(reported), campaign_report.convicts(end, self._asked, self._launches)
+        state = CampaignState.ABORTED if end.cut else CampaignState.DONE
+        await self._stored(lambda: services.store.do(campaigns.end, campaign.id, state, at, "", text, convicts))
+        log.info("campaign %s: %s", campaign.id, campaign_report.sentence(reported))
+        self._say(state, campaign_report.sentence(reported), text)
 
     async def _fail(self, error: HangdogError) -> None:
-        at, end = self._means.clock(), campaigns.end
-        self._telling.failure = error
+        at, end = self._services.clock(), campaigns.end
+        self._progress.failure = error
         for one in (each for each in self._launches if each.came is None):
             for machine in one.machines:
-                self._means.fleet.send(machine, Abort(f"{self.campaign.id}-{one.number}"))
-        self._say(State.FAILED, str(error))
-        await self._stored(lambda: self._means.store.do(end, self.campaign.id, State.FAILED, at, str(error), "", ()))
+                self._services.fleet.send(machine, Abort(f"{self.campaign.id}-{one.number}"))
+        self._say(CampaignState.FAILED, str(error))
+        await self._stored(
+            lambda: self._services.store.do(end, self.campaign.id, CampaignState.FAILED, at, str(error), "", ())
+        )
 
     async def _stored(self, step: Callable[[], Awaitable[object]]) -> None:
         """Takes a step in the store however long it is away."""
@@ -274,5 +286,5 @@ class Course:
             else:
                 return
 
-    def _say(self, state: State, text: str, document: str = "") -> None:
-        self._telling.say(Step(self.campaign.id, state, text, document))
+    def _say(self, state: CampaignState, text: str, document: str = "") -> None:
+        self._progress.say(CampaignUpdate(self.campaign.id, state, text, document))

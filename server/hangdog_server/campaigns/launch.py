@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.planning.campaign.level_planner import Answer
+from hangdog_models.planning.campaign.level_planner import LevelAnswer
 from hangdog_models.reading.hardware.test_report import LIMITS, read_diagnosis
 from hangdog_models.reading.printable import printable
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -16,7 +16,7 @@ from hangdog_server.auth.refused_requests import address
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol.commands import Abort, Diagnose
-from hangdog_server.store.campaigns import Kept
+from hangdog_server.store.campaigns import StoredCampaign
 
 #: Beyond the deadline, at which an agent ends its tests: killing them, settling the GPUs, and the way here. Seconds.
 GRACE_S = 20.0
@@ -26,13 +26,15 @@ _MEET = 300
 Met = Callable[[str], Awaitable[None]]
 
 
-class Launching:
+class LaunchRun:
     """One launch of `level` under way, called `name` over the wire.
 
     `left_s` of its deadline are left; a machine whose agent is lost has `lost_s` to come back. `met` keeps where members meet.
     """
 
-    def __init__(self, name: str, kept: Kept, level: int, left_s: float, fleet: Fleet, lost_s: float, met: Met) -> None:
+    def __init__(
+        self, name: str, kept: StoredCampaign, level: int, left_s: float, fleet: Fleet, lost_s: float, met: Met
+    ) -> None:
         self.name = name
         self.machines = kept.machines
         self._kept = kept
@@ -42,12 +44,12 @@ class Launching:
         self._lost_s = lost_s
         self._met = met
         self._meet = kept.meet
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, LevelAnswer] = {}
         self._lost: dict[str, float] = {}
         self._aborted = False
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
-    async def answers(self) -> dict[str, Answer]:
+    async def answers(self) -> dict[str, LevelAnswer]:
         """What each machine answered; those whose test others cut short are not named. Empty when it was aborted."""
         until = steady() + self._left_s + GRACE_S
         for machine in self.machines:
@@ -56,32 +58,32 @@ class Launching:
             patience = [at + self._lost_s for at in self._lost.values()]
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, min([until, *patience]) - steady())):
-                    await self._news.wait()
-            self._news.clear()
+                    await self._changed.wait()
+            self._changed.clear()
             self._give_up(until)
         for machine in self.machines:  # not where this server is stopped: the next one goes on
             if self._aborted or machine not in self._answers or self._answers[machine].silent:
                 self._fleet.send(machine, Abort(self.name))
         return {} if self._aborted else dict(self._answers)
 
-    async def told(self, machine: str, said: pb.Diagnosed) -> str:
+    async def take_report(self, machine: str, stated: pb.Diagnosed) -> str:
         """Takes in what a machine says of the launch; the reason why it is refused, empty when it is taken."""
         if machine not in self.machines or machine in self._answers:
             return f"machine {machine} is not asked for launch {self.name}"
-        body = said.WhichOneof("body")
+        body = stated.WhichOneof("body")
         if body == "meet":
-            await self._meets(machine, said.meet)
+            await self._meets(machine, stated.meet)
         elif body == "refused":
-            self._answer(machine, Answer(silent=f"refused: {printable(said.refused)}", out=True))
+            self._answer(machine, LevelAnswer(silent=f"refused: {printable(stated.refused)}", out=True))
         else:
-            self._answer(machine, await asyncio.to_thread(read, said.report))
+            self._answer(machine, await asyncio.to_thread(read, stated.report))
         return ""
 
     def lost(self, machine: str) -> None:
         """An agent's stream ended."""
         if machine in self.machines and machine not in self._answers:
             self._lost.setdefault(machine, steady())
-            self._news.set()
+            self._changed.set()
 
     def joined(self, machine: str) -> None:
         """An agent has a new stream: it is told again."""
@@ -92,7 +94,7 @@ class Launching:
     def abort(self) -> None:
         """Ends it; what came counts for nothing."""
         self._aborted = True
-        self._news.set()
+        self._changed.set()
 
     def _over(self) -> bool:
         hopeless = len(self.machines) > 1 and any(one.report is None for one in self._answers.values())
@@ -118,35 +120,35 @@ class Launching:
         self._meet = meet
         await self._met(meet)
         if again:  # its agent was started anew: nobody is left where the others wait
-            self._answer(machine, Answer(silent="its agent was started anew in the middle of the test"))
+            self._answer(machine, LevelAnswer(silent="its agent was started anew in the middle of the test"))
             return
         for other in self.machines[1:]:
             self._order(other)
 
-    def _answer(self, machine: str, answer: Answer) -> None:
+    def _answer(self, machine: str, answer: LevelAnswer) -> None:
         self._answers[machine] = answer
         self._lost.pop(machine, None)
-        self._news.set()
+        self._changed.set()
 
     def _give_up(self, until: float) -> None:
         now = steady()
         for machine, at in list(self._lost.items()):
             if now >= at + self._lost_s:
                 why = "did not answer its diagnostics: its agent is gone"
-                self._answer(machine, Answer(silent=why, out=True))
+                self._answer(machine, LevelAnswer(silent=why, out=True))
         if now >= until:
             waits = [machine for machine in self.machines if machine not in self._answers]
-            told = self.machines[:1] if not self._meet and len(self.machines) > 1 else waits
-            for machine in told:
+            reported = self.machines[:1] if not self._meet and len(self.machines) > 1 else waits
+            for machine in reported:
                 why = f"did not answer its diagnostics within {self._kept.deadline_s:.0f} s"
-                self._answer(machine, Answer(silent=why))
+                self._answer(machine, LevelAnswer(silent=why))
 
 
-def read(report: str) -> Answer:
+def read(report: str) -> LevelAnswer:
     """A report, or why it is none; it comes from a machine that may be sick."""
     if len(report) > LIMITS.file_bytes:
-        return Answer(silent=f"its report of {len(report)} characters is longer than {LIMITS.file_bytes}")
+        return LevelAnswer(silent=f"its report of {len(report)} characters is longer than {LIMITS.file_bytes}")
     try:
-        return Answer(read_diagnosis(report))
+        return LevelAnswer(read_diagnosis(report))
     except UnreadableEvidence as error:
-        return Answer(silent=f"its report cannot be read: {printable(str(error))}")
+        return LevelAnswer(silent=f"its report cannot be read: {printable(str(error))}")

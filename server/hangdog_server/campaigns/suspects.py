@@ -9,10 +9,10 @@ from hangdog_models.errors import WrongUse
 from hangdog_models.planning.campaign.level_planner import LADDER, diagnostics, modes
 from hangdog_models.planning.campaign.prior import FURTHER, NONE, begin
 from hangdog_models.verdict import from_json
-from hangdog_server.campaigns.campaign_request import LEVELS, Asked, Request
+from hangdog_server.campaigns.campaign_request import LEVELS, CampaignPlanRequest, CampaignRequest
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents.round_capture import count, named
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store import machine_history, test_results
 from hangdog_server.store.store import Store
 
@@ -23,7 +23,9 @@ UNASKED = 0.5
 LINK = 0.05
 
 
-async def asked(request: Request, fleet: Fleet, store: Store, settings: Settings, clock: Callable[[], float]) -> Asked:
+async def asked(
+    request: CampaignRequest, fleet: Fleet, store: Store, settings: ServerSettings, clock: Callable[[], float]
+) -> CampaignPlanRequest:
     """All that planning takes; raises HangdogError when it makes no sense or nobody can be asked."""
     levels, budget_s = _levels(request), request.budget_s or settings.campaign_s
     if not (math.isfinite(budget_s) and 0 < budget_s <= settings.max_campaign_s):
@@ -33,7 +35,9 @@ async def asked(request: Request, fleet: Fleet, store: Store, settings: Settings
         raise WrongUse(f"{len(machines)} machines; {settings.campaign_machines} at most", "name fewer with --machines")
     unable = {name: why for name in machines if (why := fleet.untestable(name))}
     if len(unable) == len(machines):
-        raise WrongUse(f"no machine can be tested: {_told(unable)}", "hangdog machines lists those that are connected")
+        raise WrongUse(
+            f"no machine can be tested: {_unable_text(unable)}", "hangdog machines lists those that are connected"
+        )
     chosen = diagnostics(levels, len(machines))
     if not chosen:
         raise WrongUse(
@@ -52,10 +56,10 @@ async def asked(request: Request, fleet: Fleet, store: Store, settings: Settings
         serials=offences.serials,
         offences=offences.counts,
     )
-    return Asked(levels, budget_s, dict(prior.machines), none, link, FURTHER, unable)
+    return CampaignPlanRequest(levels, budget_s, dict(prior.machines), none, link, FURTHER, unable)
 
 
-def _levels(request: Request) -> tuple[int, ...]:
+def _levels(request: CampaignRequest) -> tuple[int, ...]:
     levels = tuple(sorted(set(request.levels))) or LEVELS
     if strange := [level for level in levels if level not in LADDER]:
         what = (
@@ -67,7 +71,7 @@ def _levels(request: Request) -> tuple[int, ...]:
     return levels
 
 
-async def _machines(request: Request, fleet: Fleet, store: Store) -> tuple[tuple[str, ...], dict[str, float]]:
+async def _machines(request: CampaignRequest, fleet: Fleet, store: Store) -> tuple[tuple[str, ...], dict[str, float]]:
     """The machines in order, and how suspicious an incident makes each."""
     if not request.machines and not request.incident:
         raise WrongUse("it is not said whom to test", "name them with --machines, or an incident with --incident")
@@ -93,7 +97,7 @@ def suspicion(document: Mapping[str, Any]) -> dict[str, float]:
     return {machine: weight for machine, weight in found.items() if weight > 0}
 
 
-def _told(unable: Mapping[str, str]) -> str:
+def _unable_text(unable: Mapping[str, str]) -> str:
     if len(unable) > 3:
         return f"{count(unable, 'machine')}, such as {named(list(unable)[:3])}"
     return "; ".join(f"{name}: {why}" for name, why in unable.items())

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from hangdog_models.errors import HangdogError, NotAllowed, OurFault, WrongUse
 from hangdog_proto import x509
-from hangdog_server.auth.audit_log import Audit, Deed
+from hangdog_server.auth.audit_log import AuditEntry, AuditLog
 from hangdog_server.auth.issuer import Issuer
-from hangdog_server.auth.shown_certificates import Held
+from hangdog_server.auth.shown_certificates import CertificateFacts
 from hangdog_server.auth.tls import Peer, day
 from hangdog_server.cluster.connection import Connection
 from hangdog_server.protocol.commands import Renewed
-from hangdog_server.protocol.rate_limits import Budgets, Seldom
+from hangdog_server.protocol.rate_limits import Budgets, LogThrottle
 
 log = logging.getLogger(__name__)
 
@@ -22,19 +22,21 @@ AT_ONCE, PER_S = 4, 1 / 3600
 class Renewals:
     """What a server signs for its agents; without an issuer nothing."""
 
-    def __init__(self, issuer: Issuer | None, audit: Audit) -> None:
+    def __init__(self, issuer: Issuer | None, audit: AuditLog) -> None:
         self._issuer = issuer
         self._audit = audit
         self._budgets = Budgets(AT_ONCE, PER_S)
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
 
-    def due_in_s(self, held: Held | None) -> float | None:
+    def due_in_s(self, held: CertificateFacts | None) -> float | None:
         """Seconds until an agent should ask; None where nothing would be signed for it."""
         if self._issuer is None or held is None or held.peer.leaf is None:
             return None
         return self._issuer.renew_in_s(held.peer.leaf)
 
-    async def answer(self, held: Held | None, connection: Connection, request: bytes, now: float) -> Renewed:
+    async def answer(
+        self, held: CertificateFacts | None, connection: Connection, request: bytes, now: float
+    ) -> Renewed:
         """What an agent is told that asks for a certificate: one for the machine its stream speaks for, or why not.
 
         `now` is in seconds on a steady clock.
@@ -55,17 +57,17 @@ class Renewals:
             raise NotAllowed(f"no certificate was shown that speaks for {machine}")
         if not self._budgets.take(machine, 1, now):
             raise WrongUse(f"{machine} had {AT_ONCE} certificates lately", "another one is signed within the hour")
-        deed = Deed("certificate renew", machine, "", "certificate", peer, "", f"instead of {shown.leaf.serial}")
+        entry = AuditEntry("certificate renew", machine, "", "certificate", peer, "", f"instead of {shown.leaf.serial}")
         try:
             made = self._issuer.sign(request, machine)
         except HangdogError as error:
-            await self._audit.note(replace(deed, outcome=f"refused: {error}"))
+            await self._audit.note(replace(entry, outcome=f"refused: {error}"))
             raise
         found = x509.read(made)
-        if not await self._audit.note(replace(deed, outcome=f"signed {found.serial}, until {day(found.ends)}")):
+        if not await self._audit.note(replace(entry, outcome=f"signed {found.serial}, until {day(found.ends)}")):
             raise OurFault("the record cannot be written", "the server's log says why")
         return made
 
 
 #: Of a server that signs nothing.
-NO_RENEWALS = Renewals(None, Audit(None, lambda: 0.0))
+NO_RENEWALS = Renewals(None, AuditLog(None, lambda: 0.0))

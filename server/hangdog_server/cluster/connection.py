@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from hangdog_models.errors import HangdogError
 from hangdog_models.findings import Finding
-from hangdog_server.protocol.commands import Told
-from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.protocol.commands import Command
+from hangdog_server.protocol.jobs import AnnouncedJob
 
 #: Signs of life an agent may miss before another one may take its machine's name.
 MISSED = 2.5
@@ -26,14 +26,14 @@ class Connection:
     machine: str
     version: str
     peer: str
-    heard: float
+    last_message: float
     pace_s: float = 0.0
     paced: bool = False
     diagnoses: bool = False
-    jobs: Mapping[str, LocalJob] = field(default_factory=dict)
+    jobs: Mapping[str, AnnouncedJob] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     leaving: bool = False
-    line: asyncio.Queue[Told | None] = field(default_factory=lambda: asyncio.Queue(LINE))
+    line: asyncio.Queue[Command | None] = field(default_factory=lambda: asyncio.Queue(LINE))
     ended: HangdogError | None = None
 
     #: Since when its signs of life are expected as often as now.
@@ -41,7 +41,7 @@ class Connection:
 
     def silent_s(self, now: float) -> float:
         """For how long it has said nothing although it should have, in seconds; 0 while it may be silent."""
-        silent = now - max(self.heard, self.since)
+        silent = now - max(self.last_message, self.since)
         return silent if silent > MISSED * self.pace_s else 0.0
 
     def end(self, because: HangdogError | None) -> None:
@@ -53,13 +53,13 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PastConnection:
     """A machine as people are shown it; `heard` is when it last spoke."""
 
     machine: str
     version: str
-    heard: float
-    jobs: Mapping[str, LocalJob]
+    last_message: float
+    jobs: Mapping[str, AnnouncedJob]
     connected: bool
     findings: tuple[Finding, ...] = ()
     stopped: bool = False

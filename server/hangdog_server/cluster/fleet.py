@@ -14,14 +14,14 @@ from hangdog_models.findings import Finding, aged
 from hangdog_models.owner import UNKNOWN, Owner, same_owner
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing
-from hangdog_server.auth.shown_certificates import Shown
-from hangdog_server.cluster.connection import Connection, Seen
+from hangdog_server.auth.shown_certificates import ShownCertificates
+from hangdog_server.cluster.connection import Connection, PastConnection
 from hangdog_server.cluster.job_registry import Roster
-from hangdog_server.protocol.commands import Pace, Told
-from hangdog_server.protocol.disconnects import Parting, meaning
-from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.protocol.commands import Command, Pace
+from hangdog_server.protocol.disconnects import Disconnect, meaning
+from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.protocol.rejections import Denial, TurnedAway
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 
 #: An agent is told another pace when the one it was told is so many times too short or too long: joining in thousands, each
 #: would be told of every other one.
@@ -33,19 +33,19 @@ FORGET_S = 10.0
 class Fleet:
     """All connected agents, and those that left within `settings.forget_s`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
         self._connected: dict[str, Connection] = {}
-        self.certificates = Shown()
-        self._left: dict[str, Seen] = {}
-        self._partings: dict[str, Parting] = {}
+        self.certificates = ShownCertificates()
+        self._left: dict[str, PastConnection] = {}
+        self._disconnects: dict[str, Disconnect] = {}
         self._forgot = float("-inf")
         #: What each machine was by its agent's last Hello.
         self._bodies: dict[str, Body] = {}
         self._roster = Roster()
         #: All jobs, and the machines of each, put together when somebody asks; the watch over the jobs does every second.
         self._jobs: tuple[str, ...] | None = None
-        self._running: dict[str, dict[str, LocalJob]] = {}
+        self._running: dict[str, dict[str, AnnouncedJob]] = {}
         self._conflicts: dict[str, tuple[str, ...]] = {}
 
     @property
@@ -70,7 +70,7 @@ class Fleet:
         """
         first = self._connected.get(machine)
         if first is not None:
-            silent = now - first.heard
+            silent = now - first.last_message
             if not first.silent_s(now):
                 raise TurnedAway(
                     Denial.TAKEN,
@@ -84,22 +84,22 @@ class Fleet:
         self._connected[machine] = connection
         self._bodies[machine] = body or Body()
         self._put_together_anew()
-        if machine in self._partings:
-            self._partings[machine] = replace(self._partings[machine], back=True)
+        if machine in self._disconnects:
+            self._disconnects[machine] = replace(self._disconnects[machine], back=True)
         return connection
 
     def hear(self, connection: Connection, now: float) -> None:
         """Notes that an agent said something, and tells it another pace if the cluster has grown or shrunk."""
-        connection.heard = now
-        pace_s, told_s = self.pace_s, connection.pace_s
-        if not connection.paced or told_s / REPACED < pace_s < told_s * REPACED or connection.line.full():
+        connection.last_message = now
+        pace_s, reported_s = self.pace_s, connection.pace_s
+        if not connection.paced or reported_s / REPACED < pace_s < reported_s * REPACED or connection.line.full():
             return
         connection.line.put_nowait(Pace(pace_s))
         connection.pace_s, connection.since = pace_s, now
 
-    def announce(self, connection: Connection, jobs: Mapping[str, LocalJob], now: float) -> None:
+    def announce(self, connection: Connection, jobs: Mapping[str, AnnouncedJob], now: float) -> None:
         """Notes what runs on a machine now; `connection.jobs` has it by what each job is called in the cluster."""
-        connection.heard = now
+        connection.last_message = now
         if self._connected.get(connection.machine) is not connection:
             return  # replaced by another one, which speaks for the machine now
         connection.jobs = self._roster.announce(connection.machine, jobs.values())
@@ -116,28 +116,30 @@ class Fleet:
         self._put_together_anew()
         before = self._left.pop(machine, None)
         jobs = connection.jobs or (before.jobs if before else {})
-        findings = _told(connection, now) or (_told(before, now) if before else ())
+        findings = _findings_of(connection, now) or (_findings_of(before, now) if before else ())
         if jobs:
-            self._left[machine] = Seen(machine, connection.version, now, jobs, False, findings, connection.leaving)
-        self._partings[machine] = Parting(
-            machine, now, now - connection.heard, connection.leaving, pace_s=connection.pace_s
+            self._left[machine] = PastConnection(
+                machine, connection.version, now, jobs, False, findings, connection.leaving
+            )
+        self._disconnects[machine] = Disconnect(
+            machine, now, now - connection.last_message, connection.leaving, pace_s=connection.pace_s
         )
         self._forget(now)
         return True
 
     def gone(self, machine: str, now: float) -> Missing:
         """Why the ranks of a machine are missing whose agent is not connected, and whether that is evidence."""
-        others = (parting for name, parting in self._partings.items() if name != machine)
+        others = (disconnect for name, disconnect in self._disconnects.items() if name != machine)
         heartbeat_s, connected = self._settings.heartbeat_s, len(self._connected)
-        missing = meaning(self._partings.get(machine), others, connected, heartbeat_s, now)
-        return structs.replace(missing, words=f"the agent of {machine} {missing.words}")
+        missing = meaning(self._disconnects.get(machine), others, connected, heartbeat_s, now)
+        return structs.replace(missing, words=f"the agent of {machine} {missing.message}")
 
     def findings(self, machine: str, now: float) -> tuple[Finding, ...]:
         """What the checks of a machine found, by the last word of its agent, and how old that is now."""
         here = self._connected.get(machine) or self._left.get(machine)
-        return _told(here, now) if here is not None else ()
+        return _findings_of(here, now) if here is not None else ()
 
-    def send(self, machine: str, order: Told) -> bool:
+    def send(self, machine: str, order: Command) -> bool:
         """Lays what an agent is to be told into a machine's line; False when it is not connected or reads nothing any more."""
         connection = self._connected.get(machine)
         if connection is None or connection.line.full():
@@ -166,12 +168,12 @@ class Fleet:
             self._jobs = self._roster.labels()
         return self._jobs
 
-    def jobs_of(self, machine: str) -> Mapping[str, LocalJob]:
+    def jobs_of(self, machine: str) -> Mapping[str, AnnouncedJob]:
         """The jobs of a connected machine, by name."""
         here = self._connected.get(machine)
         return here.jobs if here is not None else {}
 
-    def asked(self, job: str) -> dict[str, LocalJob]:
+    def asked(self, job: str) -> dict[str, AnnouncedJob]:
         """The connected machines the job runs on, each with the ranks that are its own (`Claims.owned`)."""
         running = self._running.get(job)
         if running is None:
@@ -207,11 +209,11 @@ class Fleet:
         """What the job is called of which a machine speaks; None when it runs none of that name and owner."""
         return self._roster.label(machine, name, owner)
 
-    def called(self, machine: str, local: LocalJob) -> str:
+    def called(self, machine: str, local: AnnouncedJob) -> str:
         """What a job is called that a machine recorded, whether or not it runs still."""
         return self._roster.called(machine, local)
 
-    def awake(self, job: str, now: float) -> dict[str, LocalJob]:
+    def awake(self, job: str, now: float) -> dict[str, AnnouncedJob]:
         """The connected machines the job runs on whose agents give signs of life: an open stream alone is none."""
         return {machine: local for machine, local in self.asked(job).items() if not self.mute_s(machine, now)}
 
@@ -229,14 +231,14 @@ class Fleet:
         here = self._connected.get(machine)
         return here.silent_s(now) if here is not None else 0.0
 
-    def absent(self, job: str, now: float) -> dict[str, LocalJob]:
+    def absent(self, job: str, now: float) -> dict[str, AnnouncedJob]:
         """The machines the job ran on when they were lost, as far as no connected machine has taken their ranks."""
         self._forget(now)
         running = self.asked(job)
         worlds = {local.world_size for local in running.values()}
         taken = {rank for local in running.values() for rank in local.ranks}
         name, owner = self.whose(job)
-        found: dict[str, LocalJob] = {}
+        found: dict[str, AnnouncedJob] = {}
         for machine, seen in sorted(self._left.items()):
             local = seen.jobs.get(job)
             if local is None or (worlds and local.world_size not in worlds) or machine in running:
@@ -248,15 +250,16 @@ class Fleet:
                 found[machine] = replace(local, ranks=ranks)
         return found
 
-    def machines(self, now: float) -> tuple[Seen, ...]:
+    def machines(self, now: float) -> tuple[PastConnection, ...]:
         """All machines by name, the lost ones too."""
         self._forget(now)
         here = {
-            c.machine: Seen(c.machine, c.version, c.heard, c.jobs, True, c.findings) for c in self._connected.values()
+            c.machine: PastConnection(c.machine, c.version, c.last_message, c.jobs, True, c.findings)
+            for c in self._connected.values()
         }
         return tuple(seen for _, seen in sorted((self._left | here).items()))
 
-    def standing(self, now: float) -> dict[str, int]:
+    def counts(self, now: float) -> dict[str, int]:
         """How many machines there are whose agents are connected, connected and silent, lost, or stopped in order."""
         self._forget(now)
         silent = sum(connection.silent_s(now) > 0 for connection in self._connected.values())
@@ -280,13 +283,15 @@ class Fleet:
         if now - self._forgot < FORGET_S:
             return
         self._forgot = now
-        for machine in [name for name, seen in self._left.items() if now - seen.heard > self._settings.forget_s]:
+        for machine in [name for name, seen in self._left.items() if now - seen.last_message > self._settings.forget_s]:
             del self._left[machine]
-        for machine in [name for name, parting in self._partings.items() if now - parting.at > self._settings.forget_s]:
-            del self._partings[machine]
-        there = self._connected.keys() | self._left.keys() | self._partings.keys()
+        for machine in [
+            name for name, disconnect in self._disconnects.items() if now - disconnect.at > self._settings.forget_s
+        ]:
+            del self._disconnects[machine]
+        there = self._connected.keys() | self._left.keys() | self._disconnects.keys()
         self._bodies = {machine: body for machine, body in self._bodies.items() if machine in there}
 
 
-def _told(here: Connection | Seen, now: float) -> tuple[Finding, ...]:
-    return aged(here.findings, now - here.heard)  # the last word of an agent says what holds
+def _findings_of(here: Connection | PastConnection, now: float) -> tuple[Finding, ...]:
+    return aged(here.findings, now - here.last_message)  # the last word of an agent says what holds

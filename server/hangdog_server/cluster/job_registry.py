@@ -10,7 +10,7 @@ from itertools import count
 
 from hangdog_models.owner import Owner, same_owner
 from hangdog_server.cluster.rank_claims import Claims
-from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.protocol.jobs import AnnouncedJob
 
 #: What agents call a job that nobody named.
 UNNAMED = "default"
@@ -21,7 +21,7 @@ NAME = 180
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class JobEntry:
     """One job: what it is called, whose it is, and who runs which rank of it.
 
     `party` tells apart jobs of one owner that nobody named; empty for a job with a name.
@@ -33,7 +33,7 @@ class Entry:
     party: str
     claims: Claims = field(default_factory=Claims)
 
-    def fits(self, machine: str, local: LocalJob) -> bool:
+    def fits(self, machine: str, local: AnnouncedJob) -> bool:
         """Whether what a machine announces may be of this job."""
         return (
             self.name == local.job
@@ -47,15 +47,15 @@ class Roster:
     """The jobs that connected machines announce."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
-        self._named: dict[str, list[Entry]] = {}
-        self._of: dict[str, dict[str, Entry]] = {}
+        self._entries: dict[str, JobEntry] = {}
+        self._named: dict[str, list[JobEntry]] = {}
+        self._of: dict[str, dict[str, JobEntry]] = {}
 
-    def announce(self, machine: str, jobs: Iterable[LocalJob]) -> dict[str, LocalJob]:
+    def announce(self, machine: str, jobs: Iterable[AnnouncedJob]) -> dict[str, AnnouncedJob]:
         """Takes in all that runs on a machine now; by what each job is called."""
         before = self._of.pop(machine, {})
-        now: dict[str, Entry] = {}
-        placed: list[tuple[LocalJob, Entry | None]] = []
+        now: dict[str, JobEntry] = {}
+        placed: list[tuple[AnnouncedJob, JobEntry | None]] = []
         for local in jobs:
             entry = next((one for one in before.values() if _same(one, machine, local)), None)
             if entry is not None:
@@ -71,14 +71,14 @@ class Roster:
             now[entry.label] = entry
         if now:
             self._of[machine] = now
-        return {label: entry.claims.said[machine] for label, entry in now.items()}
+        return {label: entry.claims.announced[machine] for label, entry in now.items()}
 
     def withdraw(self, machine: str) -> None:
         """Nobody speaks for a machine any more."""
         for entry in self._of.pop(machine, {}).values():
             self._withdraw(entry, machine)
 
-    def get(self, label: str) -> Entry | None:
+    def get(self, label: str) -> JobEntry | None:
         """The job of that label, if connected machines run it."""
         return self._entries.get(label)
 
@@ -90,32 +90,32 @@ class Roster:
         """What the job is called that a machine announces under this name and owner; None when it does not."""
         mine = self._of.get(machine, {}).values()
         of_name = [entry for entry in mine if entry.name == name]
-        return next((entry.label for entry in of_name if entry.claims.said[machine].owner == owner), None)
+        return next((entry.label for entry in of_name if entry.claims.announced[machine].owner == owner), None)
 
-    def called(self, machine: str, local: LocalJob) -> str:
+    def called(self, machine: str, local: AnnouncedJob) -> str:
         """What a job is called that a machine tells of, whether or not it runs still."""
         known = next((entry for entry in self._named.get(local.job, ()) if entry.fits(machine, local)), None)
         return known.label if known is not None else self._free(machine, local)
 
-    def _found(self, machine: str, local: LocalJob, taken: dict[str, Entry]) -> Entry | None:
+    def _found(self, machine: str, local: AnnouncedJob, taken: dict[str, JobEntry]) -> JobEntry | None:
         """The job that a machine's announcement is of: that of the same owner, else, where either does not tell, the only one."""
         named = self._named.get(local.job, ())
         fitting = [entry for entry in named if entry.fits(machine, local) and entry.label not in taken]
         same = next((entry for entry in fitting if entry.owner == local.owner), None)
         return same or (fitting[0] if fitting and len(named) == 1 else None)
 
-    def _new(self, machine: str, local: LocalJob) -> Entry:
-        entry = Entry(self._free(machine, local), local.job, local.owner, party(machine, local))
+    def _new(self, machine: str, local: AnnouncedJob) -> JobEntry:
+        entry = JobEntry(self._free(machine, local), local.job, local.owner, party(machine, local))
         self._entries[entry.label] = entry
         self._named.setdefault(entry.name, []).append(entry)
         return entry
 
-    def _free(self, machine: str, local: LocalJob) -> str:
+    def _free(self, machine: str, local: AnnouncedJob) -> str:
         return next(label for label in _labels(machine, local) if label not in self._entries)
 
-    def _withdraw(self, entry: Entry, machine: str) -> None:
+    def _withdraw(self, entry: JobEntry, machine: str) -> None:
         entry.claims.withdraw(machine)
-        if not entry.claims.said:
+        if not entry.claims.announced:
             del self._entries[entry.label]
             same = self._named[entry.name]
             same.remove(entry)
@@ -123,7 +123,7 @@ class Roster:
                 del self._named[entry.name]
 
 
-def party(machine: str, local: LocalJob) -> str:
+def party(machine: str, local: AnnouncedJob) -> str:
     """What keeps jobs apart that nobody named; empty for a job with a name.
 
     A job is this machine's alone where all of its ranks are here, where they meet here, and where nothing says that there
@@ -138,18 +138,18 @@ def party(machine: str, local: LocalJob) -> str:
     return f"{local.rendezvous}/{local.world_size or ''}"
 
 
-def identity(machine: str, local: LocalJob) -> str:
+def identity(machine: str, local: AnnouncedJob) -> str:
     """What tells a recorded job from all others, for as long as it is kept."""
     return "@".join(filter(None, (local.job, str(local.owner) if local.owner.known else "", party(machine, local))))
 
 
-def _same(entry: Entry, machine: str, local: LocalJob) -> bool:
+def _same(entry: JobEntry, machine: str, local: AnnouncedJob) -> bool:
     """Whether a machine goes on with a job that it announced before."""
-    before = entry.claims.said[machine]
+    before = entry.claims.announced[machine]
     return (before.job, before.owner) == (local.job, local.owner) and entry.party == party(machine, local)
 
 
-def _labels(machine: str, local: LocalJob) -> Iterator[str]:
+def _labels(machine: str, local: AnnouncedJob) -> Iterator[str]:
     yield local.job
     apart = f"{local.job[:NAME]}@{local.owner}"
     if local.job != UNNAMED:

@@ -13,7 +13,7 @@ from typing import Protocol
 from hangdog_models.errors import ServerUnreachable
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.protocol.commands import Elsewhere
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store import leases
 from hangdog_server.store.leases import Lease
 from hangdog_server.store.store import UNFINISHED, Incident, Store
@@ -25,7 +25,7 @@ _TICKS = 3.0
 log = logging.getLogger(__name__)
 
 
-class Desk(Protocol):
+class IncidentStarter(Protocol):
     """Where incidents are led."""
 
     def leads(self) -> frozenset[str]:
@@ -41,7 +41,7 @@ class Desk(Protocol):
         ...
 
 
-class Returns(Protocol):
+class OfflineIngester(Protocol):
     """Where what was recorded while no server was there is judged."""
 
     async def resume(self, name: str) -> None:
@@ -52,7 +52,7 @@ class Returns(Protocol):
 class Leading:
     """What this server leads. `address` is where agents reach it, empty when nobody was told."""
 
-    def __init__(self, store: Store, fleet: Fleet, settings: Settings, address: str = "") -> None:
+    def __init__(self, store: Store, fleet: Fleet, settings: ServerSettings, address: str = "") -> None:
         self._store = store
         self._fleet = fleet
         self._lasts_s = settings.lease_s
@@ -90,7 +90,7 @@ class Leading:
             self._wake.set()
         self._send(machine)
 
-    async def keep(self, desk: Desk, returns: Returns) -> None:
+    async def keep(self, registry: IncidentStarter, returns: OfflineIngester) -> None:
         """Holds the leases, and takes up what other servers, or this one before, left; raises nothing."""
         while True:
             with contextlib.suppress(TimeoutError):
@@ -98,29 +98,29 @@ class Leading:
                     await self._wake.wait()
             self._wake.clear()
             try:
-                await self.tick(desk, returns)
+                await self.tick(registry, returns)
             except StoreFailed as error:
                 log.error("who leads which job is not known: %s", error)
             except Exception:  # a bug met in one tick must not let all leases run out
                 log.exception("the leases were not looked after")
 
-    async def tick(self, desk: Desk, returns: Returns) -> None:
+    async def tick(self, registry: IncidentStarter, returns: OfflineIngester) -> None:
         """Takes and prolongs leases, gives back what is not needed, takes up what lies open; raises StoreFailed."""
         opened = await self._store.open()
         if self._store.shared:
-            wanted = {*self._fleet.jobs(), *desk.leads(), *(incident.job for incident in opened)}
+            wanted = {*self._fleet.jobs(), *registry.leads(), *(incident.job for incident in opened)}
             before = self._mine
             await self._take(wanted)
             for job in before & self._theirs.keys():
                 log.warning("job %s: another server leads it now", job)
-                desk.give_up(job)
+                registry.give_up(job)
             if unneeded := before - wanted:
                 self._mine -= unneeded
                 await self._store.do(leases.drop, unneeded, self._me)
             self._theirs = {job: held for job, held in self._theirs.items() if job in wanted}
         for incident in opened:
             if not self.elsewhere(incident.job):
-                await (desk.take_up(incident) if incident.state in UNFINISHED else returns.resume(incident.id))
+                await (registry.take_up(incident) if incident.state in UNFINISHED else returns.resume(incident.id))
 
     async def close(self) -> None:
         """Gives all leases back, so that another server need not wait until they run out."""

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from hangdog_models.operations.session_histories import Standstill
-from hangdog_server.store.sessions import Row, State
+from hangdog_models.operations.session_histories import SessionStall
+from hangdog_server.store.sessions import SessionRow, SessionState
 
 
 @dataclass(slots=True, eq=False)
@@ -19,7 +19,7 @@ class Still:
 
 
 @dataclass(slots=True, eq=False)
-class Life:
+class JobSession:
     """A session of a job: the machines that show it, and those that did until they fell silent.
 
     `until` is when it was known to be there last, once no machine shows it (`quiet` since then); `ended`: one said its end.
@@ -34,20 +34,20 @@ class Life:
     until: float = 0.0
     quiet: float | None = None
     ended: bool = False
-    state: State = State.OPEN
+    state: SessionState = SessionState.OPEN
     stood: int = 0
     still: Still | None = None
-    past: list[tuple[int, Standstill]] = field(default_factory=list)
+    past: list[tuple[int, SessionStall]] = field(default_factory=list)
 
     @property
     def open(self) -> bool:
         """Whether it is not over, as far as is known."""
-        return self.state is State.OPEN
+        return self.state is SessionState.OPEN
 
-    def row(self, at: float) -> Row:
+    def row(self, at: float) -> SessionRow:
         """What is to be remembered of it now."""
         until = max(self.began, at if self.quiet is None else self.until)
         stills = [*self.past]
         if self.still is not None and self.still.real:
-            stills.append((self.still.number, Standstill(self.still.since, self.still.noticed)))
-        return Row(self.id, self.job, self.began, until, self.start, self.state, tuple(stills))
+            stills.append((self.still.number, SessionStall(self.still.since, self.still.noticed)))
+        return SessionRow(self.id, self.job, self.began, until, self.start, self.state, tuple(stills))

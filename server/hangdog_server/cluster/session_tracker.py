@@ -10,11 +10,11 @@ import secrets
 from collections import Counter
 from collections.abc import Collection, Iterator
 
-from hangdog_models.operations.session_histories import Standstill
+from hangdog_models.operations.session_histories import SessionStall
 from hangdog_models.stall_timeouts import OVER_S
 from hangdog_models.verdict import Kind
-from hangdog_server.cluster.session import Life, Still
-from hangdog_server.store.sessions import Row, State
+from hangdog_server.cluster.session import JobSession, Still
+from hangdog_server.store.sessions import SessionRow, SessionState
 
 #: Verdicts by which a job that was suspected did not stand still.
 DENIED = (Kind.NONE, Kind.SLOW)
@@ -30,18 +30,18 @@ _HOUR_S = 3600.0
 log = logging.getLogger(__name__)
 
 
-class Seen:
+class SessionTracker:
     """The sessions of all jobs; a machine that is silent for `away_s` seconds tells nothing more of what ran on it."""
 
     def __init__(self, away_s: float) -> None:
         self._away_s = away_s
-        self._lives: dict[str, Life] = {}
+        self._sessions: dict[str, JobSession] = {}
         self._jobs: dict[str, frozenset[str]] = {}
         self._away: dict[str, set[str]] = {}
         self._quiet: set[str] = set()
-        self._asked: dict[str, Life] = {}
+        self._asked: dict[str, JobSession] = {}
         #: Sessions that have changed since they were stored.
-        self._changed: dict[Life, None] = {}
+        self._changed: dict[JobSession, None] = {}
         self._begun: Counter[str] = Counter()
         self._hour = float("-inf")
 
@@ -65,24 +65,24 @@ class Seen:
     def lost(self, machine: str, at: float, now: float) -> None:
         """A machine's agent is gone, last heard of at that moment: what runs there is unknown."""
         for job in self._jobs.pop(machine, frozenset()):
-            life = self._lives.get(job)
+            life = self._sessions.get(job)
             if life is None or machine not in life.here:
                 continue
             life.here.discard(machine)
             life.away.add(machine)
             self._away.setdefault(machine, set()).add(job)
-            self._silent(life, at, now, said=False)
+            self._silent(life, at, now, stated=False)
 
     def settle(self, now: float) -> None:
         """Closes the sessions of which nobody has told for too long."""
         for job in tuple(self._quiet):
-            life = self._lives[job]
+            life = self._sessions[job]
             if life.quiet is not None and now - life.quiet >= self._away_s:
                 self._close(life)
 
     def suspected(self, job: str, seconds: float, at: float) -> None:
         """A job seems to stand still for so many seconds."""
-        life = self._lives.get(job)
+        life = self._sessions.get(job)
         if life is None or not life.here:
             return
         if life.still is None:
@@ -92,12 +92,12 @@ class Seen:
 
     def stands(self, job: str) -> bool:
         """Whether a job was suspected to stand still and was not yet seen to get on for long enough."""
-        life = self._lives.get(job)
+        life = self._sessions.get(job)
         return life is not None and life.still is not None
 
     def moves(self, job: str, at: float, now: float) -> None:
         """A job shows no sign of a standstill."""
-        life = self._lives.get(job)
+        life = self._sessions.get(job)
         if life is None or life.still is None:
             return
         life.still.moved = life.still.moved or (at, now)
@@ -106,7 +106,7 @@ class Seen:
 
     def asked(self, job: str) -> None:
         """An incident is opened upon the suspicion: it decides whether there is one."""
-        life = self._lives.get(job)
+        life = self._sessions.get(job)
         if life is not None and life.still is not None:
             life.still.asked = True
             self._asked[job] = life
@@ -121,28 +121,28 @@ class Seen:
             life.still.real = True
             self._changed[life] = None
 
-    def taken(self) -> tuple[Life, ...]:
+    def taken(self) -> tuple[JobSession, ...]:
         """The sessions that have changed since this was called last."""
         taken, self._changed = tuple(self._changed), {}
         return taken
 
-    def unstored(self, lives: Collection[Life]) -> None:
+    def unstored(self, sessions: Collection[JobSession]) -> None:
         """These could not be stored: later; of too many, the oldest that are over are given up."""
-        self._changed = {**dict.fromkeys(lives), **self._changed}
+        self._changed = {**dict.fromkeys(sessions), **self._changed}
         over = [life for life in self._changed if not life.open]
         for life in over[: max(0, len(over) - MOST)]:
             del self._changed[life]
 
-    def stored(self, life: Life, row: Row) -> None:
+    def stored(self, life: JobSession, row: SessionRow) -> None:
         """The row is in the store: what is over of it need not be written again."""
         written = {number for number, still in row.stills if still.over is not None}
         life.past = [one for one in life.past if one[0] not in written]
 
-    def open(self) -> Iterator[Life]:
+    def open(self) -> Iterator[JobSession]:
         """The sessions that machines show now."""
-        return (life for life in self._lives.values() if life.here)
+        return (life for life in self._sessions.values() if life.here)
 
-    def anew(self, life: Life, at: float) -> None:
+    def anew(self, life: JobSession, at: float) -> None:
         """Another server wrote of the job: what is seen from now on is another session, that was found."""
         if life.open:
             life.id, life.began, life.start, life.past = _name(), at, False, []
@@ -152,14 +152,14 @@ class Seen:
             self._changed[life] = None
 
     def _came(self, job: str, machine: str, first: bool, at: float, now: float) -> None:
-        life = self._lives.get(job)
+        life = self._sessions.get(job)
         if life is not None and not life.here and machine not in life.away:
             self._close(life)  # it may be the same job, or its restart: nobody saw
             life = None
         if life is None:
             if not self._begins(machine, now):
                 return
-            life = self._lives[job] = Life(_name(), job, at, start=not first)
+            life = self._sessions[job] = JobSession(_name(), job, at, start=not first)
             self._changed[life] = None
         life.here.add(machine)
         life.away.discard(machine)
@@ -176,38 +176,38 @@ class Seen:
             log.warning("machine %s begins more than %d jobs in an hour: not noted", machine, PER_HOUR)
         return self._begun[machine] <= PER_HOUR
 
-    def _left(self, job: str, machine: str, said: bool, at: float, now: float) -> None:
+    def _left(self, job: str, machine: str, stated: bool, at: float, now: float) -> None:
         """A job is no longer on a machine; `said`: its agent was there when it ended."""
-        life = self._lives.get(job)
+        life = self._sessions.get(job)
         if life is None or (machine not in life.here and machine not in life.away):
             return
         life.here.discard(machine)
         life.away.discard(machine)
-        self._silent(life, at, now, said)
+        self._silent(life, at, now, stated)
 
-    def _silent(self, life: Life, at: float, now: float, said: bool) -> None:
+    def _silent(self, life: JobSession, at: float, now: float, stated: bool) -> None:
         if life.here:
             return
         if life.quiet is None:
-            life.until, life.quiet, life.ended = at, now, said
+            life.until, life.quiet, life.ended = at, now, stated
             self._quiet.add(life.job)
         if not life.away:
             self._close(life)
 
-    def _close(self, life: Life) -> None:
-        life.state = State.ENDED if life.ended else State.LOST
+    def _close(self, life: JobSession) -> None:
+        life.state = SessionState.ENDED if life.ended else SessionState.LOST
         for machine in life.away:
             self._away[machine].discard(life.job)
             if not self._away[machine]:
                 del self._away[machine]
-        del self._lives[life.job]
+        del self._sessions[life.job]
         self._quiet.discard(life.job)
         self._changed[life] = None
 
-    def _moved(self, life: Life) -> None:
+    def _moved(self, life: JobSession) -> None:
         still, life.still = life.still, None
         if still is not None and still.real and still.moved is not None:
-            life.past.append((still.number, Standstill(still.since, still.noticed, still.moved[0])))
+            life.past.append((still.number, SessionStall(still.since, still.noticed, still.moved[0])))
             del life.past[:-MOST_STILLS]
             self._changed[life] = None
 

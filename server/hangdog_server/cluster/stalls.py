@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from hangdog_models.backoff import pause
 from hangdog_models.ranks import Rank
-from hangdog_models.stall_timeouts import OVER_S, Patience, Sign, Suspicion, suspect
+from hangdog_models.stall_timeouts import OVER_S, Sign, StallTimeouts, Suspicion, suspect
 from hangdog_models.verdict import Kind
-from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.protocol.jobs import AnnouncedJob
 
 #: An open verdict is looked into again after so long, then after twice as long, and so on; and at most so rarely. Seconds.
 AGAIN_S, SELDOM_S = 10.0, 600.0
@@ -19,7 +19,7 @@ OPEN = (Kind.UNDETERMINED, Kind.NONE)
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _StallReport:
     """What one machine said of a job's ranks, and when."""
 
     at: float
@@ -27,7 +27,7 @@ class _Said:
 
 
 @dataclass(slots=True)
-class _Matter:
+class _StallEpisode:
     """One standstill of a job, from its first suspicion to its end."""
 
     seen: float
@@ -37,20 +37,20 @@ class _Matter:
 
 
 @dataclass(slots=True)
-class Vigil:
+class StallTracker:
     """What is known of the jobs' standstills."""
 
-    patience: Patience = field(default_factory=Patience)
-    _said: dict[str, dict[str, _Said]] = field(default_factory=dict)
-    _matters: dict[str, _Matter] = field(default_factory=dict)
+    patience: StallTimeouts = field(default_factory=StallTimeouts)
+    _reports: dict[str, dict[str, _StallReport]] = field(default_factory=dict)
+    _episodes: dict[str, _StallEpisode] = field(default_factory=dict)
 
     def note(self, machine: str, signs: Mapping[str, Mapping[Rank, Sign]], now: float) -> None:
         """A machine said what its ranks show; of a job it does not name, they show nothing."""
-        for said in self._said.values():
-            said.pop(machine, None)
+        for stated in self._reports.values():
+            stated.pop(machine, None)
         for job, shown in signs.items():
-            self._said.setdefault(job, {})[machine] = _Said(now, shown)
-        self._said = {job: said for job, said in self._said.items() if said}
+            self._reports.setdefault(job, {})[machine] = _StallReport(now, shown)
+        self._reports = {job: said for job, said in self._reports.items() if said}
 
     def forget(self, machine: str) -> None:
         """A machine's agent is gone: what it said last may be true no longer."""
@@ -60,16 +60,16 @@ class Vigil:
         """The jobs in which somebody is overdue: all their machines should look closer."""
         return tuple(
             job
-            for job, said in self._said.items()
-            if any(sign.overdue for one in said.values() for sign in one.signs.values())
+            for job, stated in self._reports.items()
+            if any(sign.overdue for one in stated.values() for sign in one.signs.values())
         )
 
     def shows(self, job: str) -> bool:
         """Whether any rank of a job shows something, suspicious or not."""
-        return job in self._said
+        return job in self._reports
 
     def suspicion(
-        self, job: str, running: Mapping[str, LocalJob], now: float, mute: Collection[str] = ()
+        self, job: str, running: Mapping[str, AnnouncedJob], now: float, mute: Collection[str] = ()
     ) -> Suspicion | None:
         """Whether a job stands still, by what the machines it runs on say of their own ranks.
 
@@ -78,7 +78,7 @@ class Vigil:
         own = {machine: frozenset(local.ranks) for machine, local in running.items()}
         signs = {
             rank: replace(sign, seconds=sign.seconds + now - one.at)
-            for machine, one in self._said.get(job, {}).items()
+            for machine, one in self._reports.get(job, {}).items()
             for rank, sign in one.signs.items()
             if rank in own.get(machine, ())
         }
@@ -88,22 +88,22 @@ class Vigil:
 
     def due(self, job: str, suspicion: Suspicion | None, now: float) -> bool:
         """Whether to ask after a job now: at the first suspicion, and again while the verdict stays open."""
-        matter = self._matters.get(job)
+        episode = self._episodes.get(job)
         if suspicion is None:
-            if matter is not None and now - matter.seen >= OVER_S:
-                del self._matters[job]
+            if episode is not None and now - episode.seen >= OVER_S:
+                del self._episodes[job]
             return False
-        if matter is None:
+        if episode is None:
             # a job that was killed while it hung is never seen to move again
-            self._matters = {name: one for name, one in self._matters.items() if now - one.seen < SELDOM_S}
-            matter = self._matters[job] = _Matter(now, next=now)
-        matter.seen = now
-        return not matter.settled and now >= matter.next
+            self._episodes = {name: one for name, one in self._episodes.items() if now - one.seen < SELDOM_S}
+            episode = self._episodes[job] = _StallEpisode(now, next=now)
+        episode.seen = now
+        return not episode.settled and now >= episode.next
 
     def asked(self, job: str, verdict: Kind | None, now: float) -> None:
         """An incident of this job ended with that verdict, or failed."""
-        matter = self._matters.get(job)
-        if matter is not None:
-            matter.settled = verdict is not None and verdict not in OPEN
-            matter.next = now + pause(matter.asked, AGAIN_S, SELDOM_S)
-            matter.asked += 1
+        episode = self._episodes.get(job)
+        if episode is not None:
+            episode.settled = verdict is not None and verdict not in OPEN
+            episode.next = now + pause(episode.asked, AGAIN_S, SELDOM_S)
+            episode.asked += 1

@@ -10,24 +10,24 @@ from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.actions import policy
 from hangdog_server.actions.backends.backend import Mover
-from hangdog_server.actions.reconcile import Acting
-from hangdog_server.auth.audit_log import Audit
+from hangdog_server.actions.reconcile import ActionLoop
+from hangdog_server.auth.audit_log import AuditLog
 from hangdog_server.auth.authorizer import Person
 from hangdog_server.etag import digest
 from hangdog_server.incidents import decode
-from hangdog_server.incidents.incident_run import Means
-from hangdog_server.settings import Settings
+from hangdog_server.incidents.incident_run import IncidentServices
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store import actions
-from hangdog_server.store.actions import Act, Intent
+from hangdog_server.store.actions import ActionRecord, ActionState
 from hangdog_server.store.tables import storable
 
 
-class Changed(WrongUse):
+class ActionChange(WrongUse):
     """What somebody decided upon is not any more what they were shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ActionsOverview:
     """How far the server goes by itself, by which actors, which of them move jobs, and what stops everything.
 
     `stopped` names the file with which an operator stops everything, `breaker` why it is open; each empty where it is not.
@@ -47,32 +47,34 @@ class Standing:
         return self.mode in (Mode.APPROVE, Mode.AUTO)
 
 
-def concerned(what: str, rows: Iterable[Intent]) -> tuple[Intent, ...]:
+def concerned(what: str, rows: Iterable[ActionRecord]) -> tuple[ActionRecord, ...]:
     """Those of the rows that approving, dismissing or releasing would change."""
     if what == "release":
-        return tuple(row for row in rows if row.marked and row.state is not Act.RELEASING)
-    states = actions.OPEN if what == "approve" else (*actions.OPEN, Act.PENDING)
+        return tuple(row for row in rows if row.marked and row.state is not ActionState.RELEASING)
+    states = actions.OPEN if what == "approve" else (*actions.OPEN, ActionState.PENDING)
     return tuple(row for row in rows if row.state in states)
 
 
-def seen(what: str, rows: Iterable[Intent]) -> str:
+def seen(what: str, rows: Iterable[ActionRecord]) -> str:
     """What somebody is shown before they decide: another once somebody has decided, the same while it is only tried again."""
     shown = sorted((row.incident, row.machine, row.at) for row in concerned(what, rows))
     return digest(shown)
 
 
-class Deeds:
+class ActionService:
     """People's part in what is done to machines. Everything raises HangdogError."""
 
-    def __init__(self, means: Means, settings: Settings, acting: Acting, audit: Audit) -> None:
-        self._means = means
+    def __init__(
+        self, services: IncidentServices, settings: ServerSettings, acting: ActionLoop, audit: AuditLog
+    ) -> None:
+        self._services = services
         self._settings = settings
         self._acting = acting
         self._audit = audit
 
     async def listed(self, request: pb.ActionsRequest) -> pb.ActionList:
         """What was, is and would be done, newest first."""
-        store = self._means.store
+        store = self._services.store
         limit = min(request.limit or self._settings.listed, self._settings.max_listed)
         if request.incident:
             rows = await store.ask(actions.of, (await store.find(request.incident)).id)
@@ -87,36 +89,36 @@ class Deeds:
         if request.what == "dismiss" and not request.because.strip():
             raise WrongUse("no reason is given", "say why the machines are left where they are")
         if request.what in ("approve", "dismiss"):
-            incident = await self._means.store.find(request.incident)
-            deed = replace(person.deed(request.what, incident.job, request.because), incident=incident.id)
+            incident = await self._services.store.find(request.incident)
+            entry = replace(person.audit_entry(request.what, incident.job, request.because), incident=incident.id)
         elif request.what == "release":
-            deed = person.deed(f"release {request.machine[: decode.NAME]}", "", request.because)
+            entry = person.audit_entry(f"release {request.machine[: decode.NAME]}", "", request.because)
         elif request.what == "close-breaker":
-            deed = person.deed(request.what, "", request.because)
+            entry = person.audit_entry(request.what, "", request.because)
         else:
             raise WrongUse(f"{request.what[:40]!r} is nothing to decide", "approve, dismiss, release, close-breaker")
-        await self._audit.note(replace(deed, outcome="asked"))
+        await self._audit.note(replace(entry, outcome="asked"))
         try:
-            rows = await self._decided(request, deed.incident, person.name, shown)
+            rows = await self._decided(request, entry.incident, person.name, shown)
         except HangdogError as error:
-            await self._audit.note(replace(deed, outcome=f"refused: {error}"))
+            await self._audit.note(replace(entry, outcome=f"refused: {error}"))
             raise
-        self._means.judged.set()  # it is done at once
+        self._services.judged.set()  # it is done at once
         outcome = ", ".join(f"{row.machine} {row.state}" for row in rows) or "closed"
-        await self._audit.note(replace(deed, outcome=outcome))
+        await self._audit.note(replace(entry, outcome=outcome))
         return await self._answer(rows)
 
-    async def standing(self) -> Standing:
+    async def overview(self) -> ActionsOverview:
         """How far the server goes now."""
-        breaker = await self._means.store.ask(policy.breaker)
+        breaker = await self._services.store.ask(policy.breaker)
         chosen = self._acting.chosen
         names = tuple(actor.name for actor in chosen.actors)
         movers = tuple(actor.name for actor in chosen.actors if isinstance(actor, Mover))
         stopped = str(chosen.stop) if self._acting.stopped() else ""
-        return Standing(chosen.mode, names, movers, stopped, breaker[0], digest(breaker))
+        return ActionsOverview(chosen.mode, names, movers, stopped, breaker[0], digest(breaker))
 
-    async def _decided(self, request: pb.ActRequest, incident: str, who: str, shown: str) -> tuple[Intent, ...]:
-        now = self._means.clock()
+    async def _decided(self, request: pb.ActRequest, incident: str, who: str, shown: str) -> tuple[ActionRecord, ...]:
+        now = self._services.clock()
         because, machine = storable(request.because) or f"by {who}", storable(request.machine)
 
         def same(connection: sa.Connection) -> None:
@@ -126,14 +128,16 @@ class Deeds:
                 of = actions.of(connection, incident) if incident else actions.of_machine(connection, machine)
                 now_shown = seen(request.what, of)
             if shown and now_shown != shown:
-                raise Changed("nothing was done: it was decided upon since you were shown it", "look again, and decide")
+                raise ActionChange(
+                    "nothing was done: it was decided upon since you were shown it", "look again, and decide"
+                )
 
         if request.what == "approve":
             facts, rule = await self._acting.facts(incident), self._acting.rule()
             rows = await self._turn(same, lambda connection: policy.approve(connection, incident, facts, rule, who))
             if refused := [row for row in rows if row.state in actions.OPEN]:
                 raise WrongUse(
-                    f"incident {incident}: {refused[0].words}", "the bounds stand in the server's --acting file"
+                    f"incident {incident}: {refused[0].message}", "the bounds stand in the server's --acting file"
                 )
             return rows
         if request.what == "dismiss":
@@ -141,7 +145,7 @@ class Deeds:
         if request.what == "release":
             return await self._turn(same, lambda connection: policy.release(connection, machine, because, who, now))
 
-        def close(connection: sa.Connection) -> tuple[Intent, ...]:
+        def close(connection: sa.Connection) -> tuple[ActionRecord, ...]:
             why, _ = policy.breaker(connection)
             if not why:  # closed anew it would forget what has counted towards opening it since
                 raise WrongUse("the breaker is closed", "nothing was done; hangdog actions shows whether it is open")
@@ -151,31 +155,31 @@ class Deeds:
         return await self._turn(same, close)
 
     async def _turn(
-        self, same: Callable[[sa.Connection], None], step: Callable[[sa.Connection], tuple[Intent, ...]]
-    ) -> tuple[Intent, ...]:
+        self, same: Callable[[sa.Connection], None], step: Callable[[sa.Connection], tuple[ActionRecord, ...]]
+    ) -> tuple[ActionRecord, ...]:
         """Takes a step that no other server's decision crosses."""
-        store = self._means.store
+        store = self._services.store
 
-        def decide(connection: sa.Connection) -> tuple[Intent, ...]:
+        def decide(connection: sa.Connection) -> tuple[ActionRecord, ...]:
             store.one_at_a_time(connection, policy.TURN)
             same(connection)
             return step(connection)
 
         return await store.do(decide)
 
-    async def _answer(self, rows: tuple[Intent, ...]) -> pb.ActionList:
-        standing = await self.standing()
-        stopped = f" (stopped by {standing.stopped})" if standing.stopped else ""
+    async def _answer(self, rows: tuple[ActionRecord, ...]) -> pb.ActionList:
+        state = await self.overview()
+        stopped = f" (stopped by {state.stopped})" if state.stopped else ""
         return pb.ActionList(
             actions=map(_action, rows),
-            mode=f"{standing.mode}{stopped}",
-            actors=standing.actors,
-            breaker=standing.breaker,
+            mode=f"{state.mode}{stopped}",
+            actors=state.actors,
+            breaker=state.breaker,
         )
 
 
-def _action(row: Intent) -> pb.Action:
+def _action(row: ActionRecord) -> pb.Action:
     return pb.Action(
         incident=row.incident, machine=row.machine, job=row.job, state=row.state, at=row.at, changed=row.changed,
-        because=row.because, words=row.words, who=row.who, marked=row.marked,
+        because=row.reason, words=row.message, who=row.who, marked=row.marked,
     )  # fmt: skip

@@ -17,38 +17,38 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsServicer
 from hangdog_proto.logs import about
 from hangdog_server.auth import relayed_peer
-from hangdog_server.auth.authorizer import Gate, Said
+from hangdog_server.auth.authorizer import Authorizer, ClientCredentials
 from hangdog_server.auth.refused_requests import address
 from hangdog_server.auth.tls import Peer
-from hangdog_server.campaigns.campaign_registry import CampaignDesk
+from hangdog_server.campaigns.campaign_registry import CampaignRegistry
 from hangdog_server.cluster.certificate_renewals import NO_RENEWALS, Renewals
 from hangdog_server.cluster.connection import Connection
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.leadership import Leading
-from hangdog_server.cluster.session_tracker import Seen
-from hangdog_server.cluster.stalls import Vigil
+from hangdog_server.cluster.session_tracker import SessionTracker
+from hangdog_server.cluster.stalls import StallTracker
 from hangdog_server.grpc_api.abort import Context, refuse
 from hangdog_server.incidents import decode
-from hangdog_server.incidents.missing_pieces import Asking
-from hangdog_server.incidents.offline_ingest import Returns
-from hangdog_server.incidents.registry import Desk
+from hangdog_server.incidents.missing_pieces import MissingPieces
+from hangdog_server.incidents.offline_ingest import OfflineIngest
+from hangdog_server.incidents.registry import IncidentRegistry
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol import rejections
 from hangdog_server.protocol.commands import (
     Abort,
+    CaptureCommand,
+    Command,
     Diagnose,
-    Doubt,
     Elsewhere,
     Need,
-    Order,
     Pace,
     Receipt,
+    RecheckCommand,
     Renewed,
-    Told,
 )
-from hangdog_server.protocol.rate_limits import Limits, Seldom
+from hangdog_server.protocol.rate_limits import LogThrottle, RateLimits
 from hangdog_server.protocol.rejections import Denial, TurnedAway
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.telemetry import SILENT, Agent, Telemetry
 
 log = logging.getLogger(__name__)
@@ -62,16 +62,16 @@ class Agents(AgentsServicer):
     def __init__(
         self,
         fleet: Fleet,
-        desk: Desk,
-        vigil: Vigil,
-        returns: Returns,
+        registry: IncidentRegistry,
+        monitor: StallTracker,
+        returns: OfflineIngest,
         leading: Leading,
-        settings: Settings,
+        settings: ServerSettings,
         dictionary: Dictionary,
-        gate: Gate,
-        limits: Limits,
-        campaigns: CampaignDesk,
-        seen: Seen,
+        gate: Authorizer,
+        limits: RateLimits,
+        campaigns: CampaignRegistry,
+        seen: SessionTracker,
         telemetry: Telemetry = SILENT,
         renewals: Renewals = NO_RENEWALS,
     ) -> None:
@@ -80,14 +80,14 @@ class Agents(AgentsServicer):
         self._telemetry = telemetry
         self._campaigns = campaigns
         self._fleet = fleet
-        self._desk = desk
-        self._vigil = vigil
+        self._registry = registry
+        self._stalls = monitor
         self._returns = returns
         self._leading = leading
         self._settings = settings
         self._dictionary = dictionary
-        self.asking = Asking(dictionary, fleet.send, self._captured, settings)
-        self._gate, self._limits, self._seldom = gate, limits, Seldom()
+        self.asking = MissingPieces(dictionary, fleet.send, self._captured, settings)
+        self._gate, self._limits, self._seldom = gate, limits, LogThrottle()
 
     async def Connect(  # type: ignore[override]  # grpc.aio also takes a coroutine that reads and writes its context
         self, request_iterator: AsyncIterator[pb.FromAgent], context: Context
@@ -100,8 +100,8 @@ class Agents(AgentsServicer):
             if isinstance(error, WrongUse | NotAllowed):
                 self._telemetry.count(rejections.denial(error))
             peer = relayed_peer.read(context.peer()).address
-            told = not ours and self._seldom.tell(address(peer), str(error), steady())
-            log.log(logging.WARNING if told else logging.DEBUG, "agent at %s: %s", peer, error)
+            reported = not ours and self._seldom.tell(address(peer), str(error), steady())
+            log.log(logging.WARNING if reported else logging.DEBUG, "agent at %s: %s", peer, error)
             await refuse(context, error)
 
     async def _converse(self, context: Context) -> None:
@@ -113,12 +113,12 @@ class Agents(AgentsServicer):
                 f"an agent with the certificate of {shown.name} says that it speaks for machine {machine}",
                 "give it the --machine of its certificate, or the certificate of its machine",
             )
-        self._limits.heard(machine, size, steady())
+        self._limits.count_message(machine, size, steady())
         version, peer = hello.version[: decode.NAME], relayed_peer.read(context.peer()).address
         body = Body(hello.boot[: decode.NAME], hello.serial[: decode.NAME])
         connection = self._fleet.connect(machine, version, peer, steady(), hello.paced, body)
         connection.diagnoses = hello.diagnoses
-        self._fleet.certificates.note(machine, shown, steady() - self._desk.now())
+        self._fleet.certificates.note(machine, shown, steady() - self._registry.now())
         ending = self._certificate_ends(connection, shown)
         try:
             with about(machine=machine):
@@ -135,20 +135,22 @@ class Agents(AgentsServicer):
         self._telemetry.count(Agent.CONNECTED)
         listening = asyncio.create_task(self._listen(connection, context), name=f"listening to {machine}")
         try:
-            self._desk.joined(machine)  # in the same breath as it was connected: what begins later tells it by itself
+            self._registry.joined(
+                machine
+            )  # in the same breath as it was connected: what begins later tells it by itself
             self._campaigns.joined(machine)
             due_s = self._renewals.due_in_s(self._fleet.certificates.of(machine))
             await context.write(_welcome(connection.pace_s, self._settings, due_s))
             while (order := await connection.line.get()) is not None:
-                await context.write(_told(order))
+                await context.write(_message_of(order))
         finally:
             listening.cancel()
             if self._fleet.disconnect(connection, steady()):
                 self._fleet.certificates.forget(machine)
-                self._desk.lost(machine)
+                self._registry.lost(machine)
                 self._campaigns.lost(machine)
-                self._vigil.forget(machine)
-                self._seen.lost(machine, self._desk.now() - (steady() - connection.heard), steady())
+                self._stalls.forget(machine)
+                self._seen.lost(machine, self._registry.now() - (steady() - connection.last_message), steady())
             self._telemetry.count(Agent.STOPPED if connection.leaving else Agent.LOST)
             log.info("machine %s: agent at %s is gone", machine, connection.peer)
 
@@ -157,7 +159,7 @@ class Agents(AgentsServicer):
         if shown is None or shown.ends is None:
             return None
         ended = NotAllowed(f"the certificate of {shown.name} has ended", "renew it: docs/security.md")
-        left = min(max(shown.ends - self._desk.now(), 0.0), _LONGEST_S)
+        left = min(max(shown.ends - self._registry.now(), 0.0), _LONGEST_S)
         return asyncio.get_running_loop().call_later(left, connection.end, ended)
 
     async def _hello(self, context: Context) -> tuple[pb.Hello, int]:
@@ -186,26 +188,26 @@ class Agents(AgentsServicer):
                     break
                 now = steady()
                 self._fleet.hear(connection, now)
-                self._limits.heard(connection.machine, size, now)
+                self._limits.count_message(connection.machine, size, now)
                 if message.HasField("presence"):
                     self._fleet.announce(connection, decode.local_jobs(message.presence, self._settings), steady())
-                    self._seen.announced(connection.machine, connection.jobs, first, self._desk.now(), steady())
+                    self._seen.announced(connection.machine, connection.jobs, first, self._registry.now(), steady())
                     first, connection.leaving = False, message.presence.leaving
                     self._leading.noticed(connection.machine)
                 elif message.HasField("captured"):
-                    if refused := self._desk.unawaited(message.captured.order):  # before it costs anything
+                    if refused := self._registry.unawaited(message.captured.order):  # before it costs anything
                         self._telemetry.count(rejections.look(refused, ""))
                         self._refused(connection.machine, refused)
                     else:
                         await self.asking.take(connection.machine, message.captured)
                 elif message.HasField("pieces"):
-                    self.asking.told(connection.machine, message.pieces)
+                    self.asking.take_pieces(connection.machine, message.pieces)
                 elif message.HasField("pulse"):
-                    self._vigil.note(connection.machine, self._own(connection, message.pulse), steady())
+                    self._stalls.note(connection.machine, self._own(connection, message.pulse), steady())
                 elif message.HasField("health"):
                     connection.findings = findings.unpack(message.health.findings, connection.machine)
                 elif message.HasField("diagnosed"):
-                    if refused := await self._campaigns.told(connection.machine, message.diagnosed):
+                    if refused := await self._campaigns.take_report(connection.machine, message.diagnosed):
                         self._refused(connection.machine, refused)
                 elif message.HasField("renew"):
                     held = self._fleet.certificates.of(connection.machine)
@@ -218,11 +220,11 @@ class Agents(AgentsServicer):
         finally:
             connection.end(because)
 
-    def _own(self, connection: Connection, pulse: pb.Pulse) -> dict[str, dict[Rank, Sign]]:
+    def _own(self, connection: Connection, cpu_activity: pb.Pulse) -> dict[str, dict[Rank, Sign]]:
         """What a pulse says of ranks that belong to its machine: nobody has other machines' ranks suspected."""
         own: dict[str, dict[Rank, Sign]] = {}
         foreign = False
-        for (name, owner), signs in stall_signs.unpack(pulse).items():
+        for (name, owner), signs in stall_signs.unpack(cpu_activity).items():
             job = self._fleet.meant(connection.machine, name, owner)
             ranks = frozenset(self._fleet.owned(connection.machine, job)) if job is not None else frozenset[Rank]()
             mine = {rank: sign for rank, sign in signs.items() if rank in ranks}
@@ -253,7 +255,7 @@ class Agents(AgentsServicer):
             answers = await asyncio.to_thread(decode.looks, machine, captured, self._dictionary)
         else:
             answers = decode.looks(machine, captured, self._dictionary)
-        for answer, refused in zip(answers, self._desk.answer(captured, answers), strict=True):
+        for answer, refused in zip(answers, self._registry.answer(captured, answers), strict=True):
             self._telemetry.count(rejections.look(refused, answer.unreadable))
             if refused:
                 self._refused(machine, refused)
@@ -274,13 +276,13 @@ def _large(captured: pb.Captured) -> bool:
 async def _read(context: Context) -> tuple[object, int]:
     """What an agent says next, and its bytes; raises WrongUse when it is no message of ours."""
     try:
-        said: object = await context.read()
+        stated: object = await context.read()
     except DecodeError:
         raise WrongUse("what it says is no message of hangdog's", "is something else calling this port?") from None
-    return (said.message, said.size) if isinstance(said, Said) else (None, 0)
+    return (stated.message, stated.size) if isinstance(stated, ClientCredentials) else (None, 0)
 
 
-def _welcome(pace_s: float, settings: Settings, due_s: float | None) -> pb.ToAgent:
+def _welcome(pace_s: float, settings: ServerSettings, due_s: float | None) -> pb.ToAgent:
     most = settings.max_message_bytes
     welcome = pb.Welcome(heartbeat_s=pace_s, max_message_bytes=most, digests=True, together=True)
     if due_s is not None:
@@ -289,16 +291,16 @@ def _welcome(pace_s: float, settings: Settings, due_s: float | None) -> pb.ToAge
 
 
 @lru_cache(maxsize=16)
-def _told(what: Told) -> pb.ToAgent:
+def _message_of(what: Command) -> pb.ToAgent:
     """As it is sent: an order, to thousands."""
     match what:
-        case Order():
+        case CaptureCommand():
             order = pb.CaptureOrder(
                 order=what.name, job=what.job, rounds=what.rounds, interval_s=what.interval_s,
                 native=what.native, light=what.light, together=what.together, owner=owners.pack(what.owner),
             )  # fmt: skip
             return pb.ToAgent(capture=order)
-        case Doubt():
+        case RecheckCommand():
             return pb.ToAgent(doubt=pb.Doubt(job=what.job, seconds=what.seconds, owner=owners.pack(what.owner)))
         case Receipt():
             return pb.ToAgent(receipt=pb.Receipt(id=what.id, refused=what.refused))

@@ -4,18 +4,18 @@ import json
 from collections.abc import AsyncIterator
 
 from hangdog_models.errors import HangdogError, WrongUse
-from hangdog_models.planning.campaign.launch import Round
+from hangdog_models.planning.campaign.launch import CampaignRound
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import CampaignsServicer
-from hangdog_server.auth.audit_log import Audit, followed
-from hangdog_server.auth.authorizer import Gate, Person
-from hangdog_server.campaigns.campaign_registry import CampaignDesk, ended
-from hangdog_server.campaigns.campaign_request import Request
+from hangdog_server.auth.audit_log import AuditLog, followed
+from hangdog_server.auth.authorizer import Authorizer, Person
+from hangdog_server.campaigns.campaign_registry import CampaignRegistry, ended
+from hangdog_server.campaigns.campaign_request import CampaignRequest
 from hangdog_server.grpc_api.abort import Context, refuse
 from hangdog_server.incidents import decode
 from hangdog_server.incidents.round_capture import named, steady
-from hangdog_server.protocol.rate_limits import Limits
-from hangdog_server.settings import Settings
+from hangdog_server.protocol.rate_limits import RateLimits
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store import campaigns, test_results
 from hangdog_server.store.campaigns import Campaign
 from hangdog_server.store.store import Store
@@ -28,9 +28,15 @@ class Campaigns(CampaignsServicer):
     """What people ask."""
 
     def __init__(
-        self, desk: CampaignDesk, store: Store, settings: Settings, gate: Gate, limits: Limits, audit: Audit
+        self,
+        registry: CampaignRegistry,
+        store: Store,
+        settings: ServerSettings,
+        gate: Authorizer,
+        limits: RateLimits,
+        audit: AuditLog,
     ) -> None:
-        self._desk = desk
+        self._registry = registry
         self._store = store
         self._settings = settings
         self._gate = gate
@@ -43,8 +49,8 @@ class Campaigns(CampaignsServicer):
             person = self._gate.person(context)
             asked = _request(request, person)
             self._limits.snapshot(person.name, steady())
-            deed = person.deed("diagnose", "", f"{named(asked.machines) or asked.incident}: {asked.why}")
-            async for step in followed(self._desk.run(asked), self._audit, deed):
+            entry = person.audit_entry("diagnose", "", f"{named(asked.machines) or asked.incident}: {asked.why}")
+            async for step in followed(self._registry.run(asked), self._audit, entry):
                 yield pb.CampaignStep(
                     campaign=step.incident, state=step.state, text=step.text, report_json=step.verdict
                 )
@@ -54,7 +60,7 @@ class Campaigns(CampaignsServicer):
     async def Follow(self, request: pb.CampaignName, context: Context) -> AsyncIterator[pb.CampaignStep]:
         """The steps of a campaign."""
         try:
-            async for step in self._desk.follow(request.id):
+            async for step in self._registry.follow(request.id):
                 yield pb.CampaignStep(
                     campaign=step.incident, state=step.state, text=step.text, report_json=step.verdict
                 )
@@ -64,12 +70,12 @@ class Campaigns(CampaignsServicer):
     async def Plan(self, request: pb.CampaignRequest, context: Context) -> pb.CampaignPlan:
         """What a campaign would begin with."""
         try:
-            machines, step = await self._desk.plan(_request(request, self._gate.person(context)))
+            machines, step = await self._registry.plan(_request(request, self._gate.person(context)))
         except HangdogError as error:
             await refuse(context, error)
-        launches = step.launches if isinstance(step, Round) else ()
+        launches = step.launches if isinstance(step, CampaignRound) else ()
         document = {
-            "because": str(step.because),
+            "because": str(step.reason),
             "launches": [
                 {"test": one.diagnostic.name, "machines": list(one.machines), "repetitions": one.repetitions}
                 for one in launches
@@ -81,8 +87,8 @@ class Campaigns(CampaignsServicer):
         """Ends a campaign."""
         try:
             person = self._gate.person(context)
-            deed = person.deed("abort diagnose", "", request.id[: decode.NAME])
-            return _summary(await ended(self._desk, request.id, self._audit, deed))
+            entry = person.audit_entry("abort diagnose", "", request.id[: decode.NAME])
+            return _summary(await ended(self._registry, request.id, self._audit, entry))
         except HangdogError as error:
             await refuse(context, error)
 
@@ -128,13 +134,13 @@ class Campaigns(CampaignsServicer):
         )  # fmt: skip
 
 
-def _request(request: pb.CampaignRequest, person: Person) -> Request:
+def _request(request: pb.CampaignRequest, person: Person) -> CampaignRequest:
     """What is asked for; raises WrongUse."""
     if len(request.why) > decode.WHY:
         raise WrongUse(f"a reason of {len(request.why)} characters is too long", f"give {decode.WHY} at most")
     machines = tuple(decode.name(machine, "machine") for machine in request.machines[:_NAMED])
     levels = tuple(request.levels[:16])
-    return Request(machines, request.incident, levels, request.budget_s, request.why, person.name)
+    return CampaignRequest(machines, request.incident, levels, request.budget_s, request.why, person.name)
 
 
 def _summary(campaign: Campaign) -> pb.CampaignSummary:

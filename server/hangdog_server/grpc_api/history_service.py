@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 from hangdog_models.errors import WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store import machine_history
 from hangdog_server.store.captures import unfolded
 from hangdog_server.store.store import Incident, Store
@@ -19,7 +19,7 @@ PAGE = 16
 class Records:
     """What the store remembers, as it is told over the wire; `clock` gives Unix seconds."""
 
-    def __init__(self, store: Store, settings: Settings, clock: Callable[[], float]) -> None:
+    def __init__(self, store: Store, settings: ServerSettings, clock: Callable[[], float]) -> None:
         self._store = store
         self._settings = settings
         self._clock = clock
@@ -82,20 +82,20 @@ def summary(incident: Incident) -> pb.IncidentSummary:
     )
 
 
-def _entry(entry: machine_history.Entry) -> pb.LedgerEntry:
+def _entry(entry: machine_history.HistoryEntry) -> pb.LedgerEntry:
     return pb.LedgerEntry(
         machine=entry.machine,
         incident=entry.incident,
         job=entry.job,
         at=entry.at,
-        standing=entry.standing,
+        standing=entry.mention,
         probability=entry.probability,
         among=entry.among,
         verdict=entry.kind,
     )
 
 
-def _record(record: machine_history.Record) -> pb.MachineRecord:
+def _record(record: machine_history.MachineRecord) -> pb.MachineRecord:
     return pb.MachineRecord(
         machine=record.machine,
         convicted=record.convicted,

@@ -6,20 +6,20 @@ from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_proto.codec import findings, owners
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsServicer
-from hangdog_server.auth.audit_log import Audit, followed
-from hangdog_server.auth.authorizer import Gate
-from hangdog_server.cluster.connection import Seen
+from hangdog_server.auth.audit_log import AuditLog, followed
+from hangdog_server.auth.authorizer import Authorizer
+from hangdog_server.cluster.connection import PastConnection
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.grpc_api.abort import Context, refuse
-from hangdog_server.grpc_api.action_service import Deeds
+from hangdog_server.grpc_api.action_service import ActionService
 from hangdog_server.grpc_api.history_service import Records, summary
 from hangdog_server.grpc_api.operations_service import Operations
 from hangdog_server.incidents import decode
-from hangdog_server.incidents.incident_request import Request
-from hangdog_server.incidents.registry import Desk
+from hangdog_server.incidents.incident_request import IncidentRequest
+from hangdog_server.incidents.registry import IncidentRegistry
 from hangdog_server.incidents.round_capture import steady
-from hangdog_server.protocol.rate_limits import Limits
-from hangdog_server.settings import Settings
+from hangdog_server.protocol.rate_limits import RateLimits
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store.store import Store
 
 
@@ -29,25 +29,25 @@ class Incidents(IncidentsServicer):
     def __init__(
         self,
         fleet: Fleet,
-        desk: Desk,
+        registry: IncidentRegistry,
         store: Store,
         records: Records,
-        deeds: Deeds,
-        settings: Settings,
-        gate: Gate,
-        limits: Limits,
-        audit: Audit,
+        actions: ActionService,
+        settings: ServerSettings,
+        gate: Authorizer,
+        limits: RateLimits,
+        audit: AuditLog,
         operations: Operations,
     ) -> None:
         self._fleet = fleet
-        self._desk = desk
+        self._registry = registry
         self._store = store
         self._settings = settings
         self._gate = gate
         self._limits = limits
         self._audit = audit
         self._records = records
-        self._deeds = deeds
+        self._actions = actions
         self._operations = operations
 
     async def Snapshot(self, request: pb.SnapshotRequest, context: Context) -> AsyncIterator[pb.Progress]:
@@ -55,12 +55,14 @@ class Incidents(IncidentsServicer):
         try:
             if len(request.why) > decode.WHY:
                 raise WrongUse(f"a reason of {len(request.why)} characters is too long", f"give {decode.WHY} at most")
-            asked = Request(
+            asked = IncidentRequest(
                 request.job, request.rounds, request.interval_s, request.job_toml, request.why, request.light
             )
             person = self._gate.person(context)
             self._limits.snapshot(person.name, steady())
-            steps = followed(self._desk.ask(asked), self._audit, person.deed("snapshot", request.job, request.why))
+            steps = followed(
+                self._registry.ask(asked), self._audit, person.audit_entry("snapshot", request.job, request.why)
+            )
             async for step in steps:
                 yield pb.Progress(incident=step.incident, state=step.state, text=step.text, verdict_json=step.verdict)
         except HangdogError as error:
@@ -112,19 +114,19 @@ class Incidents(IncidentsServicer):
     async def Actions(self, request: pb.ActionsRequest, context: Context) -> pb.ActionList:
         """What was, is and would be done to machines."""
         try:
-            return await self._deeds.listed(request)
+            return await self._actions.listed(request)
         except HangdogError as error:
             await refuse(context, error)
 
     async def Act(self, request: pb.ActRequest, context: Context) -> pb.ActionList:
         """What somebody decided."""
         try:
-            return await self._deeds.act(request, self._gate.person(context))
+            return await self._actions.act(request, self._gate.person(context))
         except HangdogError as error:
             await refuse(context, error)
 
 
-def _machine(seen: Seen, fleet: Fleet, now: float) -> pb.Machine:
+def _machine(seen: PastConnection, fleet: Fleet, now: float) -> pb.Machine:
     jobs = [
         pb.LocalJob(
             job=label,
@@ -136,7 +138,7 @@ def _machine(seen: Seen, fleet: Fleet, now: float) -> pb.Machine:
         )
         for label, local in seen.jobs.items()
     ]
-    silent, held = max(0.0, now - seen.heard), fleet.certificates.of(seen.machine)
+    silent, held = max(0.0, now - seen.last_message), fleet.certificates.of(seen.machine)
     return pb.Machine(
         name=seen.machine,
         version=seen.version,

@@ -8,16 +8,24 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from hangdog_models.operations import compute
-from hangdog_models.operations.past_events import Came, Incident, Naming, Past, Said, Standing, Trial
+from hangdog_models.operations.past_events import (
+    Came,
+    MachineMention,
+    MachineTestRecord,
+    MentionKind,
+    Naming,
+    PastEvents,
+    PastIncident,
+)
 from hangdog_models.operations.report_json import to_json
-from hangdog_models.planning.campaign.launch import Result
+from hangdog_models.planning.campaign.launch import LaunchResult
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.grpc_api.history_service import back
 from hangdog_server.store import machine_history
 from hangdog_server.store import sessions as rows
-from hangdog_server.store.actions import TOOK, Act
-from hangdog_server.store.campaigns import State as CampaignState
-from hangdog_server.store.store import State, Store
+from hangdog_server.store.actions import TOOK, ActionState
+from hangdog_server.store.campaigns import CampaignState
+from hangdog_server.store.store import IncidentState, Store
 from hangdog_server.store.tables import CAMPAIGNS, CONVICTIONS, INCIDENTS, INTENTS, LEDGER, TESTS
 
 #: Rows of each sort that are read, the newest: at Llama 3's nine interruptions a day of 16,384 GPUs, three years of
@@ -47,7 +55,7 @@ class Operations:
         return pb.ReportAnswer(report_json=json.dumps(to_json(report)))
 
 
-def past(connection: sa.Connection, since: float, restart_s: float = 0.0, most: int = MOST) -> Past:
+def past(connection: sa.Connection, since: float, restart_s: float = 0.0, most: int = MOST) -> PastEvents:
     """All that is remembered from `since` (Unix seconds) on, with what is known beside it of what began before.
 
     Sessions that ended less than `restart_s` before belong to it: what followed may be a restart.
@@ -62,15 +70,15 @@ def past(connection: sa.Connection, since: float, restart_s: float = 0.0, most: 
 
     incidents = read("incidents", _incidents(since), _incident)
     namings = read("machines named by verdicts", _namings(since), _naming)
-    said = read(
-        "lines of the ledger", machine_history.last(since).order_by(LEDGER.c.at.desc(), LEDGER.c.id.desc()), _said
+    stated = read(
+        "lines of the ledger", machine_history.last(since).order_by(LEDGER.c.at.desc(), LEDGER.c.id.desc()), _mention
     )
     trials = read("tests", _trials(since), _trial)
     convicted = read("convictions", _convicted(since), _conviction)
-    lives = read("sessions of jobs", rows.since(since - restart_s), _same)
+    job_sessions = read("sessions of jobs", rows.since(since - restart_s), _same)
     stood = read("standstills of jobs", rows.stills(since - restart_s), _same)
-    sessions = rows.sessions(lives, stood)
-    return Past(incidents, namings, _together(trials, convicted), said, tuple(cut), sessions)
+    sessions = rows.sessions(job_sessions, stood)
+    return PastEvents(incidents, namings, _together(trials, convicted), stated, tuple(cut), sessions)
 
 
 def _same(row: Any) -> Any:
@@ -84,11 +92,11 @@ def _incidents(since: float) -> sa.Select[Any]:
     return query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id)
 
 
-def _incident(row: Any) -> Incident:
-    judged = row.state == State.JUDGED
+def _incident(row: Any) -> PastIncident:
+    judged = row.state == IncidentState.JUDGED
     stood = row.began - row.stood_s if row.stood_s else None
-    failed = row.state == State.FAILED
-    return Incident(row.id, row.began, row.kind if judged else "", failed, stood, row.changed if judged else None)
+    failed = row.state == IncidentState.FAILED
+    return PastIncident(row.id, row.began, row.kind if judged else "", failed, stood, row.changed if judged else None)
 
 
 def _namings(since: float) -> sa.Select[Any]:
@@ -99,22 +107,22 @@ def _namings(since: float) -> sa.Select[Any]:
 
 
 def _naming(row: Any) -> Naming:
-    state = Act(row.state)
-    came = Came.DISMISSED if state is Act.DISMISSED else Came.LEFT
+    state = ActionState(row.state)
+    came = Came.DISMISSED if state is ActionState.DISMISSED else Came.LEFT
     if state in TOOK:
-        came = Came.GIVEN_UP if state is Act.FAILED and not row.marked else Came.TAKEN
-    reason = state is Act.DISMISSED and row.words not in ("", f"by {row.who}")  # the latter: nobody gave one
-    out = row.changed if state is Act.DONE else None
+        came = Came.GIVEN_UP if state is ActionState.FAILED and not row.marked else Came.TAKEN
+    reason = state is ActionState.DISMISSED and row.words not in ("", f"by {row.who}")  # the latter: nobody gave one
+    out = row.changed if state is ActionState.DONE else None
     return Naming(row.incident, row.machine, row.at, came, row.began, out, reason)
 
 
-def _said(row: Any) -> Said:
-    return Said(row.machine, row.incident, row.at, Standing(row.standing), row.probability, row.among)
+def _mention(row: Any) -> MachineMention:
+    return MachineMention(row.machine, row.incident, row.at, MentionKind(row.standing), row.probability, row.among)
 
 
 def _trials(since: float) -> sa.Select[Any]:
     """Of each machine in each campaign that was run to its end: how many tests it passed, and how many not."""
-    passed = sa.func.sum(sa.case((TESTS.c.outcome == Result.PASS, 1), else_=0)).label("passed")
+    passed = sa.func.sum(sa.case((TESTS.c.outcome == LaunchResult.PASS, 1), else_=0)).label("passed")
     joined = TESTS.join(CAMPAIGNS, CAMPAIGNS.c.id == TESTS.c.campaign)
     query = sa.select(
         TESTS.c.campaign, CAMPAIGNS.c.incident, CAMPAIGNS.c.began, TESTS.c.machine, passed, sa.func.count().label("all")
@@ -125,9 +133,9 @@ def _trials(since: float) -> sa.Select[Any]:
     )
 
 
-def _trial(row: Any) -> Trial:
+def _trial(row: Any) -> MachineTestRecord:
     passed = int(row.passed)
-    return Trial(row.campaign, row.incident, row.machine, row.began, False, passed, int(row.all) - passed)
+    return MachineTestRecord(row.campaign, row.incident, row.machine, row.began, False, passed, int(row.all) - passed)
 
 
 def _convicted(since: float) -> sa.Select[Any]:
@@ -137,11 +145,13 @@ def _convicted(since: float) -> sa.Select[Any]:
     return query.order_by(CAMPAIGNS.c.began.desc(), CONVICTIONS.c.campaign, CONVICTIONS.c.machine)
 
 
-def _conviction(row: Any) -> Trial:
-    return Trial(row.campaign, row.incident, row.machine, row.began, convicted=True)
+def _conviction(row: Any) -> MachineTestRecord:
+    return MachineTestRecord(row.campaign, row.incident, row.machine, row.began, convicted=True)
 
 
-def _together(trials: Sequence[Trial], convicted: Sequence[Trial]) -> tuple[Trial, ...]:
+def _together(
+    trials: Sequence[MachineTestRecord], convicted: Sequence[MachineTestRecord]
+) -> tuple[MachineTestRecord, ...]:
     """Each machine of each campaign once; one that was convicted is not said to have passed."""
     found = {(one.campaign, one.machine): one for one in (*trials, *convicted)}
     return tuple(found.values())

@@ -29,7 +29,7 @@ class Archive:
         self._incident = incident
         self._waiting: list[RawCapture] = []
         self._pieces: list[pb.Piece] = []
-        self._told: set[bytes] = set()
+        self._stored: set[bytes] = set()
         self._batches = first
         self._unwritten: list[RawCapture] = []
         self._waiting_bytes = 0
@@ -39,7 +39,7 @@ class Archive:
         `keep`.
         """
         self._waiting.append(RawCapture(machine, number, capture.SerializeToString(), before))
-        self._pieces += self._dictionary.pieces(capture, self._told)
+        self._pieces += self._dictionary.pieces(capture, self._stored)
 
     async def keep(self) -> None:
         """Keeps all that came since, all or none; where the store fails they wait in memory. Raises NotOurs."""

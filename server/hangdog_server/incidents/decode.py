@@ -11,11 +11,11 @@ from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import rounds as together
 from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.incidents.gather import FURTHER, Answer
-from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.incidents.gather import FURTHER, RoundAnswer
+from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.protocol.rejections import Denial, TurnedAway
-from hangdog_server.settings import Settings
-from hangdog_server.store.offline_captures import Kept
+from hangdog_server.settings import ServerSettings
+from hangdog_server.store.offline_captures import OfflineCapture
 
 #: Characters of a machine's or job's name: DNS allows 253, a Kubernetes name with its namespace stays below.
 NAME = 253
@@ -31,19 +31,19 @@ _ID = 100
 _OLDEST_S = 366 * 86400.0
 
 
-def answer(machine: str, captured: pb.Captured, dictionary: Dictionary) -> Answer:
+def answer(machine: str, captured: pb.Captured, dictionary: Dictionary) -> RoundAnswer:
     """An agent's look; one that cannot be read is still an answer."""
     capture = captured.capture
-    told = collectives.heard(capture)
+    reported = collectives.unpack_counters(capture)
     try:
         traces, unreadable = dedup.unpack(capture, dictionary, tids=False), ""
     except UnreadableEvidence as error:
         traces, unreadable = (), str(error)
     findings = found.unpack(capture.findings, machine) if capture.findings else ()
-    return Answer(machine, captured.round, traces, captured.last, unreadable, told, captured.more, findings)
+    return RoundAnswer(machine, captured.round, traces, captured.last, unreadable, reported, captured.more, findings)
 
 
-def looks(machine: str, captured: pb.Captured, dictionary: Dictionary) -> list[Answer]:
+def looks(machine: str, captured: pb.Captured, dictionary: Dictionary) -> list[RoundAnswer]:
     """The looks of an agent's message, those `before` first, then its own; raises WrongUse when they are too many."""
     if len(captured.before) > together.MOST_BEFORE:
         raise WrongUse(f"{len(captured.before)} looks before another one; {together.MOST_BEFORE} at most")
@@ -51,7 +51,7 @@ def looks(machine: str, captured: pb.Captured, dictionary: Dictionary) -> list[A
     return [*(_before(last, before, captured.capture, dictionary) for before in captured.before), last]
 
 
-def _before(last: Answer, before: pb.Before, after: pb.Capture, dictionary: Dictionary) -> Answer:
+def _before(last: RoundAnswer, before: pb.Before, after: pb.Capture, dictionary: Dictionary) -> RoundAnswer:
     if before.HasField("capture"):
         return answer(last.machine, pb.Captured(round=before.round, capture=before.capture), dictionary)
     try:
@@ -59,26 +59,26 @@ def _before(last: Answer, before: pb.Before, after: pb.Capture, dictionary: Dict
             raise UnreadableEvidence(f"it is told by the look behind it, which is not: {last.unreadable}")
         traces = together.rewound(last.traces, after, before.cpu_s)
     except UnreadableEvidence as error:
-        return Answer(last.machine, before.round, unreadable=str(error))
-    return Answer(last.machine, before.round, traces)
+        return RoundAnswer(last.machine, before.round, unreadable=str(error))
+    return RoundAnswer(last.machine, before.round, traces)
 
 
-def local_jobs(presence: pb.Presence, settings: Settings) -> dict[str, LocalJob]:
+def local_jobs(presence: pb.Presence, settings: ServerSettings) -> dict[str, AnnouncedJob]:
     """The jobs a machine announces, by name and owner; raises WrongUse when they cannot be true."""
     if len(presence.jobs) > settings.max_jobs:
         raise WrongUse(f"{len(presence.jobs)} jobs on one machine; {settings.max_jobs} at most")
     jobs = ((name(local.job, "job"), local_job(local)) for local in presence.jobs)
-    return {f"{said}@{local.owner}" if local.owner.known else said: local for said, local in jobs}
+    return {f"{stated}@{local.owner}" if local.owner.known else stated: local for stated, local in jobs}
 
 
-def local_job(local: pb.LocalJob) -> LocalJob:
+def local_job(local: pb.LocalJob) -> AnnouncedJob:
     """One job of a machine; raises WrongUse when it cannot be true."""
     if len(local.ranks) > RANKS or any(rank > MAX_RANK for rank in local.ranks) or local.world_size > MAX_RANK + 1:
         raise WrongUse(f"job {local.job} is announced with impossible ranks")
     ranks = tuple(Rank(rank) for rank in sorted(set(local.ranks)))
     contested = tuple(rank for rank in ranks if rank in set(local.contested[:RANKS]))
     meeting = printable(local.rendezvous, NAME)
-    return LocalJob(
+    return AnnouncedJob(
         local.job,
         ranks,
         local.world_size or None,
@@ -97,15 +97,15 @@ def _pods(local: pb.LocalJob) -> tuple[str, ...]:
     return tuple(sorted(set(local.pods)))
 
 
-def name(said: str, what: str, most: int = NAME) -> str:
+def name(stated: str, what: str, most: int = NAME) -> str:
     """A name as it may be printed and stored; raises WrongUse."""
-    if not said.strip() or len(said) > most or not said.isprintable():
-        words = f"{said[:most]!r} is no name of a {what}"
+    if not stated.strip() or len(stated) > most or not stated.isprintable():
+        words = f"{stated[:most]!r} is no name of a {what}"
         raise TurnedAway(Denial.NAME, words, f"names are printable and at most {most} characters")
-    return said
+    return stated
 
 
-def recorded(machine: str, spooled: pb.Spooled, settings: Settings, now: float) -> Kept:
+def recorded(machine: str, spooled: pb.Spooled, settings: ServerSettings, now: float) -> OfflineCapture:
     """A look that an agent took by itself; `now` is Unix time. Raises WrongUse when it cannot be true."""
     name(spooled.job.job, "job")
     number, rounds = spooled.captured.round, spooled.rounds
@@ -115,10 +115,10 @@ def recorded(machine: str, spooled: pb.Spooled, settings: Settings, now: float) 
         raise WrongUse(f"a standstill {spooled.age_s:g} s ago cannot be")
     if not (math.isfinite(spooled.interval_s) and 0 <= spooled.interval_s <= settings.max_interval_s):
         raise WrongUse(f"looks {spooled.interval_s:g} s apart cannot be")
-    return Kept(
+    return OfflineCapture(
         machine=machine,
         id=name(spooled.id, "spooled look", _ID),
-        standstill=name(spooled.standstill, "standstill", _ID),
+        stall=name(spooled.standstill, "standstill", _ID),
         local=local_job(spooled.job),
         began=now - spooled.age_s,
         round=number,

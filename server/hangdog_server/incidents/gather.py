@@ -13,11 +13,11 @@ import msgspec
 from hangdog_models.counts import counted
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank, format_ranks
-from hangdog_models.reading.collectives.library_counters import Told, joined
+from hangdog_models.reading.collectives.library_counters import LibraryCounters, joined
 from hangdog_models.snapshot import Account, Job, Round, Snapshot
 from hangdog_models.stack import TRAINER, Missing, ProcessTrace, Reason
 from hangdog_server.incidents import ownership, round_diff
-from hangdog_server.protocol.rejections import Look, Refusal
+from hangdog_server.protocol.rejections import RejectedCapture, Rejection
 
 Ranks = tuple[Rank, ...]
 _RANK, _RANK_AND_ROLE = attrgetter("rank"), attrgetter("rank", "role")
@@ -31,7 +31,7 @@ FURTHER = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RoundPlan:
     """What is asked of whom: `asked` machines look `rounds` times; `absent` ones belong to the job but are gone.
 
     `world`: how many ranks the job has, where that is known; an answer that speaks of more is not believed in that.
@@ -60,7 +60,7 @@ class Plan:
         return max(0.0, self.rounds * len(self.asked) * LOOK_S - 1.0)
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
+class RoundAnswer(msgspec.Struct, frozen=True, gc=False):
     """One look of one machine; `unreadable` says why its message could not be read, and is empty when it could.
 
     `told` is what its libraries counted, in a last look or behind it (`round` is then no look's); `more` is to come.
@@ -72,7 +72,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     traces: tuple[ProcessTrace, ...] = ()
     last: bool = False
     unreadable: str = ""
-    told: Told | None = None
+    counters: LibraryCounters | None = None
     more: bool = False
     findings: tuple[Finding, ...] = ()
 
@@ -81,7 +81,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 class Waiting:
     """Not everybody answered: `because` says it in one line, `until` is when waiting ends at the latest."""
 
-    because: str
+    reason: str
     until: float
 
 
@@ -92,11 +92,11 @@ class Gathering:
     `came` is when it was seen that more answers than `taken` were in; `owned` are the owners by so many answers.
     """
 
-    plan: Plan
+    plan: RoundPlan
     began: float
-    answers: dict[tuple[str, int], Answer] = field(default_factory=dict)
+    answers: dict[tuple[str, int], RoundAnswer] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
-    told: dict[str, dict[int, Told]] = field(default_factory=dict)
+    counters: dict[str, dict[int, LibraryCounters]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     lost: dict[str, float] = field(default_factory=dict)
     looked: dict[str, float] = field(default_factory=dict)
@@ -105,19 +105,19 @@ class Gathering:
     owned: tuple[int, dict[Rank, str]] | None = None
 
 
-def take(gathering: Gathering, answer: Answer) -> str:
+def take(gathering: Gathering, answer: RoundAnswer) -> str:
     """Takes an answer in, or says why it is refused (empty: it was taken)."""
     plan, key = gathering.plan, (answer.machine, answer.round)
     if answer.machine not in plan.asked:
-        return Refusal(Look.UNASKED, f"{answer.machine} was not asked")
-    if answer.round >= plan.rounds + FURTHER * (answer.told is not None):
-        return Refusal(Look.UNASKED, f"look {answer.round} was not asked for, only {plan.rounds}")
-    if key in gathering.answers or answer.round in gathering.told.get(answer.machine, ()):
-        return Refusal(Look.AGAIN, f"{answer.machine} answered look {answer.round} before")
+        return Rejection(RejectedCapture.UNASKED, f"{answer.machine} was not asked")
+    if answer.round >= plan.rounds + FURTHER * (answer.counters is not None):
+        return Rejection(RejectedCapture.UNASKED, f"look {answer.round} was not asked for, only {plan.rounds}")
+    if key in gathering.answers or answer.round in gathering.counters.get(answer.machine, ()):
+        return Rejection(RejectedCapture.AGAIN, f"{answer.machine} answered look {answer.round} before")
     if answer.machine in gathering.done:
-        return Refusal(Look.LATE, f"{answer.machine} had given its last answer")
-    if answer.told is not None:
-        gathering.told.setdefault(answer.machine, {})[answer.round] = answer.told
+        return Rejection(RejectedCapture.LATE, f"{answer.machine} had given its last answer")
+    if answer.counters is not None:
+        gathering.counters.setdefault(answer.machine, {})[answer.round] = answer.counters
     if answer.round < plan.rounds:
         gathering.answers[key] = answer
         gathering.seen[answer.machine] = gathering.seen.get(answer.machine, 0) + 1
@@ -184,8 +184,8 @@ def owners(gathering: Gathering) -> dict[Rank, str]:
     """The machine of each rank, by the answers so far."""
     if gathering.owned is None or gathering.owned[0] != len(gathering.answers):
         plan = gathering.plan
-        said = ((answer.machine, answer.traces) for answer in gathering.answers.values())
-        gathering.owned = len(gathering.answers), ownership.owners(plan.asked, plan.absent, said, plan.world)
+        stated = ((answer.machine, answer.traces) for answer in gathering.answers.values())
+        gathering.owned = len(gathering.answers), ownership.owners(plan.asked, plan.absent, stated, plan.world)
     return gathering.owned[1]
 
 
@@ -200,7 +200,7 @@ def placement(gathering: Gathering) -> dict[str, Ranks]:
 def conclude(gathering: Gathering) -> Snapshot:
     """The snapshot of what is in by now: every expected rank is in every look, as a trace or as a reason."""
     plan, owner = gathering.plan, owners(gathering)
-    counted = joined(gathering.told, owner)
+    counted = joined(gathering.counters, owner)
     numbers = sorted({number for _, number in gathering.answers}) or [0]
     rounds: list[Round] = []
     claims: dict[tuple[str, str], set[Rank]] = {}
@@ -290,7 +290,7 @@ def _odd(gathering: Gathering, claims: Mapping[tuple[str, str], set[Rank]], numb
     if silent:
         yield f"no machine answered look {', '.join(silent)}: judged without"
     for machine in gathering.plan.asked:
-        if machine not in gathering.told and _looked(gathering, machine) and _awaited(gathering, machine):
+        if machine not in gathering.counters and _looked(gathering, machine) and _awaited(gathering, machine):
             yield f"what libraries counted on {machine} did not come in time"
     for (machine, believed), ranks in sorted(claims.items()):
         if believed:

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from hangdog_server.store.store import State
+from hangdog_server.store.store import IncidentState
 from hangdog_server.telemetry import Origin
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class IncidentRequest:
     """What somebody asks for; 0 and empty stand for the server's own choice.
 
     `stood_s`: for how long the job had not got on when it was suspected; 0: nobody says.
@@ -28,10 +28,10 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class IncidentStep:
     """One line of an incident's progress; `verdict` (JSON) stands in the last one."""
 
     incident: str
-    state: State
+    state: IncidentState
     text: str
     verdict: str = ""

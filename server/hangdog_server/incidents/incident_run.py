@@ -20,20 +20,20 @@ from hangdog_proto.logs import about
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents import resume
 from hangdog_server.incidents.capture_archive import Archive
-from hangdog_server.incidents.gather import Answer
+from hangdog_server.incidents.gather import RoundAnswer
 from hangdog_server.incidents.gc_freeze import spared
-from hangdog_server.incidents.incident_request import Request, Step
+from hangdog_server.incidents.incident_request import IncidentRequest, IncidentStep
 from hangdog_server.incidents.judge import Judge
 from hangdog_server.incidents.resume import Cut
 from hangdog_server.incidents.round_capture import count, named, steady
-from hangdog_server.incidents.rounds import About, Looking
-from hangdog_server.progress import Telling
-from hangdog_server.protocol.rejections import Look, Refusal
-from hangdog_server.settings import Settings
+from hangdog_server.incidents.rounds import CaptureRounds, IncidentSubject
+from hangdog_server.progress import ProgressStream
+from hangdog_server.protocol.rejections import RejectedCapture, Rejection
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store.leases import NotOurs
-from hangdog_server.store.store import Incident, State, Store
+from hangdog_server.store.store import Incident, IncidentState, Store
 from hangdog_server.store.store_errors import StoreFailed
-from hangdog_server.telemetry import SILENT, Stage, Telemetry
+from hangdog_server.telemetry import SILENT, IncidentStage, Telemetry
 
 #: Between two attempts to store what an incident ended with, while the store is away. Seconds.
 AGAIN_S = 2.0
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class IncidentServices:
     """What incidents are led with. `clock` gives Unix seconds; deadlines run on the event loop's own, steady clock.
 
     `judged` is set when a verdict is stored.
@@ -61,51 +61,57 @@ class Means:
     judged: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Inquiry:
+class IncidentRun:
     """A running incident: `lead` it once, `follow` it as often as people ask, then `settle` it."""
 
-    def __init__(self, what: About | Cut, request: Request, means: Means, settings: Settings) -> None:
+    def __init__(
+        self,
+        what: IncidentSubject | Cut,
+        request: IncidentRequest,
+        services: IncidentServices,
+        settings: ServerSettings,
+    ) -> None:
         """`what` is asked of whom, or was by a server that ended meanwhile."""
         self.name, self._job = (
             (what.incident.id, what.incident.job) if isinstance(what, Cut) else (what.plan.order, what.plan.job.id)
         )
-        self.began = what.incident.began if isinstance(what, Cut) else means.clock()
+        self.began = what.incident.began if isinstance(what, Cut) else services.clock()
         self._what = what
         self._stood_s = float(what.asked.get("stood_s", 0.0)) if isinstance(what, Cut) else request.stood_s
         self._request = request
-        self._means = means
+        self._services = services
         self._settings = settings
-        self._looking: Looking | None = None
-        self._telling = Telling[Step]()
+        self._rounds: CaptureRounds | None = None
+        self._progress = ProgressStream[IncidentStep]()
         self._unstored: Callable[[], Awaitable[None]] | None = None
         self._archive: Archive | None = None
         self._unbegun: tuple[Incident, dict[str, Any]] | None = None
 
-    def follow(self) -> AsyncIterator[Step]:
+    def follow(self) -> AsyncIterator[IncidentStep]:
         """All steps from the first to the last, as they are said; raises what the incident failed of."""
-        return self._telling.follow()
+        return self._progress.follow()
 
-    def answer(self, captured: pb.Captured, answers: Sequence[Answer]) -> list[str]:
+    def answer(self, captured: pb.Captured, answers: Sequence[RoundAnswer]) -> list[str]:
         """Takes an agent's message in, whose looks are `answers`; why each is refused, empty when it is taken."""
-        if self._looking is None:
-            late = Refusal(Look.LATE, f"order {captured.order[:40]!r} is of before the server's end")
+        if self._rounds is None:
+            late = Rejection(RejectedCapture.LATE, f"order {captured.order[:40]!r} is of before the server's end")
             return [late] * len(answers)
-        return self._looking.capturing.answer(captured, answers)
+        return self._rounds.capturing.answer(captured, answers)
 
     def lost(self, machine: str) -> None:
         """An agent's stream ended."""
-        if self._looking is not None:
-            self._looking.capturing.lost(machine)
+        if self._rounds is not None:
+            self._rounds.capturing.lost(machine)
 
     def joined(self, machine: str) -> None:
         """An agent has a new stream: what it was asked on the old one is asked again."""
-        if self._looking is not None:
-            self._looking.capturing.joined(machine)
+        if self._rounds is not None:
+            self._rounds.capturing.joined(machine)
 
     async def lead(self) -> None:
         """Leads the incident to its end; whatever goes wrong is said and remembered, and ends here."""
-        means = self._means
-        with means.telemetry.incident(self.name, self._job), about(incident=self.name, job=self._job), spared():
+        services = self._services
+        with services.telemetry.incident(self.name, self._job), about(incident=self.name, job=self._job), spared():
             await self._led()
 
     async def settle(self) -> None:
@@ -115,13 +121,13 @@ class Inquiry:
             try:
                 await self._unstored()
             except NotOurs:
-                self._means.store.unwritten.pop(self.name, None)
+                self._services.store.unwritten.pop(self.name, None)
                 return
             except StoreFailed as error:
                 log.error("incident %s: how it ended is still not stored: %s", self.name, error)
             else:
                 self._unstored = None
-                self._means.store.unwritten.pop(self.name, None)
+                self._services.store.unwritten.pop(self.name, None)
                 log.info("incident %s is written now", self.name)
 
     async def _led(self) -> None:
@@ -137,102 +143,104 @@ class Inquiry:
             what = f"incident {self.name} failed: {type(error).__name__}: {error}"
             await self._fail(OurFault(what, "this is a bug in hangdog; the server's log says more"))
         finally:
-            self._telling.end()
+            self._progress.end()
 
     async def _through(self) -> None:
         began = steady()
         what = self._what
         verdict = await (self._taken_up(what) if isinstance(what, Cut) else self._begun(what))
-        with self._means.telemetry.stage(Stage.STORING):
+        with self._services.telemetry.stage(IncidentStage.STORING):
             unstored = await self._remember(verdict)
-        self._means.telemetry.lasted(self._request.origin(), steady() - began)
-        self._say(State.JUDGED, f"{verdict.kind}{unstored}", json.dumps(to_json(verdict)))
+        self._services.telemetry.lasted(self._request.origin(), steady() - began)
+        self._say(IncidentState.JUDGED, f"{verdict.kind}{unstored}", json.dumps(to_json(verdict)))
         log.info("incident %s of job %s: %s", self.name, self._job, verdict.kind)
 
-    async def _begun(self, about: About) -> Verdict:
+    async def _begun(self, about: IncidentSubject) -> Verdict:
         """From the first look on."""
-        looking = self._looks(about)
+        rounds = self._looks(about)
         incident = Incident(self.name, self._job, self.began, self._request.why)
-        unwritten = await self._begin(incident, self._asked(looking))
-        self._means.telemetry.count(State.SUSPECTED)
-        self._say(State.SUSPECTED, f"incident {self.name} of job {self._job}{unwritten}")
-        return await self._looked(looking, about)
+        unwritten = await self._begin(incident, self._asked(rounds))
+        self._services.telemetry.count(IncidentState.SUSPECTED)
+        self._say(IncidentState.SUSPECTED, f"incident {self.name} of job {self._job}{unwritten}")
+        return await self._looked(rounds, about)
 
     async def _taken_up(self, cut: Cut) -> Verdict:
         """From where the server before ended."""
-        means, store = self._means, self._means.store
-        self._say(State.SUSPECTED, f"incident {self.name} of job {self._job}, which the server's end cut short")
+        services, store = self._services, self._services.store
+        self._say(IncidentState.SUSPECTED, f"incident {self.name} of job {self._job}, which the server's end cut short")
         if cut.attempt >= resume.ATTEMPTS:
             words = f"the server ended {cut.attempt + 1} times while it led this incident"
             raise ServerUnreachable(words, resume.KEPT)
         asked: Mapping[str, object] = {**cut.asked, "attempt": cut.attempt + 1}
         await store.remember(self.name, asked)
         if cut.unanswered():
-            recent = abs(means.clock() - self.began) <= self._settings.resumed_s
-            if recent and await resume.await_machines(cut, means.fleet, self._settings):
-                about = resume.fresh(cut, means.fleet, self._settings)
-                looking = self._looks(about)
-                await store.remember(self.name, self._asked(looking))
-                return await self._looked(looking, about)
+            recent = abs(services.clock() - self.began) <= self._settings.resumed_s
+            if recent and await resume.await_machines(cut, services.fleet, self._settings):
+                about = resume.fresh(cut, services.fleet, self._settings)
+                rounds = self._looks(about)
+                await store.remember(self.name, self._asked(rounds))
+                return await self._looked(rounds, about)
             asked = resume.as_it_stands(cut)
             await store.remember(self.name, asked)
-        self._say(State.CAPTURING, "judging what had come before the server's end")
-        return await asyncio.to_thread(resume.judged, cut, asked, means.judge)
+        self._say(IncidentState.CAPTURING, "judging what had come before the server's end")
+        return await asyncio.to_thread(resume.judged, cut, asked, services.judge)
 
-    async def _looked(self, looking: Looking, about: About) -> Verdict:
-        means, plan = self._means, about.plan
+    async def _looked(self, rounds: CaptureRounds, about: IncidentSubject) -> Verdict:
+        services, plan = self._services, about.plan
         try:
             if self._unbegun is None:
-                await means.store.move(self.name, State.CAPTURING, means.clock())
+                await services.store.move(self.name, IncidentState.CAPTURING, services.clock())
             else:
-                self._shown(state=State.CAPTURING)
+                self._shown(state=IncidentState.CAPTURING)
         except NotOurs:
             raise
         except StoreFailed as error:  # that it began is written: whoever takes it up looks anew
             log.error("incident %s: that it is captured is not written: %s", self.name, error)
-        means.telemetry.count(State.CAPTURING)
-        self._looking = looking
-        with means.telemetry.stage(Stage.ASKING):
-            looking.ask()
+        services.telemetry.count(IncidentState.CAPTURING)
+        self._rounds = rounds
+        with services.telemetry.stage(IncidentStage.ASKING):
+            rounds.ask()
         gone = f", {named(plan.absent)} not connected" if plan.absent else ""
-        self._say(State.CAPTURING, f"asked {count(plan.asked, 'machine')}{gone}")
-        return await looking.verdict()
+        self._say(IncidentState.CAPTURING, f"asked {count(plan.asked, 'machine')}{gone}")
+        return await rounds.verdict()
 
-    def _looks(self, about: About) -> Looking:
-        means = self._means
-        archive = self._archive = Archive(means.store, means.dictionary, self.name, about.first)
-        name, telling = self.name, self._telling
+    def _looks(self, about: IncidentSubject) -> CaptureRounds:
+        services = self._services
+        archive = self._archive = Archive(services.store, services.dictionary, self.name, about.first)
+        name, relevant = self.name, self._progress
 
         def progress(text: str) -> None:  # not a method: looks that know their incident would wait for the collector
-            telling.say(Step(name, State.CAPTURING, text, ""))
+            relevant.say(IncidentStep(name, IncidentState.CAPTURING, text, ""))
 
-        return Looking(about, means.fleet, archive, means.judge, self._settings, progress, means.telemetry)
+        return CaptureRounds(
+            about, services.fleet, archive, services.judge, self._settings, progress, services.telemetry
+        )
 
-    def _asked(self, looking: Looking) -> dict[str, object]:
+    def _asked(self, rounds: CaptureRounds) -> dict[str, object]:
         """What judging it again takes, and for how long the job had stood still when it was suspected."""
-        return {**looking.remembered(), "stood_s": self._stood_s}
+        return {**rounds.remembered(), "stood_s": self._stood_s}
 
     async def _remember(self, verdict: Verdict) -> str:
         """Stores a verdict; a disk that fails now must not keep it from whoever waits for it, so it is only said."""
 
         async def remember() -> None:
             await self._written()
-            if self._looking is not None:
-                await self._means.store.remember(self.name, self._asked(self._looking))
-            await self._means.store.judged(self.name, verdict, self._means.clock())
-            self._means.judged.set()
-            self._means.telemetry.count(State.JUDGED)
-            self._means.telemetry.count(verdict.kind)
+            if self._rounds is not None:
+                await self._services.store.remember(self.name, self._asked(self._rounds))
+            await self._services.store.judged(self.name, verdict, self._services.clock())
+            self._services.judged.set()
+            self._services.telemetry.count(IncidentState.JUDGED)
+            self._services.telemetry.count(verdict.kind)
 
         try:
             await remember()
-            self._means.store.unwritten.pop(self.name, None)
+            self._services.store.unwritten.pop(self.name, None)
         except StoreFailed as error:
             log.error("incident %s: verdict not stored: %s", self.name, error)
             self._unstored = remember
             document = to_json(verdict)
             self._shown(
-                state=State.JUDGED, kind=document["verdict"], confidence=document["confidence"],
+                state=IncidentState.JUDGED, kind=document["verdict"], confidence=document["confidence"],
                 evict=tuple(document["evict"]["machines"]), verdict=json.dumps(document),
             )  # fmt: skip
             return f" (not stored: {error})"
@@ -241,28 +249,28 @@ class Inquiry:
     async def _fail(self, error: HangdogError) -> None:
         async def remember() -> None:
             await self._written()
-            await self._means.store.move(self.name, State.FAILED, self._means.clock(), str(error))
+            await self._services.store.move(self.name, IncidentState.FAILED, self._services.clock(), str(error))
 
-        self._means.telemetry.count(State.FAILED)
+        self._services.telemetry.count(IncidentState.FAILED)
         try:
             await remember()
-            self._means.store.unwritten.pop(self.name, None)
+            self._services.store.unwritten.pop(self.name, None)
         except StoreFailed as worse:
             log.error("incident %s: that it failed is not stored: %s", self.name, worse)
             self._unstored = remember
-            self._shown(state=State.FAILED)
+            self._shown(state=IncidentState.FAILED)
         self._end(error)
 
     async def _begin(self, incident: Incident, asked: dict[str, Any]) -> str:
         """Writes that it begins; where the store fails it is led in memory, which is said. Raises NotOurs."""
         try:
-            await self._means.store.begin(incident, asked)
+            await self._services.store.begin(incident, asked)
         except NotOurs:
             raise
         except StoreFailed as error:
             log.error("incident %s is led without being written: %s", self.name, error)
             self._unbegun = incident, asked
-            self._means.store.unwritten[self.name] = replace(
+            self._services.store.unwritten[self.name] = replace(
                 incident, changed=incident.began, note=f"{UNWRITTEN}: {error}"
             )
             return f" (not written: {error})"
@@ -270,7 +278,7 @@ class Inquiry:
 
     async def _written(self) -> None:
         """Writes what could not be written before; raises StoreFailed."""
-        store = self._means.store
+        store = self._services.store
         if self._unbegun is not None:
             await store.begin(*self._unbegun)
             self._unbegun = None
@@ -279,17 +287,17 @@ class Inquiry:
 
     def _shown(self, **changed: Any) -> None:
         """How an incident that is not written stands, for people to see."""
-        unwritten = self._means.store.unwritten
+        unwritten = self._services.store.unwritten
         if self.name not in unwritten:
             unwritten[self.name] = Incident(self.name, self._job, self.began, self._request.why, note=UNWRITTEN)
-        unwritten[self.name] = replace(unwritten[self.name], changed=self._means.clock(), **changed)
+        unwritten[self.name] = replace(unwritten[self.name], changed=self._services.clock(), **changed)
 
     def _end(self, error: HangdogError) -> None:
-        self._telling.failure = error
-        self._say(State.FAILED, str(error))
+        self._progress.failure = error
+        self._say(IncidentState.FAILED, str(error))
 
-    def _say(self, state: State, text: str, verdict: str = "") -> None:
-        self._telling.say(Step(self.name, state, text, verdict))
+    def _say(self, state: IncidentState, text: str, verdict: str = "") -> None:
+        self._progress.say(IncidentStep(self.name, state, text, verdict))
 
 
 def new_name() -> str:

@@ -1,25 +1,26 @@
 """From what was gathered to a verdict, and what must be remembered so that it can be judged again."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import msgspec
 
 from hangdog_models.actions.action_history import Body
 from hangdog_models.findings import Finding
 from hangdog_models.owner import written
+from hangdog_models.reading.hardware import findings_json
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing
 from hangdog_models.topology import Topology, build
 from hangdog_models.verdict import Eviction, Verdict
-from hangdog_server.incidents.gather import Plan
-from hangdog_server.protocol.jobs import LocalJob, Placement, describe
+from hangdog_server.incidents.gather import RoundPlan
+from hangdog_server.protocol.jobs import AnnouncedJob, Placement, describe
 
 Judge = Callable[[Snapshot, Topology], Verdict]
 
 
 def prepared(
-    snapshot: Snapshot, job_toml: str, announced: Mapping[str, LocalJob], placed: Placement
+    snapshot: Snapshot, job_toml: str, announced: Mapping[str, AnnouncedJob], placed: Placement
 ) -> tuple[Snapshot, Topology]:
     """The snapshot with its job described, in the layout that people declared or agents announced; misfits are noted."""
     job, layout, odd = describe(snapshot.job.id, job_toml, announced, placed)
@@ -29,26 +30,26 @@ def prepared(
 
 
 def triage(
-    snapshot: Snapshot, job_toml: str, announced: Mapping[str, LocalJob], placed: Placement, judge: Judge
+    snapshot: Snapshot, job_toml: str, announced: Mapping[str, AnnouncedJob], placed: Placement, judge: Judge
 ) -> Verdict:
     """Judges what was gathered."""
     return judge(*prepared(snapshot, job_toml, announced, placed))
 
 
-def told_only(verdict: Verdict, conflicts: Collection[str]) -> Verdict:
+def without_eviction(verdict: Verdict, conflicts: Collection[str]) -> Verdict:
     """The verdict upon a job about which machines contradict each other: what is seen is told, and no machine is evicted."""
     if not conflicts:
         return verdict
-    told = tuple(f"machines contradict each other: {conflict}" for conflict in conflicts)
+    reported = tuple(f"machines contradict each other: {conflict}" for conflict in conflicts)
     left = f"{', '.join(verdict.evict.machines)} is not evicted: it has to be clear first whose ranks these are"
-    because = (*verdict.because, *told, *([left] if verdict.evict.machines else []))
+    because = (*verdict.because, *reported, *([left] if verdict.evict.machines else []))
     return replace(verdict, because=because, evict=Eviction())
 
 
 def remembered(
-    plan: Plan,
+    plan: RoundPlan,
     job_toml: str,
-    announced: Mapping[str, LocalJob],
+    announced: Mapping[str, AnnouncedJob],
     gone: Mapping[str, Missing] | None = None,
     findings: Iterable[Finding] = (),
     light: bool = False,
@@ -75,7 +76,7 @@ def remembered(
         "asked": {machine: _written(announced[machine]) for machine in plan.asked},
         "absent": {machine: _written(announced[machine]) for machine in plan.absent},
         "gone": {machine: msgspec.to_builtins(missing) for machine, missing in (gone or {}).items()},
-        "findings": [asdict(finding) for finding in findings],
+        "findings": [findings_json.row(finding) for finding in findings],
         "done": sorted(done),
         "lost": sorted(lost),
         "attempt": attempt,
@@ -85,13 +86,13 @@ def remembered(
     }
 
 
-def _written(local: LocalJob) -> dict[str, object]:
+def _written(local: AnnouncedJob) -> dict[str, object]:
     """As `asdict` does, which copies deeply and takes a second for a large cluster."""
-    told: dict[str, object] = {
+    reported: dict[str, object] = {
         "job": local.job, "ranks": local.ranks, "world_size": local.world_size, "topology": local.topology,
     }  # fmt: skip
     if local.owner.known:
-        told["owner"] = written(local.owner)
+        reported["owner"] = written(local.owner)
     if local.pods:
-        told["pods"] = local.pods
-    return told
+        reported["pods"] = local.pods
+    return reported

@@ -18,7 +18,7 @@ from hangdog_proto.codec.traces import BOUNDS
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol.commands import Need
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 
 #: Looks of one machine that may wait: more than any order asks for in the time that one waits at most.
 HELD = 128
@@ -52,10 +52,10 @@ class _Wanted:
     at: float
 
 
-class Asking:
+class MissingPieces:
     """The looks that wait; `keep` it running."""
 
-    def __init__(self, dictionary: Dictionary, send: Send, deliver: Deliver, settings: Settings) -> None:
+    def __init__(self, dictionary: Dictionary, send: Send, deliver: Deliver, settings: ServerSettings) -> None:
         """`send` lays a question into a machine's line; `deliver` takes a look further, once all it names was told."""
         self._dictionary = dictionary
         self._send = send
@@ -64,7 +64,7 @@ class Asking:
         self._held: dict[str, deque[_Held]] = {}
         self._wanted: dict[bytes, _Wanted] = {}
         self._ready: deque[str] = deque()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     async def take(self, machine: str, captured: pb.Captured) -> None:
         """Takes a look further, now or when all it names was told."""
@@ -81,7 +81,7 @@ class Asking:
         elif len(queue) > HELD:
             self._give_up(queue[0])
 
-    def told(self, machine: str, pieces: pb.Pieces) -> None:
+    def take_pieces(self, machine: str, pieces: pb.Pieces) -> None:
         """Takes in what a machine told, as far as somebody waits for it; raises UnreadableEvidence."""
         for name in self._dictionary.learn(pieces.pieces, self._wanted):
             self._no_longer(self._wanted.pop(name).held, name, machine)
@@ -94,8 +94,8 @@ class Asking:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_TICK_S):
-                    await self._news.wait()
-            self._news.clear()
+                    await self._changed.wait()
+            self._changed.clear()
             if (since := steady() - ticked) >= _TICK_S:
                 self._tick(max(0.0, since - 2 * _TICK_S))
                 ticked = steady()
@@ -166,7 +166,7 @@ class Asking:
             held.teller = teller
             if not held.lacking:
                 self._ready.append(held.machine)
-                self._news.set()
+                self._changed.set()
 
     def _give_up(self, held: _Held) -> None:
         for name in held.lacking:
@@ -176,7 +176,7 @@ class Asking:
         held.lacking.clear()
         held.since -= self._settings.hold_s
         self._ready.append(held.machine)
-        self._news.set()
+        self._changed.set()
 
     def _tick(self, late_s: float = 0.0) -> None:
         """Sees to who did not answer; by how much we ourselves are late nobody else is."""

@@ -24,18 +24,18 @@ from hangdog_server.cluster.job_registry import identity
 from hangdog_server.cluster.leadership import Leading
 from hangdog_server.cluster.rank_claims import overlap
 from hangdog_server.incidents import decode, gather, round_diff
-from hangdog_server.incidents.gather import Gathering, Plan
-from hangdog_server.incidents.incident_run import Means, new_name
-from hangdog_server.incidents.judge import Judge, remembered, told_only, triage
+from hangdog_server.incidents.gather import Gathering, RoundPlan
+from hangdog_server.incidents.incident_run import IncidentServices, new_name
+from hangdog_server.incidents.judge import Judge, remembered, triage, without_eviction
 from hangdog_server.incidents.resume import ATTEMPTS, KEPT
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol.commands import Receipt
-from hangdog_server.protocol.jobs import LocalJob
-from hangdog_server.settings import Settings
-from hangdog_server.store.offline_captures import Kept, Spooled
-from hangdog_server.store.store import State
+from hangdog_server.protocol.jobs import AnnouncedJob
+from hangdog_server.settings import ServerSettings
+from hangdog_server.store.offline_captures import OfflineCapture, Spooled
+from hangdog_server.store.store import IncidentState
 from hangdog_server.store.store_errors import StoreFailed
-from hangdog_server.telemetry import Recorded, Stage
+from hangdog_server.telemetry import IncidentStage, Recorded
 
 #: While looks keep coming, the first one is judged after so many times the patience at the latest.
 PATIENCES = 10
@@ -44,40 +44,40 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Case:
+class _OfflineCase:
     """One standstill as far as it came back: of which machines, and which of them have told all."""
 
     job: str
-    told: set[str] = field(default_factory=set)
+    answered: set[str] = field(default_factory=set)
     ranks: set[Rank] = field(default_factory=set)
     world: int = 0
     done: set[str] = field(default_factory=set)
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def note(self, kept: Kept) -> None:
-        self.told.add(kept.machine)
+    def note(self, kept: OfflineCapture) -> None:
+        self.answered.add(kept.machine)
         self.ranks.update(kept.local.ranks)
         self.world = max(self.world, kept.local.world_size or 0)
         if kept.last:
             self.done.add(kept.machine)
-        self.news.set()
+        self.changed.set()
 
-    def complete(self, running: Mapping[str, LocalJob]) -> bool:
+    def complete(self, running: Mapping[str, AnnouncedJob]) -> bool:
         """Whether every rank there is was told of, by machines that have nothing more to tell."""
-        if len(self.done) < len(self.told) or len(self.ranks) < self.world:
+        if len(self.done) < len(self.answered) or len(self.ranks) < self.world:
             return False
         return bool(self.world) or self.ranks >= {rank for local in running.values() for rank in local.ranks}
 
 
-class Returns:
+class OfflineIngest:
     """The standstills that are coming back; `close` it with the server."""
 
-    def __init__(self, means: Means, settings: Settings, leading: Leading) -> None:
-        self._means = means
+    def __init__(self, services: IncidentServices, settings: ServerSettings, leading: Leading) -> None:
+        self._services = services
         self._leading = leading
         self._settings = settings
-        self._spooled = Spooled(means.store)
-        self._cases: dict[str, _Case] = {}
+        self._spooled = Spooled(services.store)
+        self._cases: dict[str, _OfflineCase] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._led: Counter[str] = Counter()
         self._keeping = asyncio.Semaphore(1)  # what living incidents store must not wait behind a whole cluster's looks
@@ -87,35 +87,35 @@ class Returns:
         """Goes on with an incident that was kept and not judged when its server ended, unless it is under way here."""
         if name in self._led or name in self._cases:
             return
-        if (await self._means.store.find(name)).state is State.RECORDED:
+        if (await self._services.store.find(name)).state is IncidentState.RECORDED:
             for kept in await self._spooled.of(name, packed=False):
                 self._note(name, kept)
 
-    async def take(self, machine: str, said: pb.Spooled) -> Receipt | None:
+    async def take(self, machine: str, stated: pb.Spooled) -> Receipt | None:
         """Keeps one message and says so; None when the store failed, so that the agent keeps it."""
-        count = self._means.telemetry.count
+        count = self._services.telemetry.count
         try:
-            kept = await asyncio.to_thread(decode.recorded, machine, said, self._settings, self._means.clock())
-            called = self._means.fleet.called(machine, kept.local)
+            kept = await asyncio.to_thread(decode.recorded, machine, stated, self._settings, self._services.clock())
+            called = self._services.fleet.called(machine, kept.local)
             kept = replace(kept, whose=identity(machine, kept.local), local=replace(kept.local, job=called))
             name = new_name()
             async with self._keeping:
-                folded = await self._spooled.fold(kept, name, self._settings.near_s, self._means.clock())
+                folded = await self._spooled.fold(kept, name, self._settings.near_s, self._services.clock())
         except WrongUse as error:
             log.warning("machine %s: a recorded look is refused: %s", machine, error)
             count(Recorded.REFUSED)
-            return Receipt(said.id, str(error))
+            return Receipt(stated.id, str(error))
         except StoreFailed as error:
             log.error("machine %s: a recorded look is not kept: %s", machine, error)
             count(Recorded.FAILED)
             return None
         count(Recorded.REFUSED if folded.refused else Recorded.AGAIN if folded.again else Recorded.KEPT)
         if folded.incident == name:
-            count(State.RECORDED)
+            count(IncidentState.RECORDED)
             log.warning("incident %s of job %s: recorded by %s, %s", name, kept.local.job, machine, kept.why)
         if not folded.again and not folded.refused:
             self._note(folded.incident, kept)
-        return Receipt(said.id, folded.refused)
+        return Receipt(stated.id, folded.refused)
 
     async def close(self) -> None:
         """Stops waiting; what is not judged by now is judged when a server starts again."""
@@ -123,16 +123,16 @@ class Returns:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _note(self, name: str, kept: Kept) -> None:
+    def _note(self, name: str, kept: OfflineCapture) -> None:
         if name not in self._cases:
-            self._cases[name] = _Case(kept.local.job)
+            self._cases[name] = _OfflineCase(kept.local.job)
             with about(incident=name, job=kept.local.job, machine=""):  # the task takes it along, of many machines
                 task = asyncio.create_task(self._lead(name, self._cases[name]), name=f"returned incident {name}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         self._cases[name].note(kept)
 
-    async def _lead(self, name: str, case: _Case) -> None:
+    async def _lead(self, name: str, case: _OfflineCase) -> None:
         """Waits for one standstill's machines, then judges what there is, unless another server leads the job."""
         self._led[name] += 1
         try:
@@ -140,17 +140,17 @@ class Returns:
         finally:
             self._led -= Counter([name])
 
-    async def _awaited(self, name: str, case: _Case) -> None:
-        fleet, until = self._means.fleet, steady() + PATIENCES * self._settings.returned_s
+    async def _awaited(self, name: str, case: _OfflineCase) -> None:
+        fleet, until = self._services.fleet, steady() + PATIENCES * self._settings.returned_s
         while not case.complete(fleet.asked(case.job)) and steady() < until:
-            case.news.clear()
+            case.changed.clear()
             try:
                 async with asyncio.timeout(self._settings.returned_s):
-                    await case.news.wait()
+                    await case.changed.wait()
             except TimeoutError:
                 break
         del self._cases[name]  # what comes from here on has it judged anew
-        with self._means.telemetry.incident(name, case.job):
+        with self._services.telemetry.incident(name, case.job):
             try:
                 ours = await self._leading.leads(case.job)
             except StoreFailed as error:  # it is open in the store: it is taken up once that is back
@@ -159,15 +159,17 @@ class Returns:
             if ours:
                 await self._judge(name, case)
 
-    async def _judge(self, name: str, case: _Case) -> None:
-        telemetry = self._means.telemetry
+    async def _judge(self, name: str, case: _OfflineCase) -> None:
+        telemetry = self._services.telemetry
         try:
             async with self._judging:
                 verdict = await self._verdict(name)
-                with telemetry.stage(Stage.STORING):
-                    await self._means.store.judged(name, verdict, self._means.clock())
-                    await self._means.store.remember(name, {**(await self._means.store.kept(name))[0], "attempt": 0})
-                telemetry.count(State.JUDGED)
+                with telemetry.stage(IncidentStage.STORING):
+                    await self._services.store.judged(name, verdict, self._services.clock())
+                    await self._services.store.remember(
+                        name, {**(await self._services.store.kept(name))[0], "attempt": 0}
+                    )
+                telemetry.count(IncidentState.JUDGED)
                 telemetry.count(verdict.kind)
         except StoreFailed as error:  # it stays open, too
             log.error("incident %s: not judged yet: %s", name, error)
@@ -179,70 +181,72 @@ class Returns:
         else:
             log.info("incident %s of job %s: %s", name, case.job, verdict.kind)
             if name in self._cases:  # a look came while the others were judged
-                await self._means.store.move(name, State.RECORDED, self._means.clock())
-            self._means.judged.set()  # what follows from it is done at once
+                await self._services.store.move(name, IncidentState.RECORDED, self._services.clock())
+            self._services.judged.set()  # what follows from it is done at once
 
     async def _verdict(self, name: str) -> Verdict:
-        fleet, held = self._means.fleet, await self._spooled.of(name)
+        fleet, held = self._services.fleet, await self._spooled.of(name)
         job, attempt = held[0].local.job, await self._attempt(name)
-        told = {kept.machine: kept.local for kept in held}
+        reported = {kept.machine: kept.local for kept in held}
         there = fleet.asked(job)
         # nobody knows who announced a rank first while no server was there: who has it now is believed, and nothing acts
-        claims = overlap({machine: told[machine] for machine in sorted(told, key=lambda one: (one not in there, one))})
+        claims = overlap(
+            {machine: reported[machine] for machine in sorted(reported, key=lambda one: (one not in there, one))}
+        )
         conflicts = dict.fromkeys((*claims.conflicts(), *fleet.conflicts(job)))
-        told = claims.owned()
+        reported = claims.owned()
         running, absent = fleet.asked(job), fleet.absent(job, steady())
-        silent = {machine: local for machine, local in (absent | running).items() if machine not in told}
+        silent = {machine: local for machine, local in (absent | running).items() if machine not in reported}
         why = {
             machine: _silence(machine) if machine in running else fleet.gone(machine, steady()) for machine in silent
         }
         findings = [finding for machine in silent for finding in fleet.findings(machine, steady())]
-        plan = Plan(
+        plan = RoundPlan(
             order=name,
             job=Job(job),
             rounds=max(kept.rounds for kept in held),
             interval_s=held[0].interval_s,
-            asked={machine: local.ranks for machine, local in told.items()},
+            asked={machine: local.ranks for machine, local in reported.items()},
             absent={machine: local.ranks for machine, local in silent.items()},
             world=claims.world(),
         )
-        announced = silent | told
+        announced = silent | reported
         bodies = {kept.machine: Body(kept.boot, kept.serial) for kept in held}
-        await self._means.store.remember(
+        await self._services.store.remember(
             name,
             remembered(
-                plan, "", announced, why, findings, done=told, attempt=attempt, bodies=bodies, conflicts=conflicts
+                plan, "", announced, why, findings, done=reported, attempt=attempt, bodies=bodies, conflicts=conflicts
             ),
         )
-        with self._means.telemetry.stage(Stage.JUDGING):
+        with self._services.telemetry.stage(IncidentStage.JUDGING):
             verdict = await asyncio.to_thread(
-                _judged, plan, held, why, findings, announced, conflicts, self._means.judge
+                _judged, plan, held, why, findings, announced, conflicts, self._services.judge
             )
-        return told_only(verdict, conflicts)
+        return without_eviction(verdict, conflicts)
 
     async def _attempt(self, name: str) -> int:
         """Which attempt at judging an incident this is; raises ServerUnreachable when its server ended in each one before."""
-        asked, _ = await self._means.store.kept(name)
+        asked, _ = await self._services.store.kept(name)
         attempt = int(asked.get("attempt", 0)) + 1
         if attempt > ATTEMPTS:
             raise ServerUnreachable(f"the server ended {ATTEMPTS} times while it judged this incident", KEPT)
-        await self._means.store.remember(name, {**asked, "attempt": attempt})
+        await self._services.store.remember(name, {**asked, "attempt": attempt})
         return attempt
 
     async def _fail(self, name: str, words: str) -> None:
-        self._means.telemetry.count(State.FAILED)
+        self._services.telemetry.count(IncidentState.FAILED)
         try:
-            await self._means.store.move(name, State.FAILED, self._means.clock(), words)
+            await self._services.store.move(name, IncidentState.FAILED, self._services.clock(), words)
         except StoreFailed as worse:
             log.error("incident %s: that it failed is not stored: %s", name, worse)
 
 
 def _judged(
-    plan: Plan,
-    held: Sequence[Kept],
+    plan: RoundPlan,
+    held: Sequence[OfflineCapture],
     why: Mapping[str, Missing],
     findings: Sequence[Finding],
-    announced: Mapping[str, LocalJob],
+    announced: Mapping[str, AnnouncedJob],
     conflicts: Collection[str],
     judge: Judge,
 ) -> Verdict:
@@ -265,7 +269,7 @@ def _judged(
     return triage(snapshot, "", announced, gather.placement(gathering), judge)
 
 
-def _refused(held: Sequence[Kept]) -> dict[str, int]:
+def _refused(held: Sequence[OfflineCapture]) -> dict[str, int]:
     found: dict[str, int] = {}
     for kept in held:
         found[kept.machine] = max(found.get(kept.machine, 0), kept.refused)

@@ -9,7 +9,7 @@ Ranks = Mapping[str, Sequence[Rank]]
 
 
 def owners(
-    asked: Ranks, absent: Ranks, said: Iterable[tuple[str, Iterable[ProcessTrace]]], world: int | None = None
+    asked: Ranks, absent: Ranks, stated: Iterable[tuple[str, Iterable[ProcessTrace]]], world: int | None = None
 ) -> dict[Rank, str]:
     """The machine of each rank: the first of `asked` that announced it; else one that captured it, else spoke of it, else the
     gone one. No answer makes a rank of one that a job of `world` ranks does not have.
@@ -23,7 +23,7 @@ def owners(
             found.setdefault(rank, machine)
     captured: dict[str, set[Rank]] = {}
     named: dict[str, set[Rank]] = {}
-    for machine, traces in said:
+    for machine, traces in stated:
         odd = [trace for trace in traces if trace.rank not in found and (world is None or trace.rank < world)]
         if odd:
             named.setdefault(machine, set()).update(trace.rank for trace in odd)

@@ -11,31 +11,31 @@ from hangdog_models.errors import ServerUnreachable, WrongUse
 from hangdog_models.snapshot import Job
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.cluster.leadership import Leading
-from hangdog_server.incidents.gather import Answer, Plan
-from hangdog_server.incidents.incident_request import Request, Step
-from hangdog_server.incidents.incident_run import Inquiry, Means, new_name
+from hangdog_server.incidents.gather import RoundAnswer, RoundPlan
+from hangdog_server.incidents.incident_request import IncidentRequest, IncidentStep
+from hangdog_server.incidents.incident_run import IncidentRun, IncidentServices, new_name
 from hangdog_server.incidents.resume import Cut
 from hangdog_server.incidents.round_capture import named, steady
-from hangdog_server.incidents.rounds import About
+from hangdog_server.incidents.rounds import IncidentSubject
 from hangdog_server.protocol.jobs import describe, sole
-from hangdog_server.protocol.rejections import Look, Refusal
-from hangdog_server.settings import Settings
-from hangdog_server.store.store import UNFINISHED, Incident, State
+from hangdog_server.protocol.rejections import RejectedCapture, Rejection
+from hangdog_server.settings import ServerSettings
+from hangdog_server.store.store import UNFINISHED, Incident, IncidentState
 
 log = logging.getLogger(__name__)
 
 
-class Desk:
+class IncidentRegistry:
     """The running incidents, at most one of each job: whoever asks while one runs follows it."""
 
-    def __init__(self, means: Means, settings: Settings, leading: Leading) -> None:
-        self._means = means
+    def __init__(self, services: IncidentServices, settings: ServerSettings, leading: Leading) -> None:
+        self._services = services
         self._leading = leading
         self._settings = settings
-        self._running: dict[str, Inquiry] = {}
+        self._running: dict[str, IncidentRun] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def ask(self, request: Request) -> AsyncIterator[Step]:
+    async def ask(self, request: IncidentRequest) -> AsyncIterator[IncidentStep]:
         """The steps of the incident this request starts or joins; raises HangdogError when it is refused or fails."""
         job = self._which(request.job)
         await self._leading.require(job)
@@ -45,8 +45,10 @@ class Desk:
         if inquiry is None:
             inquiry = self._start(replace(request, job=self._which(job)))  # its machines may be gone by now
         else:
-            ago = self._means.clock() - inquiry.began
-            yield Step(inquiry.name, State.SUSPECTED, f"following the incident somebody asked for {ago:.0f} s ago")
+            ago = self._services.clock() - inquiry.began
+            yield IncidentStep(
+                inquiry.name, IncidentState.SUSPECTED, f"following the incident somebody asked for {ago:.0f} s ago"
+            )
         async for step in inquiry.follow():
             yield step
 
@@ -56,22 +58,22 @@ class Desk:
 
     async def take_up(self, incident: Incident) -> None:
         """Goes on with an incident that its server's end cut short, unless it is under way here; raises StoreFailed."""
-        if incident.id in self._tasks or (await self._means.store.find(incident.id)).state not in UNFINISHED:
+        if incident.id in self._tasks or (await self._services.store.find(incident.id)).state not in UNFINISHED:
             return  # it may have come to its end since it was found open
         if incident.job in self._running:
             later = f"taken over by incident {self._running[incident.job].name} of the same job"
-            await self._means.store.move(incident.id, State.FAILED, self._means.clock(), later)
+            await self._services.store.move(incident.id, IncidentState.FAILED, self._services.clock(), later)
             return
-        cut = Cut(incident, *await self._means.store.recall(incident.id))
+        cut = Cut(incident, *await self._services.store.recall(incident.id))
         if incident.job in self._running:  # somebody asked for the job meanwhile
             return
         log.warning("incident %s of job %s: taken up again", incident.id, incident.job)
-        request = Request(incident.job, why=incident.why, light=bool(cut.asked.get("light")))
-        self._led(Inquiry(cut, request, self._means, self._settings), incident.job)
+        request = IncidentRequest(incident.job, why=incident.why, light=bool(cut.asked.get("light")))
+        self._led(IncidentRun(cut, request, self._services, self._settings), incident.job)
 
     async def _take_up_of(self, job: str) -> None:
         """Goes on with what another server left of a job, before anything new is begun."""
-        for incident in await self._means.store.open():
+        for incident in await self._services.store.open():
             if incident.job == job and incident.state in UNFINISHED:
                 await self.take_up(incident)
 
@@ -80,7 +82,7 @@ class Desk:
         if job in self._running:
             self._tasks[self._running[job].name].cancel(f"another server leads job {job} now")
 
-    def answer(self, captured: pb.Captured, answers: Sequence[Answer]) -> list[str]:
+    def answer(self, captured: pb.Captured, answers: Sequence[RoundAnswer]) -> list[str]:
         """Takes an agent's message in, whose looks are `answers`; why each is refused, empty when it is taken."""
         inquiry = self._asked_by(captured.order)
         return inquiry.answer(captured, answers) if inquiry is not None else [_nobody(captured.order)] * len(answers)
@@ -89,7 +91,7 @@ class Desk:
         """Why an answer to this order need not even be read; empty when somebody waits for it."""
         return "" if self._asked_by(order) is not None else _nobody(order)
 
-    def _asked_by(self, order: str) -> Inquiry | None:
+    def _asked_by(self, order: str) -> IncidentRun | None:
         name = order.partition("/")[0]  # an incident's later orders bear its name, and what they are
         for inquiry in self._running.values():  # asked for every look
             if inquiry.name == name:
@@ -98,7 +100,7 @@ class Desk:
 
     def now(self) -> float:
         """Unix seconds, by the clock of the server's main module."""
-        return self._means.clock()
+        return self._services.clock()
 
     def lost(self, machine: str) -> None:
         """An agent's stream ended."""
@@ -119,7 +121,7 @@ class Desk:
 
     def _which(self, wanted: str) -> str:
         """The job that is meant; raises WrongUse when there is none, or several and nobody said which."""
-        fleet, jobs = self._means.fleet, self._means.fleet.jobs()
+        fleet, jobs = self._services.fleet, self._services.fleet.jobs()
         known = f"known jobs: {named(jobs)}" if jobs else "no connected machine runs a job; start hangdog-agent on each"
         if wanted in jobs:
             return wanted
@@ -133,7 +135,7 @@ class Desk:
             raise WrongUse(f"several jobs are known: {named(jobs)}", "name one with --job")
         return jobs[0]
 
-    def _start(self, request: Request) -> Inquiry:
+    def _start(self, request: IncidentRequest) -> IncidentRun:
         running = len(self._running)
         if running >= self._settings.max_running:
             raise ServerUnreachable(
@@ -142,9 +144,9 @@ class Desk:
             )
         rounds, interval_s = self._looks(request)
         describe(request.job, request.job_toml, {}, {})  # an unreadable job.toml is refused before anybody is asked
-        fleet = self._means.fleet
+        fleet = self._services.fleet
         asked, absent = fleet.asked(request.job), fleet.absent(request.job, steady())
-        plan = Plan(
+        plan = RoundPlan(
             order=new_name(),
             job=Job(request.job),
             rounds=rounds,
@@ -155,10 +157,10 @@ class Desk:
             rejoin_s=self._settings.rejoin_s,
             world=sole({local.world_size for local in asked.values()}),
         )
-        about = About(plan, {**absent, **asked}, request.job_toml, request.light)
-        return self._led(Inquiry(about, request, self._means, self._settings), request.job)
+        about = IncidentSubject(plan, {**absent, **asked}, request.job_toml, request.light)
+        return self._led(IncidentRun(about, request, self._services, self._settings), request.job)
 
-    def _led(self, inquiry: Inquiry, job: str) -> Inquiry:
+    def _led(self, inquiry: IncidentRun, job: str) -> IncidentRun:
         """Has an incident led from here on, as the one of its job."""
 
         async def lead() -> None:
@@ -174,7 +176,7 @@ class Desk:
         task.add_done_callback(lambda _: self._tasks.pop(inquiry.name))
         return inquiry
 
-    def _looks(self, request: Request) -> tuple[int, float]:
+    def _looks(self, request: IncidentRequest) -> tuple[int, float]:
         settings = self._settings
         usual = (
             (settings.light_rounds, settings.light_interval_s)
@@ -190,4 +192,4 @@ class Desk:
 
 
 def _nobody(order: str) -> str:
-    return Refusal(Look.LATE, f"no incident waits for order {order[:40]!r}: it is over, or never was")
+    return Rejection(RejectedCapture.LATE, f"no incident waits for order {order[:40]!r}: it is over, or never was")

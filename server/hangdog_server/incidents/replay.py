@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.owner import read
 from hangdog_models.planning.native_depth import deepen
 from hangdog_models.ranks import Rank
@@ -23,12 +23,12 @@ from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_proto.codec.pieces import PIECES
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents import gather, round_diff
-from hangdog_server.incidents.gather import FURTHER, Answer, Gathering, Plan
-from hangdog_server.protocol.jobs import LocalJob, describe, sole
+from hangdog_server.incidents.gather import FURTHER, Gathering, RoundAnswer, RoundPlan
+from hangdog_server.protocol.jobs import AnnouncedJob, describe, sole
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StoredRound:
     """One capture as it is kept: the machine, the number it is kept under, the serialized message."""
 
     machine: str
@@ -37,7 +37,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class RecordedCounters:
     """What a library counted, as it gave it: a flight record of `rank`, or (None) the machine's report of NCCL RAS."""
 
     machine: str
@@ -51,7 +51,7 @@ class Replayed:
 
     snapshot: Snapshot
     layout: Layout
-    counted: tuple[Counted, ...]
+    counted: tuple[RecordedCounters, ...]
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class _Kept:
     native: dict[str, tuple[ProcessTrace, ...]] = field(default_factory=dict)
 
 
-def replay(job: str, asked: Mapping[str, Any], kept: Iterable[Look]) -> Replayed:
+def replay(job: str, asked: Mapping[str, Any], kept: Iterable[StoredRound]) -> Replayed:
     """What was judged of an incident of this job, from what `judging.remembered` wrote and the captures that came.
 
     Raises KeyError, TypeError or ValueError where `asked` is nothing that a hangdog wrote.
@@ -87,9 +87,9 @@ def replay(job: str, asked: Mapping[str, Any], kept: Iterable[Look]) -> Replayed
 def _kept(
     job: str,
     asked: Mapping[str, Any],
-    asking: Mapping[str, LocalJob],
-    absent: Mapping[str, LocalJob],
-    kept: Iterable[Look],
+    asking: Mapping[str, AnnouncedJob],
+    absent: Mapping[str, AnnouncedJob],
+    kept: Iterable[StoredRound],
 ) -> _Kept:
     dictionary, held = opened(kept)
     rounds, first = (
@@ -99,7 +99,7 @@ def _kept(
     held = [replace(look, number=look.number - first) for look in held if look.number >= first]
     if asked["light"]:  # ordered one by one, until they sufficed
         rounds = 1 + max((look.number for look in held), default=0)
-    plan = Plan(
+    plan = RoundPlan(
         order="again",
         job=Job(job),
         rounds=rounds,
@@ -117,8 +117,8 @@ def _kept(
             inside.native[look.machine] = answer.traces
             continue
         inside.captures[look.machine, look.number] = capture
-        if answer.told is not None:
-            inside.gathering.told.setdefault(look.machine, {})[look.number] = answer.told
+        if answer.counters is not None:
+            inside.gathering.counters.setdefault(look.machine, {})[look.number] = answer.counters
         if look.number < rounds:
             inside.gathering.answers[look.machine, look.number] = answer
             inside.gathering.seen[look.machine] = inside.gathering.seen.get(look.machine, 0) + 1
@@ -127,7 +127,7 @@ def _kept(
     return inside
 
 
-def opened(kept: Iterable[Look]) -> tuple[Dictionary, list[Look]]:
+def opened(kept: Iterable[StoredRound]) -> tuple[Dictionary, list[StoredRound]]:
     """What an incident's captures name, and those captures."""
     dictionary, held = Dictionary(), []
     for look in kept:
@@ -138,24 +138,24 @@ def opened(kept: Iterable[Look]) -> tuple[Dictionary, list[Look]]:
     return dictionary, held
 
 
-def _answer(look: Look, capture: pb.Capture, dictionary: Dictionary) -> Answer:
+def _answer(look: StoredRound, capture: pb.Capture, dictionary: Dictionary) -> RoundAnswer:
     try:
         traces, unreadable = dedup.unpack(capture, dictionary), ""
     except UnreadableEvidence as error:
         traces, unreadable = (), str(error)
-    told, findings = collectives.heard(capture), found.unpack(capture.findings, look.machine)
-    return Answer(look.machine, look.number, traces, unreadable=unreadable, told=told, findings=findings)
+    reported, findings = collectives.unpack_counters(capture), found.unpack(capture.findings, look.machine)
+    return RoundAnswer(look.machine, look.number, traces, unreadable=unreadable, counters=reported, findings=findings)
 
 
 def _closer(inside: _Kept) -> tuple[ProcessTrace, ...]:
     """The traces of the closer look, as the server put them together."""
     ranks = {machine: tuple(trace.rank for trace in traces) for machine, traces in inside.native.items()}
     closer = Gathering(replace(inside.gathering.plan, rounds=1, asked=ranks, absent={}), 0.0)
-    closer.answers.update({(name, 0): Answer(name, 0, traces) for name, traces in inside.native.items()})
+    closer.answers.update({(name, 0): RoundAnswer(name, 0, traces) for name, traces in inside.native.items()})
     return gather.conclude(closer).rounds[0].traces
 
 
-def _counted(inside: _Kept, owners: Mapping[Rank, str]) -> Iterator[Counted]:
+def _counted(inside: _Kept, owners: Mapping[Rank, str]) -> Iterator[RecordedCounters]:
     """What could be read and was used: of each rank the first record of its own machine, and every report."""
     seen: set[Rank] = set()
     for (machine, _), capture in sorted(inside.captures.items(), key=lambda item: item[0]):
@@ -173,12 +173,12 @@ def _counted(inside: _Kept, owners: Mapping[Rank, str]) -> Iterator[Counted]:
                     continue
             except UnreadableEvidence:
                 continue
-            yield Counted(machine, given.rank, given.data)
+            yield RecordedCounters(machine, given.rank, given.data)
 
 
-def announced(said: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalJob]:
+def announced(stated: Mapping[str, Mapping[str, Any]]) -> dict[str, AnnouncedJob]:
     return {
-        machine: LocalJob(
+        machine: AnnouncedJob(
             one["job"],
             tuple(map(Rank, one["ranks"])),
             one["world_size"],
@@ -186,10 +186,11 @@ def announced(said: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalJob]:
             read(one.get("owner", "")),
             pods=tuple(one.get("pods", ())),
         )
-        for machine, one in said.items()
+        for machine, one in stated.items()
     }
 
 
-def _finding(said: Mapping[str, Any]) -> Finding:
-    lists = {"ranks": tuple(map(Rank, said["ranks"])), "peers": tuple(said["peers"])}
-    return Finding(**{**said, **lists, "bearing": Bearing(said["bearing"])})
+def _finding(stated: Mapping[str, Any]) -> Finding:
+    lists = {"ranks": tuple(map(Rank, stated["ranks"])), "peers": tuple(stated["peers"])}
+    others = {key: value for key, value in stated.items() if key != "bearing"}
+    return Finding(**{**others, **lists, "impact": Impact(stated["bearing"])})

@@ -19,13 +19,13 @@ from hangdog_models.topology import build
 from hangdog_models.verdict import Verdict
 from hangdog_proto.codec.pieces import PIECES
 from hangdog_server.cluster.fleet import Fleet
-from hangdog_server.incidents.gather import Plan
-from hangdog_server.incidents.judge import Judge, told_only
-from hangdog_server.incidents.replay import Look, announced, replay
+from hangdog_server.incidents.gather import RoundPlan
+from hangdog_server.incidents.judge import Judge, without_eviction
+from hangdog_server.incidents.replay import StoredRound, announced, replay
 from hangdog_server.incidents.round_capture import count, steady
-from hangdog_server.incidents.rounds import About
-from hangdog_server.protocol.jobs import LocalJob, sole
-from hangdog_server.settings import Settings
+from hangdog_server.incidents.rounds import IncidentSubject
+from hangdog_server.protocol.jobs import AnnouncedJob, sole
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store.captures import RawCapture
 from hangdog_server.store.store import Incident
 
@@ -60,7 +60,7 @@ class Cut:
         return {machine: seen[machine] for machine in self.asked["asked"] if seen[machine] < rounds}
 
 
-async def await_machines(cut: Cut, fleet: Fleet, settings: Settings) -> bool:
+async def await_machines(cut: Cut, fleet: Fleet, settings: ServerSettings) -> bool:
     """Waits until all that were asked are back, or for as long as that may take; whether any machine runs the job."""
     wanted, until = set(cut.asked["asked"]), steady() + settings.returned_s
     while not wanted <= (here := _running(cut, fleet).keys()) and steady() < until:
@@ -68,7 +68,7 @@ async def await_machines(cut: Cut, fleet: Fleet, settings: Settings) -> bool:
     return bool(here)
 
 
-def fresh(cut: Cut, fleet: Fleet, settings: Settings) -> About:
+def fresh(cut: Cut, fleet: Fleet, settings: ServerSettings) -> IncidentSubject:
     """What is asked anew, of whoever runs the job now; who was asked before and is not back is missing."""
     name, job, asked = cut.incident.id, cut.incident.job, cut.asked
     here = _running(cut, fleet)
@@ -79,7 +79,7 @@ def fresh(cut: Cut, fleet: Fleet, settings: Settings) -> About:
         for machine, local in before.items()
         if machine not in here and (rest := _without(local, taken))
     }
-    plan = Plan(
+    plan = RoundPlan(
         order=name,
         job=Job(job),
         rounds=asked["rounds"],
@@ -91,10 +91,10 @@ def fresh(cut: Cut, fleet: Fleet, settings: Settings) -> About:
         world=sole({local.world_size for local in here.values()}),
     )
     first = 1 + max((one.round for one in cut.captures), default=-1)
-    return About(plan, {**absent, **here}, asked["job_toml"], asked["light"], cut.attempt + 1, first)
+    return IncidentSubject(plan, {**absent, **here}, asked["job_toml"], asked["light"], cut.attempt + 1, first)
 
 
-def _running(cut: Cut, fleet: Fleet) -> dict[str, LocalJob]:
+def _running(cut: Cut, fleet: Fleet) -> dict[str, AnnouncedJob]:
     """The machines that run the job now, unless another owner's job has its name since the server's end."""
     asked = announced(cut.asked["asked"]).values()
     return {
@@ -127,7 +127,7 @@ def as_it_stands(cut: Cut) -> dict[str, Any]:
 
 def judged(cut: Cut, asked: Mapping[str, Any], judge: Judge) -> Verdict:
     """The verdict upon the captures that are kept."""
-    kept = (Look(one.machine, one.round, one.packed) for one in cut.captures)
+    kept = (StoredRound(one.machine, one.round, one.packed) for one in cut.captures)
     replayed = replay(cut.incident.job, asked, kept)
     topology, unfit = build(replayed.layout, replayed.snapshot.highest_rank())
     account = replayed.snapshot.account
@@ -135,8 +135,8 @@ def judged(cut: Cut, asked: Mapping[str, Any], judge: Judge) -> Verdict:
         note = f"the server ended while it captured: {count(unanswered, 'machine')} had not answered every look"
         account = replace(account, notes=(*account.notes, note))
     account = replace(account, notes=(*account.notes, *unfit))
-    return told_only(judge(replace(replayed.snapshot, account=account), topology), asked.get("conflicts", ()))
+    return without_eviction(judge(replace(replayed.snapshot, account=account), topology), asked.get("conflicts", ()))
 
 
-def _without(local: LocalJob, taken: set[Rank]) -> tuple[Rank, ...]:
+def _without(local: AnnouncedJob, taken: set[Rank]) -> tuple[Rank, ...]:
     return tuple(rank for rank in local.ranks if rank not in taken)

@@ -15,9 +15,9 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents import gather
 from hangdog_server.incidents.capture_archive import Archive
-from hangdog_server.incidents.gather import Answer, Gathering, Waiting
-from hangdog_server.protocol.commands import Order
-from hangdog_server.protocol.rejections import Look, Refusal
+from hangdog_server.incidents.gather import Gathering, RoundAnswer, Waiting
+from hangdog_server.protocol.commands import CaptureCommand
+from hangdog_server.protocol.rejections import RejectedCapture, Rejection
 
 #: Seconds between two lines about the same counting-up: 2,000 machines must not make 2,000 lines.
 PACE_S = 0.5
@@ -29,13 +29,13 @@ NAMED = 8
 
 
 @dataclass(slots=True)
-class Capturing:
+class RoundCapture:
     """A gathering that is under way. `order` is what agents are asked now; each machine's `ranks` where only some are meant.
 
     `kept_from`: its looks are kept under numbers from here on, behind those of the looks before.
     """
 
-    order: Order
+    order: CaptureCommand
     gathering: Gathering
     fleet: Fleet
     archive: Archive
@@ -44,7 +44,7 @@ class Capturing:
     kept_from: int = 0
     first: int = 0
     _over: bool = False
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _all: asyncio.Event = field(default_factory=asyncio.Event)
 
     def ask(self) -> None:
@@ -61,10 +61,10 @@ class Capturing:
         gather.further(self.gathering, now)
         self.ask()
 
-    def answer(self, captured: pb.Captured, answers: Sequence[Answer]) -> list[str]:
+    def answer(self, captured: pb.Captured, answers: Sequence[RoundAnswer]) -> list[str]:
         """Takes an agent's message in, whose looks are `answers`; why each is refused, empty when it is taken."""
         if captured.order != self.order.name or self._over:
-            return [Refusal(Look.LATE, f"order {captured.order[:40]!r} is over")] * len(answers)
+            return [Rejection(RejectedCapture.LATE, f"order {captured.order[:40]!r} is over")] * len(answers)
         if self.order.light or self.order.native:
             *before, alone = answers
             if before or alone.round:
@@ -77,19 +77,19 @@ class Capturing:
             self._tell()
         return refused
 
-    def _keep(self, captured: pb.Captured, taken: list[Answer | None]) -> None:
+    def _keep(self, captured: pb.Captured, taken: list[RoundAnswer | None]) -> None:
         """Keeps of a message the looks that were taken, those it tells by its last look beside that one."""
         *before, last = taken
         beside: list[pb.Before] = []
-        for answer, told in zip(before, captured.before, strict=True):
+        for answer, reported in zip(before, captured.before, strict=True):
             if answer is None:
                 continue
-            if told.HasField("capture"):
-                self.archive.add(answer.machine, self.kept_from + answer.round, told.capture)
+            if reported.HasField("capture"):
+                self.archive.add(answer.machine, self.kept_from + answer.round, reported.capture)
             elif last is not None and not answer.unreadable:
-                beside.append(told)
+                beside.append(reported)
             else:
-                shown = pb.Capture() if answer.unreadable else rounds.earlier(captured.capture, told.cpu_s)
+                shown = pb.Capture() if answer.unreadable else rounds.earlier(captured.capture, reported.cpu_s)
                 self.archive.add(answer.machine, self.kept_from + answer.round, shown)
         if last is not None:
             kept = rounds.kept(last.round, beside) if beside else None
@@ -108,7 +108,7 @@ class Capturing:
 
     async def gathered(self) -> Snapshot:
         """Waits for the answers, keeping each and saying how many there are."""
-        gathering, said, said_at = self.gathering, "", steady()
+        gathering, stated, stated_at = self.gathering, "", steady()
         while True:
             asked = steady()
             state = gather.ready(gathering, asked)
@@ -116,10 +116,10 @@ class Capturing:
                 break
             now = steady()
             await self.archive.keep()
-            if state.because != said and now - said_at >= PACE_S:
-                self.say(state.because)
-                said, said_at = state.because, now
-            pause = min(state.until - now, PACE_S if state.because != said else math.inf)
+            if state.reason != stated and now - stated_at >= PACE_S:
+                self.say(state.reason)
+                stated, stated_at = state.reason, now
+            pause = min(state.until - now, PACE_S if state.reason != stated else math.inf)
             await self._rest(steady(), max(pause, 0.0), max(MOMENT_S, SHARE * (now - asked)))
         self._over = True  # an answer from now on would be of another moment
         await self.archive.keep()
@@ -129,16 +129,16 @@ class Capturing:
         """Returns when there is something to look at: all have answered, or somebody has and a `moment` has passed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
-                await self._news.wait()
+                await self._changed.wait()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout_at(began + moment):
                         await self._all.wait()
-                self._news.clear()
+                self._changed.clear()
 
     def _tell(self) -> None:
         """There is something to look at; whoever waits for it is not woken for each of thousands of answers."""
-        if not self._news.is_set():
-            self._news.set()
+        if not self._changed.is_set():
+            self._changed.set()
         if len(self.gathering.done) >= len(self.gathering.plan.asked):
             self._all.set()
 

@@ -16,43 +16,43 @@ from hangdog_models.verdict import Verdict
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents import gather, round_diff
 from hangdog_server.incidents.capture_archive import Archive
-from hangdog_server.incidents.gather import FURTHER, Gathering, Plan
-from hangdog_server.incidents.judge import Judge, prepared, remembered, told_only, triage
-from hangdog_server.incidents.round_capture import Capturing, count, steady
-from hangdog_server.protocol.commands import Order
-from hangdog_server.protocol.jobs import LocalJob, Placement
-from hangdog_server.settings import Settings
-from hangdog_server.telemetry import SILENT, Asked, Stage, Telemetry
+from hangdog_server.incidents.gather import FURTHER, Gathering, RoundPlan
+from hangdog_server.incidents.judge import Judge, prepared, remembered, triage, without_eviction
+from hangdog_server.incidents.round_capture import RoundCapture, count, steady
+from hangdog_server.protocol.commands import CaptureCommand
+from hangdog_server.protocol.jobs import AnnouncedJob, Placement
+from hangdog_server.settings import ServerSettings
+from hangdog_server.telemetry import SILENT, IncidentStage, RequestCount, Telemetry
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class IncidentSubject:
     """What is looked at: who is asked, what they announced, how a person describes the job, and whether lightly.
 
     `attempt`: how often a server has taken it up that the one before left unfinished; what came before then is kept under
     numbers below `first`.
     """
 
-    plan: Plan
-    announced: Mapping[str, LocalJob]
+    plan: RoundPlan
+    announced: Mapping[str, AnnouncedJob]
     job_toml: str
     light: bool
     attempt: int = 0
     first: int = 0
 
 
-class Looking:
+class CaptureRounds:
     """The looks of one incident. `capturing` is the gathering that is under way: answers go there."""
 
     def __init__(
         self,
-        about: About,
+        about: IncidentSubject,
         fleet: Fleet,
         archive: Archive,
         judge: Judge,
-        settings: Settings,
+        settings: ServerSettings,
         say: Callable[[str], None],
         telemetry: Telemetry = SILENT,
     ) -> None:
@@ -72,7 +72,9 @@ class Looking:
         rounds = 1 if about.light else plan.rounds  # light looks are ordered one by one, for nobody knows how many
         self._conflicts = dict.fromkeys(fleet.conflicts(plan.job.id))
         name, owner = fleet.whose(plan.job.id)
-        order = Order(plan.order, name, rounds, plan.interval_s, light=about.light, together=fleet.large, owner=owner)
+        order = CaptureCommand(
+            plan.order, name, rounds, plan.interval_s, light=about.light, together=fleet.large, owner=owner
+        )
         self.capturing = self._capture(order, replace(plan, rounds=rounds))
 
     def ask(self) -> None:
@@ -80,7 +82,9 @@ class Looking:
         self.capturing.gathering.began = steady()
         self.capturing.ask()
         plan = self.capturing.gathering.plan
-        self._telemetry.count(Asked.LIGHT if self._about.light else Asked.FULL, plan.rounds * len(plan.asked))
+        self._telemetry.count(
+            RequestCount.LIGHT if self._about.light else RequestCount.FULL, plan.rounds * len(plan.asked)
+        )
 
     def remembered(self) -> dict[str, object]:
         """All it takes, beside the captures, to judge the incident again, as JSON."""
@@ -147,10 +151,10 @@ class Looking:
         )  # fmt: skip
         name, owner = self._fleet.whose(plan.job.id)
         native = tuple(rank for chosen in asked.values() for rank in chosen)
-        order = Order(closer.order, name, 1, 0.0, native=native, owner=owner)
+        order = CaptureCommand(closer.order, name, 1, 0.0, native=native, owner=owner)
         self.capturing = self._capture(order, closer, behind=plan.rounds + FURTHER)
         self.capturing.ask()
-        self._telemetry.count(Asked.NATIVE, len(asked))
+        self._telemetry.count(RequestCount.NATIVE, len(asked))
         return await self._answers()
 
     async def _lightly(self) -> Verdict:
@@ -163,7 +167,7 @@ class Looking:
                 begin = max(begin + plan.interval_s, steady())
                 await asyncio.sleep(begin - steady())
                 self.capturing.again(steady())
-                self._telemetry.count(Asked.LIGHT, len(plan.asked))
+                self._telemetry.count(RequestCount.LIGHT, len(plan.asked))
             snapshot = self._completed(await self._answers())
             came = self.capturing.summary()
             self._say(f"light look {number + 1} of at most {plan.rounds}: {came}")
@@ -184,12 +188,12 @@ class Looking:
         return self._completed(snapshot)
 
     async def _answers(self) -> Snapshot:
-        with self._telemetry.stage(Stage.GATHERING):
+        with self._telemetry.stage(IncidentStage.GATHERING):
             return await self.capturing.gathered()
 
     def _completed(self, snapshot: Snapshot) -> Snapshot:
         """With the reasons why machines are missing, and what was known of those that did not tell it with their last look."""
-        self._gone, self._findings = self._reasons(), tuple(self._told_before())
+        self._gone, self._findings = self._reasons(), tuple(self._earlier_findings())
         gathering = self.capturing.gathering
         self._ended = frozenset(gathering.done), frozenset(gathering.lost)
         snapshot = round_diff.explained(snapshot, gather.owners(self.capturing.gathering), self._gone)
@@ -208,7 +212,7 @@ class Looking:
                 found[machine] = Missing(Reason.NO_AGENT, words)
         return found
 
-    def _told_before(self) -> Iterator[Finding]:
+    def _earlier_findings(self) -> Iterator[Finding]:
         """What the checks of the machines found that did not answer the last look, with which it comes."""
         plan, answers = self.capturing.gathering.plan, self.capturing.gathering.answers
         for machine in sorted({*plan.asked, *plan.absent}):
@@ -220,16 +224,16 @@ class Looking:
 
     async def _judged(self, snapshot: Snapshot, placed: Placement) -> Verdict:
         about = self._about
-        with self._telemetry.stage(Stage.JUDGING):
+        with self._telemetry.stage(IncidentStage.JUDGING):
             verdict = await asyncio.to_thread(triage, snapshot, about.job_toml, about.announced, placed, self._judge)
-        return told_only(verdict, self._contradicted())
+        return without_eviction(verdict, self._contradicted())
 
     def _contradicted(self) -> tuple[str, ...]:
         """What machines contradicted each other about at any time since it began."""
         self._conflicts |= dict.fromkeys(self._fleet.conflicts(self._about.plan.job.id))
         return tuple(self._conflicts)
 
-    def _capture(self, order: Order, plan: Plan, behind: int = 0) -> Capturing:
+    def _capture(self, order: CaptureCommand, plan: RoundPlan, behind: int = 0) -> RoundCapture:
         about, gathering = self._about, Gathering(plan, steady())
         kept_from = about.first + behind
-        return Capturing(order, gathering, self._fleet, self._archive, about.plan.order, self._say, kept_from)
+        return RoundCapture(order, gathering, self._fleet, self._archive, about.plan.order, self._say, kept_from)

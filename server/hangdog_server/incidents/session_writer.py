@@ -5,11 +5,11 @@ import contextlib
 import logging
 
 from hangdog_server.cluster.leadership import Leading
-from hangdog_server.cluster.session import Life
-from hangdog_server.cluster.session_tracker import Seen
-from hangdog_server.incidents.incident_run import Means
+from hangdog_server.cluster.session import JobSession
+from hangdog_server.cluster.session_tracker import SessionTracker
+from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.incidents.round_capture import steady
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store import sessions
 from hangdog_server.store.leases import NotOurs
 from hangdog_server.store.store_errors import StoreFailed
@@ -29,14 +29,16 @@ log = logging.getLogger(__name__)
 class Living:
     """The store of what is `seen`; `keep` holds it until it is cancelled, then `close`."""
 
-    def __init__(self, means: Means, seen: Seen, leading: Leading, settings: Settings) -> None:
-        self._store, self._clock = means.store, means.clock
+    def __init__(
+        self, services: IncidentServices, seen: SessionTracker, leading: Leading, settings: ServerSettings
+    ) -> None:
+        self._store, self._clock = services.store, services.clock
         self._keep_s, self._prune_s = settings.keep_s, settings.prune_s
         self._seen = seen
         self._leading = leading
         self._stamped = float("-inf")
         #: Sessions of jobs that another server leads: it writes of them, not we.
-        self._theirs: dict[Life, None] = {}
+        self._theirs: dict[JobSession, None] = {}
 
     async def keep(self) -> None:
         """Stores what changes, again and again, and forgets what is too old; raises nothing."""
@@ -96,7 +98,7 @@ class Living:
             del self._theirs[life]
             self._seen.anew(life, self._clock())
 
-    async def _stored(self, life: Life) -> bool:
+    async def _stored(self, life: JobSession) -> bool:
         """Stores a session; False when another server leads its job."""
         if self._leading.elsewhere(life.job) or not await self._leading.leads(life.job):
             return False

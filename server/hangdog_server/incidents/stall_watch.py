@@ -6,19 +6,19 @@ import json
 import logging
 
 from hangdog_models.errors import HangdogError
-from hangdog_models.stall_timeouts import ASKED_AGAIN_S, DOUBT_S, Suspicion
+from hangdog_models.stall_timeouts import ASKED_AGAIN_S, RECHECK_S, Suspicion
 from hangdog_models.verdict import Kind, from_json
 from hangdog_proto.logs import about
-from hangdog_server.auth.audit_log import Audit, Deed, followed
+from hangdog_server.auth.audit_log import AuditEntry, AuditLog, followed
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.leadership import Leading
-from hangdog_server.cluster.session_tracker import Seen
-from hangdog_server.cluster.stalls import Vigil
+from hangdog_server.cluster.session_tracker import SessionTracker
+from hangdog_server.cluster.stalls import StallTracker
 from hangdog_server.incidents.fair_queue import Turns
-from hangdog_server.incidents.incident_request import Request
-from hangdog_server.incidents.registry import Desk
+from hangdog_server.incidents.incident_request import IncidentRequest
+from hangdog_server.incidents.registry import IncidentRegistry
 from hangdog_server.incidents.round_capture import steady
-from hangdog_server.protocol.commands import Doubt
+from hangdog_server.protocol.commands import RecheckCommand
 from hangdog_server.telemetry import SILENT, Delay, Telemetry
 
 #: Between two thoughts about all jobs: a small part of the seconds a rank is borne. Seconds.
@@ -27,17 +27,17 @@ TICK_S = 1.0
 log = logging.getLogger(__name__)
 
 
-class Sentry:
+class StallWatcher:
     """The watch over all jobs; `keep` holds it until it is cancelled."""
 
     def __init__(
         self,
-        vigil: Vigil,
+        monitor: StallTracker,
         fleet: Fleet,
-        desk: Desk,
+        registry: IncidentRegistry,
         leading: Leading,
-        audit: Audit,
-        seen: Seen,
+        audit: AuditLog,
+        seen: SessionTracker,
         turns: Turns,
         telemetry: Telemetry = SILENT,
     ) -> None:
@@ -46,9 +46,9 @@ class Sentry:
         self._seen = seen
         self._leading = leading
         self._telemetry = telemetry
-        self._vigil = vigil
+        self._stalls = monitor
         self._fleet = fleet
-        self._desk = desk
+        self._registry = registry
         self._audit = audit
         self._asked: dict[tuple[str, str], float] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -69,19 +69,19 @@ class Sentry:
 
     def think(self, now: float) -> None:
         """Looks closer, and asks, where it is time to."""
-        doubted = self._vigil.doubted()
+        doubted = self._stalls.doubted()
         for job in doubted:
-            self._doubt(job, now)
+            self._recheck(job, now)
         for job in self._fleet.jobs():
             if self._leading.elsewhere(job):
                 continue
             # where nobody is overdue nothing is suspected, and the machines of a large job need not be gone over
             suspicion = self._suspicion(job, now) if job in doubted else None
             if suspicion is not None:
-                self._seen.suspected(job, suspicion.seconds, self._desk.now())
-            elif self._seen.stands(job) and not self._vigil.shows(job) and self._fleet.awake(job, now):
-                self._seen.moves(job, self._desk.now(), now)
-            if self._vigil.due(job, suspicion, now) and suspicion is not None and job not in self._asking:
+                self._seen.suspected(job, suspicion.seconds, self._registry.now())
+            elif self._seen.stands(job) and not self._stalls.shows(job) and self._fleet.awake(job, now):
+                self._seen.moves(job, self._registry.now(), now)
+            if self._stalls.due(job, suspicion, now) and suspicion is not None and job not in self._asking:
                 with about(job=job):
                     log.warning("job %s seems to stand still: %s", job, suspicion.why)
                 self._telemetry.lasted(Delay.SUSPICION, suspicion.seconds)
@@ -89,13 +89,13 @@ class Sentry:
                 self._asking[job] = task
 
     def _suspicion(self, job: str, now: float) -> Suspicion | None:
-        return self._vigil.suspicion(job, self._fleet.asked(job), now, self._fleet.mute(job, now))
+        return self._stalls.suspicion(job, self._fleet.asked(job), now, self._fleet.mute(job, now))
 
-    def _doubt(self, job: str, now: float) -> None:
+    def _recheck(self, job: str, now: float) -> None:
         self._asked = {key: at for key, at in self._asked.items() if now - at < ASKED_AGAIN_S}
         name, owner = self._fleet.whose(job)
         for machine in self._fleet.asked(job):
-            if (machine, job) not in self._asked and self._fleet.send(machine, Doubt(name, DOUBT_S, owner)):
+            if (machine, job) not in self._asked and self._fleet.send(machine, RecheckCommand(name, RECHECK_S, owner)):
                 self._asked[machine, job] = now
 
     async def _in_turn(self, job: str, suspicion: Suspicion) -> None:
@@ -117,11 +117,11 @@ class Sentry:
         why = f"suspected: {suspicion.why}"
         try:
             with contextlib.suppress(HangdogError):  # the incident itself remembers why it failed
-                deed = Deed("snapshot", "hangdog", "", "suspicion", "", job, why)
-                request = Request(job, why=why, suspected=True, stood_s=suspicion.seconds)
-                async for step in followed(self._desk.ask(request), self._audit, deed):
+                entry = AuditEntry("snapshot", "hangdog", "", "suspicion", "", job, why)
+                request = IncidentRequest(job, why=why, suspected=True, stood_s=suspicion.seconds)
+                async for step in followed(self._registry.ask(request), self._audit, entry):
                     if step.verdict:
                         kind = from_json(json.loads(step.verdict)).kind
         finally:
-            self._vigil.asked(job, kind, steady())
+            self._stalls.asked(job, kind, steady())
             self._seen.judged(job, kind)

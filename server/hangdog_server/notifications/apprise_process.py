@@ -22,10 +22,10 @@ class Complaints(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.said: list[str] = []
+        self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
+        self.lines.append(record.getMessage())
 
 
 def send(url: str, title: str, body: str) -> tuple[str, str]:
@@ -46,14 +46,14 @@ def send(url: str, title: str, body: str) -> tuple[str, str]:
     )
     service = apprise.Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
     if service is None:
-        return "", _said(complaints, "this is no address that Apprise knows")
+        return "", _complaint(complaints, "this is no address that Apprise knows")
     name = str(service.service_name or service.protocol or "")
     if not title:
         return name, ""
     all_ = apprise.Apprise(asset=asset)
     all_.add(service)
     sent = all_.notify(body, title, body_format=apprise.NotifyFormat.TEXT)
-    return name, "" if sent else _said(complaints, "it was not taken")
+    return name, "" if sent else _complaint(complaints, "it was not taken")
 
 
 def main() -> None:
@@ -64,8 +64,8 @@ def main() -> None:
     print(json.dumps({"service": service, "failed": failed}))
 
 
-def _said(complaints: Complaints, otherwise: str) -> str:
-    return "; ".join(dict.fromkeys(" ".join(one.split()) for one in complaints.said))[:_WORDS] or otherwise
+def _complaint(complaints: Complaints, otherwise: str) -> str:
+    return "; ".join(dict.fromkeys(" ".join(one.split()) for one in complaints.lines))[:_WORDS] or otherwise
 
 
 if __name__ == "__main__":

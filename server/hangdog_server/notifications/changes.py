@@ -20,12 +20,12 @@ from hangdog_server.cluster.stalls import SELDOM_S
 from hangdog_server.etag import digest
 from hangdog_server.incidents.round_capture import named
 from hangdog_server.notifications.message import Message, message
-from hangdog_server.notifications.notify_config import About
+from hangdog_server.notifications.notify_config import Subjects
 from hangdog_server.store import actions, store
 from hangdog_server.store import campaigns as records
-from hangdog_server.store.actions import UNDER_WAY, Act, Intent, said
+from hangdog_server.store.actions import UNDER_WAY, ActionRecord, ActionState, describe
 from hangdog_server.store.campaigns import Campaign
-from hangdog_server.store.store import ENDED, Incident, State
+from hangdog_server.store.store import ENDED, Incident, IncidentState
 
 #: A standstill that lasts is told of again each day (of UTC): it is begun anew then. Seconds.
 DAY_S = 24 * 3600.0
@@ -41,14 +41,14 @@ SUSPECTED = "suspected:"
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class Change:
     """A subject has reached a state, called `mark`, at `at` (Unix seconds). `after`: only where that subject was told of.
 
     `incident` is the one to whose verdict the words are left; else they are `title` and `lines`. `path` is the page.
     """
 
     subject: str
-    about: About
+    about: Subjects
     mark: str
     at: float
     path: str
@@ -58,7 +58,7 @@ class News:
     incident: Incident | None = None
 
 
-def read(connection: sa.Connection, now: float, since: float) -> tuple[tuple[News, ...], tuple[Incident, ...]]:
+def read(connection: sa.Connection, now: float, since: float) -> tuple[tuple[Change, ...], tuple[Incident, ...]]:
     """What changed since then (Unix seconds), and of each job that was seen to stand still its latest incident, once ended.
 
     That has the name of the first one of its standstill, under which it was told of.
@@ -72,7 +72,7 @@ def read(connection: sa.Connection, now: float, since: float) -> tuple[tuple[New
     return tuple(one for one in found if one.at >= since), tuple(one for one in stood if one.state in ENDED)
 
 
-def unwritten(incident: Incident) -> tuple[News, ...]:
+def unwritten(incident: Incident) -> tuple[Change, ...]:
     """What is told of an incident that the store could not take."""
     return tuple(_looked([(incident,)]))
 
@@ -91,27 +91,29 @@ def chained(incidents: Iterable[Incident]) -> list[tuple[Incident, ...]]:
     return [tuple(chain) for chain in chains]
 
 
-def recovered(incident: Incident) -> News:
+def recovered(incident: Incident) -> Change:
     """A job that stood still goes on."""
     title = f"{incident.job} shows no sign of a standstill any more"
     lines = (f"It stood still; the verdict was {incident.kind or 'none'}.",)
-    return News(
-        f"{incident.id} recovered", About.RECOVERED, "recovered", incident.changed, _page(incident.id), title, lines,
+    return Change(
+        f"{incident.id} recovered", Subjects.RECOVERED, "recovered", incident.changed, _page(incident.id), title, lines,
         after=incident.id,
     )  # fmt: skip
 
 
-def worded(news: News, verdict: str, link: str) -> Message:
+def worded(changes: Change, verdict: str, link: str) -> Message:
     """The message; `verdict` is the text of the incident's, where the words are left to it, `link` where pages are."""
-    title, lines = news.title, news.lines
-    if news.incident is not None:
-        title, lines = _judged(news.incident, verdict)
-    return message(title, lines, f"{link}{news.path}" if link else "")
+    title, lines = changes.title, changes.lines
+    if changes.incident is not None:
+        title, lines = _judged(changes.incident, verdict)
+    return message(title, lines, f"{link}{changes.path}" if link else "")
 
 
 def _again(one: Incident, before: Incident) -> bool:
     """Whether an incident looks anew at what the one before left open."""
-    undecided = before.state is State.FAILED or (before.state is State.JUDGED and before.kind in UNDECIDED)
+    undecided = before.state is IncidentState.FAILED or (
+        before.state is IncidentState.JUDGED and before.kind in UNDECIDED
+    )
     soon = one.began - before.changed <= SELDOM_S + SLACK_S and one.began // DAY_S == before.began // DAY_S
     return undecided and soon and _suspected(one) and _suspected(before)
 
@@ -120,22 +122,22 @@ def _suspected(incident: Incident) -> bool:
     return incident.why.startswith(SUSPECTED)
 
 
-def _looked(chains: Iterable[Sequence[Incident]]) -> Iterator[News]:
+def _looked(chains: Iterable[Sequence[Incident]]) -> Iterator[Change]:
     for chain in chains:
         first, ended = chain[0], [one for one in chain if one.state in ENDED]
         if not ended:
             title = f"{first.job} {'stands still' if _suspected(first) else 'is looked at'}"
             lines = (first.why, f"Its machines are being asked: hangdog show {first.id}")
-            yield News(first.id, About.OPENED, "opened", first.began, _page(first.id), title, lines)
+            yield Change(first.id, Subjects.OPENED, "opened", first.began, _page(first.id), title, lines)
             continue
         newest = ended[-1]
         mark = digest(str(newest.state), newest.kind, sorted(newest.evict))
-        yield News(first.id, About.JUDGED, mark, newest.changed, _page(newest.id), incident=newest)
+        yield Change(first.id, Subjects.JUDGED, mark, newest.changed, _page(newest.id), incident=newest)
 
 
 def _judged(incident: Incident, text: str) -> tuple[str, tuple[str, ...]]:
     """The verdict in a title and three lines."""
-    if incident.state is State.FAILED:
+    if incident.state is IncidentState.FAILED:
         return f"{incident.job}: there is no verdict", (incident.note, f"hangdog show {incident.id}")
     try:
         verdict = from_json(json.loads(text))
@@ -143,60 +145,69 @@ def _judged(incident: Incident, text: str) -> tuple[str, tuple[str, ...]]:
         return f"{incident.job}: {incident.kind}", (f"hangdog show {incident.id}",)
     sure = "" if verdict.kind in UNDECIDED else f" ({answer_text.percent(verdict.confidence)} sure)"
     because = (*verdict.because, f"hangdog show {incident.id}")
-    return f"{incident.job}: {answer_text.said(verdict)}{sure}", (
+    return f"{incident.job}: {answer_text.answer(verdict)}{sure}", (
         f"{verdict.kind}: {answer_text.order(verdict)}",
         *because,
     )
 
 
-def _acted(rows: Iterable[Intent]) -> Iterator[News]:
+def _acted(rows: Iterable[ActionRecord]) -> Iterator[Change]:
     """What came of acts, an incident's once they have all come to rest; what would be done in a dry run is no news."""
     ordered = sorted(rows, key=lambda row: (row.incident, row.machine))
     for incident, group in groupby(ordered, key=lambda row: row.incident):
         mine = list(group)
-        if any(row.state in UNDER_WAY for row in mine) or all(row.state is Act.DRY_RUN for row in mine):
+        if any(row.state in UNDER_WAY for row in mine) or all(row.state is ActionState.DRY_RUN for row in mine):
             continue
-        waits = [row for row in mine if row.state is Act.WAITING]
+        waits = [row for row in mine if row.state is ActionState.WAITING]
         mark = digest([(row.machine, str(row.state)) for row in mine])
         at, names, job = max(row.changed for row in mine), named({row.machine for row in waits or mine}), mine[0].job
         if waits:
             title = f"{job}: isolate {names}?"
             lines = [
-                waits[0].because,
-                *filter(None, [waits[0].words]),
+                waits[0].reason,
+                *filter(None, [waits[0].message]),
                 f"hangdog approve {incident}, or hangdog dismiss {incident} --because '...'",
             ]
         else:
-            title = f"{job}: {names} {said(mine[0])}" if len(mine) == 1 else f"{job}: {_counted(mine)}"
-            lines = [f"{row.machine} {said(row)}" for row in mine]
-        about = About.APPROVAL if waits else About.ACTED
-        yield News(f"{incident} acts", about, mark, at, _page(incident), title, tuple(lines))
+            title = f"{job}: {names} {describe(mine[0])}" if len(mine) == 1 else f"{job}: {_counted(mine)}"
+            lines = [f"{row.machine} {describe(row)}" for row in mine]
+        about = Subjects.APPROVAL if waits else Subjects.ACTED
+        yield Change(f"{incident} acts", about, mark, at, _page(incident), title, tuple(lines))
 
 
-def _counted(rows: Sequence[Intent]) -> str:
+def _counted(rows: Sequence[ActionRecord]) -> str:
     states = [str(row.state) for row in rows]
     return ", ".join(f"{counted(states.count(state), 'machine')} {state}" for state in dict.fromkeys(states))
 
 
-def _convicted(campaign: Campaign) -> News:
+def _convicted(campaign: Campaign) -> Change:
     title = f"tests convict {named(campaign.convicted)}"
     why = f": {campaign.why}" if campaign.why else ""
     lines = (f"Campaign {campaign.id}, asked for by {campaign.who}{why}", f"hangdog machines {campaign.convicted[0]}")
     machine = f"/machines/{quote(campaign.convicted[0], safe='')}"
     path = _page(campaign.incident) if campaign.incident else machine
     mark = digest(sorted(campaign.convicted))
-    return News(f"campaign {campaign.id}", About.CONVICTED, mark, campaign.changed, path, title, lines)
+    return Change(f"campaign {campaign.id}", Subjects.CONVICTED, mark, campaign.changed, path, title, lines)
 
 
-def _breaker(why: str, since: float) -> Iterator[News]:
+def _breaker(why: str, since: float) -> Iterator[Change]:
     """The breaker opened, or was closed after that; before it ever did there is nothing to tell."""
     if since and why:
         lines = why, "Look at what is asked for first; then: hangdog actions --close-breaker"
-        yield News("breaker", About.BREAKER, f"open {since}", since, "/", "nothing more is done to machines", lines)
+        yield Change(
+            "breaker", Subjects.BREAKER, f"open {since}", since, "/", "nothing more is done to machines", lines
+        )
     elif since:
         closed = "The breaker was closed; hangdog audit says by whom."
-        yield News(
-            "breaker", About.BREAKER, "closed", since, "/", "machines are acted upon again", (closed,), after="breaker"
+        yield Change(
+            "breaker",
+            Subjects.BREAKER,
+            "closed",
+            since,
+            "/",
+            "machines are acted upon again",
+            (closed,),
+            after="breaker",
         )
 
 

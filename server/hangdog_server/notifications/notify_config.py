@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from hangdog_models.errors import WrongUse
-from hangdog_server.toml_config import Words, document, table
+from hangdog_server.toml_config import TomlTable, document, table
 
 #: Messages to one receiver within an hour, without a word: more than a night of sixty different hangs, and fewer than a chat
 #: takes for an attack (Slack takes one a second). What is left out stands on the pages.
@@ -16,7 +16,7 @@ PER_HOUR = 60
 _EXAMPLE = "docs/notifications.md has one to copy"
 
 
-class About(StrEnum):
+class Subjects(StrEnum):
     """What somebody may want to be told of."""
 
     OPENED = "opened"  # a job stands still, or somebody asked: it is being looked at
@@ -38,7 +38,7 @@ class Receiver:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NotifyConfig:
     """Who is told, how many messages an hour each gets at most, and where pages are for people (empty: nowhere)."""
 
     receivers: tuple[Receiver, ...] = ()
@@ -46,12 +46,12 @@ class Told:
     per_hour: int = PER_HOUR
 
 
-def told(path: Path) -> Told:
+def read_config(path: Path) -> NotifyConfig:
     """What the file says; raises WrongUse, naming what is wrong, and ModuleNotFoundError where the extra is not installed."""
-    said = document(path, _EXAMPLE)
-    receivers = tuple(_receiver(f"{path}, to.{name}", name, to) for name, to in table(said, "to", str(path)).items())
-    said.pop("to", None)
-    words = Words(str(path), said, _EXAMPLE)
+    stated = document(path, _EXAMPLE)
+    receivers = tuple(_receiver(f"{path}, to.{name}", name, to) for name, to in table(stated, "to", str(path)).items())
+    stated.pop("to", None)
+    words = TomlTable(str(path), stated, _EXAMPLE)
     link, per_hour = words.take("link", "").rstrip("/"), words.number("per_hour", PER_HOUR)
     words.end()
     if link and (urlsplit(link).scheme not in ("http", "https") or not urlsplit(link).netloc or not link.isprintable()):
@@ -60,7 +60,7 @@ def told(path: Path) -> Told:
         raise WrongUse(f"{path}: nobody is to be told", _EXAMPLE)
     if importlib.util.find_spec("apprise") is None:
         raise ModuleNotFoundError("apprise sends notifications", name="apprise")
-    return Told(receivers, link, per_hour)
+    return NotifyConfig(receivers, link, per_hour)
 
 
 def _receiver(where: str, name: str, to: object) -> Receiver:
@@ -68,8 +68,8 @@ def _receiver(where: str, name: str, to: object) -> Receiver:
         raise WrongUse(f"{where} is no table", _EXAMPLE)
     if not name.isprintable() or len(name) > 100:
         raise WrongUse(f"{where} is no name", "give a short one")
-    words = Words(where, to, _EXAMPLE)
-    about, url = words.names("about", About), words.secret("url_file")
+    words = TomlTable(where, to, _EXAMPLE)
+    about, url = words.names("about", Subjects), words.secret("url_file")
     words.end()
     try:
         written = url.decode("ascii")

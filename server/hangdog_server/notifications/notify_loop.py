@@ -14,16 +14,16 @@ from itertools import groupby
 import sqlalchemy as sa
 
 from hangdog_models.backoff import pause
-from hangdog_server.cluster.stalls import Vigil
-from hangdog_server.incidents.incident_run import Means
+from hangdog_server.cluster.stalls import StallTracker
+from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.notifications import changes, notification_rows
-from hangdog_server.notifications.changes import News
+from hangdog_server.notifications.changes import Change
 from hangdog_server.notifications.message import Message
 from hangdog_server.notifications.notification_rows import Note, Notice, Sent
-from hangdog_server.notifications.notify_config import Receiver, Told
+from hangdog_server.notifications.notify_config import NotifyConfig, Receiver
 from hangdog_server.notifications.send import Posted, post
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store import leases
 from hangdog_server.store.store import Incident
 from hangdog_server.store.store_errors import StoreFailed
@@ -34,7 +34,7 @@ from hangdog_server.telemetry import Notified
 TICK_S = 2.0
 #: What changed longer ago is no news, and a message that could not be sent for so long is given up: by then somebody has
 #: looked, and the pages tell what is true now. Seconds.
-NEWS_S = 3600.0
+RECENT_S = 3600.0
 #: Before a message is tried again, twice as long each time, and at most: a receiver that is started anew is back in a minute,
 #: and one that is away for longer need not be asked all the time. Seconds.
 AGAIN_S, SELDOM_S = 5.0, 300.0
@@ -54,14 +54,21 @@ log = logging.getLogger(__name__)
 Post = Callable[[Receiver, Message], Awaitable[Posted]]
 
 
-class Notifying:
+class NotifyLoop:
     """Who is told what, on one server, by `post`, which raises nothing and comes to an end; `keep` does it until it is cancelled."""
 
-    def __init__(self, means: Means, vigil: Vigil, settings: Settings, told: Told, post: Post = post) -> None:
-        self._means = means
-        self._vigil = vigil
+    def __init__(
+        self,
+        services: IncidentServices,
+        monitor: StallTracker,
+        settings: ServerSettings,
+        reported: NotifyConfig,
+        post: Post = post,
+    ) -> None:
+        self._services = services
+        self._stalls = monitor
         self._settings = settings
-        self._told = told
+        self._config = reported
         self._post = post
         self._me = secrets.token_hex(8)
         self._held = float("-inf")
@@ -79,7 +86,7 @@ class Notifying:
                 await self.tick()
                 if settings.keep_s and steady() - forgot >= settings.prune_s:
                     forgot = steady()
-                    await self._means.store.do(notification_rows.forget, await self._believed() - settings.keep_s)
+                    await self._services.store.do(notification_rows.forget, await self._believed() - settings.keep_s)
             except StoreFailed as error:
                 log.error("nobody is told anything now: %s", error)
             except Exception:  # a bug met in one piece of news must not keep all others from being told
@@ -96,7 +103,7 @@ class Notifying:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._held > float("-inf"):
             with contextlib.suppress(StoreFailed):
-                await self._means.store.do(leases.drop, [_LEASE], self._me)
+                await self._services.store.do(leases.drop, [_LEASE], self._me)
 
     async def tick(self) -> None:
         """Notes what is new, and has begun to send what is due; raises StoreFailed."""
@@ -104,24 +111,24 @@ class Notifying:
         await self._note()
         if not await self._sends():
             return
-        free = {to.name: to for to in self._told.receivers if to.name not in self._tasks}
-        due = await self._means.store.ask(notification_rows.due, self._means.clock(), free)
+        free = {to.name: to for to in self._config.receivers if to.name not in self._tasks}
+        due = await self._services.store.ask(notification_rows.due, self._services.clock(), free)
         for name, mine in groupby(sorted(due, key=lambda row: row.receiver), key=lambda row: row.receiver):
             if name not in self._tasks:
                 self._tasks[name] = asyncio.create_task(self._serve(free[name], tuple(mine)), name=f"telling {name}")
 
     async def _note(self) -> None:
-        store, now = self._means.store, self._means.clock()
+        store, now = self._services.store, self._services.clock()
         # what changed before a jump of the date is still news after it
         before, self._noted_at = self._noted_at, now
         reach = min(now, await self._believed() if before is None else before)
-        found, stood = await store.ask(changes.read, reach, reach - NEWS_S)
+        found, stood = await store.ask(changes.read, reach, reach - RECENT_S)
         found = (*found, *self._recovered(stood))
         known = await store.ask(notification_rows.last, {one.subject for one in found} | {one.after for one in found})
         new = [
             (one, to)
             for one in found
-            for to in self._told.receivers
+            for to in self._config.receivers
             if one.about in to.about
             and known.get((one.subject, to.name), (0, ""))[1] != one.mark
             and (not one.after or (one.after, to.name) in known)
@@ -133,35 +140,35 @@ class Notifying:
 
         def note(connection: sa.Connection) -> list[Sent]:
             store.one_at_a_time(connection, notification_rows.TURN)
-            return notification_rows.note(connection, notes, now, self._told.per_hour, self._sent_unwritten)
+            return notification_rows.note(connection, notes, now, self._config.per_hour, self._sent_unwritten)
 
         left_out = (await store.do(note)).count(Sent.LEFT_OUT)
-        self._means.telemetry.count(Notified.LEFT_OUT, left_out)
+        self._services.telemetry.count(Notified.LEFT_OUT, left_out)
 
     def _tell_unwritten(self) -> None:
         """Has begun to send what the store could not take: a full disk keeps nobody from hearing of a standstill.
 
         What was sent so is known while this server runs. Of several servers only the one with the lease sends.
         """
-        store = self._means.store
+        store = self._services.store
         if store.shared and steady() - self._held >= self._settings.lease_s:
             return
-        news_ = [one for incident in tuple(store.unwritten.values()) for one in changes.unwritten(incident)]
-        for to in self._told.receivers:
+        changes_ = [one for incident in tuple(store.unwritten.values()) for one in changes.unwritten(incident)]
+        for to in self._config.receivers:
             mine = [
                 one
-                for one in news_
+                for one in changes_
                 if one.about in to.about and (one.subject, to.name, one.mark) not in self._sent_unwritten
             ]
             if mine and to.name not in self._tasks and steady() >= self._again_at.get(to.name, 0.0):
                 self._tasks[to.name] = asyncio.create_task(self._send_unwritten(to, mine), name=f"telling {to.name}")
 
-    async def _send_unwritten(self, to: Receiver, mine: list[News]) -> None:
+    async def _send_unwritten(self, to: Receiver, mine: list[Change]) -> None:
         try:
             for one in mine:
                 message = await self._worded(one)
                 posted = await self._post(to, replace(message, lines=(*message.lines, _NOT_WRITTEN)))
-                self._means.telemetry.count(Notified.FAILED if posted.failed else Notified.SENT)
+                self._services.telemetry.count(Notified.FAILED if posted.failed else Notified.SENT)
                 if posted.failed:
                     log.warning("%s is not told %r, again in %g s: %s", to.name, message.title, AGAIN_S, posted.failed)
                     self._again_at[to.name] = steady() + AGAIN_S
@@ -174,24 +181,24 @@ class Notifying:
             del self._tasks[to.name]
 
     async def _believed(self) -> float:
-        return (await believed(self._means.store, self._means.clock)).at
+        return (await believed(self._services.store, self._services.clock)).at
 
-    async def _worded(self, one: News) -> Message:
-        verdict = (await self._means.store.find(one.incident.id)).verdict if one.incident is not None else ""
-        return changes.worded(one, verdict, self._told.link)
+    async def _worded(self, one: Change) -> Message:
+        verdict = (await self._services.store.find(one.incident.id)).verdict if one.incident is not None else ""
+        return changes.worded(one, verdict, self._config.link)
 
-    def _recovered(self, stood: Iterable[Incident]) -> list[News]:
+    def _recovered(self, stood: Iterable[Incident]) -> list[Change]:
         """The jobs that were seen to stand still and go on, as far as their machines are connected here."""
-        fleet, now = self._means.fleet, steady()
+        fleet, now = self._services.fleet, steady()
         awake = [job for job in fleet.jobs() if fleet.awake(job, now)]
-        shown = {job: self._vigil.suspicion(job, fleet.asked(job), now, fleet.mute(job, now)) for job in awake}
+        shown = {job: self._stalls.suspicion(job, fleet.asked(job), now, fleet.mute(job, now)) for job in awake}
         going = {job for job, suspicion in shown.items() if suspicion is None}
         self._going = {job: self._going.get(job, now) for job in going}
         return [changes.recovered(one) for one in stood if now - self._going.get(one.job, now) >= RECOVERED_S]
 
     async def _sends(self) -> bool:
         """Whether this server sends: of several the one that has the lease."""
-        store, lasts_s = self._means.store, self._settings.lease_s
+        store, lasts_s = self._services.store, self._settings.lease_s
         if store.shared and steady() - self._held >= lasts_s / _TICKS:
             held = await store.do(leases.take, [_LEASE], self._me, "", lasts_s)
             if held[_LEASE].holder != self._me:
@@ -212,16 +219,16 @@ class Notifying:
             del self._tasks[to.name]
 
     async def _send(self, to: Receiver, row: Notice) -> None:
-        store, now = self._means.store, self._means.clock()
+        store, now = self._services.store, self._services.clock()
         given_up = ""
         if row.state is Sent.SENDING and row.unsure:
             given_up = "twice the server ended while it was being sent: it may have come"
-        elif now - row.noted > NEWS_S and await self._believed() - row.noted > NEWS_S:
-            given_up = f"not within {NEWS_S / 60:.0f} minutes"
+        elif now - row.noted > RECENT_S and await self._believed() - row.noted > RECENT_S:
+            given_up = f"not within {RECENT_S / 60:.0f} minutes"
         if given_up:
             log.error("%s is not told %r: %s", to.name, row.message.title, given_up)
             await store.do(notification_rows.end, row, Sent.FAILED, given_up, 0.0, now)
-            self._means.telemetry.count(Notified.GIVEN_UP)
+            self._services.telemetry.count(Notified.GIVEN_UP)
             return
         if not await store.do(notification_rows.begin, row, now):
             return
@@ -229,8 +236,8 @@ class Notifying:
         if row.state is Sent.SENDING or row.unsure:
             message = replace(message, title=f"(perhaps again) {message.title}")
         posted = await self._post(to, message)
-        now, wait = self._means.clock(), pause(row.tries, AGAIN_S, SELDOM_S)
-        self._means.telemetry.count(Notified.FAILED if posted.failed else Notified.SENT)
+        now, wait = self._services.clock(), pause(row.tries, AGAIN_S, SELDOM_S)
+        self._services.telemetry.count(Notified.FAILED if posted.failed else Notified.SENT)
         if posted.failed:
             log.warning("%s is not told %r, again in %g s: %s", to.name, message.title, wait, posted.failed)
             await self._ended(row, Sent.WAITING, posted.failed, now + wait, now)
@@ -242,7 +249,7 @@ class Notifying:
         """Notes what came of a message, should the store be away later: what is not noted is sent again."""
         while True:
             try:
-                return await self._means.store.do(notification_rows.end, row, state, words, due, now)
+                return await self._services.store.do(notification_rows.end, row, state, words, due, now)
             except StoreFailed as error:
                 log.error("that %s is told is not noted: %s", row.receiver, error)
             await asyncio.sleep(NOTED_AGAIN_S)

@@ -11,10 +11,10 @@ from urllib.parse import unquote
 
 from hangdog_models.errors import WrongUse
 from hangdog_models.reading.printable import printable
-from hangdog_server.actions.backends.backend import ActorFailed
+from hangdog_server.actions.backends.backend import BackendFailed
 from hangdog_server.actions.backends.subprocess_runner import run
 from hangdog_server.notifications.message import Message
-from hangdog_server.notifications.notify_config import Receiver, Told
+from hangdog_server.notifications.notify_config import NotifyConfig, Receiver
 
 #: Seconds for one message, from the start of its process to the receiver's answer: a mail server may greylist for some.
 WITHIN_S = 30.0
@@ -43,10 +43,10 @@ async def post(to: Receiver, message: Message, within_s: float = WITHIN_S) -> Po
     return await _run(to, {"title": message.title, "body": message.body}, within_s)
 
 
-async def check(told: Told) -> None:
+async def check(reported: NotifyConfig) -> None:
     """Raises WrongUse where an address is none that anything can be sent to; nothing is. A machine too busy to tell is no reason."""
-    looked = await asyncio.gather(*(_run(to, {}, WITHIN_S) for to in told.receivers))
-    for to, came in zip(told.receivers, looked, strict=True):
+    looked = await asyncio.gather(*(_run(to, {}, WITHIN_S) for to in reported.receivers))
+    for to, came in zip(reported.receivers, looked, strict=True):
         if came.late:
             log.warning("whether the address of to.%s is one is not known: %s", to.name, came.failed)
         elif came.failed:
@@ -59,11 +59,11 @@ async def _run(to: Receiver, more: dict[str, str], within_s: float) -> Posted:
     given = json.dumps({"url": to.url, **more}).encode()
     try:
         status, out, complaints = await run(command, os.environ, within_s, given)
-    except ActorFailed:
+    except BackendFailed:
         return Posted(failed=f"it took longer than {within_s:g} s, or no process could be started", late=True)
     try:
-        told = json.loads(out)
-        return Posted(_hidden(to, str(told["service"])), _hidden(to, str(told["failed"])))
+        reported = json.loads(out)
+        return Posted(_hidden(to, str(reported["service"])), _hidden(to, str(reported["failed"])))
     except (ValueError, KeyError, TypeError):
         last = complaints.strip().rpartition("\n")[2]
         return Posted(failed=_hidden(to, f"the process that sends it ended with {status}: {last}"))

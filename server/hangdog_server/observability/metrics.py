@@ -15,19 +15,19 @@ from prometheus_client.registry import Collector
 
 from hangdog_models.verdict import Kind
 from hangdog_server.cluster.fleet import Fleet
-from hangdog_server.protocol.rejections import Denial, Look, Refused
-from hangdog_server.store.store import State
-from hangdog_server.telemetry import Agent, Asked, Delay, Notified, Origin, Recorded, Stage
+from hangdog_server.protocol.rejections import AgentRejected, Denial, RejectedCapture
+from hangdog_server.store.store import IncidentState
+from hangdog_server.telemetry import Agent, Delay, IncidentStage, Notified, Origin, Recorded, RequestCount
 
 #: What is counted, by whose member happened: the metric, its help and its one label.
 COUNTED: dict[type[StrEnum], tuple[str, str, str]] = {
     Agent: ("hangdog_streams", "Streams of agents that began or ended.", "event"),
     Denial: ("hangdog_agents_refused", "Agents turned away, or put out.", "reason"),
-    Refused: ("hangdog_requests_refused", "Requests refused to whoever asked.", "reason"),
-    Asked: ("hangdog_looks_asked", "Looks asked of machines: each look at each machine.", "kind"),
-    Look: ("hangdog_looks_answered", "Answers of machines, each to one look.", "outcome"),
+    AgentRejected: ("hangdog_requests_refused", "Requests refused to whoever asked.", "reason"),
+    RequestCount: ("hangdog_looks_asked", "Looks asked of machines: each look at each machine.", "kind"),
+    RejectedCapture: ("hangdog_looks_answered", "Answers of machines, each to one look.", "outcome"),
     Recorded: ("hangdog_looks_recorded", "Looks agents took while no server was there, handed over.", "outcome"),
-    State: ("hangdog_incidents", "Incidents that reached a state.", "state"),
+    IncidentState: ("hangdog_incidents", "Incidents that reached a state.", "state"),
     Kind: ("hangdog_verdicts", "Verdicts stored.", "kind"),
     Notified: ("hangdog_notices", "Messages to people, each to one receiver.", "outcome"),
 }
@@ -62,7 +62,7 @@ class Metrics:
         self._lasted: dict[StrEnum, Histogram] = {origin: verdict.labels(origin.value) for origin in Origin}
         self._lasted |= {Delay.SUSPICION: suspicion, Delay.LOOP: loop}
         stages = self._histogram("stage", "How long a stage of an incident took.", STAGE_S, "stage")
-        self._stages = {stage: stages.labels(stage.value) for stage in Stage}
+        self._stages = {stage: stages.labels(stage.value) for stage in IncidentStage}
         self._running = Gauge("hangdog_incidents_running", "Incidents that are being led.", registry=registry)
         self._steps = self._histogram("store", "How long a transaction waited and took.", STORE_S, "step")
         self._failed = Counter("hangdog_store_failures", "Transactions that failed.", registry=registry)
@@ -74,7 +74,7 @@ class Metrics:
         self, fleet: Fleet, clock: Callable[[], float], certificate_left_s: Callable[[], float | None] = lambda: None
     ) -> None:
         """Tells of the fleet what is so at the moment of the scrape; `clock` is the one the fleet runs on."""
-        self._registry.register(_Standing(fleet, clock))
+        self._registry.register(_Gauges(fleet, clock))
         self._registry.register(_Certificates(fleet, clock, certificate_left_s))
 
     def text(self) -> bytes:
@@ -93,7 +93,7 @@ class Metrics:
             yield
 
     @contextmanager
-    def stage(self, stage: Stage) -> Iterator[None]:
+    def stage(self, stage: IncidentStage) -> Iterator[None]:
         with self._stages[stage].time():
             yield
 
@@ -109,7 +109,7 @@ class Metrics:
         return Histogram(f"hangdog_{name}_seconds", what, labels, registry=self._registry, buckets=tuple(buckets))
 
 
-class _Standing(Collector):
+class _Gauges(Collector):
     """How the fleet stands, read when it is asked for: nothing is counted up and down meanwhile."""
 
     def __init__(self, fleet: Fleet, clock: Callable[[], float]) -> None:
@@ -118,7 +118,7 @@ class _Standing(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         agents = GaugeMetricFamily("hangdog_agents", "Machines by the state of their agent.", labels=["state"])
-        for state, number in self._fleet.standing(self._clock()).items():
+        for state, number in self._fleet.counts(self._clock()).items():
             agents.add_metric([state], number)
         yield agents
         jobs = len(self._fleet.jobs())

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 from hangdog_models.errors import WrongUse
 from hangdog_server.ports.acceptor import accepting
-from hangdog_server.ports.admission import Admission, Bounds, Ticket
+from hangdog_server.ports.admission import Admission, AdmissionLimits, Ticket
 from hangdog_server.ports.listeners import listeners
 
 #: Bytes of a request, headers included: Prometheus sends some 300, a browser 2,000.
@@ -57,7 +57,7 @@ def _address(listen: str) -> tuple[str, int]:
 class _Door:
     def __init__(self, metrics: Text, patience_s: float) -> None:
         self._patience_s = patience_s
-        self.admission = Admission(Bounds(_SLOTS, _SLOTS, _WAITING, _EACH, _SLOTS, patience_s))
+        self.admission = Admission(AdmissionLimits(_SLOTS, _SLOTS, _WAITING, _EACH, _SLOTS, patience_s))
         self._pages: dict[bytes, tuple[str, Text]] = {
             b"/metrics": ("text/plain; version=0.0.4; charset=utf-8", metrics),
             b"/healthz": ("text/plain; charset=utf-8", lambda: b"ok\n"),
@@ -83,13 +83,13 @@ class _Door:
         method, _, rest = line.partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0]
         if path not in self._pages:
-            return _said("404 Not Found", "text/plain; charset=utf-8", b"here are /metrics and /healthz\n")
+            return _response("404 Not Found", "text/plain; charset=utf-8", b"here are /metrics and /healthz\n")
         if method not in (b"GET", b"HEAD"):
-            return _said("405 Method Not Allowed", "text/plain; charset=utf-8", b"GET is all there is\n")
+            return _response("405 Method Not Allowed", "text/plain; charset=utf-8", b"GET is all there is\n")
         kind, body = self._pages[path]
-        return _said("200 OK", kind, body(), head=method == b"HEAD")
+        return _response("200 OK", kind, body(), head=method == b"HEAD")
 
 
-def _said(status: str, kind: str, body: bytes, head: bool = False) -> bytes:
+def _response(status: str, kind: str, body: bytes, head: bool = False) -> bytes:
     lines = (f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", "Connection: close", "", "")
     return "\r\n".join(lines).encode() + (b"" if head else body)

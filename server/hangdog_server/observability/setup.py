@@ -45,7 +45,7 @@ async def observing(
 
     `certificate_left_s` says how long the server's own certificate lasts, None without one.
     """
-    heard: list[Telemetry] = []
+    received: list[Telemetry] = []
     interceptors: list[grpc.aio.ServerInterceptor[Any, Any]] = []
     async with AsyncExitStack() as stack:
         if metrics:
@@ -58,15 +58,15 @@ async def observing(
             registry = CollectorRegistry()
             counts = Metrics(registry, importlib.metadata.version("hangdog"))
             counts.watch(fleet, asyncio.get_running_loop().time, certificate_left_s)
-            heard.append(counts)
+            received.append(counts)
             interceptors.append(Counting(registry))
             metrics = await stack.enter_async_context(scraped(metrics, counts.text))
             log.info("metrics at http://%s/metrics", metrics)
             await stack.enter_async_context(_lag(counts))
         if any(os.environ.get(name) for name in COLLECTORS):
             traces = await _traces(stack)
-            heard += [traces] if traces is not None else []
-        telemetry = heard[0] if len(heard) == 1 else Several(heard) if heard else SILENT
+            received += [traces] if traces is not None else []
+        telemetry = received[0] if len(received) == 1 else Several(received) if received else SILENT
         yield Observers(fleet, telemetry, interceptors, metrics)
 
 

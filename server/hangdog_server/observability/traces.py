@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from hangdog_models.verdict import Kind
-from hangdog_server.store.store import State
-from hangdog_server.telemetry import Delay, Origin, Stage
+from hangdog_server.store.store import IncidentState
+from hangdog_server.telemetry import Delay, IncidentStage, Origin
 
 #: The last spans have so long to reach the collector when the server ends; one that is gone must not hold it. Seconds.
 _END_S = 5.0
@@ -36,7 +36,7 @@ class Traces:
         span = _INCIDENT.get()
         if isinstance(event, Kind):
             span.set_attribute("hangdog.verdict", event.value)
-        elif event is State.FAILED:
+        elif event is IncidentState.FAILED:
             span.set_status(trace.Status(trace.StatusCode.ERROR, "no verdict"))
 
     def lasted(self, what: Delay | Origin, seconds: float) -> None:
@@ -54,7 +54,7 @@ class Traces:
                 _INCIDENT.reset(token)
 
     @contextmanager
-    def stage(self, stage: Stage) -> Iterator[None]:
+    def stage(self, stage: IncidentStage) -> Iterator[None]:
         if not _INCIDENT.get().is_recording():
             yield
             return

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
-from hangdog_server.ports.admission import Admission, State, Ticket
+from hangdog_server.ports.admission import Admission, ConnectionState, Ticket
 
 #: Connections accepted in one turn of the event loop: whatever comes, all else has its turn, too.
 AT_ONCE = 32
@@ -120,7 +120,9 @@ class Acceptor:
             log.debug("a connection of %s ended: %s", ticket.address, error)
 
     def _tick_soon(self) -> None:
-        if self._ticking is None and self._admission.count(State.SILENT, State.READY, State.OPENING):
+        if self._ticking is None and self._admission.count(
+            ConnectionState.SILENT, ConnectionState.READY, ConnectionState.OPENING
+        ):
             self._ticking = self._loop.call_later(TICK_S, self._tick)
 
     def _tick(self) -> None:

@@ -20,7 +20,7 @@ _PREFIX = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class AdmissionLimits:
     """How many connections a port keeps: served ones, in total and for one address; others likewise; those with a slot.
 
     A connection that is not served after `patience_s` seconds is dropped.
@@ -34,7 +34,7 @@ class Bounds:
     patience_s: float
 
 
-class State(IntEnum):
+class ConnectionState(IntEnum):
     """How far a connection has come."""
 
     SILENT = 0  # nothing was heard of it
@@ -53,7 +53,7 @@ class Ticket:
     since: float
     go: Callable[[], None]
     drop: Callable[[], None]
-    state: State = State.SILENT
+    state: ConnectionState = ConnectionState.SILENT
 
 
 class _Crowd:
@@ -65,31 +65,35 @@ class _Crowd:
         self.of: tuple[dict[Ticket, float], ...] = ({}, {}, {}, {}, {})
 
     def unserved(self) -> int:
-        return len(self.of[State.SILENT]) + len(self.of[State.READY]) + len(self.of[State.OPENING])
+        return (
+            len(self.of[ConnectionState.SILENT])
+            + len(self.of[ConnectionState.READY])
+            + len(self.of[ConnectionState.OPENING])
+        )
 
     def served(self) -> int:
-        return len(self.of[State.SERVED]) + len(self.of[State.IDLE])
+        return len(self.of[ConnectionState.SERVED]) + len(self.of[ConnectionState.IDLE])
 
-    def first(self, *states: State) -> Ticket | None:
+    def first(self, *states: ConnectionState) -> Ticket | None:
         return next((ticket for state in states for ticket in self.of[state]), None)
 
 
 class Admission:
     """The connections of one port. Not for several threads at once. `now` is of one steady clock, in seconds."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: AdmissionLimits) -> None:
         self.bounds = bounds
         self._crowds: dict[str, _Crowd] = {}
         #: The same without those that have served connections only: in a large cluster nearly all.
         self._pressing: dict[str, _Crowd] = {}
-        self._counts = [0] * len(State)
+        self._counts = [0] * len(ConnectionState)
         self._fresh: dict[Ticket, None] = {}
         self._opening: dict[Ticket, float] = {}
         self._spoke: dict[Ticket, None] = {}  # those that wait for a slot, as they spoke
         self._queue: dict[str, None] = {}  # their addresses, in turn
         self._newest = True
 
-    def count(self, *states: State) -> int:
+    def count(self, *states: ConnectionState) -> int:
         """How many connections are in these states."""
         return sum(self._counts[state] for state in states)
 
@@ -103,46 +107,48 @@ class Admission:
             self._evict(max(self._pressing.values(), key=_Crowd.unserved))
         ticket = Ticket(whose, now, go, drop)
         self._fresh[ticket] = None
-        self._put(ticket, State.SILENT, now)
+        self._put(ticket, ConnectionState.SILENT, now)
         return ticket
 
     def speak(self, ticket: Ticket, now: float) -> None:
         """Its peer said something: it is given a slot, now or once there is one."""
-        if ticket.state is not State.SILENT:
+        if ticket.state is not ConnectionState.SILENT:
             return
-        self._move(ticket, State.READY, now)
+        self._move(ticket, ConnectionState.READY, now)
         self._queue.setdefault(ticket.address)
         self.tick(now)
 
     def serve(self, ticket: Ticket, now: float) -> bool:
         """It asked something whole; False where no more can be served, and it was dropped."""
-        if ticket.state in (State.SERVED, State.GONE):
-            return ticket.state is State.SERVED
+        if ticket.state in (ConnectionState.SERVED, ConnectionState.GONE):
+            return ticket.state is ConnectionState.SERVED
         crowd, bounds = self._crowds[ticket.address], self.bounds
-        if ticket.state is not State.IDLE:
+        if ticket.state is not ConnectionState.IDLE:
             if crowd.served() >= bounds.served_each and not self._make_room(crowd):
                 self._drop(ticket, now)
                 return False
-            if self.count(State.SERVED, State.IDLE) >= bounds.served:
+            if self.count(ConnectionState.SERVED, ConnectionState.IDLE) >= bounds.served:
                 most = max(
-                    (one for one in self._crowds.values() if one.of[State.IDLE]), key=_Crowd.served, default=None
+                    (one for one in self._crowds.values() if one.of[ConnectionState.IDLE]),
+                    key=_Crowd.served,
+                    default=None,
                 )
                 if most is None or not self._make_room(most):
                     self._drop(ticket, now)
                     return False
-        self._move(ticket, State.SERVED, now)
+        self._move(ticket, ConnectionState.SERVED, now)
         self._fresh.pop(ticket, None)
         self.tick(now)
         return True
 
     def rest(self, ticket: Ticket, now: float) -> None:
         """It has its answer, and asks nothing now."""
-        if ticket.state is State.SERVED:
-            self._move(ticket, State.IDLE, now)
+        if ticket.state is ConnectionState.SERVED:
+            self._move(ticket, ConnectionState.IDLE, now)
 
     def leave(self, ticket: Ticket, now: float) -> None:
         """It was closed; may be told several times."""
-        if ticket.state is not State.GONE:
+        if ticket.state is not ConnectionState.GONE:
             self._take(ticket)
             self.tick(now)
 
@@ -156,9 +162,9 @@ class Admission:
                 return
             self._newest = not self._newest
             self._queue.pop(ticket.address, None)
-            if len(self._crowds[ticket.address].of[State.READY]) > 1:
+            if len(self._crowds[ticket.address].of[ConnectionState.READY]) > 1:
                 self._queue[ticket.address] = None
-            self._move(ticket, State.OPENING, now)
+            self._move(ticket, ConnectionState.OPENING, now)
             ticket.go()
 
     def _next(self) -> Ticket:
@@ -171,7 +177,7 @@ class Admission:
             whose = next(iter(self._queue), None)
             if whose is None:
                 break
-            if whose in self._crowds and (waiting := self._crowds[whose].of[State.READY]):
+            if whose in self._crowds and (waiting := self._crowds[whose].of[ConnectionState.READY]):
                 return next(reversed(waiting))
             del self._queue[whose]
         return newest
@@ -182,21 +188,21 @@ class Admission:
         if now - self._opening[oldest] >= SLOW_S:
             self._drop(oldest, now, again=False)
             return True
-        most = max(self._pressing.values(), key=lambda crowd: len(crowd.of[State.OPENING]))
-        if len(most.of[State.OPENING]) > len(self._crowds[whose].of[State.OPENING]) + 1:
-            victim = most.first(State.OPENING)
+        most = max(self._pressing.values(), key=lambda crowd: len(crowd.of[ConnectionState.OPENING]))
+        if len(most.of[ConnectionState.OPENING]) > len(self._crowds[whose].of[ConnectionState.OPENING]) + 1:
+            victim = most.first(ConnectionState.OPENING)
             assert victim is not None
             self._drop(victim, now, again=False)
             return True
         return False
 
     def _evict(self, crowd: _Crowd) -> None:
-        victim = crowd.first(State.SILENT, State.READY, State.OPENING)
+        victim = crowd.first(ConnectionState.SILENT, ConnectionState.READY, ConnectionState.OPENING)
         assert victim is not None
         self._drop(victim, 0.0, again=False)
 
     def _make_room(self, crowd: _Crowd) -> bool:
-        victim = crowd.first(State.IDLE)
+        victim = crowd.first(ConnectionState.IDLE)
         if victim is not None:
             self._drop(victim, 0.0, again=False)
         return victim is not None
@@ -207,20 +213,20 @@ class Admission:
         if again:
             self.tick(now)
 
-    def _move(self, ticket: Ticket, state: State, now: float) -> None:
+    def _move(self, ticket: Ticket, state: ConnectionState, now: float) -> None:
         self._take(ticket, ends=False)
         self._put(ticket, state, now)
 
-    def _put(self, ticket: Ticket, state: State, now: float) -> None:
+    def _put(self, ticket: Ticket, state: ConnectionState, now: float) -> None:
         crowd = self._crowds.setdefault(ticket.address, _Crowd())
         crowd.of[state][ticket] = now
         ticket.state = state
         self._counts[state] += 1
-        if state is State.OPENING:
+        if state is ConnectionState.OPENING:
             self._opening[ticket] = now
-        if state is State.READY:
+        if state is ConnectionState.READY:
             self._spoke[ticket] = None
-        if state < State.SERVED:
+        if state < ConnectionState.SERVED:
             self._pressing[ticket.address] = crowd
 
     def _take(self, ticket: Ticket, ends: bool = True) -> None:
@@ -235,7 +241,7 @@ class Admission:
                 self._crowds.pop(ticket.address, None)
         if ends:
             self._fresh.pop(ticket, None)
-            ticket.state = State.GONE
+            ticket.state = ConnectionState.GONE
 
 
 def key(address: str) -> str:

@@ -7,20 +7,20 @@ from pathlib import Path
 import grpc
 
 from hangdog_server.auth import local_user, relayed_peer
-from hangdog_server.auth.local_user import Known
+from hangdog_server.auth.local_user import LocalUsers
 from hangdog_server.ports import unix_socket
 from hangdog_server.ports.acceptor import affordable
-from hangdog_server.ports.admission import Admission, Bounds
+from hangdog_server.ports.admission import Admission, AdmissionLimits
 from hangdog_server.ports.hidden_socket import Inner
 from hangdog_server.ports.relay import Relay
 from hangdog_server.ports.relayed_connection import Origin, Way
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 
 
-class Ways:
+class Endpoints:
     """All ways to one server. `asks`: whether it matters which user of this machine connects over TCP."""
 
-    def __init__(self, settings: Settings, known: Known, asks: bool) -> None:
+    def __init__(self, settings: ServerSettings, known: LocalUsers, asks: bool) -> None:
         self._settings = settings
         self._known = known
         self._asks = asks
@@ -38,7 +38,7 @@ class Ways:
         """
         settings = self._settings
         each = most if proven else most // 4  # who showed a certificate of the cluster is no stranger
-        self._add(server, sockets, credentials, Bounds(
+        self._add(server, sockets, credentials, AdmissionLimits(
             most, each, affordable(settings.max_unproven), affordable(settings.max_unproven_each),
             settings.max_handshakes, settings.hello_s,
         ), self._from_tcp)  # fmt: skip
@@ -49,7 +49,7 @@ class Ways:
         made = unix_socket.listening(path, everybody)
         self._made[path] = unix_socket.identity(path)
         most, waiting = settings.max_people, affordable(settings.max_people)
-        bounds = Bounds(most, most // 4, waiting, waiting // 2, settings.max_handshakes // 4, settings.hello_s)
+        bounds = AdmissionLimits(most, most // 4, waiting, waiting // 2, settings.max_handshakes // 4, settings.hello_s)
         self._add(server, [made], None, bounds, self._from_unix)
 
     def start(self) -> None:
@@ -73,7 +73,7 @@ class Ways:
 
     def _add(
         self, server: grpc.aio.Server, sockets: list[socket.socket], credentials: grpc.ServerCredentials | None,
-        bounds: Bounds, origin: Origin,
+        bounds: AdmissionLimits, origin: Origin,
     ) -> None:  # fmt: skip
         inner = Inner()
         self._inners.append(inner)
@@ -86,12 +86,12 @@ class Ways:
     def _from_tcp(self, connection: socket.socket) -> relayed_peer.From:
         peer, own = connection.getpeername()[:2], connection.getsockname()[:2]
         caller = local_user.of_loopback(peer, own) if self._asks and _loopback(peer[0]) else None
-        return self._told(relayed_peer.word(peer), caller)
+        return self._peer_of(relayed_peer.word(peer), caller)
 
     def _from_unix(self, connection: socket.socket) -> relayed_peer.From:
-        return self._told("unix:", local_user.of_unix(connection))
+        return self._peer_of("unix:", local_user.of_unix(connection))
 
-    def _told(self, address: str, caller: local_user.Caller | None) -> relayed_peer.From:
+    def _peer_of(self, address: str, caller: local_user.Caller | None) -> relayed_peer.From:
         return relayed_peer.From(address, None if caller is None else caller.uid, self._known.role(caller))
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from hangdog_server.ports.admission import State
+from hangdog_server.ports.admission import ConnectionState
 from hangdog_server.ports.relayed_connection import Pair, Way
 
 #: Connections accepted, and bytes passed on, in one turn: whatever comes, all else has its turn, too.
@@ -79,7 +79,10 @@ class Relay:
 
     def _run(self) -> None:
         while not self._closing:
-            busy = any(way.admission.count(State.SILENT, State.READY, State.OPENING) for way in self._ways)
+            busy = any(
+                way.admission.count(ConnectionState.SILENT, ConnectionState.READY, ConnectionState.OPENING)
+                for way in self._ways
+            )
             for fd, events in self._epoll.poll(_TICK_S if busy or self._later else None):
                 handler = self._handlers.get(fd)  # of a connection that ended meanwhile there is none
                 if handler is None:

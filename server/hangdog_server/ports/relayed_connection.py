@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hangdog_server.auth import relayed_peer
-from hangdog_server.ports.admission import Admission, State, Ticket
+from hangdog_server.ports.admission import Admission, ConnectionState, Ticket
 
 #: Where gRPC's queue is full, the next connection waits for so long. Seconds.
 _FULL_S = 0.2
@@ -36,7 +36,7 @@ class Way:
     origin: Origin
 
 
-class Loop(Protocol):
+class SelectorLoop(Protocol):
     """What watches the sockets; all of it is called in its thread."""
 
     @property
@@ -73,7 +73,7 @@ class Pair:
 
     __slots__ = ("_ended", "_flights", "_inner", "_outer", "_relay", "_spoke", "_way", "ticket")
 
-    def __init__(self, relay: Loop, way: Way, made: socket.socket) -> None:
+    def __init__(self, relay: SelectorLoop, way: Way, made: socket.socket) -> None:
         self._relay = relay
         self._way = way
         self._outer = _End(made)
@@ -148,7 +148,7 @@ class Pair:
         if not size:
             self._end(end, other)
             return
-        said = self._relay.buffer[:size]
+        stated = self._relay.buffer[:size]
         if end is self._outer:
             if not self._spoke:
                 self._flights, self._spoke = self._flights + 1, True
@@ -156,23 +156,23 @@ class Pair:
             self._spoke = False
             ticket = self.ticket
             assert ticket is not None
-            new = ticket.state is State.OPENING and self._proven(said)
+            new = ticket.state is ConnectionState.OPENING and self._proven(stated)
             if new and not self._way.admission.serve(ticket, time.monotonic()):
                 return
         try:
-            sent = other.socket.send(said)
+            sent = other.socket.send(stated)
         except BlockingIOError:
             sent = 0
         if sent < size:
-            other.unsent = memoryview(bytes(said[sent:]))
+            other.unsent = memoryview(bytes(stated[sent:]))
             self._watch(end, end.mask & ~select.EPOLLIN)
             self._watch(other, other.mask | select.EPOLLOUT)
 
-    def _proven(self, said: memoryview) -> bool:
+    def _proven(self, stated: memoryview) -> bool:
         """Whether gRPC's answer shows that the peer ended its handshake, or said its settings."""
         if self._way.tls:
-            return self._flights > 1 and said[0] == _TLS_DATA
-        return _SETTINGS_ACK in bytes(said[:1024])
+            return self._flights > 1 and stated[0] == _TLS_DATA
+        return _SETTINGS_ACK in bytes(stated[:1024])
 
     def _flush(self, end: _End, other: _End) -> None:
         assert end.unsent is not None

@@ -8,7 +8,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class CaptureCommand:
     """What may be asked of an agent: to look at a job `rounds` times, `interval_s` apart.
 
     `native`: only at these ranks, with their native frames. `light`: stopping nobody, asking no library. `together`: the
@@ -26,7 +26,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class RecheckCommand:
     """Asks an agent to look closer at a job's pulses for so many seconds."""
 
     job: str
@@ -112,4 +112,4 @@ class Renewed:
         return pb.ToAgent(renewed=pb.Renewed(certificate=self.certificate, refused=self.refused))
 
 
-Told = Order | Doubt | Receipt | Need | Elsewhere | Pace | Diagnose | Abort | Renewed
+Command = CaptureCommand | RecheckCommand | Receipt | Need | Elsewhere | Pace | Diagnose | Abort | Renewed

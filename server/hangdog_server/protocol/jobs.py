@@ -19,7 +19,7 @@ Announced = TypeVar("Announced", int, str)
 
 
 @dataclass(frozen=True, slots=True)
-class LocalJob:
+class AnnouncedJob:
     """A job as the agent of one machine announces it; `topology` is its HANGDOG_TOPOLOGY, empty when unset.
 
     `owner` is whose it is; `rendezvous` where the ranks of a job without a name meet, as they say; `contested` are ranks
@@ -43,7 +43,7 @@ def sole(sizes: Collection[int | None]) -> int | None:
 
 
 def describe(
-    job: str, job_toml: str, announced: Mapping[str, LocalJob], placed: Placement
+    job: str, job_toml: str, announced: Mapping[str, AnnouncedJob], placed: Placement
 ) -> tuple[Job, Layout, tuple[str, ...]]:
     """The job and its layout, with notes on what did not fit; raises the reader's error when `job_toml` is unreadable.
 
@@ -60,7 +60,7 @@ def describe(
     return described, replace(layout, machines=_merged(layout.machines, placed), ranks_per_machine=None), notes
 
 
-def _announced(announced: Mapping[str, LocalJob]) -> tuple[Layout, tuple[str, ...]]:
+def _announced(announced: Mapping[str, AnnouncedJob]) -> tuple[Layout, tuple[str, ...]]:
     """The layout most machines announce; the ones that say otherwise are noted."""
     notes: list[str] = []
     worlds = Counter(local.world_size for local in announced.values() if local.world_size)

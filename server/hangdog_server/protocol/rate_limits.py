@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from hangdog_models.errors import WrongUse
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 
 #: Seconds until the same complaint about the same peer is logged again: a broken agent comes back every few seconds.
 SELDOM_S = 300.0
@@ -19,7 +19,7 @@ _MOST = 32768
 
 
 @dataclass(slots=True)
-class Budget:
+class RateBudget:
     """So much at once (`most`), and so much a second again."""
 
     most: float
@@ -49,7 +49,7 @@ class Budgets:
     def __init__(self, most: float, per_s: float) -> None:
         self._most = most
         self._per_s = per_s
-        self._of: dict[Hashable, Budget] = {}
+        self._of: dict[Hashable, RateBudget] = {}
 
     def take(self, whose: Hashable, much: float, now: float) -> bool:
         """Takes from a peer's budget; False when it is overdrawn."""
@@ -59,14 +59,14 @@ class Budgets:
                 del self._of[next(iter(self._of))]
         budget = self._of.get(whose)
         if budget is None:
-            budget = self._of[whose] = Budget(self._most, self._per_s)
+            budget = self._of[whose] = RateBudget(self._most, self._per_s)
         return budget.take(much, now)
 
 
-class Limits:
+class RateLimits:
     """What agents and people may ask of the server, by its settings. Everything raises WrongUse when it is too much."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
         self._messages = Budgets(settings.burst_messages, settings.messages_per_s)
         self._bytes = Budgets(settings.burst_bytes, settings.bytes_per_s)
@@ -74,7 +74,7 @@ class Limits:
         self._snapshots = Budgets(settings.snapshots_per_min, settings.snapshots_per_min / 60)
         self._greeting = 0
 
-    def heard(self, machine: str, size: int, now: float) -> None:
+    def count_message(self, machine: str, size: int, now: float) -> None:
         """An agent said something of so many bytes."""
         settings = self._settings
         many = not self._messages.take(machine, 1, now)
@@ -107,18 +107,20 @@ class Limits:
         self._greeting -= 1
 
 
-class Seldom:
+class LogThrottle:
     """What was complained of lately: the same of one peer is told once, then not again for a while."""
 
     def __init__(self) -> None:
-        self._told: dict[Hashable, dict[str, float]] = {}
+        self._logged: dict[Hashable, dict[str, float]] = {}
 
     def tell(self, whose: Hashable, what: str, now: float) -> bool:
         """Whether to tell of it now."""
-        if len(self._told) >= _MOST:
-            self._told = {peer: told for peer, told in self._told.items() if now - max(told.values()) < SELDOM_S}
-        mine = {said: at for said, at in self._told.get(whose, {}).items() if now - at < SELDOM_S}
-        if what in mine or len(mine) >= EACH or len(self._told) >= _MOST:
+        if len(self._logged) >= _MOST:
+            self._logged = {
+                peer: reported for peer, reported in self._logged.items() if now - max(reported.values()) < SELDOM_S
+            }
+        mine = {stated: at for stated, at in self._logged.get(whose, {}).items() if now - at < SELDOM_S}
+        if what in mine or len(mine) >= EACH or len(self._logged) >= _MOST:
             return False
-        self._told[whose] = mine | {what: now}
+        self._logged[whose] = mine | {what: now}
         return True

@@ -18,7 +18,7 @@ class Denial(StrEnum):
     INVALID = "invalid"
 
 
-class Refused(StrEnum):
+class AgentRejected(StrEnum):
     """Why a request was refused before anything of it was done."""
 
     NO_TOKEN = "no_token"
@@ -34,12 +34,12 @@ class Refused(StrEnum):
 class Unauthorised(NotAllowed):
     """Whoever asks may not; `reason` says why in one word, for who counts."""
 
-    def __init__(self, reason: Refused, what: str, hint: str = "") -> None:
+    def __init__(self, reason: AgentRejected, what: str, hint: str = "") -> None:
         super().__init__(what, hint)
         self.reason = reason
 
 
-class Look(StrEnum):
+class RejectedCapture(StrEnum):
     """What becomes of an agent's answer to an order."""
 
     TAKEN = "taken"
@@ -57,12 +57,12 @@ class TurnedAway(WrongUse):
         self.denial = denial
 
 
-class Refusal(str):
+class Rejection(str):
     """Words that say why an answer is refused; `look` says it in one."""
 
-    look: Look
+    look: RejectedCapture
 
-    def __new__(cls, look: Look, words: str) -> Self:
+    def __new__(cls, look: RejectedCapture, words: str) -> Self:
         made = super().__new__(cls, words)
         made.look = look
         return made
@@ -75,8 +75,8 @@ def denial(error: WrongUse | NotAllowed) -> Denial:
     return error.denial if isinstance(error, TurnedAway) else Denial.INVALID
 
 
-def look(refused: str, unreadable: str) -> Look:
+def look(refused: str, unreadable: str) -> RejectedCapture:
     """What became of an answer that was `refused` for this reason, or was `unreadable`; empty stands for neither."""
     if refused:
-        return refused.look if isinstance(refused, Refusal) else Look.UNASKED
-    return Look.UNREADABLE if unreadable else Look.TAKEN
+        return refused.look if isinstance(refused, Rejection) else RejectedCapture.UNASKED
+    return RejectedCapture.UNREADABLE if unreadable else RejectedCapture.TAKEN

@@ -14,7 +14,7 @@ from hangdog_models.owner import UNKNOWN, Owner, read
 from hangdog_server.store.tables import INTENTS
 
 
-class Act(StrEnum):
+class ActionState(StrEnum):
     """How far it is."""
 
     REFUSED = "refused"  # a bound forbids it
@@ -30,15 +30,15 @@ class Act(StrEnum):
 
 
 #: What a running server leads further.
-UNDER_WAY = (Act.PENDING, Act.MARKED, Act.RELEASING)
+UNDER_WAY = (ActionState.PENDING, ActionState.MARKED, ActionState.RELEASING)
 #: What a person may approve of, and dismiss.
-OPEN = (Act.WAITING, Act.REFUSED, Act.DRY_RUN)
+OPEN = (ActionState.WAITING, ActionState.REFUSED, ActionState.DRY_RUN)
 #: What was taken, whatever came of it.
-TOOK = (*UNDER_WAY, Act.DONE, Act.FAILED, Act.RELEASED)
+TOOK = (*UNDER_WAY, ActionState.DONE, ActionState.FAILED, ActionState.RELEASED)
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
+class ActionRecord:
     """One row; times in Unix seconds, `words` the latest news of it, `who` whose decision it is.
 
     `owner` is whose job it is, `pods` the UIDs of those that it has on the machine.
@@ -48,11 +48,11 @@ class Intent:
     machine: str
     job: str
     domain: str
-    state: Act
+    state: ActionState
     at: float
     changed: float
-    because: str
-    words: str
+    reason: str
+    message: str
     who: str
     evidence_at: float
     body: Body
@@ -62,46 +62,48 @@ class Intent:
     pods: tuple[str, ...] = ()
 
 
-def move(connection: sa.Connection, row: Intent, state: Act, now: float, words: str, marked: bool) -> bool:
+def move(
+    connection: sa.Connection, row: ActionRecord, state: ActionState, now: float, words: str, marked: bool
+) -> bool:
     """Notes how far an act is, unless somebody changed it meanwhile; whether it is noted."""
     mine = sa.and_(INTENTS.c.incident == row.incident, INTENTS.c.machine == row.machine, INTENTS.c.state == row.state)
     values = {"state": state, "changed": now, "words": words, "marked": marked}
     return bool(connection.execute(INTENTS.update().where(mine).values(values)).rowcount)
 
 
-def may(connection: sa.Connection, row: Intent) -> bool:
+def may(connection: sa.Connection, row: ActionRecord) -> bool:
     """Notes that a mark of ours may stand from now on, unless somebody changed the row; whether it is noted."""
-    return move(connection, row, row.state, row.changed, row.words, marked=True)
+    return move(connection, row, row.state, row.changed, row.message, marked=True)
 
 
-def ran(connection: sa.Connection, row: Intent, runs: Mapping[str, str]) -> None:
+def ran(connection: sa.Connection, row: ActionRecord, runs: Mapping[str, str]) -> None:
     """Keeps what of the job ran on a machine, before anything moves."""
     mine = sa.and_(INTENTS.c.incident == row.incident, INTENTS.c.machine == row.machine)
     connection.execute(INTENTS.update().where(mine).values(runs=dict(runs)))
 
 
-def of(connection: sa.Connection, incident: str) -> tuple[Intent, ...]:
+def of(connection: sa.Connection, incident: str) -> tuple[ActionRecord, ...]:
     """The rows of an incident, by machine."""
     return _rows(connection, INTENTS.c.incident == incident)
 
 
-def of_each(connection: sa.Connection, incidents: Collection[str]) -> tuple[Intent, ...]:
+def of_each(connection: sa.Connection, incidents: Collection[str]) -> tuple[ActionRecord, ...]:
     """The rows of several incidents, the newest first."""
     return _rows(connection, INTENTS.c.incident.in_(sorted(incidents)))
 
 
-def of_machine(connection: sa.Connection, machine: str) -> tuple[Intent, ...]:
+def of_machine(connection: sa.Connection, machine: str) -> tuple[ActionRecord, ...]:
     """The rows of a machine, the newest first."""
     return _rows(connection, INTENTS.c.machine == machine)
 
 
-def lately(connection: sa.Connection, since: float, limit: int) -> tuple[Intent, ...]:
+def lately(connection: sa.Connection, since: float, limit: int) -> tuple[ActionRecord, ...]:
     """What is under way or holds a mark, and what changed since then (Unix seconds); the newest first."""
     open_ = sa.or_(INTENTS.c.state.in_(UNDER_WAY), INTENTS.c.marked, INTENTS.c.changed >= since)
     return _rows(connection, open_, limit)
 
 
-def decided(connection: sa.Connection, since: float) -> tuple[Intent, ...]:
+def decided(connection: sa.Connection, since: float) -> tuple[ActionRecord, ...]:
     """What was decided since then (Unix seconds), or holds a mark; the newest first."""
     return _rows(connection, sa.or_(INTENTS.c.at >= since, INTENTS.c.marked))
 
@@ -111,13 +113,13 @@ def out(connection: sa.Connection) -> frozenset[str]:
     return frozenset(row.machine for row in under_way(connection))
 
 
-def changed(connection: sa.Connection, since: float) -> tuple[Intent, ...]:
+def changed(connection: sa.Connection, since: float) -> tuple[ActionRecord, ...]:
     """All rows of the incidents of which one changed since then (Unix seconds), the newest first."""
     lately = sa.select(INTENTS.c.incident).where(INTENTS.c.changed >= since)
     return _rows(connection, INTENTS.c.incident.in_(lately))
 
 
-def under_way(connection: sa.Connection) -> tuple[Intent, ...]:
+def under_way(connection: sa.Connection) -> tuple[ActionRecord, ...]:
     """What is to be led further, or holds a mark."""
     return _rows(connection, sa.or_(INTENTS.c.state.in_(UNDER_WAY), INTENTS.c.marked))
 
@@ -128,7 +130,7 @@ def known(connection: sa.Connection, incidents: Collection[str]) -> frozenset[st
     return frozenset(connection.execute(query).scalars())
 
 
-def latest(connection: sa.Connection, limit: int) -> tuple[Intent, ...]:
+def latest(connection: sa.Connection, limit: int) -> tuple[ActionRecord, ...]:
     """The newest rows first."""
     return _rows(connection, sa.true(), limit)
 
@@ -138,29 +140,31 @@ def forget(connection: sa.Connection, before: float) -> None:
     connection.execute(INTENTS.delete().where(INTENTS.c.at < before, sa.not_(INTENTS.c.marked)))
 
 
-def said(row: Intent) -> str:
+def describe(row: ActionRecord) -> str:
     """How far an act is, in words that go on after the machine's name."""
-    words = f": {row.words}" if row.words else ""
+    words = f": {row.message}" if row.message else ""
     stands = "; its mark stands until it is released" if row.marked else ""
     return {
-        Act.REFUSED: f"is refused{words}",
-        Act.DRY_RUN: f"would be isolated (dry run){words}",
-        Act.WAITING: f"waits for approval to be isolated{words}",
-        Act.DISMISSED: f"is left where it is, by {row.who}{words}",
-        Act.PENDING: f"is being isolated{words}",
-        Act.MARKED: "is out of use, and its job is about to start elsewhere",
-        Act.DONE: f"is {row.words or 'out of use'}",
-        Act.FAILED: f"could not be isolated{words}{stands}",
-        Act.RELEASING: f"is being brought back{words}",
-        Act.RELEASED: f"is back{f', {row.words}' if row.words else ''}",
+        ActionState.REFUSED: f"is refused{words}",
+        ActionState.DRY_RUN: f"would be isolated (dry run){words}",
+        ActionState.WAITING: f"waits for approval to be isolated{words}",
+        ActionState.DISMISSED: f"is left where it is, by {row.who}{words}",
+        ActionState.PENDING: f"is being isolated{words}",
+        ActionState.MARKED: "is out of use, and its job is about to start elsewhere",
+        ActionState.DONE: f"is {row.message or 'out of use'}",
+        ActionState.FAILED: f"could not be isolated{words}{stands}",
+        ActionState.RELEASING: f"is being brought back{words}",
+        ActionState.RELEASED: f"is back{f', {row.message}' if row.message else ''}",
     }[row.state]
 
 
-def _rows(connection: sa.Connection, which: sa.ColumnElement[bool], limit: int | None = None) -> tuple[Intent, ...]:
+def _rows(
+    connection: sa.Connection, which: sa.ColumnElement[bool], limit: int | None = None
+) -> tuple[ActionRecord, ...]:
     query = sa.select(INTENTS).where(which).order_by(INTENTS.c.at.desc(), INTENTS.c.incident, INTENTS.c.machine)
     return tuple(
-        Intent(
-            row.incident, row.machine, row.job, row.domain, Act(row.state), row.at, row.changed, row.because, row.words,
+        ActionRecord(
+            row.incident, row.machine, row.job, row.domain, ActionState(row.state), row.at, row.changed, row.because, row.words,
             row.who, row.evidence_at, Body(row.boot, row.serial), row.marked, dict(row.runs),
             read(row.owner), tuple(row.pods),
         )

@@ -12,8 +12,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from hangdog_models.errors import WrongUse
-from hangdog_models.operations.past_events import Standing
-from hangdog_models.planning.campaign.launch import Result
+from hangdog_models.operations.past_events import MentionKind
+from hangdog_models.planning.campaign.launch import LaunchResult
 from hangdog_models.planning.campaign.level_planner import Conclusion
 from hangdog_models.reading.hardware.test_report import Diagnosed
 from hangdog_server.store import test_results
@@ -26,7 +26,7 @@ KIND = "diagnosis"
 ABOUT = 20
 
 
-class State(StrEnum):
+class CampaignState(StrEnum):
     """How far a campaign is. Only a running one is led further, by the next server, too."""
 
     RUNNING = "running"
@@ -45,7 +45,7 @@ class Campaign:
     why: str
     incident: str
     asked: Mapping[str, Any]
-    state: State = State.RUNNING
+    state: CampaignState = CampaignState.RUNNING
     changed: float = 0.0
     convicted: tuple[str, ...] = ()
     note: str = ""
@@ -53,7 +53,7 @@ class Campaign:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredCampaign:
     """One launch as remembered; `came` is empty while it is under way, `meet` until its members know where.
 
     `parts` are those that its failed tests named, by machine.
@@ -96,7 +96,7 @@ def remember(connection: sa.Connection, name: str, asked: Mapping[str, Any]) -> 
     connection.execute(CAMPAIGNS.update().where(CAMPAIGNS.c.id == name).values(asked=dict(asked)))
 
 
-def planned(connection: sa.Connection, name: str, launches: Sequence[Kept]) -> None:
+def planned(connection: sa.Connection, name: str, launches: Sequence[StoredCampaign]) -> None:
     """Remembers the launches of a round, which begin now."""
     rows = [
         {
@@ -118,51 +118,57 @@ def met(connection: sa.Connection, name: str, number: int, meet: str) -> None:
 def concluded(
     connection: sa.Connection,
     name: str,
-    launch: Kept,
+    launch: StoredCampaign,
     came: Conclusion,
     reports: Mapping[str, Diagnosed],
     at: float,
 ) -> bool:
     """Remembers how a launch came out and what each machine reported, once; whether it was the first to."""
     mine = sa.and_(LAUNCHES.c.campaign == name, LAUNCHES.c.number == launch.number, LAUNCHES.c.result == "")
-    told = {
-        "because": storable(came.because),
+    reported = {
+        "because": storable(came.reason),
         "silent": {machine: storable(why) for machine, why in came.silent.items()},
         "unable": {machine: storable(why) for machine, why in came.unable.items()},
         "out": sorted(came.out),
         "parts": {machine: parts for machine, report in reports.items() if (parts := test_results.blamed(report))},
     }
-    change = LAUNCHES.update().where(mine).values(result=str(came.result), came=told, ended=at)
+    change = LAUNCHES.update().where(mine).values(result=str(came.result), came=reported, ended=at)
     if not connection.execute(change).rowcount:
         return False
-    of = test_results.Launch(name, launch.test, launch.machines, at)
+    of = test_results.LaunchResults(name, launch.test, launch.machines, at)
     for machine, report in reports.items():
-        test_results.told(connection, of, machine, report)
+        test_results.keep_report(connection, of, machine, report)
     silent = {machine: why for machine, why in {**came.silent, **came.unable}.items() if machine not in reports}
-    test_results.not_told(connection, of, silent)
+    test_results.keep_silence(connection, of, silent)
     return True
 
 
 def end(
-    connection: sa.Connection, name: str, state: State, at: float, note: str, report: str, convicts: Iterable[Convict]
+    connection: sa.Connection,
+    name: str,
+    state: CampaignState,
+    at: float,
+    note: str,
+    report: str,
+    convicts: Iterable[Convict],
 ) -> bool:
     """Ends a campaign and writes down whom it convicts, once; whether it was the first to."""
     named = list(convicts)
-    mine = sa.and_(CAMPAIGNS.c.id == name, CAMPAIGNS.c.state == State.RUNNING)
+    mine = sa.and_(CAMPAIGNS.c.id == name, CAMPAIGNS.c.state == CampaignState.RUNNING)
     values = {"state": state, "changed": at, "note": note, "report": storable(report)}
     change = CAMPAIGNS.update().where(mine).values(**values, convicted=[one.machine for one in named])
     if not connection.execute(change).rowcount:
         return False
     for one in named:
         test_results.convict(connection, name, one.machine, one.parts, at)
-        line = {"machine": one.machine, "incident": name, "job": "", "at": at, "standing": Standing.CONVICTED}
+        line = {"machine": one.machine, "incident": name, "job": "", "at": at, "standing": MentionKind.CONVICTED}
         connection.execute(LEDGER.insert().values(**line, probability=one.probability, among=1, kind=KIND))
     return True
 
 
 def open_(connection: sa.Connection) -> tuple[Campaign, ...]:
     """The campaigns that are still to be led, oldest first."""
-    query = sa.select(CAMPAIGNS).where(CAMPAIGNS.c.state == State.RUNNING).order_by(CAMPAIGNS.c.began)
+    query = sa.select(CAMPAIGNS).where(CAMPAIGNS.c.state == CampaignState.RUNNING).order_by(CAMPAIGNS.c.began)
     return tuple(_campaign(row) for row in connection.execute(query))
 
 
@@ -188,7 +194,7 @@ def convicting(connection: sa.Connection, since: float) -> tuple[Campaign, ...]:
     """The campaigns that ended since then (Unix seconds) and convicted somebody, without what is large of them."""
     columns = [column for column in CAMPAIGNS.c if column.name not in ("asked", "report")]
     light = sa.select(*columns, sa.literal("").label("asked"), sa.literal("").label("report"))
-    ended = sa.and_(CAMPAIGNS.c.state != State.RUNNING, CAMPAIGNS.c.changed >= since)
+    ended = sa.and_(CAMPAIGNS.c.state != CampaignState.RUNNING, CAMPAIGNS.c.changed >= since)
     found = map(_campaign, connection.execute(light.where(ended).order_by(CAMPAIGNS.c.changed)))
     return tuple(campaign for campaign in found if campaign.convicted)
 
@@ -199,7 +205,7 @@ class Glimpse:
 
     id: str
     incident: str
-    state: State
+    state: CampaignState
 
 
 def glimpses(
@@ -210,7 +216,7 @@ def glimpses(
     about = query.where(CAMPAIGNS.c.incident.in_(sorted(incidents))).order_by(CAMPAIGNS.c.began, CAMPAIGNS.c.id)
     recent = query.where(_lately(since)).order_by(CAMPAIGNS.c.began.desc(), CAMPAIGNS.c.id).limit(limit)
     first, second = (
-        tuple(Glimpse(row.id, row.incident, State(row.state)) for row in connection.execute(each))
+        tuple(Glimpse(row.id, row.incident, CampaignState(row.state)) for row in connection.execute(each))
         for each in (about, recent)
     )
     return first, second
@@ -228,7 +234,7 @@ def find(connection: sa.Connection, prefix: str) -> Campaign:
     return _campaign(rows[0])
 
 
-def launches(connection: sa.Connection, name: str) -> tuple[Kept, ...]:
+def launches(connection: sa.Connection, name: str) -> tuple[StoredCampaign, ...]:
     """The launches of a campaign, as they were planned."""
     query = sa.select(LAUNCHES).where(LAUNCHES.c.campaign == name).order_by(LAUNCHES.c.number)
     return tuple(_kept(row) for row in connection.execute(query))
@@ -237,7 +243,7 @@ def launches(connection: sa.Connection, name: str) -> tuple[Kept, ...]:
 def forget(connection: sa.Connection, before: float) -> bool:
     """Removes some of what was tested, and campaigns that ended, before that moment; whether there may be more."""
     more = test_results.forget(connection, before)
-    ended = sa.and_(CAMPAIGNS.c.state != State.RUNNING, CAMPAIGNS.c.changed < before)
+    ended = sa.and_(CAMPAIGNS.c.state != CampaignState.RUNNING, CAMPAIGNS.c.changed < before)
     old = connection.execute(sa.select(CAMPAIGNS.c.id).where(ended).limit(1)).scalar()
     if old is not None:
         connection.execute(LAUNCHES.delete().where(LAUNCHES.c.campaign == old))
@@ -246,22 +252,28 @@ def forget(connection: sa.Connection, before: float) -> bool:
 
 
 def _lately(since: float) -> sa.ColumnElement[bool]:
-    return sa.or_(CAMPAIGNS.c.state == State.RUNNING, CAMPAIGNS.c.changed >= since)
+    return sa.or_(CAMPAIGNS.c.state == CampaignState.RUNNING, CAMPAIGNS.c.changed >= since)
 
 
 def _campaign(row: Any) -> Campaign:
     return Campaign(
-        row.id, row.began, row.who, row.why, row.incident, row.asked or {}, State(row.state), row.changed,
+        row.id, row.began, row.who, row.why, row.incident, row.asked or {}, CampaignState(row.state), row.changed,
         tuple(row.convicted), row.note, row.report,
     )  # fmt: skip
 
 
-def _kept(row: Any) -> Kept:
+def _kept(row: Any) -> StoredCampaign:
     came: Conclusion | None = None
-    told = row.came
+    reported = row.came
     if row.result:
-        came = Conclusion(Result(row.result), told["because"], told["silent"], told["unable"], frozenset(told["out"]))
-    return Kept(
+        came = Conclusion(
+            LaunchResult(row.result),
+            reported["because"],
+            reported["silent"],
+            reported["unable"],
+            frozenset(reported["out"]),
+        )
+    return StoredCampaign(
         row.number, row.round, row.test, tuple(row.machines), row.repetitions, row.began, row.deadline_s, row.meet,
-        row.ended, came, {machine: tuple(parts) for machine, parts in told.get("parts", {}).items()},
+        row.ended, came, {machine: tuple(parts) for machine, parts in reported.get("parts", {}).items()},
     )  # fmt: skip

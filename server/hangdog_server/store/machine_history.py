@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hangdog_models.operations.past_events import Standing
+from hangdog_models.operations.past_events import MentionKind
 from hangdog_models.verdict import Verdict
 from hangdog_server.store.tables import INCIDENTS, LEDGER
 
@@ -20,7 +20,7 @@ FORGOTTEN = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HistoryEntry:
     """One line: at `at` (Unix seconds) a verdict of this `kind` gave the machine that standing.
 
     `probability` is the hypothesis's, which names `among` machines; 0 of one that is cleared.
@@ -30,14 +30,14 @@ class Entry:
     incident: str
     job: str
     at: float
-    standing: Standing
+    mention: MentionKind
     probability: float
     among: int
     kind: str
 
 
 @dataclass(slots=True)
-class Record:
+class MachineRecord:
     """A machine's incidents by its standing in them, the sum of its shares of probability, and when it was last named."""
 
     machine: str
@@ -48,17 +48,17 @@ class Record:
     last: float = 0.0
 
 
-def standings(verdict: Verdict) -> dict[str, tuple[Standing, float, int]]:
+def mentions(verdict: Verdict) -> dict[str, tuple[MentionKind, float, int]]:
     """Of each machine a verdict names: its standing, and the probability and size of the smallest hypothesis with it."""
     evicted = verdict.evict.machines
     named = [(one.machines, one.probability) for one in verdict.suspects]
     if evicted:
         named.append((evicted, verdict.evict.coverage))
-    found: dict[str, tuple[Standing, float, int]] = {}
+    found: dict[str, tuple[MentionKind, float, int]] = {}
     for machines, probability in sorted(named, key=lambda one: len(one[0])):
         for machine in machines if len(machines) <= MOST else ():
-            standing = Standing.CONVICTED if machine in evicted else Standing.SUSPECTED
-            found.setdefault(machine, (standing, probability, len(machines)))
+            state = MentionKind.CONVICTED if machine in evicted else MentionKind.SUSPECTED
+            found.setdefault(machine, (state, probability, len(machines)))
     return found
 
 
@@ -66,41 +66,43 @@ def note(connection: sa.Connection, incident: str, verdict: Verdict, at: float) 
     """Writes what a verdict changes; judging an incident again to the same end changes nothing."""
     job = connection.execute(sa.select(INCIDENTS.c.job).where(INCIDENTS.c.id == incident)).scalar_one()
     before = {row.machine: row for row in connection.execute(_latest().where(LEDGER.c.incident == incident))}
-    now = standings(verdict)
+    now = mentions(verdict)
     for machine, row in before.items():
-        if machine not in now and row.standing != Standing.CLEARED:
-            now[machine] = Standing.CLEARED, 0.0, 1
+        if machine not in now and row.standing != MentionKind.CLEARED:
+            now[machine] = MentionKind.CLEARED, 0.0, 1
     lines = []
-    for machine, (standing, probability, among) in sorted(now.items()):
+    for machine, (state, probability, among) in sorted(now.items()):
         known = before.get(machine)
-        said = {"probability": probability, "among": among, "kind": str(verdict.kind)}
-        if known is not None and known.standing == standing:
-            connection.execute(LEDGER.update().where(LEDGER.c.id == known.id).values(said))
+        stated = {"probability": probability, "among": among, "kind": str(verdict.kind)}
+        if known is not None and known.standing == state:
+            connection.execute(LEDGER.update().where(LEDGER.c.id == known.id).values(stated))
         else:
-            lines.append({"machine": machine, "incident": incident, "job": job, "at": at, "standing": standing, **said})
+            lines.append({"machine": machine, "incident": incident, "job": job, "at": at, "standing": state, **stated})
     if lines:
         connection.execute(LEDGER.insert(), lines)
 
 
-def of(connection: sa.Connection, machine: str, since: float, limit: int) -> tuple[Entry, ...]:
+def of(connection: sa.Connection, machine: str, since: float, limit: int) -> tuple[HistoryEntry, ...]:
     """The lines of one machine from `since` (Unix seconds) on, newest first."""
     query = sa.select(LEDGER).where(LEDGER.c.machine == machine, LEDGER.c.at >= since)
     rows = connection.execute(query.order_by(LEDGER.c.at.desc(), LEDGER.c.id.desc()).limit(limit))
     return tuple(
-        Entry(row.machine, row.incident, row.job, row.at, Standing(row.standing), row.probability, row.among, row.kind)
+        HistoryEntry(
+            row.machine, row.incident, row.job, row.at, MentionKind(row.standing), row.probability, row.among, row.kind
+        )
         for row in rows
     )
 
 
-def worst(connection: sa.Connection, since: float, limit: int) -> tuple[Record, ...]:
+def worst(connection: sa.Connection, since: float, limit: int) -> tuple[MachineRecord, ...]:
     """The machines that verdicts since then name, by their latest standing in each incident: most convicted, then weighed."""
     lines = last(since).subquery()
     share = sa.func.sum(lines.c.probability / lines.c.among)
     query = sa.select(lines.c.machine, lines.c.standing, sa.func.count(), share, sa.func.max(lines.c.at))
-    found: dict[str, Record] = {}
-    for machine, standing, count, weight, at in connection.execute(query.group_by(lines.c.machine, lines.c.standing)):
-        record = found.setdefault(machine, Record(machine))
-        setattr(record, Standing(standing), count)
+    found: dict[str, MachineRecord] = {}
+    for machine, state, count, weight, at in connection.execute(query.group_by(lines.c.machine, lines.c.standing)):
+        record = found.setdefault(machine, MachineRecord(machine))
+        setattr(record, MentionKind(state), count)
         record.weight += weight
         record.last = max(record.last, at)
     order = sorted(found.values(), key=lambda one: (-one.convicted, -one.weight, -one.last, one.machine))

@@ -8,14 +8,14 @@ import sqlalchemy as sa
 
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 from hangdog_models.ranks import Rank
-from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store.captures import count
-from hangdog_server.store.store import State, Store
+from hangdog_server.store.store import IncidentState, Store
 from hangdog_server.store.tables import CAPTURES, INCIDENTS, SPOOLED
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class OfflineCapture:
     """One message of one machine's standstill, which began at `began` (Unix seconds by the server's clock).
 
     `round`, `last` and `more` are as in an answer to an order, `rounds` and `interval_s` what the agent set out to take,
@@ -24,8 +24,8 @@ class Kept:
 
     machine: str
     id: str
-    standstill: str
-    local: LocalJob
+    stall: str
+    local: AnnouncedJob
     began: float
     round: int
     last: bool
@@ -61,7 +61,7 @@ class Spooled:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def fold(self, kept: Kept, name: str, near_s: float, at: float) -> Folded:
+    async def fold(self, kept: OfflineCapture, name: str, near_s: float, at: float) -> Folded:
         """Keeps a message in the incident of its standstill, or of the job's next to it in time, else in a new one `name`d.
 
         An incident that was judged is open again with it. Raises StoreFailed; then nothing is kept.
@@ -73,17 +73,17 @@ class Spooled:
 
         return await self._store.do(fold)
 
-    async def of(self, incident: str, packed: bool = True) -> tuple[Kept, ...]:
+    async def of(self, incident: str, packed: bool = True) -> tuple[OfflineCapture, ...]:
         """All that was folded into an incident, by machine and round; without the captures themselves if not `packed`."""
         return await self._store.ask(_of, incident, packed)
 
 
-def _fold(connection: sa.Connection, kept: Kept, name: str, near_s: float, at: float) -> Folded:
+def _fold(connection: sa.Connection, kept: OfflineCapture, name: str, near_s: float, at: float) -> Folded:
     mine = sa.select(SPOOLED.c.incident).where(SPOOLED.c.machine == kept.machine)
     before = connection.execute(mine.where(SPOOLED.c.id == kept.id)).scalar()
     if before is not None:
         return Folded(before, again=True)
-    same = mine.where(SPOOLED.c.standstill == kept.standstill, SPOOLED.c.job == kept.of_job)
+    same = mine.where(SPOOLED.c.standstill == kept.stall, SPOOLED.c.job == kept.of_job)
     incident = connection.execute(same.limit(1)).scalar() or _near(connection, kept, near_s)
     pruned = sa.select(INCIDENTS.c.pruned).where(INCIDENTS.c.id == incident).with_for_update()
     if incident is not None and connection.execute(pruned).scalar_one():
@@ -97,23 +97,25 @@ def _fold(connection: sa.Connection, kept: Kept, name: str, near_s: float, at: f
         )
         if connection.execute(taken).first() is not None:
             return Folded(incident, refused=f"look {kept.round} of this standstill is kept under another id")
-        ended = INCIDENTS.c.state != State.RECORDED
+        ended = INCIDENTS.c.state != IncidentState.RECORDED
         connection.execute(
             INCIDENTS.update()
             .where(INCIDENTS.c.id == incident, ended)
-            .values(state=State.RECORDED, changed=at, note="")
+            .values(state=IncidentState.RECORDED, changed=at, note="")
         )
     capture = {"incident": incident, "machine": kept.machine, "round": kept.round, "packed": kept.packed}
     connection.execute(CAPTURES.insert().values(capture))
     count(connection, incident, len(kept.packed))
-    told = asdict(kept)
-    columns = {key: told.pop(key) for key in ("machine", "id", "standstill", "began", "round")}
-    del told["packed"]
-    connection.execute(SPOOLED.insert().values(**columns, incident=incident, job=kept.of_job, told=told))
+    reported = asdict(kept)
+    columns = {key: reported.pop(key) for key in ("machine", "id", "began", "round")} | {
+        "standstill": reported.pop("stall")
+    }
+    del reported["packed"]
+    connection.execute(SPOOLED.insert().values(**columns, incident=incident, job=kept.of_job, told=reported))
     return Folded(incident)
 
 
-def _near(connection: sa.Connection, kept: Kept, near_s: float) -> str | None:
+def _near(connection: sa.Connection, kept: OfflineCapture, near_s: float) -> str | None:
     """The incident of this job that is nearest in time and holds no other standstill of the machine."""
     mine = sa.select(SPOOLED.c.incident).where(SPOOLED.c.machine == kept.machine)
     apart = sa.func.abs(INCIDENTS.c.began - kept.began)
@@ -125,11 +127,11 @@ def _near(connection: sa.Connection, kept: Kept, near_s: float) -> str | None:
     return found
 
 
-def _incident(kept: Kept, name: str, at: float) -> dict[str, Any]:
+def _incident(kept: OfflineCapture, name: str, at: float) -> dict[str, Any]:
     return {
         "id": name,
         "job": kept.local.job,
-        "state": State.RECORDED,
+        "state": IncidentState.RECORDED,
         "began": kept.began,
         "changed": at,
         "why": f"recorded while no server was there: {kept.why}",
@@ -142,7 +144,7 @@ def _incident(kept: Kept, name: str, at: float) -> dict[str, Any]:
     }
 
 
-def _of(connection: sa.Connection, incident: str, packed: bool) -> tuple[Kept, ...]:
+def _of(connection: sa.Connection, incident: str, packed: bool) -> tuple[OfflineCapture, ...]:
     joined = SPOOLED.join(
         CAPTURES,
         sa.and_(
@@ -157,18 +159,18 @@ def _of(connection: sa.Connection, incident: str, packed: bool) -> tuple[Kept, .
     return tuple(_kept(row) for row in rows)
 
 
-def _kept(row: Any) -> Kept:
-    told = dict(row.told)
-    local = told.pop("local")
+def _kept(row: Any) -> OfflineCapture:
+    reported = dict(row.told)
+    local = reported.pop("local")
     ranks = tuple(Rank(rank) for rank in local["ranks"])
-    return Kept(
+    return OfflineCapture(
         machine=row.machine,
         id=row.id,
-        standstill=row.standstill,
+        stall=row.standstill,
         began=row.began,
         round=row.round,
         packed=row.packed,
-        local=LocalJob(
+        local=AnnouncedJob(
             local["job"],
             ranks,
             local["world_size"],
@@ -176,9 +178,9 @@ def _kept(row: Any) -> Kept:
             _owner(local.get("owner")),
             pods=tuple(local.get("pods", ())),
         ),
-        **told,
+        **reported,
     )
 
 
-def _owner(told: Mapping[str, Any] | None) -> Owner:
-    return Owner(OwnerKind(told["kind"]), told["id"], told["uid"]) if told else UNKNOWN
+def _owner(reported: Mapping[str, Any] | None) -> Owner:
+    return Owner(OwnerKind(reported["kind"]), reported["id"], reported["uid"]) if reported else UNKNOWN

@@ -12,12 +12,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store import actions, machine_history
 from hangdog_server.store.store import ENDED, Store
 from hangdog_server.store.store_errors import StoreFailed
 from hangdog_server.store.tables import CAPTURES, INCIDENTS, SPOOLED
-from hangdog_server.store.trusted_date import Run, believed
+from hangdog_server.store.trusted_date import ClockRun, believed
 
 #: Captures removed in one transaction, and their bytes at most (but one at least): some ten milliseconds on any disk.
 ROWS, BYTES = 256, 8 << 20
@@ -27,7 +27,7 @@ PAGES = 1000
 TIMES, PAUSE_S, PAUSES_S = 4, 0.02, 1.0
 
 #: That the date is not believed is said again after so many seconds.
-SAID_S = 86400.0
+LOGGED_S = 86400.0
 
 log = logging.getLogger(__name__)
 
@@ -55,13 +55,17 @@ class Retention:
     """Keeps a store within its settings; `clock` gives the date in Unix seconds, `run` the machine's steady clock."""
 
     def __init__(
-        self, store: Store, settings: Settings, clock: Callable[[], float], run: Callable[[], Run] | None = None
+        self,
+        store: Store,
+        settings: ServerSettings,
+        clock: Callable[[], float],
+        run: Callable[[], ClockRun] | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
         self._clock = clock
         self._run = run
-        self._said_at = float("-inf")
+        self._logged_at = float("-inf")
         self._freed: dict[str, int] = {}
 
     async def keep(self) -> None:
@@ -98,15 +102,15 @@ class Retention:
         """How far time is believed to have come; that the date is beyond is said once a day."""
         found = await believed(self._store, self._clock, self._run)
         now = asyncio.get_running_loop().time()
-        if found.ahead_s and now - self._said_at >= SAID_S:
-            self._said_at = now
+        if found.ahead_s and now - self._logged_at >= LOGGED_S:
+            self._logged_at = now
             log.warning(
                 "the date is %s ahead of how long this store is known to be there: nothing is removed for being old by it. "
                 "Is it wrong? set it right. Is it right? start the server once with --trust-date, or let it run for %s",
                 _days(found.ahead_s), _days(found.left_s),
             )  # fmt: skip
         elif not found.ahead_s:
-            self._said_at = float("-inf")
+            self._logged_at = float("-inf")
         return found.at
 
     def _note(self, bite: Bite) -> None:
@@ -123,7 +127,7 @@ def mib(size: int) -> str:
     return f"{size / (1 << 20):.1f} MiB"
 
 
-def _bite(connection: sa.Connection, settings: Settings, now: float) -> Bite | None:
+def _bite(connection: sa.Connection, settings: ServerSettings, now: float) -> Bite | None:
     due = _due(connection, settings, now)
     if due is None:
         return None
@@ -155,7 +159,7 @@ def _bite(connection: sa.Connection, settings: Settings, now: float) -> Bite | N
     return Bite(due, freed, last)
 
 
-def _due(connection: sa.Connection, settings: Settings, now: float) -> Due | None:
+def _due(connection: sa.Connection, settings: ServerSettings, now: float) -> Due | None:
     """The next incident that is to lose something: by age, else by size the oldest."""
     if settings.keep_s and (row := _oldest(connection, INCIDENTS.c.changed < now - settings.keep_s)):
         return Due(row.id, row.job, True, f"ended {_days(now - row.changed)} ago (keep_s)")
@@ -178,7 +182,7 @@ def _oldest(connection: sa.Connection, *that: sa.ColumnElement[bool]) -> Any:
     return connection.execute(query.order_by(INCIDENTS.c.changed, INCIDENTS.c.id).limit(1)).first()
 
 
-def _over(connection: sa.Connection, settings: Settings) -> int:
+def _over(connection: sa.Connection, settings: ServerSettings) -> int:
     """Bytes of captures and verdicts beyond what may be kept."""
     if not settings.keep_bytes:
         return 0

@@ -14,14 +14,14 @@ from hangdog_models.verdict import Verdict, to_json
 from hangdog_server.store import captures, leases, machine_history
 from hangdog_server.store.captures import RawCapture
 from hangdog_server.store.tables import INCIDENTS, storable
-from hangdog_server.store.transactions import WITHIN_S, Given, Result, Steps
+from hangdog_server.store.transactions import WITHIN_S, Given, Result, Transactions
 from hangdog_server.telemetry import SILENT, Telemetry
 
 #: No name goes on with this character, the last one there is.
 LAST = "\U0010ffff"
 
 
-class State(StrEnum):
+class IncidentState(StrEnum):
     """How far an incident is; written before the step it names begins."""
 
     SUSPECTED = "suspected"
@@ -32,9 +32,9 @@ class State(StrEnum):
 
 
 #: States that only a running server leads further; the next one takes them up.
-UNFINISHED = (State.SUSPECTED, State.CAPTURING)
+UNFINISHED = (IncidentState.SUSPECTED, IncidentState.CAPTURING)
 #: States that nothing leads further by itself: what retention may remove.
-ENDED = (State.JUDGED, State.FAILED)
+ENDED = (IncidentState.JUDGED, IncidentState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Incident:
     job: str
     began: float
     why: str = ""
-    state: State = State.SUSPECTED
+    state: IncidentState = IncidentState.SUSPECTED
     changed: float = 0.0
     note: str = ""
     kind: str = ""
@@ -58,7 +58,7 @@ class Incident:
     pruned: float = 0.0
 
 
-class Store(Steps):
+class Store(Transactions):
     """The incidents of one database."""
 
     _holder = ""
@@ -109,7 +109,7 @@ class Store(Steps):
         """Replaces what judging an incident again takes beside the captures: more is known at its end."""
         await self.do(self._fenced(_remember, name), name, asked)
 
-    async def move(self, name: str, state: State, at: float, note: str = "") -> None:
+    async def move(self, name: str, state: IncidentState, at: float, note: str = "") -> None:
         """Notes that an incident reached a state."""
         await self.do(self._fenced(_move, name), name, state, at, note)
 
@@ -189,7 +189,7 @@ def _remember(connection: sa.Connection, name: str, asked: Mapping[str, Any]) ->
     connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == name).values(asked=dict(asked)))
 
 
-def _move(connection: sa.Connection, name: str, state: State, at: float, note: str) -> None:
+def _move(connection: sa.Connection, name: str, state: IncidentState, at: float, note: str) -> None:
     connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == name).values(state=state, changed=at, note=note))
 
 
@@ -200,7 +200,7 @@ def _judged(connection: sa.Connection, name: str, verdict: Verdict, at: float) -
         INCIDENTS.update()
         .where(INCIDENTS.c.id == name)
         .values(
-            state=State.JUDGED,
+            state=IncidentState.JUDGED,
             changed=at,
             kind=document["verdict"],
             confidence=document["confidence"],
@@ -218,7 +218,7 @@ def _open(connection: sa.Connection) -> tuple[Incident, ...]:
 
 
 def _evicting(connection: sa.Connection, since: float) -> tuple[Incident, ...]:
-    judged = sa.and_(INCIDENTS.c.state == State.JUDGED, INCIDENTS.c.changed >= since)
+    judged = sa.and_(INCIDENTS.c.state == IncidentState.JUDGED, INCIDENTS.c.changed >= since)
     query = _light().where(judged).order_by(INCIDENTS.c.changed, INCIDENTS.c.id)
     return tuple(incident for incident in map(_incident, connection.execute(query)) if incident.evict)
 
@@ -262,7 +262,7 @@ def _incident(row: Any) -> Incident:
         job=row.job,
         began=row.began,
         why=row.why,
-        state=State(row.state),
+        state=IncidentState(row.state),
         changed=row.changed,
         note=row.note,
         kind=row.kind,

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hangdog_models.planning.campaign.launch import Result
+from hangdog_models.planning.campaign.launch import LaunchResult
 from hangdog_models.reading.hardware.test_report import Diagnosed
 from hangdog_server.store.tables import CONVICTIONS, PARTS, TESTS, storable
 
@@ -19,7 +19,7 @@ OTHERS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchResults:
     """What was launched by a campaign on machines together, and came out at `at` (Unix seconds)."""
 
     campaign: str
@@ -39,7 +39,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class StoredTest:
     """One test of one machine at `at` (Unix seconds), together with `others`."""
 
     machine: str
@@ -64,10 +64,10 @@ class Conviction:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class MachineTests:
     """What is known of a machine: its tests, newest first, the parts in it, its convictions and those of these parts."""
 
-    tests: tuple[Trial, ...]
+    tests: tuple[StoredTest, ...]
     parts: tuple[str, ...]
     convictions: tuple[Conviction, ...]
 
@@ -76,7 +76,7 @@ class Past:
         return max((one.at + lasts_s for one in self.convictions), default=0.0) if lasts_s else 0.0
 
 
-def told(connection: sa.Connection, launch: Launch, machine: str, report: Diagnosed) -> None:
+def keep_report(connection: sa.Connection, launch: LaunchResults, machine: str, report: Diagnosed) -> None:
     """Keeps what a machine reported of a launch: its tests, and which parts are in it now."""
     tests = [
         launch.row(machine, one.outcome, one.says, f"{one.of}: {one.test}", one.level, one.repetitions)
@@ -89,9 +89,9 @@ def told(connection: sa.Connection, launch: Launch, machine: str, report: Diagno
         connection.execute(PARTS.insert(), [{"part": part, "machine": machine, "at": launch.at} for part in found])
 
 
-def not_told(connection: sa.Connection, launch: Launch, silent: Mapping[str, str]) -> None:
+def keep_silence(connection: sa.Connection, launch: LaunchResults, silent: Mapping[str, str]) -> None:
     """Keeps of machines that reported nothing of a launch why they did not."""
-    _insert(connection, [launch.row(machine, str(Result.INCONCLUSIVE), why) for machine, why in silent.items()])
+    _insert(connection, [launch.row(machine, str(LaunchResult.INCONCLUSIVE), why) for machine, why in silent.items()])
 
 
 def convict(connection: sa.Connection, campaign: str, machine: str, parts: Collection[str], at: float) -> None:
@@ -115,13 +115,13 @@ def blamed(report: Diagnosed) -> list[str]:
     return sorted({storable(report.parts[name]) for name in names if name in report.parts})
 
 
-def of(connection: sa.Connection, name: str, limit: int) -> Past:
+def of(connection: sa.Connection, name: str, limit: int) -> MachineTests:
     """The past of the machine of that name, or of the one in which a part of that name was seen last."""
     name = storable(name)
     machine = connection.execute(sa.select(PARTS.c.machine).where(PARTS.c.part == name)).scalar() or name
     query = sa.select(TESTS).where(TESTS.c.machine == machine).order_by(TESTS.c.at.desc(), TESTS.c.id.desc())
     tests = tuple(
-        Trial(
+        StoredTest(
             row.machine,
             row.at,
             row.campaign,
@@ -135,7 +135,7 @@ def of(connection: sa.Connection, name: str, limit: int) -> Past:
         for row in connection.execute(query.limit(limit))
     )
     parts = _parts(connection, [machine]).get(machine, ())
-    return Past(tests, parts, _convictions(connection, [machine], parts))
+    return MachineTests(tests, parts, _convictions(connection, [machine], parts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
-class Steps:
+class Transactions:
     """An open database, called `name`, until `close`; `shared`: other servers may have it open, too."""
 
     def __init__(self, where: Path | str, within_s: float = WITHIN_S, telemetry: Telemetry = SILENT) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from hangdog_server.store.tables import DATES
-from hangdog_server.store.transactions import Steps
+from hangdog_server.store.transactions import Transactions
 
 #: What a date that is set right may move at once, while the machine runs: more than NTP steps by, little beside a month.
 STEP_S = 600.0
@@ -26,7 +26,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ClockRun:
     """The machine's start, by name, and the seconds since then; no date has a part in it."""
 
     boot: str
@@ -45,16 +45,18 @@ class Believed:
     left_s: float = 0.0
 
 
-def running() -> Run:
+def running() -> ClockRun:
     """The run of this machine."""
     try:
         boot = _BOOT.read_text("ascii").strip()
     except OSError:
         boot = ""
-    return Run(boot, time.clock_gettime(time.CLOCK_BOOTTIME))
+    return ClockRun(boot, time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
-async def believed(store: Steps, clock: Callable[[], float], run: Callable[[], Run] | None = None) -> Believed:
+async def believed(
+    store: Transactions, clock: Callable[[], float], run: Callable[[], ClockRun] | None = None
+) -> Believed:
     """How far time has come by the store, which remembers it; `clock` gives the date in Unix seconds. Raises StoreFailed."""
     now, here = clock(), (run or running)()
 
@@ -65,7 +67,7 @@ async def believed(store: Steps, clock: Callable[[], float], run: Callable[[], R
     return await store.do(noted)
 
 
-async def trust(store: Steps, now: float) -> None:
+async def trust(store: Transactions, now: float) -> None:
     """A person says that the date is right, whatever was believed before. Raises StoreFailed."""
 
     def trusted(connection: sa.Connection) -> None:
@@ -75,7 +77,7 @@ async def trust(store: Steps, now: float) -> None:
     await store.do(trusted)
 
 
-def _noted(connection: sa.Connection, now: float, run: Run) -> Believed:
+def _noted(connection: sa.Connection, now: float, run: ClockRun) -> Believed:
     row = connection.execute(sa.select(DATES)).first()
     if row is None:  # the first server upon a new store: there is nothing in it that could be removed
         _write(connection, now, run, 0.0, 0.0)
@@ -96,7 +98,7 @@ def _noted(connection: sa.Connection, now: float, run: Run) -> Believed:
     return Believed(at, gap, HELD_S - held)
 
 
-def _write(connection: sa.Connection, at: float, run: Run, gap_s: float, held_s: float) -> None:
+def _write(connection: sa.Connection, at: float, run: ClockRun, gap_s: float, held_s: float) -> None:
     row = {"believed": at, "boot": run.boot, "up_s": run.up_s, "gap_s": gap_s, "held_s": held_s}
     if not connection.execute(DATES.update().values(row)).rowcount:
         connection.execute(DATES.insert().values(id=1, **row))

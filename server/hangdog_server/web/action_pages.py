@@ -8,15 +8,15 @@ from starlette.routing import Route
 
 from hangdog_models.errors import WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.auth.authorizer import Gate, Person
+from hangdog_server.auth.authorizer import Authorizer, Person
 from hangdog_server.auth.tokens import Role
-from hangdog_server.grpc_api.action_service import Changed, Deeds, Standing, concerned, seen
+from hangdog_server.grpc_api.action_service import ActionChange, ActionService, ActionsOverview, concerned, seen
 from hangdog_server.incidents import decode
 from hangdog_server.incidents.round_capture import named
-from hangdog_server.store.actions import Act, Intent
+from hangdog_server.store.actions import ActionRecord, ActionState
 from hangdog_server.store.tables import storable
 from hangdog_server.web import api
-from hangdog_server.web.breaker_page import Breaking
+from hangdog_server.web.breaker_page import BreakerPage
 from hangdog_server.web.history import History
 from hangdog_server.web.render import page
 from hangdog_server.web.request_guard import Answer, Conflict, Guard, Malformed, document, form, nav, reason
@@ -25,21 +25,21 @@ from hangdog_server.web.request_guard import Answer, Conflict, Guard, Malformed,
 NAMES = 5
 #: What an act comes to, once it is decided: whoever asks for the same again is shown that, and nothing is done twice.
 AFTER = {
-    "approve": (Act.PENDING, Act.MARKED, Act.DONE, Act.FAILED),
-    "dismiss": (Act.DISMISSED, Act.RELEASING, Act.RELEASED),
-    "release": (Act.RELEASING, Act.RELEASED),
+    "approve": (ActionState.PENDING, ActionState.MARKED, ActionState.DONE, ActionState.FAILED),
+    "dismiss": (ActionState.DISMISSED, ActionState.RELEASING, ActionState.RELEASED),
+    "release": (ActionState.RELEASING, ActionState.RELEASED),
 }
 
 
-class Acts:
+class ActionPages:
     """The pages and paths by which people decide."""
 
-    def __init__(self, guard: Guard, deeds: Deeds, history: History, gate: Gate) -> None:
+    def __init__(self, guard: Guard, actions: ActionService, history: History, gate: Authorizer) -> None:
         self._guard = guard
-        self._deeds = deeds
+        self._actions = actions
         self._history = history
         self._gate = gate
-        self._breaking = Breaking(guard, deeds)
+        self._breaking = BreakerPage(guard, actions)
 
     def routes(self) -> list[Route]:
         """Their paths; those of machines stand before the pages of machines."""
@@ -52,7 +52,7 @@ class Acts:
             found += [
                 Route(path, self._guard.guarded(self._asks(what)), methods=["GET"]),
                 Route(path, self._guard.guarded(self._does(what)), methods=["POST"]),
-                Route(f"/api{path}", self._guard.guarded(self._told(what)), methods=["POST"]),
+                Route(f"/api{path}", self._guard.guarded(self._answered(what)), methods=["POST"]),
             ]
         return [*found, *self._breaking.routes(), Route("/api/actions", self._guard.guarded(self._listed))]
 
@@ -87,7 +87,7 @@ class Acts:
                 return await self._confirm(what, name, rows, person, "Say why: it is kept with the act.", because)
             try:
                 await self._act(what, name, because, person, shown)
-            except Changed as error:
+            except ActionChange as error:
                 if not await self._mine(what, request, person):
                     raise Conflict(str(error), error.hint) from error
             return RedirectResponse(_back(what, name), 303)
@@ -95,12 +95,12 @@ class Acts:
         return does
 
     async def _confirm(
-        self, what: str, name: str, rows: tuple[Intent, ...], person: Person, wrong: str = "", because: str = ""
+        self, what: str, name: str, rows: tuple[ActionRecord, ...], person: Person, wrong: str = "", because: str = ""
     ) -> Response:
-        mine, standing = concerned(what, rows), await self._deeds.standing()
-        if what == "approve" and not standing.acts:
+        mine, state = concerned(what, rows), await self._actions.overview()
+        if what == "approve" and not state.acts:
             raise Conflict(
-                f"the server is in mode {standing.mode}: nothing is done", 'set mode = "approve" in its --acting file'
+                f"the server is in mode {state.mode}: nothing is done", 'set mode = "approve" in its --acting file'
             )
         if not mine:
             raise Conflict(f"nothing of {name} is to be decided", "somebody may have been faster: look again")
@@ -114,12 +114,12 @@ class Acts:
                 **nav(person),
                 what=what,
                 machines=machines,
-                does=consequence(what, mine, standing),
-                stopped=standing.stopped if what == "approve" else "",
-                why=sorted({row.because for row in mine}),
-                refused=sorted({row.words for row in mine if row.state is Act.REFUSED}),
+                does=consequence(what, mine, state),
+                stopped=state.stopped if what == "approve" else "",
+                why=sorted({row.reason for row in mine}),
+                refused=sorted({row.message for row in mine if row.state is ActionState.REFUSED}),
                 foreseen=sorted(
-                    {row.words for row in mine if what == "approve" and row.state is not Act.REFUSED} - {""}
+                    {row.message for row in mine if what == "approve" and row.state is not ActionState.REFUSED} - {""}
                 ),
                 seen=seen(what, rows),
                 most=decode.WHY,
@@ -132,7 +132,7 @@ class Acts:
 
     # ---- for programs
 
-    def _told(self, what: str) -> Answer:
+    def _answered(self, what: str) -> Answer:
         async def does(request: Request, person: Person) -> Response:
             name, _ = await self._about(request)
             because = reason(await document(request))
@@ -140,7 +140,7 @@ class Acts:
                 raise Malformed("no reason is given", 'post {"because": "why the machines are left where they are"}')
             try:
                 done = await self._act(what, name, because, person, "")
-            except Changed as error:
+            except ActionChange as error:
                 raise Conflict(str(error), error.hint) from error
             return JSONResponse(api.actions(done))
 
@@ -150,11 +150,11 @@ class Acts:
         query = request.query_params
         limit = api.limit(query["limit"]) if "limit" in query else 0
         asked = pb.ActionsRequest(incident=storable(query.get("incident", "")), limit=limit)
-        return JSONResponse(api.actions(await self._deeds.listed(asked)))
+        return JSONResponse(api.actions(await self._actions.listed(asked)))
 
     # ---- both
 
-    async def _about(self, request: Request) -> tuple[str, tuple[Intent, ...]]:
+    async def _about(self, request: Request) -> tuple[str, tuple[ActionRecord, ...]]:
         """The incident's or machine's name, and its acts; raises WrongUse where there is no such thing."""
         if "name" in request.path_params:
             name = storable(request.path_params["name"])
@@ -167,8 +167,8 @@ class Acts:
     async def _act(self, what: str, name: str, because: str, person: Person, shown: str) -> pb.ActionList:
         whose = {"machine": name} if what == "release" else {"incident": name}
         try:
-            return await self._deeds.act(pb.ActRequest(what=what, because=because, **whose), person, shown)
-        except Changed:
+            return await self._actions.act(pb.ActRequest(what=what, because=because, **whose), person, shown)
+        except ActionChange:
             raise
         except WrongUse as error:
             raise Conflict(str(error), error.hint) from error
@@ -179,22 +179,22 @@ class Acts:
         return any(row.who == person.name and row.state in AFTER[what] for row in rows)
 
 
-def consequence(what: str, rows: tuple[Intent, ...], standing: Standing) -> str:
+def consequence(what: str, rows: tuple[ActionRecord, ...], state: ActionsOverview) -> str:
     """What will happen, in one sentence."""
     machines = named({row.machine for row in rows})
     one = len({row.machine for row in rows}) == 1
-    by = named(standing.actors)
+    by = named(state.actors)
     if what == "approve":
         job = rows[0].job or "its job"
         moves = (
-            f", and {job} is started again elsewhere by {named(standing.movers)} as the server's --acting file says"
-            if standing.movers
+            f", and {job} is started again elsewhere by {named(state.movers)} as the server's --acting file says"
+            if state.movers
             else ""
         )
         return f"{machines} {'is' if one else 'are'} taken out of use by {by}{moves}, if the bounds still allow it."
     if what == "release":
         return f"Exactly hangdog's own marks on {machines} are taken away by {by}, so that work may be given to it again; marks of others stay."
-    undone = " What is under way is undone." if any(row.state is Act.PENDING for row in rows) else ""
+    undone = " What is under way is undone." if any(row.state is ActionState.PENDING for row in rows) else ""
     return f"{machines} {'is' if one else 'are'} left in use, and hangdog does not ask for it again in this incident.{undone}"
 
 

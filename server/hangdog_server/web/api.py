@@ -7,7 +7,7 @@ from typing import Any
 from hangdog_models.errors import WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.store.store import Incident
-from hangdog_server.web.history import Life
+from hangdog_server.web.history import MachineLife
 from hangdog_server.web.overview import MachineNow, Present
 
 
@@ -57,7 +57,7 @@ def actions(listed: pb.ActionList) -> dict[str, Any]:
     }
 
 
-def life(name: str, kept: Life) -> dict[str, Any]:
+def life(name: str, kept: MachineLife) -> dict[str, Any]:
     """What a machine was tested for and convicted of, newest first; `probation`: until when, 0 where it is on none."""
     return {
         "name": name,
@@ -65,12 +65,12 @@ def life(name: str, kept: Life) -> dict[str, Any]:
         "parts": list(kept.past.parts),
         "tests": [{**asdict(one), "others": list(one.others)} for one in kept.past.tests],
         "convictions": [asdict(one) for one in kept.past.convictions],
-        "ledger": [{**asdict(one), "standing": str(one.standing)} for one in kept.ledger],
+        "ledger": [{**asdict(one), "mention": str(one.mention)} for one in kept.ledger],
     }
 
 
-def limit(said: str) -> int:
+def limit(stated: str) -> int:
     """How many are asked for; raises WrongUse."""
-    if not (said.isascii() and said.isdecimal() and len(said) < 7 and int(said)):
-        raise WrongUse(f"{said[:20]!r} is no number of lines", "give limit=50")
-    return int(said)
+    if not (stated.isascii() and stated.isdecimal() and len(stated) < 7 and int(stated)):
+        raise WrongUse(f"{stated[:20]!r} is no number of lines", "give limit=50")
+    return int(stated)

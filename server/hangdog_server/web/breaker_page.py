@@ -7,7 +7,7 @@ from starlette.routing import Route
 from hangdog_models.errors import WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.auth.authorizer import Person
-from hangdog_server.grpc_api.action_service import Changed, Deeds
+from hangdog_server.grpc_api.action_service import ActionChange, ActionService
 from hangdog_server.incidents import decode
 from hangdog_server.web import api
 from hangdog_server.web.render import page
@@ -16,33 +16,33 @@ from hangdog_server.web.request_guard import Conflict, Guard, Malformed, documen
 PATH = "/breaker/close"
 
 
-class Breaking:
+class BreakerPage:
     """The page and paths by which people close the breaker."""
 
-    def __init__(self, guard: Guard, deeds: Deeds) -> None:
+    def __init__(self, guard: Guard, actions: ActionService) -> None:
         self._guard = guard
-        self._deeds = deeds
+        self._actions = actions
 
     def routes(self) -> list[Route]:
         """Their paths."""
         return [
             Route(PATH, self._guard.guarded(self._asks), methods=["GET"]),
             Route(PATH, self._guard.guarded(self._does), methods=["POST"]),
-            Route(f"/api{PATH}", self._guard.guarded(self._told), methods=["POST"]),
+            Route(f"/api{PATH}", self._guard.guarded(self._confirm), methods=["POST"]),
         ]
 
     async def _asks(self, request: Request, person: Person) -> Response:
         """Says what will happen, and why it is open."""
-        standing = await self._deeds.standing()
-        if not standing.breaker:
+        state = await self._actions.overview()
+        if not state.breaker:
             raise Conflict("the breaker is closed", "somebody may have been faster: look again")
         does = (
             "From now on hangdog does to machines again what verdicts ask for, within its bounds. It opened because of "
             "what is said below: see to that first, or it opens again."
         )
-        given = {"what": "close-breaker", "machines": "the breaker", "does": does, "seen": standing.opened}
-        empty = {"stopped": standing.stopped, "refused": (), "foreseen": (), "wrong": "", "because": ""}
-        words = {"why": (standing.breaker,), "most": decode.WHY, "back": "/", "here": "", **nav(person)}
+        given = {"what": "close-breaker", "machines": "the breaker", "does": does, "seen": state.opened}
+        empty = {"stopped": state.stopped, "refused": (), "foreseen": (), "wrong": "", "because": ""}
+        words = {"why": (state.breaker,), "most": decode.WHY, "back": "/", "here": "", **nav(person)}
         return HTMLResponse(page("confirm.html", "hangdog: close the breaker", live=True, **words, **given, **empty))
 
     async def _does(self, request: Request, person: Person) -> Response:
@@ -52,20 +52,20 @@ class Breaking:
             raise Malformed("this is no form of ours", "open the page and post its form")
         try:
             await self._close(reason(posted), person, posted["seen"])
-        except Changed as error:
-            if (await self._deeds.standing()).breaker:
+        except ActionChange as error:
+            if (await self._actions.overview()).breaker:
                 raise Conflict(str(error), error.hint) from error
         return RedirectResponse("/", 303)
 
-    async def _told(self, request: Request, person: Person) -> Response:
+    async def _confirm(self, request: Request, person: Person) -> Response:
         because = reason(await document(request))
         return JSONResponse(api.actions(await self._close(because, person, "")))
 
     async def _close(self, because: str, person: Person, shown: str) -> pb.ActionList:
         asked = pb.ActRequest(what="close-breaker", because=because)
         try:
-            return await self._deeds.act(asked, person, shown)
-        except Changed:
+            return await self._actions.act(asked, person, shown)
+        except ActionChange:
             raise
         except WrongUse as error:
             raise Conflict(str(error), error.hint) from error

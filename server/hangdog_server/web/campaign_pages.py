@@ -9,28 +9,30 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from hangdog_models.errors import HangdogError, OurFault, WrongUse
-from hangdog_models.planning.campaign.launch import Round
-from hangdog_server.auth.audit_log import Audit, Deed, followed
+from hangdog_models.planning.campaign.launch import CampaignRound
+from hangdog_server.auth.audit_log import AuditEntry, AuditLog, followed
 from hangdog_server.auth.authorizer import Person
 from hangdog_server.campaigns import campaign_request
-from hangdog_server.campaigns.campaign_registry import CampaignDesk, ended
+from hangdog_server.campaigns.campaign_registry import CampaignRegistry, ended
 from hangdog_server.etag import digest
 from hangdog_server.incidents import decode
 from hangdog_server.incidents.round_capture import count, named, steady
-from hangdog_server.protocol.rate_limits import Limits
-from hangdog_server.store.campaigns import Campaign, State
+from hangdog_server.protocol.rate_limits import RateLimits
+from hangdog_server.store.campaigns import Campaign, CampaignState
 from hangdog_server.store.tables import storable
 from hangdog_server.web.history import History
 from hangdog_server.web.render import page
 from hangdog_server.web.request_guard import Conflict, Guard, Malformed, document, form, nav, reason
 
 
-class Campaigning:
+class CampaignPages:
     """The pages and paths by which people have the machines of an incident tested, and have that ended."""
 
-    def __init__(self, guard: Guard, desk: CampaignDesk, history: History, limits: Limits, audit: Audit) -> None:
+    def __init__(
+        self, guard: Guard, registry: CampaignRegistry, history: History, limits: RateLimits, audit: AuditLog
+    ) -> None:
         self._guard = guard
-        self._desk = desk
+        self._registry = registry
         self._history = history
         self._limits = limits
         self._audit = audit
@@ -43,10 +45,10 @@ class Campaigning:
         return [
             Route(end, self._guard.guarded(self._asks_end), methods=["GET"]),
             Route(end, self._guard.guarded(self._ends), methods=["POST"]),
-            Route(f"/api{end}", self._guard.guarded(self._told_end), methods=["POST"]),
+            Route(f"/api{end}", self._guard.guarded(self._confirm_end), methods=["POST"]),
             Route(path, self._guard.guarded(self._asks), methods=["GET"]),
             Route(path, self._guard.guarded(self._does), methods=["POST"]),
-            Route(f"/api{path}", self._guard.guarded(self._told), methods=["POST"]),
+            Route(f"/api{path}", self._guard.guarded(self._confirm), methods=["POST"]),
         ]
 
     async def close(self) -> None:
@@ -59,14 +61,14 @@ class Campaigning:
         """Says whom it would test, and how it would begin."""
         incident, before = await self._about(request)
         try:
-            machines, step = await self._desk.plan(_request(incident, "", person))
+            machines, step = await self._registry.plan(_request(incident, "", person))
         except WrongUse as error:
             raise Conflict(str(error), error.hint) from error
-        if not isinstance(step, Round):
-            raise Conflict(f"nothing would be tested: {step.because}", "hangdog diagnose --help")
+        if not isinstance(step, CampaignRound):
+            raise Conflict(f"nothing would be tested: {step.reason}", "hangdog diagnose --help")
         does = (
             f"{named(machines)} {'is' if len(machines) == 1 else 'are'} loaded with tests until one is convicted or "
-            f"nothing more can be learnt, beginning with {step.because}; a machine on which a job runs refuses."
+            f"nothing more can be learnt, beginning with {step.reason}; a machine on which a job runs refuses."
         )
         given = {"what": "diagnose", "machines": count(machines, "machine"), "does": does, "seen": _seen(before)}
         return _confirm(f"hangdog: diagnose {incident}", f"/incidents/{incident}", person, given)
@@ -82,7 +84,7 @@ class Campaigning:
                 await self._start(incident, reason(posted), person)
         return RedirectResponse(f"/incidents/{incident}", 303)
 
-    async def _told(self, request: Request, person: Person) -> Response:
+    async def _confirm(self, request: Request, person: Person) -> Response:
         incident, _ = await self._about(request)
         posted = await document(request)
         return JSONResponse({"campaign": await self._start(incident, reason(posted), person)})
@@ -90,7 +92,7 @@ class Campaigning:
     async def _asks_end(self, request: Request, person: Person) -> Response:
         """Says what ending it does."""
         campaign = await self._campaign(request)
-        if campaign.state is not State.RUNNING:
+        if campaign.state is not CampaignState.RUNNING:
             raise _over(campaign)
         machines = named([str(name) for name, _ in campaign.asked.get("prior", ())])
         does = f"The tests of {machines} end now, and what is known by then stands; others may begin new ones."
@@ -102,26 +104,26 @@ class Campaigning:
         posted, campaign = await form(request), await self._campaign(request)
         if posted.get("seen") != _seen((campaign,)):
             raise Malformed("this is no form of ours", "open the page and post its form")
-        if campaign.state is not State.ABORTED:
+        if campaign.state is not CampaignState.ABORTED:
             await self._end(campaign, reason(posted), person)
         return RedirectResponse(_back(campaign), 303)
 
-    async def _told_end(self, request: Request, person: Person) -> Response:
+    async def _confirm_end(self, request: Request, person: Person) -> Response:
         campaign, posted = await self._campaign(request), await document(request)
         done = await self._end(campaign, reason(posted), person)
         return JSONResponse({"campaign": done.id, "state": str(done.state)})
 
     async def _campaign(self, request: Request) -> Campaign:
-        return await self._desk.find(storable(request.path_params["id"]))
+        return await self._registry.find(storable(request.path_params["id"]))
 
     async def _end(self, campaign: Campaign, because: str, person: Person) -> Campaign:
         """The campaign once it has ended, which is recorded before and after."""
-        if campaign.state is not State.RUNNING:
+        if campaign.state is not CampaignState.RUNNING:
             raise _over(campaign)
         why = f"{campaign.id}: {because}" if because.strip() else campaign.id
-        deed = replace(person.deed("abort diagnose", "", why), incident=campaign.incident)
+        entry = replace(person.audit_entry("abort diagnose", "", why), incident=campaign.incident)
         try:
-            return await ended(self._desk, campaign.id, self._audit, deed)
+            return await ended(self._registry, campaign.id, self._audit, entry)
         except WrongUse as error:  # it came to its end a moment ago
             raise Conflict(str(error), error.hint) from error
 
@@ -135,18 +137,20 @@ class Campaigning:
         began: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         try:
             self._limits.snapshot(person.name, steady())
-            deed = replace(person.deed("diagnose", "", f"{incident}: {asked.why}"), incident=incident)
-            task = asyncio.create_task(self._follow(asked, deed, began), name=f"campaign about {incident}")
+            entry = replace(person.audit_entry("diagnose", "", f"{incident}: {asked.why}"), incident=incident)
+            task = asyncio.create_task(self._follow(asked, entry, began), name=f"campaign about {incident}")
             self._followed.add(task)
             task.add_done_callback(self._followed.discard)
             return await began
         except WrongUse as error:
             raise Conflict(str(error), error.hint) from error
 
-    async def _follow(self, asked: campaign_request.Request, deed: Deed, began: "asyncio.Future[str]") -> None:
+    async def _follow(
+        self, asked: campaign_request.CampaignRequest, entry: AuditEntry, began: "asyncio.Future[str]"
+    ) -> None:
         """Follows a campaign to its end, for the record, as `hangdog diagnose` does."""
         try:
-            async for step in followed(self._desk.run(asked), self._audit, deed):
+            async for step in followed(self._registry.run(asked), self._audit, entry):
                 if not began.done():
                     began.set_result(step.incident)
         except HangdogError as error:
@@ -171,8 +175,8 @@ def _back(campaign: Campaign) -> str:
     return f"/incidents/{quote(campaign.incident, safe='')}" if campaign.incident else "/"
 
 
-def _request(incident: str, because: str, person: Person) -> campaign_request.Request:
-    return campaign_request.Request(incident=incident, why=because, who=person.name)
+def _request(incident: str, because: str, person: Person) -> campaign_request.CampaignRequest:
+    return campaign_request.CampaignRequest(incident=incident, why=because, who=person.name)
 
 
 def _seen(campaigns: tuple[Campaign, ...]) -> str:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from hangdog_models.errors import NotAllowed
 from hangdog_proto.client.channel_options import is_loopback
-from hangdog_server.auth.authorizer import Gate, Person, once
+from hangdog_server.auth.authorizer import Authorizer, Person, once
 from hangdog_server.auth.relayed_peer import From
 from hangdog_server.auth.tls import NOBODY
 
@@ -16,10 +16,10 @@ from hangdog_server.auth.tls import NOBODY
 KEPT_S = 12 * 3600
 
 
-class Asker:
+class HttpCredentials:
     """Tells who asks. `open_`: while there are no tokens, whoever reaches this machine's loopback may; `secure`: over TLS."""
 
-    def __init__(self, gate: Gate, open_: bool, anywhere: bool, secure: bool) -> None:
+    def __init__(self, gate: Authorizer, open_: bool, anywhere: bool, secure: bool) -> None:
         """`anywhere`: it is open to everybody by any name, for somebody said --insecure."""
         self._gate = gate
         self._open = open_
@@ -30,14 +30,14 @@ class Asker:
 
     def person(self, request: HTTPConnection) -> Person:
         """Who asks; raises NotAllowed when that is not known."""
-        said = once(request.headers.items())
+        stated = once(request.headers.items())
         cookie = request.cookies.get(self._cookie)
-        if "authorization" not in said and cookie:
-            said["authorization"] = f"Bearer {cookie}"
+        if "authorization" not in stated and cookie:
+            stated["authorization"] = f"Bearer {cookie}"
         # a name that leads here but is not ours: a page of somebody else's that had it resolve to this machine
         named = self._anywhere or is_loopback(f"{request.url.hostname or ''}:0")
         open_ = self._open and named
-        return self._gate.known(said, self._origin(request) if open_ else From(_peer(request)), NOBODY, open_)
+        return self._gate.known(stated, self._origin(request) if open_ else From(_peer(request)), NOBODY, open_)
 
     def _origin(self, request: HTTPConnection) -> From:
         own = request.scope.get("server")

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 from hangdog_server.campaigns import campaign_report
 from hangdog_server.etag import digest
-from hangdog_server.grpc_api.action_service import Deeds, Standing, concerned
+from hangdog_server.grpc_api.action_service import ActionService, ActionsOverview, concerned
 from hangdog_server.incidents.round_capture import named
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store import actions, machine_history, test_results
 from hangdog_server.store import campaigns as records
-from hangdog_server.store.actions import OPEN, Act, Intent, said
-from hangdog_server.store.campaigns import Campaign, Glimpse, State
-from hangdog_server.store.machine_history import Entry
+from hangdog_server.store.actions import OPEN, ActionRecord, ActionState, describe
+from hangdog_server.store.campaigns import Campaign, CampaignState, Glimpse
+from hangdog_server.store.machine_history import HistoryEntry
 from hangdog_server.store.store import Incident, Store
-from hangdog_server.store.test_results import Past
+from hangdog_server.store.test_results import MachineTests
 from hangdog_server.web.format_time import utc
 
 #: What ended is told of on the first page for so long: a shift and its hand-over. Seconds.
@@ -24,27 +24,27 @@ LATELY_S = 12 * 3600.0
 MOST = 100
 #: How an act looks; its sentence says the same.
 TONES = {
-    Act.WAITING: "warn", Act.REFUSED: "warn", Act.FAILED: "bad", Act.PENDING: "bad", Act.MARKED: "bad", Act.DONE: "bad",
-    Act.RELEASED: "good",
+    ActionState.WAITING: "warn", ActionState.REFUSED: "warn", ActionState.FAILED: "bad", ActionState.PENDING: "bad", ActionState.MARKED: "bad", ActionState.DONE: "bad",
+    ActionState.RELEASED: "good",
 }  # fmt: skip
 
 
 #: What stands before an order.
 _NOW = "Do now"
-_WHEN: Mapping[Act | None, str] = {
-    Act.PENDING: "Being done", Act.MARKED: "Being done", Act.DONE: "Done", Act.DISMISSED: "Dismissed",
-    Act.RELEASING: "Being undone", Act.RELEASED: "Done and undone",
+_WHEN: Mapping[ActionState | None, str] = {
+    ActionState.PENDING: "Being done", ActionState.MARKED: "Being done", ActionState.DONE: "Done", ActionState.DISMISSED: "Dismissed",
+    ActionState.RELEASING: "Being undone", ActionState.RELEASED: "Done and undone",
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ActionView:
     """What is done about one incident: its acts by machine, and the campaigns about it, the oldest first."""
 
     incident: str
-    acts: tuple[Intent, ...]
+    acts: tuple[ActionRecord, ...]
     campaigns: tuple[Campaign, ...]
-    standing: Standing
+    overview: ActionsOverview
 
     @property
     def mark(self) -> str:
@@ -53,7 +53,7 @@ class Done:
 
     def open(self, what: str) -> tuple[str, ...]:
         """The machines that approving or dismissing would be about, none where it would be refused for all of them."""
-        if what == "approve" and (not self.standing.acts or self.standing.breaker):
+        if what == "approve" and (not self.overview.acts or self.overview.breaker):
             return ()
         return tuple(row.machine for row in concerned(what, self.acts))
 
@@ -62,9 +62,9 @@ class Done:
         """Why nothing can be approved of, where something is open."""
         if not any(row.state in OPEN for row in self.acts):
             return ""
-        if not self.standing.acts:
-            return f"The server is in mode {self.standing.mode}: nothing is done, whoever approves."
-        breaker = self.standing.breaker
+        if not self.overview.acts:
+            return f"The server is in mode {self.overview.mode}: nothing is done, whoever approves."
+        breaker = self.overview.breaker
         return f"The breaker is open ({breaker}); hangdog actions --close-breaker closes it." if breaker else ""
 
     def when(self, machines: Collection[str]) -> str:
@@ -82,24 +82,24 @@ class Done:
 class Lately:
     """What is under way or ended lately, over all incidents, newest first."""
 
-    done: tuple[Done, ...]
+    done: tuple[ActionView, ...]
     campaigns: tuple[Campaign, ...]
-    standing: Standing
+    overview: ActionsOverview
 
     @property
     def mark(self) -> str:
         """Changes when what a page shows of it does."""
-        return _lately_mark([row for one in self.done for row in one.acts], self.campaigns, self.standing)
+        return _lately_mark([row for one in self.done for row in one.acts], self.campaigns, self.overview)
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class MachineLife:
     """What is kept of one machine: tests and convictions, what verdicts said, what was done to it; Unix seconds or 0."""
 
-    past: Past
+    past: MachineTests
     probation: float
-    ledger: tuple[Entry, ...]
-    acts: tuple[Intent, ...]
+    ledger: tuple[HistoryEntry, ...]
+    acts: tuple[ActionRecord, ...]
 
     def __bool__(self) -> bool:
         return bool(self.past.tests or self.past.convictions or self.ledger or self.acts)
@@ -108,40 +108,44 @@ class Life:
 class History:
     """Reads it from the store; `clock` gives Unix seconds. Everything raises HangdogError."""
 
-    def __init__(self, store: Store, deeds: Deeds, settings: Settings, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, store: Store, actions: ActionService, settings: ServerSettings, clock: Callable[[], float]
+    ) -> None:
         self._store = store
-        self._deeds = deeds
+        self._actions = actions
         self._settings = settings
         self._clock = clock
 
-    async def of(self, incident: str) -> Done:
+    async def of(self, incident: str) -> ActionView:
         """What is done about an incident."""
         acts = await self._store.ask(actions.of, incident)
-        return Done(incident, acts, await self._store.ask(records.about, incident), await self._deeds.standing())
+        return ActionView(
+            incident, acts, await self._store.ask(records.about, incident), await self._actions.overview()
+        )
 
-    async def acts_of(self, prefix: str) -> tuple[str, tuple[Intent, ...]]:
+    async def acts_of(self, prefix: str) -> tuple[str, tuple[ActionRecord, ...]]:
         """The one incident whose name begins so, and its acts; raises WrongUse."""
         incident = (await self._store.find(prefix)).id
         return incident, await self._store.ask(actions.of, incident)
 
-    async def acts_on(self, machine: str) -> tuple[Intent, ...]:
+    async def acts_on(self, machine: str) -> tuple[ActionRecord, ...]:
         """The acts on a machine, the newest first."""
         return await self._store.ask(actions.of_machine, machine)
 
     async def lately(self) -> Lately:
         """What is done now, and was lately."""
-        since, standing = self._clock() - LATELY_S, await self._deeds.standing()
+        since, state = self._clock() - LATELY_S, await self._actions.overview()
         rows = await self._store.ask(actions.lately, since, MOST)
         campaigns = await self._store.ask(records.lately, since, MOST)
-        by: dict[str, list[Intent]] = {}
+        by: dict[str, list[ActionRecord]] = {}
         for row in rows:
             by.setdefault(row.incident, []).append(row)
-        done = tuple(Done(incident, tuple(acts), (), standing) for incident, acts in by.items())
-        return Lately(done, campaigns, standing)
+        done = tuple(ActionView(incident, tuple(acts), (), state) for incident, acts in by.items())
+        return Lately(done, campaigns, state)
 
     async def marks(self, incidents: Collection[str]) -> tuple[str, dict[str, str]]:
         """The mark of `lately`, and of each of these incidents that something is done about the mark of that."""
-        since, standing = self._clock() - LATELY_S, await self._deeds.standing()
+        since, state = self._clock() - LATELY_S, await self._actions.overview()
         rows = await self._store.ask(actions.lately, since, MOST)
         acts = await self._store.ask(actions.of_each, incidents)
         about, recent = await self._store.ask(records.glimpses, incidents, since, MOST)
@@ -149,14 +153,14 @@ class History:
         for incident in {row.incident for row in acts} | {one.incident for one in about}:
             mine = [row for row in acts if row.incident == incident]
             found[incident] = _mark(mine, [one for one in about if one.incident == incident][: records.ABOUT])
-        return _lately_mark(rows, recent, standing), found
+        return _lately_mark(rows, recent, state), found
 
-    async def life(self, machine: str) -> Life:
+    async def life(self, machine: str) -> MachineLife:
         """What is kept of a machine."""
         found = await self._store.ask(test_results.of, machine, MOST)
-        said = await self._store.ask(machine_history.of, machine, 0.0, MOST)
+        stated = await self._store.ask(machine_history.of, machine, 0.0, MOST)
         acts = await self._store.ask(actions.of_machine, machine)
-        return Life(found, found.probation(self._settings.probation_s), said, acts[:MOST])
+        return MachineLife(found, found.probation(self._settings.probation_s), stated, acts[:MOST])
 
     async def probation(self, machines: Collection[str]) -> frozenset[str]:
         """Those of the machines that are on probation, by their own convictions or those of parts that are in them."""
@@ -172,43 +176,43 @@ def mark(incident: Incident, done: str) -> str:
     return f"{incident.state}@{incident.changed:.3f}{f'@{done}' if done else ''}"
 
 
-def told(campaign: Campaign) -> str:
+def campaign_text(campaign: Campaign) -> str:
     """How far a campaign is or what came of it, in one sentence."""
     if campaign.report:
         try:
             return campaign_report.sentence(json.loads(campaign.report))
         except (ValueError, KeyError, TypeError):  # of another version of ours
             return f"{campaign.state}: {named(campaign.convicted) or 'nobody'} convicted"
-    if campaign.state is State.RUNNING:
+    if campaign.state is CampaignState.RUNNING:
         return f"{named([str(name) for name, _ in campaign.asked.get('prior', ())])} being tested"
     return f"{campaign.state}: {campaign.note}" if campaign.note else str(campaign.state)
 
 
-def _lately_mark(acts: Iterable[Intent], campaigns: Iterable[Campaign | Glimpse], standing: Standing) -> str:
-    return _mark(acts, campaigns, standing.breaker, standing.stopped, standing.mode)
+def _lately_mark(acts: Iterable[ActionRecord], campaigns: Iterable[Campaign | Glimpse], state: ActionsOverview) -> str:
+    return _mark(acts, campaigns, state.breaker, state.stopped, state.mode)
 
 
-def _mark(acts: Iterable[Intent], campaigns: Iterable[Campaign | Glimpse], *more: str) -> str:
+def _mark(acts: Iterable[ActionRecord], campaigns: Iterable[Campaign | Glimpse], *more: str) -> str:
     """In whatever order they are."""
-    shown = sorted((row.incident, row.machine, str(row.state), row.words, row.who, row.marked) for row in acts)
+    shown = sorted((row.incident, row.machine, str(row.state), row.message, row.who, row.marked) for row in acts)
     tested = sorted((one.id, str(one.state)) for one in campaigns)
     if not shown and not tested and not any(more):
         return ""
     return digest(shown, tested, more)
 
 
-def _acted(acts: Iterable[Intent]) -> Iterator[tuple[float, str]]:
+def _acted(acts: Iterable[ActionRecord]) -> Iterator[tuple[float, str]]:
     """Acts as they are kept: when each was listed or decided upon, and its latest change."""
     for row in acts:
-        decided = row.state not in (*OPEN, Act.DISMISSED)
+        decided = row.state not in (*OPEN, ActionState.DISMISSED)
         if row.changed > row.at:
             yield row.at, f"{row.machine}: {'it was decided' if decided else 'it was proposed'} to isolate it"
-        yield row.changed, f"{row.machine} {said(row)}"
+        yield row.changed, f"{row.machine} {describe(row)}"
 
 
 def _tested(campaigns: Iterable[Campaign]) -> Iterator[tuple[float, str]]:
     for one in campaigns:
         why = f": {one.why}" if one.why else ""
         yield one.began, f"{one.who} has machines tested by campaign {one.id}{why}"
-        if one.state is not State.RUNNING:
-            yield one.changed, f"campaign {one.id}: {told(one)}"
+        if one.state is not CampaignState.RUNNING:
+            yield one.changed, f"campaign {one.id}: {campaign_text(one)}"

@@ -10,11 +10,11 @@ from hangdog_models.findings import Finding
 from hangdog_models.ranks import Runs, runs_of, size, united
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import ClusterView, Kind, Suspect, Verdict, to_json
-from hangdog_models.views.answer_text import BLAMELESS, doing, order, percent, ranks_said, said
-from hangdog_models.views.collapsed_tree import Limb, folded
+from hangdog_models.views.answer_text import BLAMELESS, answer, doing, order, percent, rank_text
+from hangdog_models.views.collapsed_tree import Branch, folded
 from hangdog_models.views.exports import collapsed, speedscope
 from hangdog_models.views.incident_json import document
-from hangdog_models.views.incident_view import Scene
+from hangdog_models.views.incident_view import IncidentView
 from hangdog_models.views.postmortem import markdown, whose
 from hangdog_models.views.rounds_view import LookView
 from hangdog_models.views.waits_view import Surroundings
@@ -39,7 +39,7 @@ _TONE = ("bad", "▲")
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class IncidentHeader:
     """What is known of an incident beside its verdict; all empty for a bundle. `history` is (when, what happened).
 
     `events` is where the server tells of its changes, `then` what was done after it was judged, as items of the history,
@@ -66,10 +66,10 @@ class Export(NamedTuple):
     text: str
 
 
-BUNDLE = About()
+BUNDLE = IncidentHeader()
 
 
-def incident_page(verdict: Verdict, scene: Scene | None, about: About = BUNDLE) -> str:
+def incident_page(verdict: Verdict, scene: IncidentView | None, about: IncidentHeader = BUNDLE) -> str:
     """The page; without a scene (no capture is kept) it shows what the verdict alone tells."""
     suspected = runs_of(rank for suspect in verdict.suspects for rank in suspect.ranks)
     shades = _shades(verdict)
@@ -86,7 +86,7 @@ def incident_page(verdict: Verdict, scene: Scene | None, about: About = BUNDLE) 
     looks = scene.looks if scene else ()
     return page(
         "incident.html",
-        f"{verdict.kind}: {said(verdict)}",
+        f"{verdict.kind}: {answer(verdict)}",
         live=bool(about.id),
         nav=bool(about.id),
         here="",
@@ -96,7 +96,7 @@ def incident_page(verdict: Verdict, scene: Scene | None, about: About = BUNDLE) 
         scene=scene,
         tone=tone,
         sign=sign,
-        said=said(verdict),
+        said=answer(verdict),
         sure="" if verdict.kind is Kind.UNDETERMINED else percent(verdict.confidence),
         order=order(verdict),
         where=_where(verdict, scene),
@@ -106,12 +106,12 @@ def incident_page(verdict: Verdict, scene: Scene | None, about: About = BUNDLE) 
         suspects_title="Where it shows" if verdict.kind in BLAMELESS else "Suspects",
         legend=[_legend(cluster, shades) for cluster in listed[:LEGEND]],
         hollow=sum(cluster < 0 for cluster in scene.grid.clusters) if scene else 0,
-        around=[_around(one, verdict.suspects[one.suspect]) for one in scene.surroundings if _told(one)]
+        around=[_around(one, verdict.suspects[one.suspect]) for one in scene.surroundings if _has_content(one)]
         if scene
         else [],
         clusters=[_row(cluster, verdict, scene, shades) for cluster in sorted(listed, key=lambda one: one.id)],
         more_clusters=len(verdict.clusters) - len(listed),
-        limbs=list(_limbs(folded(scene.tree, suspected), size(_everybody(scene)), size(suspected))) if scene else [],
+        limbs=list(_branches(folded(scene.tree, suspected), size(_everybody(scene)), size(suspected))) if scene else [],
         progress=scene.progress if scene else None,
         looks=[_look(look) for look in looks],
         findings=[_finding(one) for one in scene.findings] if scene else [],
@@ -123,7 +123,7 @@ def incident_page(verdict: Verdict, scene: Scene | None, about: About = BUNDLE) 
     )
 
 
-def _exports(verdict: Verdict, scene: Scene | None, about: About) -> Iterator[Export]:
+def _exports(verdict: Verdict, scene: IncidentView | None, about: IncidentHeader) -> Iterator[Export]:
     name = (
         "".join(sign if sign.isalnum() and sign.isascii() else "-" for sign in about.id or verdict.job_id)[:60] or "job"
     )
@@ -136,13 +136,13 @@ def _exports(verdict: Verdict, scene: Scene | None, about: About) -> Iterator[Ex
         yield Export("speedscope", "Stacks (speedscope)", f"{name}.speedscope.json", "application/json", shown)
 
 
-def _where(verdict: Verdict, scene: Scene | None) -> str:
+def _where(verdict: Verdict, scene: IncidentView | None) -> str:
     """Where to go: which ranks on which machine, and the pid to look at."""
     first = verdict.suspects[0] if verdict.suspects else None
     if first is None or verdict.kind in (Kind.NONE,):
         return ""
     machines = ", ".join(first.machines[:MACHINES]) + (" …" if len(first.machines) > MACHINES else "")
-    text = f"{ranks_said(first.ranks, 60)} on {machines}" if machines else ranks_said(first.ranks, 60)
+    text = f"{rank_text(first.ranks, 60)} on {machines}" if machines else rank_text(first.ranks, 60)
     text = f"it shows at {text}" if verdict.kind in BLAMELESS else text
     pid = scene.pids.get(first.ranks[0]) if scene and len(first.ranks) == 1 else None
     return f"{text}, pid {pid}" if pid else text
@@ -150,7 +150,7 @@ def _where(verdict: Verdict, scene: Scene | None) -> str:
 
 def _marked(verdict: Verdict) -> str:
     first = verdict.suspects[0] if verdict.suspects else None
-    return ranks_said(first.ranks, 60) if first and 0 < len(first.ranks) <= 64 else ""
+    return rank_text(first.ranks, 60) if first and 0 < len(first.ranks) <= 64 else ""
 
 
 def _suspects(verdict: Verdict) -> list[tuple[Suspect, str]]:
@@ -188,7 +188,9 @@ def _legend(cluster: ClusterView, shades: Mapping[int, str]) -> dict[str, object
     return {"id": cluster.id, "shade": shades[cluster.id], "size": len(cluster.ranks), "what": _what(cluster)}
 
 
-def _row(cluster: ClusterView, verdict: Verdict, scene: Scene | None, shades: Mapping[int, str]) -> dict[str, object]:
+def _row(
+    cluster: ClusterView, verdict: Verdict, scene: IncidentView | None, shades: Mapping[int, str]
+) -> dict[str, object]:
     inside = set(cluster.ranks)
     machines = [name for name, ranks in scene.machines.items() if not inside.isdisjoint(ranks)] if scene else []
     named = ", ".join(machines[:MACHINES]) + (
@@ -204,7 +206,7 @@ def _row(cluster: ClusterView, verdict: Verdict, scene: Scene | None, shades: Ma
     }
 
 
-def _told(one: Surroundings) -> bool:
+def _has_content(one: Surroundings) -> bool:
     return bool(one.waits_for or one.waited_for_by or one.behind)
 
 
@@ -216,7 +218,7 @@ def _around(one: Surroundings, suspect: Suspect) -> dict[str, object]:
     waits = [{"awaited": runs(w.awaited), "dim": w.dim, "what": w.what, "known": w.known} for w in one.waits_for]
     machines = ", ".join(suspect.machines[:MACHINES])
     return {
-        "name": f"{ranks_said(suspect.ranks, 60)}{f' on {machines}' if machines else ''}",
+        "name": f"{rank_text(suspect.ranks, 60)}{f' on {machines}' if machines else ''}",
         "probability": suspect.probability,
         "stands": ", ".join(one.stands),
         "waited": waited,
@@ -225,14 +227,14 @@ def _around(one: Surroundings, suspect: Suspect) -> dict[str, object]:
     }
 
 
-def _everybody(scene: Scene) -> Runs:
+def _everybody(scene: IncidentView) -> Runs:
     return united(node.ranks for node in scene.tree if node.parent < 0)
 
 
-def _limbs(limbs: tuple[Limb, ...], everybody: int, suspected: int) -> Iterator[dict[str, object]]:
+def _branches(branches: tuple[Branch, ...], everybody: int, suspected: int) -> Iterator[dict[str, object]]:
     """The limbs as the template nests them: each says how many elements end with it."""
-    for at, one in enumerate(limbs):
-        after = limbs[at + 1].depth if at + 1 < len(limbs) else 0
+    for at, one in enumerate(branches):
+        after = branches[at + 1].depth if at + 1 < len(branches) else 0
         yield {
             "calls": one.calls,
             "name": one.calls[-1].function,
@@ -260,7 +262,7 @@ def _finding(one: Finding) -> dict[str, str]:
     return {
         "where": ", ".join(filter(None, (one.machine, place, one.device))),
         "what": f"{one.code}: {one.what}{times}",
-        "bearing": str(one.bearing),
+        "impact": str(one.impact),
         "source": one.source,
     }
 

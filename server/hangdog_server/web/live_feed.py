@@ -25,7 +25,7 @@ class Feed:
     def __init__(self, look: Callable[[], Awaitable[Seen]]) -> None:
         self._look = look
         self._seen: Seen = {}
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._listeners = 0
         self._closed = False
         self._task: asyncio.Task[None] | None = None
@@ -43,7 +43,7 @@ class Feed:
         try:
             yield "retry: 3000\n\n"
             while not self._closed and allowed():
-                news = self._news
+                changes = self._changed
                 found = self._seen.get(name)
                 if found is not None and found[0] != known:
                     known = found[0]
@@ -51,7 +51,7 @@ class Feed:
                     continue
                 try:
                     async with asyncio.timeout(QUIET_S):
-                        await news.wait()
+                        await changes.wait()
                 except TimeoutError:
                     yield ": still here\n\n"
         finally:
@@ -78,5 +78,5 @@ class Feed:
             await asyncio.sleep(TICK_S)
 
     def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        changes, self._changed = self._changed, asyncio.Event()
+        changes.set()

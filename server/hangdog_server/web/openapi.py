@@ -5,12 +5,12 @@ from importlib.resources import files
 from typing import Any
 
 from hangdog_models.actions.caps import Mode
-from hangdog_models.operations.past_events import Standing
+from hangdog_models.operations.past_events import MentionKind
 from hangdog_models.verdict import Kind
 from hangdog_server.incidents.decode import WHY
-from hangdog_server.store.actions import Act
-from hangdog_server.store.campaigns import State as CampaignState
-from hangdog_server.store.store import State
+from hangdog_server.store.actions import ActionState
+from hangdog_server.store.campaigns import CampaignState
+from hangdog_server.store.store import IncidentState
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _NUMBER: dict[str, Any] = {"type": "number"}
@@ -128,16 +128,16 @@ def _answers(content: dict[str, Any]) -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     line = {
-        "id": _TEXT, "job": _TEXT, "state": {"enum": [str(state) for state in State]}, "began": _NUMBER,
+        "id": _TEXT, "job": _TEXT, "state": {"enum": [str(state) for state in IncidentState]}, "began": _NUMBER,
         "changed": _NUMBER, "why": _TEXT, "note": _TEXT, "verdict": {"enum": ["", *(str(kind) for kind in Kind)]},
         "confidence": _SHARE, "evict": _TEXTS,
     }  # fmt: skip
     job = {
-        "name": _TEXT, "machines": _COUNT, "ranks": _COUNT, "standing": {"enum": ["ok", "suspected", "open"]},
-        "words": _TEXT, "incident": _TEXT,
+        "name": _TEXT, "machines": _COUNT, "ranks": _COUNT, "status": {"enum": ["ok", "suspected", "open"]},
+        "message": _TEXT, "incident": _TEXT,
     }  # fmt: skip
     suspect = {
-        "machines": _TEXTS, "ranks": _TEXT, "probability": _SHARE, "because": _TEXT, "job": _TEXT, "incident": _TEXT,
+        "machines": _TEXTS, "ranks": _TEXT, "probability": _SHARE, "reason": _TEXT, "job": _TEXT, "incident": _TEXT,
         "verdict": _TEXT, "evict": {"type": "boolean"},
     }  # fmt: skip
     machine = {
@@ -146,7 +146,7 @@ def _schemas() -> dict[str, Any]:
         "weight": _NUMBER, "last": _NUMBER,
     }  # fmt: skip
     action = {
-        "incident": _TEXT, "machine": _TEXT, "job": _TEXT, "state": {"enum": [str(state) for state in Act]},
+        "incident": _TEXT, "machine": _TEXT, "job": _TEXT, "state": {"enum": [str(state) for state in ActionState]},
         "marked": {"type": "boolean"}, "at": _NUMBER, "changed": _NUMBER, "who": _TEXT, "because": _TEXT, "words": _TEXT,
     }  # fmt: skip
     actions = {"mode": {**_TEXT, "description": f"{', '.join(Mode)}; and by which file it is stopped."},
@@ -158,7 +158,7 @@ def _schemas() -> dict[str, Any]:
     conviction = {"machine": _TEXT, "part": _TEXT, "at": _NUMBER, "campaign": _TEXT}
     entry = {
         "machine": _TEXT, "incident": _TEXT, "job": _TEXT, "at": _NUMBER,
-        "standing": {"enum": [str(standing) for standing in Standing]}, "probability": _SHARE, "among": _COUNT, "kind": _TEXT,
+        "mention": {"enum": [str(kind) for kind in MentionKind]}, "probability": _SHARE, "among": _COUNT, "kind": _TEXT,
     }  # fmt: skip
     life = {
         "name": _TEXT, "probation": _NUMBER, "parts": _TEXTS, "tests": _list("Test"), "convictions": _list("Conviction"),

@@ -7,20 +7,20 @@ from hangdog_models.ranks import format_ranks
 from hangdog_models.verdict import from_json
 from hangdog_models.views.is_accused import LEAST, RECENT_S, accuses
 from hangdog_server.cluster.fleet import Fleet
-from hangdog_server.cluster.stalls import Vigil
+from hangdog_server.cluster.stalls import StallTracker
 from hangdog_server.etag import digest
 from hangdog_server.incidents.round_capture import steady
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store import machine_history
-from hangdog_server.store.machine_history import Record
-from hangdog_server.store.store import UNFINISHED, Incident, State, Store
+from hangdog_server.store.machine_history import MachineRecord
+from hangdog_server.store.store import UNFINISHED, Incident, IncidentState, Store
 
 #: Verdicts whose suspects are shown, of as many jobs; suspects of each.
 VERDICTS, SUSPECTS = 10, 3
 
 
 @dataclass(frozen=True, slots=True)
-class JobNow:
+class JobView:
     """A job that runs: on how many machines, how many ranks, and in words how it is. `standing` is ok, suspected or open.
 
     `incident` is the one under way, of a job that seems to stand still its latest one; else empty.
@@ -29,19 +29,19 @@ class JobNow:
     name: str
     machines: int
     ranks: int
-    standing: str
-    words: str
+    status: str
+    message: str
     incident: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class SuspectNow:
+class SuspectView:
     """What a recent verdict suspects, in one sentence."""
 
     machines: tuple[str, ...]
     ranks: str
     probability: float
-    because: str
+    reason: str
     job: str
     incident: str
     verdict: str
@@ -69,14 +69,14 @@ class MachineNow:
 class Present:
     """Everything of the page *Now*; `mark` changes when it does."""
 
-    jobs: tuple[JobNow, ...]
+    jobs: tuple[JobView, ...]
     incidents: tuple[Incident, ...]
-    suspects: tuple[SuspectNow, ...]
+    suspects: tuple[SuspectView, ...]
 
     @property
     def mark(self) -> str:
         return digest(
-            [(one.name, one.machines, one.ranks, one.standing, one.incident) for one in self.jobs],
+            [(one.name, one.machines, one.ranks, one.status, one.incident) for one in self.jobs],
             [(one.id, str(one.state), one.changed) for one in self.incidents],
         )
 
@@ -84,12 +84,12 @@ class Present:
 class Observatory:
     """Looks at the fleet, the watch over the jobs, and the store; `now` is in Unix seconds."""
 
-    def __init__(self, fleet: Fleet, vigil: Vigil, store: Store, settings: Settings) -> None:
+    def __init__(self, fleet: Fleet, monitor: StallTracker, store: Store, settings: ServerSettings) -> None:
         self._fleet = fleet
-        self._vigil = vigil
+        self._stalls = monitor
         self._store = store
         self._settings = settings
-        self._read: dict[tuple[str, float], list[SuspectNow]] = {}
+        self._read: dict[tuple[str, float], list[SuspectView]] = {}
 
     async def present(self, now: float) -> Present:
         """What is true now; raises StoreFailed."""
@@ -102,9 +102,9 @@ class Observatory:
         records = {one.machine: one for one in await self._store.ask(machine_history.worst, 0.0, limit)}
         found = []
         for seen in self._fleet.machines(clock):
-            record = records.pop(seen.machine, Record(seen.machine))
+            record = records.pop(seen.machine, MachineRecord(seen.machine))
             findings = tuple(f"{one.code}: {one.what}" for one in seen.findings)
-            silent = max(0.0, clock - seen.heard)
+            silent = max(0.0, clock - seen.last_message)
             found.append(_machine(record, seen.connected, silent, seen.version, tuple(seen.jobs), findings))
         found += [_machine(record, False, None, "", (), ()) for record in records.values()]
         found.sort(key=lambda one: (-one.convicted, -one.weight, not one.findings, one.connected, one.name))
@@ -116,36 +116,36 @@ class Observatory:
         for seen in self._fleet.machines(clock):
             if seen.machine == name:
                 findings = tuple(f"{one.code}: {one.what}" for one in seen.findings)
-                silent = max(0.0, clock - seen.heard)
-                return _machine(Record(name), seen.connected, silent, seen.version, tuple(seen.jobs), findings)
+                silent = max(0.0, clock - seen.last_message)
+                return _machine(MachineRecord(name), seen.connected, silent, seen.version, tuple(seen.jobs), findings)
         return None
 
-    def _jobs(self, latest: tuple[Incident, ...]) -> tuple[JobNow, ...]:
+    def _jobs(self, latest: tuple[Incident, ...]) -> tuple[JobView, ...]:
         clock = steady()
-        under_way = {one.job: one for one in reversed(latest) if one.state in (*UNFINISHED, State.RECORDED)}
+        under_way = {one.job: one for one in reversed(latest) if one.state in (*UNFINISHED, IncidentState.RECORDED)}
         newest = {one.job: one for one in reversed(latest)}
         found = []
         for job in self._fleet.jobs():
             running = self._fleet.asked(job)
             incident = under_way.get(job)
-            suspicion = self._vigil.suspicion(job, running, clock, self._fleet.mute(job, clock))
-            standing, words = "ok", "no sign of a standstill"
+            suspicion = self._stalls.suspicion(job, running, clock, self._fleet.mute(job, clock))
+            state, words = "ok", "no sign of a standstill"
             if suspicion is not None:
-                standing, words = "suspected", f"seems to stand still: {suspicion.why}"
+                state, words = "suspected", f"seems to stand still: {suspicion.why}"
             if incident is not None:
-                standing, words = "open", f"{incident.state}: {incident.note or incident.why or 'somebody asked'}"
+                state, words = "open", f"{incident.state}: {incident.note or incident.why or 'somebody asked'}"
             ranks = sum(len(local.ranks) for local in running.values())
             incident = incident or (newest.get(job) if suspicion is not None else None)
-            found.append(JobNow(job, len(running), ranks, standing, words, incident.id if incident else ""))
-        return tuple(sorted(found, key=lambda one: (one.standing == "ok", one.name)))
+            found.append(JobView(job, len(running), ranks, state, words, incident.id if incident else ""))
+        return tuple(sorted(found, key=lambda one: (one.status == "ok", one.name)))
 
-    async def _suspects(self, latest: tuple[Incident, ...], now: float) -> tuple[SuspectNow, ...]:
+    async def _suspects(self, latest: tuple[Incident, ...], now: float) -> tuple[SuspectView, ...]:
         newest: dict[str, Incident] = {}
         for one in latest:
-            if one.state is State.JUDGED and now - one.began < RECENT_S:
+            if one.state is IncidentState.JUDGED and now - one.began < RECENT_S:
                 newest.setdefault(one.job, one)
         named = [one for one in newest.values() if accuses(one.kind)][:VERDICTS]
-        read: dict[tuple[str, float], list[SuspectNow]] = {}
+        read: dict[tuple[str, float], list[SuspectView]] = {}
         for one in named:  # a verdict may have megabytes, and open pages have us look every second
             key = one.id, one.changed
             read[key] = self._read[key] if key in self._read else _suspected(await self._store.find(one.id))
@@ -154,13 +154,13 @@ class Observatory:
         return tuple(sorted(found, key=lambda one: (not one.evict, -one.probability)))
 
 
-def _suspected(incident: Incident) -> list[SuspectNow]:
+def _suspected(incident: Incident) -> list[SuspectView]:
     try:
         verdict = from_json(json.loads(incident.verdict))
     except (KeyError, TypeError, ValueError):  # of another version of ours
         return []
     return [
-        SuspectNow(
+        SuspectView(
             one.machines,
             format_ranks(one.ranks),
             one.probability,
@@ -176,12 +176,12 @@ def _suspected(incident: Incident) -> list[SuspectNow]:
 
 
 def _machine(
-    record: Record,
+    record: MachineRecord,
     connected: bool,
     silent: float | None,
     version: str,
     jobs: tuple[str, ...],
     findings: tuple[str, ...],
 ) -> MachineNow:
-    said = asdict(record)
-    return MachineNow(said.pop("machine"), connected, silent, version, jobs, findings, **said)
+    stated = asdict(record)
+    return MachineNow(stated.pop("machine"), connected, silent, version, jobs, findings, **stated)

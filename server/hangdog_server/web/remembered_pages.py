@@ -16,15 +16,15 @@ from hangdog_models.reading.printable import printable
 from hangdog_models.topology import build
 from hangdog_models.verdict import Verdict, from_json
 from hangdog_models.views import incident_view
-from hangdog_models.views.incident_view import Scene
+from hangdog_models.views.incident_view import IncidentView
 from hangdog_models.views.is_accused import accuses
-from hangdog_server.incidents.replay import Look, replay
-from hangdog_server.store.actions import said
+from hangdog_server.incidents.replay import StoredRound, replay
+from hangdog_server.store.actions import describe
 from hangdog_server.store.captures import RawCapture
-from hangdog_server.store.store import Incident, State, Store
+from hangdog_server.store.store import Incident, IncidentState, Store
 from hangdog_server.web.format_time import ago, utc
-from hangdog_server.web.history import TONES, Done, mark, told
-from hangdog_server.web.incident_page import About, incident_page
+from hangdog_server.web.history import TONES, ActionView, campaign_text, mark
+from hangdog_server.web.incident_page import IncidentHeader, incident_page
 from hangdog_server.web.render import page, part
 
 #: Pages kept as they were drawn: at three in the morning several people open the same one. A large one is some MiB.
@@ -41,22 +41,22 @@ class Drawn:
     def __init__(self, store: Store) -> None:
         self._store = store
         # what stands on a page where that which changes faster belongs: nobody can have written it into a name on the page
-        self._places = Places(*(secrets.token_hex(16) for _ in fields(Places)))
+        self._places = PagePlaces(*(secrets.token_hex(16) for _ in fields(PagePlaces)))
         self._kept: OrderedDict[tuple[str, str, str], str] = OrderedDict()
         self._turn = asyncio.Lock()
         self._waiting = 0
 
-    async def page(self, incident: Incident, done: Done, part: Markup, person: str, now: float) -> str:
+    async def page(self, incident: Incident, done: ActionView, part: Markup, person: str, now: float) -> str:
         """The page of an incident, with what is `done` about it as that `part` of the page; raises HangdogError."""
-        news = f"/api/incidents/{incident.id}/events?seen={mark(incident, done.mark)}"
-        if incident.state is not State.JUDGED or not incident.verdict:
-            return _pending(incident, news, part, person, now)
+        changes = f"/api/incidents/{incident.id}/events?seen={mark(incident, done.mark)}"
+        if incident.state is not IncidentState.JUDGED or not incident.verdict:
+            return _pending(incident, changes, part, person, now)
         page, places = await self._judged(incident, person), self._places
         then = Markup("").join(
             Markup("<li><time>{}</time> {}</li>").format(at, printable(text, 400)) for at, text in done.times()
         )
         when = escape(done.when(incident.evict))
-        page = page.replace(places.events, escape(news)).replace(places.then, then)
+        page = page.replace(places.events, escape(changes)).replace(places.then, then)
         return page.replace(places.done, part).replace(places.when, when)
 
     async def _judged(self, incident: Incident, person: str) -> str:
@@ -83,7 +83,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class PagePlaces:
     """What is put into a page each time: where changes are told, what was done when, what is done and may be, how far it is."""
 
     events: str
@@ -92,19 +92,27 @@ class Places:
     when: str
 
 
-def done_part(incident: Incident, done: Done, acts: bool, who: str) -> Markup:
+def done_part(incident: Incident, done: ActionView, acts: bool, who: str) -> Markup:
     """What is done about an incident, as a part of its page; `acts`: whoever looks may decide, else `who` may."""
     testable = acts and accuses(incident.kind)  # else there is nobody to begin with
     if not done.acts and not done.campaigns and not testable:
         return Markup("")
-    tested = [(one, told(one)) for one in done.campaigns]
+    tested = [(one, campaign_text(one)) for one in done.campaigns]
     return part(
-        "done.html", done=done, tested=tested, said=said, tones=TONES, utc=utc, acts=acts, who=who, testable=testable
+        "done.html",
+        done=done,
+        tested=tested,
+        said=describe,
+        tones=TONES,
+        utc=utc,
+        acts=acts,
+        who=who,
+        testable=testable,
     )
 
 
 def _drawn(
-    incident: Incident, asked: dict[str, Any], captures: tuple[RawCapture, ...], person: str, places: Places
+    incident: Incident, asked: dict[str, Any], captures: tuple[RawCapture, ...], person: str, places: PagePlaces
 ) -> str:
     verdict = from_json(json.loads(incident.verdict))
     shown = _scene(incident, verdict, asked, captures) if captures else None
@@ -112,7 +120,7 @@ def _drawn(
     note = (
         f"its captures were removed on {utc(incident.pruned)}: what follows is its verdict" if incident.pruned else ""
     )
-    about = About(
+    about = IncidentHeader(
         id=incident.id,
         state=str(incident.state),
         note=note or incident.note,
@@ -129,10 +137,10 @@ def _drawn(
 
 def _scene(
     incident: Incident, verdict: Verdict, asked: dict[str, Any], captures: tuple[RawCapture, ...]
-) -> Scene | None:
+) -> IncidentView | None:
     """What the verdict was drawn from; None where what is kept cannot be read: then the verdict stands alone."""
     try:
-        replayed = replay(incident.job, asked, (Look(one.machine, one.round, one.packed) for one in captures))
+        replayed = replay(incident.job, asked, (StoredRound(one.machine, one.round, one.packed) for one in captures))
         topology, _ = build(replayed.layout, replayed.snapshot.highest_rank())
         return incident_view.of(investigate(replayed.snapshot, topology), verdict)
     except Exception:  # kept by another version, or damaged: no reason to hide the verdict
@@ -142,10 +150,10 @@ def _scene(
 
 def _pending(incident: Incident, events: str, done: Markup, person: str, now: float) -> str:
     words = {
-        State.SUSPECTED: "It is suspected to stand still; its machines are about to be looked at.",
-        State.CAPTURING: "Its machines are being looked at. This page turns into the verdict by itself.",
-        State.RECORDED: "Its agents recorded it while no server was there, and hand it over. This page turns into the verdict by itself.",
-        State.FAILED: "It could not be judged.",
+        IncidentState.SUSPECTED: "It is suspected to stand still; its machines are about to be looked at.",
+        IncidentState.CAPTURING: "Its machines are being looked at. This page turns into the verdict by itself.",
+        IncidentState.RECORDED: "Its agents recorded it while no server was there, and hand it over. This page turns into the verdict by itself.",
+        IncidentState.FAILED: "It could not be judged.",
     }.get(incident.state, "")
     began = f"{utc(incident.began)}, {ago(now - incident.began)} ago"
     return page(

@@ -17,7 +17,7 @@ from hangdog_server.auth.tokens import Role
 from hangdog_server.incidents import decode
 from hangdog_server.protocol.rejections import Unauthorised
 from hangdog_server.store.tables import storable
-from hangdog_server.web.credentials import Asker, inside, require_own
+from hangdog_server.web.credentials import HttpCredentials, inside, require_own
 from hangdog_server.web.render import page, policy
 
 #: A form that was begun is waited for so long; people's browsers send it at once. Seconds.
@@ -41,7 +41,7 @@ Answer = Callable[[Request, Person], Awaitable[Response]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-class Forbidden(NotAllowed):
+class ForbiddenRequest(NotAllowed):
     """Who asks is known, or need not be, and still may not: their role allows less, or a page of somebody else's asked."""
 
 
@@ -56,7 +56,7 @@ class Conflict(WrongUse):
 class Guard:
     """Wraps what answers."""
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: HttpCredentials) -> None:
         self._asker = asker
         self._wrapped: set[object] = set()
         self._needed: dict[tuple[object, str], Role | str] = {}
@@ -87,7 +87,7 @@ class Guard:
                 try:
                     person.require(needed)
                 except NotAllowed as error:
-                    raise Forbidden(str(error), error.hint) from error
+                    raise ForbiddenRequest(str(error), error.hint) from error
                 return dressed(await answer(request, person))
             except HangdogError as error:
                 return await self.refused(request, error)
@@ -119,7 +119,7 @@ class Guard:
         try:
             require_own(request.headers)
         except NotAllowed as error:
-            raise Forbidden(str(error), error.hint) from error
+            raise ForbiddenRequest(str(error), error.hint) from error
 
     async def refused(self, request: Request, error: HangdogError) -> Response:
         """A failure in words: for programs as JSON, for people as a page, or as the one where they log in."""
@@ -214,12 +214,20 @@ def nav(person: Person) -> dict[str, str]:
     return {"nav": "yes", "person": person.name if person.by == "token" else ""}
 
 
-def _unruled(request: Request) -> Forbidden:
-    return Forbidden(f"nobody may ask {request.method[:20]} {request.url.path[:100]!r}", "this is a bug in hangdog")
+def _unruled(request: Request) -> ForbiddenRequest:
+    return ForbiddenRequest(
+        f"nobody may ask {request.method[:20]} {request.url.path[:100]!r}", "this is a bug in hangdog"
+    )
 
 
 def _status(error: HangdogError) -> int:
-    for kind, status in ((Forbidden, 403), (NotAllowed, 401), (Malformed, 400), (Conflict, 409), (WrongUse, 404)):
+    for kind, status in (
+        (ForbiddenRequest, 403),
+        (NotAllowed, 401),
+        (Malformed, 400),
+        (Conflict, 409),
+        (WrongUse, 404),
+    ):
         if isinstance(error, kind):
             return status
     return 503

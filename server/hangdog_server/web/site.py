@@ -12,16 +12,16 @@ from hangdog_models.errors import NotAllowed, ServerUnreachable, WrongUse
 from hangdog_models.views.repeated_tests import alike, times
 from hangdog_server.auth.authorizer import Person
 from hangdog_server.auth.tokens import Role
-from hangdog_server.settings import Settings
-from hangdog_server.store.actions import Act, said
+from hangdog_server.settings import ServerSettings
+from hangdog_server.store.actions import ActionState, describe
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import storable
 from hangdog_server.web import api
-from hangdog_server.web.action_pages import Acts
-from hangdog_server.web.campaign_pages import Campaigning
-from hangdog_server.web.credentials import Asker, inside
+from hangdog_server.web.action_pages import ActionPages
+from hangdog_server.web.campaign_pages import CampaignPages
+from hangdog_server.web.credentials import HttpCredentials, inside
 from hangdog_server.web.format_time import ago, utc
-from hangdog_server.web.history import TONES, History, mark, told
+from hangdog_server.web.history import TONES, History, campaign_text, mark
 from hangdog_server.web.live_feed import Feed, Seen
 from hangdog_server.web.openapi import document
 from hangdog_server.web.overview import Observatory, Present
@@ -40,12 +40,12 @@ class Site:
         self,
         observatory: Observatory,
         store: Store,
-        settings: Settings,
-        asker: Asker,
+        settings: ServerSettings,
+        asker: HttpCredentials,
         guard: Guard,
         history: History,
-        acts: Acts,
-        testing: Campaigning,
+        acts: ActionPages,
+        testing: CampaignPages,
         clock: Callable[[], float],
     ) -> None:
         self._observatory = observatory
@@ -99,8 +99,8 @@ class Site:
         given = {"now": now, "times": times, "events": f"/api/events?seen={_mark(now, lately.mark)}"}
         shown = {
             "lately": lately,
-            "tested": [(one, told(one)) for one in lately.campaigns],
-            "said": said,
+            "tested": [(one, campaign_text(one)) for one in lately.campaigns],
+            "said": describe,
             "tones": TONES,
         }
         may = {"acts": person.role >= Role.ACT, "who": self._acts.who(person)}
@@ -129,7 +129,7 @@ class Site:
             "name": name,
             "machine": machine,
             "life": life,
-            "said": said,
+            "said": describe,
             "utc": utc,
             "now": self._clock(),
             "alike": alike,
@@ -137,7 +137,7 @@ class Site:
         }
         now = await self._observatory.present(self._clock())
         given["events"] = f"/api/events?seen={_mark(now, (await self._history.lately()).mark)}"
-        held = any(row.marked and row.state is not Act.RELEASING for row in life.acts)
+        held = any(row.marked and row.state is not ActionState.RELEASING for row in life.acts)
         may = {"held": held, "acts": person.role >= Role.ACT, "who": self._acts.who(person) if held else ""}
         return HTMLResponse(page("machine.html", name, live=True, here="/machines", **nav(person), **given, **may))
 

@@ -17,20 +17,20 @@ from starlette.applications import Starlette
 from hangdog_models.errors import WrongUse
 from hangdog_proto.client import certificate_folder
 from hangdog_proto.client.channel_options import is_loopback
-from hangdog_server.auth.audit_log import Audit
-from hangdog_server.auth.authorizer import Gate
-from hangdog_server.campaigns.campaign_registry import CampaignDesk
-from hangdog_server.cluster.stalls import Vigil
-from hangdog_server.grpc_api.action_service import Deeds
-from hangdog_server.incidents.incident_run import Means
+from hangdog_server.auth.audit_log import AuditLog
+from hangdog_server.auth.authorizer import Authorizer
+from hangdog_server.campaigns.campaign_registry import CampaignRegistry
+from hangdog_server.cluster.stalls import StallTracker
+from hangdog_server.grpc_api.action_service import ActionService
+from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.ports.acceptor import accepting, affordable
-from hangdog_server.ports.admission import Admission, Bounds
+from hangdog_server.ports.admission import Admission, AdmissionLimits
 from hangdog_server.ports.listeners import listeners
-from hangdog_server.protocol.rate_limits import Limits
-from hangdog_server.settings import Settings
-from hangdog_server.web.action_pages import Acts
-from hangdog_server.web.campaign_pages import Campaigning
-from hangdog_server.web.credentials import Asker
+from hangdog_server.protocol.rate_limits import RateLimits
+from hangdog_server.settings import ServerSettings
+from hangdog_server.web.action_pages import ActionPages
+from hangdog_server.web.campaign_pages import CampaignPages
+from hangdog_server.web.credentials import HttpCredentials
 from hangdog_server.web.history import History
 from hangdog_server.web.http_protocol import Speaking
 from hangdog_server.web.live_feed import MOST, Feed
@@ -73,24 +73,24 @@ async def paged(
     listen: str,
     tls: Path | None,
     insecure: bool,
-    gate: Gate,
-    means: Means,
-    vigil: Vigil,
-    settings: Settings,
-    deeds: Deeds,
-    campaigns: CampaignDesk,
-    limits: Limits,
-    audit: Audit,
+    gate: Authorizer,
+    services: IncidentServices,
+    monitor: StallTracker,
+    settings: ServerSettings,
+    actions: ActionService,
+    campaigns: CampaignRegistry,
+    limits: RateLimits,
+    audit: AuditLog,
 ) -> AsyncIterator[str]:
     """The pages of a server at `listen` while the block lasts; gives their address. Raises WrongUse."""
     open_ = insecure or is_loopback(listen)
-    asker = Asker(gate, open_, insecure, secure=tls is not None)
-    observatory = Observatory(means.fleet, vigil, means.store, settings)
+    asker = HttpCredentials(gate, open_, insecure, secure=tls is not None)
+    observatory = Observatory(services.fleet, monitor, services.store, settings)
     guard = Guard(asker)
-    history = History(means.store, deeds, settings, means.clock)
-    acts = Acts(guard, deeds, history, gate)
-    testing = Campaigning(guard, campaigns, history, limits, audit)
-    site = Site(observatory, means.store, settings, asker, guard, history, acts, testing, means.clock)
+    history = History(services.store, actions, settings, services.clock)
+    acts = ActionPages(guard, actions, history, gate)
+    testing = CampaignPages(guard, campaigns, history, limits, audit)
+    site = Site(observatory, services.store, settings, asker, guard, history, acts, testing, services.clock)
     try:
         async with served(site.app(), site.feed, listen, tls) as address:
             log.info("pages at %s", address)
@@ -117,7 +117,9 @@ async def served(app: Starlette, feed: Feed, listen: str, tls: Path | None) -> A
     port = sockets[0].getsockname()[1]
     task = asyncio.create_task(server.serve([]), name="pages")  # the sockets are ours: uvicorn bounds no connections
     renewing = asyncio.create_task(_renew(tls, config.ssl), name="certificate of the pages")
-    admission = Admission(Bounds(CONNECTIONS, EACH, affordable(WAITING), affordable(WAITING_EACH), SLOTS, HEAD_S))
+    admission = Admission(
+        AdmissionLimits(CONNECTIONS, EACH, affordable(WAITING), affordable(WAITING_EACH), SLOTS, HEAD_S)
+    )
     async with accepting(sockets, admission, Speaking(config, server, admission, HEAD_S).answer) as acceptor:
         try:
             while not server.started and not task.done():

@@ -12,16 +12,16 @@ import pytest
 from attacking.setuid import become_setuid, setuid
 from attacking.stage import KINDS, Attacker, Watched, attacking, needs_root, settled
 from hangdog_agent.discovery.discover import HEARTBEAT, LOG
-from hangdog_agent.stalls.progress.progress_signal import Kind
-from hangdog_agent.stalls.progress.sources import Witnesses
-from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.stalls.progress.progress_signal import SignalKind
+from hangdog_agent.stalls.progress.sources import ProgressSources
+from hangdog_agent.stalls.settings import StallSettings
 from support.fakes import targets
 from support.fakes.recorder_asked import TOOLS, by_pid
 
 pytestmark = needs_root
 
 #: Files are looked at whenever that is asked for, and nothing else is.
-SETTINGS = VigilSettings(log_every_s=0.001, touch_every_s=0.001, ras_every_s=0.0, traffic_every_s=0.0)
+SETTINGS = StallSettings(log_every_s=0.001, touch_every_s=0.001, ras_every_s=0.0, traffic_every_s=0.0)
 #: Looks at what must never be seen, and the pause between them. Seconds.
 LOOKS, PAUSE_S = 8, 0.05
 #: Looks in a race, and how many of them before everything is looked at anew, for what was no file is left alone for a while.
@@ -64,7 +64,7 @@ class Listening:
     """The agent's witnesses, of one trainer."""
 
     def __init__(self, attacker: Attacker) -> None:
-        self._witnesses = Witnesses(TOOLS, SETTINGS)
+        self._witnesses = ProgressSources(TOOLS, SETTINGS)
         self._trainers = {"job": {attacker.member.process.key: attacker.member}}
 
     def __enter__(self) -> Self:
@@ -73,17 +73,17 @@ class Listening:
     def __exit__(self, *_: object) -> None:
         getattr(self._witnesses, "close", lambda: None)()
 
-    def kinds(self) -> set[Kind]:
+    def kinds(self) -> set[SignalKind]:
         """What tells of the trainer now."""
         (heard,) = self._witnesses.hear(self._trainers).values()
         return {witness.kind for witness in heard}
 
-    def until(self, kinds: set[Kind]) -> None:
+    def until(self, kinds: set[SignalKind]) -> None:
         """Looks until all of these tell of it."""
         targets.until(lambda: kinds <= self.kinds())
 
-    def several(self) -> set[Kind]:
-        found: set[Kind] = set()
+    def several(self) -> set[SignalKind]:
+        found: set[SignalKind] = set()
         for _ in range(LOOKS):
             found |= self.kinds()
             time.sleep(PAUSE_S)
@@ -164,7 +164,7 @@ def test_what_is_no_file_is_neither_opened_nor_waited_for(variable: str, what: s
 def test_its_own_files_are_watched(kind: str, home: Path, log: Path) -> None:
     """What the other tests rest upon: the way is open to those who take it honestly."""
     with working(kind, home, log) as attacker, Listening(attacker) as listening:
-        listening.until({Kind.LINES, Kind.HEARTBEAT})
+        listening.until({SignalKind.LINES, SignalKind.HEARTBEAT})
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ def test_its_own_files_are_watched(kind: str, home: Path, log: Path) -> None:
 def test_a_folder_and_a_link_change_places_a_thousand_times(kind: str, home: Path, log: Path) -> None:
     with working(kind, home, log) as attacker, untouched(log):
         with Listening(attacker) as listening:
-            listening.until({Kind.LINES})
+            listening.until({SignalKind.LINES})
         (Path(f"/proc/{attacker.process.pid}/root{attacker.home}") / "go").touch()
         for _ in range(MANY // LOOKS_EACH):
             with Listening(attacker) as listening:

@@ -11,12 +11,12 @@ from typing import cast
 
 import pytest
 
-from hangdog_agent.capture.capture_rounds import Series
+from hangdog_agent.capture.capture_rounds import CaptureSeries
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.pyspy import PySpy
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.connection.answer import Answering
-from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.connection.answer import CaptureAnswer
+from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER, ProcessTrace, Reason
@@ -47,9 +47,9 @@ def environ(rank: int) -> dict[str, str]:
     return dict([MARK], RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", HANGDOG_JOB="light")
 
 
-def series(tools: Tools) -> Series:
-    watch = Watch(Census(targets.proc, frozenset({MARK[0]})), MARK, (), forget_s=600.0)
-    return Series("light", watch.see, tools)
+def series(tools: Tools) -> CaptureSeries:
+    watch = Watch(ProcessTable(targets.proc, frozenset({MARK[0]})), MARK, (), forget_s=600.0)
+    return CaptureSeries("light", watch.see, tools)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def insistent(tmp_path: Path, tools: Tools) -> Tools:
 
 def test_only_trainers_are_looked_at(tools: Tools) -> None:
     with running(AT_WORK, environ=environ(0)) as first, running(WAIT, environ=environ(1)) as second:
-        traces = series(tools).glance()
+        traces = series(tools).light_sample()
         assert [(one.rank, one.role, one.pid, one.missing) for one in traces] == [
             (0, TRAINER, first.pid, None), (1, TRAINER, second.pid, None),
         ]  # fmt: skip
@@ -75,7 +75,7 @@ def test_nobody_is_ever_stopped_and_nothing_is_tried_again(insistent: Tools, tmp
     with running(AT_WORK, environ=environ(0)) as target:
         with Sampler(target) as light:
             for _ in range(4):
-                (trace,) = series(insistent).glance()
+                (trace,) = series(insistent).light_sample()
                 assert trace.missing is not None and trace.missing.reason is Reason.TOOL_FAILED and trace.state
         calls = targets.recorded_calls(tmp_path / "calls")
         assert len(calls) == 4 and all("--nonblocking" in call for call in calls)
@@ -90,13 +90,13 @@ def test_nobody_is_ever_stopped_and_nothing_is_tried_again(insistent: Tools, tmp
 def test_a_trainer_that_ended_is_missed(tools: Tools) -> None:
     looks = series(tools)
     with running(WAIT, environ=environ(0)) as target, running(WAIT, environ=environ(1)):
-        assert [one.rank for one in looks.glance()] == [0, 1]
+        assert [one.rank for one in looks.light_sample()] == [0, 1]
         targets.end(target)
-        gone, there = looks.glance()
+        gone, there = looks.light_sample()
         assert gone.missing is not None and gone.missing.reason is Reason.EXITED and there.missing is None
 
 
-class Played(Series):
+class Played(CaptureSeries):
     """Notes what it is asked for."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ async def test_no_library_is_asked_what_it_counted(
     order: pb.CaptureOrder, rounds: int, asked: list[object], lookers: ThreadPoolExecutor
 ) -> None:
     played = Played()
-    found = [message async for message in Answering(played, order, lookers, 0).messages(rounds, 0.0)]
+    found = [message async for message in CaptureAnswer(played, order, lookers, 0).messages(rounds, 0.0)]
     assert played.asked == asked
     assert [(m.round, m.last, m.more) for m in found] == [(at, at == rounds - 1, False) for at in range(rounds)]
     assert all(unpack(message.capture) for message in found)

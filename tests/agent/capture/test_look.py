@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_agent.capture import pyspy
-from hangdog_agent.capture.process_capture import Seen, Tools, look
+from hangdog_agent.capture.process_capture import CapturedProcess, Tools, look
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.discovery.discover import Process
 from hangdog_models.stack import Missing, Reason, Thread
@@ -21,7 +21,7 @@ from support.fakes import targets
 from support.fakes.targets import SLEEP_IN_KERNEL, TRACE, WAIT, letter, row, running
 
 
-def see(process: Process, tools: Tools) -> Seen:
+def see(process: Process, tools: Tools) -> CapturedProcess:
     """A look that may take ten seconds, though none of these should."""
     began = time.monotonic()
     seen = look(process, tools, began + 10)
@@ -33,7 +33,7 @@ def stuck(threads: tuple[Thread, ...]) -> bool:
     return any("stuck_here" in frame.function for thread in threads for frame in thread.frames)
 
 
-def reason(seen: Seen) -> Reason | None:
+def reason(seen: CapturedProcess) -> Reason | None:
     return seen.missing.reason if seen.missing else None
 
 
@@ -65,8 +65,8 @@ def test_a_thread_stuck_in_the_kernel_is_named_and_not_waited_for(tools: Tools, 
         seen = see(row(target), tools)
         assert reason(seen) is Reason.UNINTERRUPTIBLE
         assert seen.missing is not None and seen.state is not None
-        assert ("main thread" in seen.missing.words) == (where == "main")
-        assert targets.proc.wchan(target.pid, None if where == "main" else _asleep(target.pid)) in seen.missing.words
+        assert ("main thread" in seen.missing.message) == (where == "main")
+        assert targets.proc.wchan(target.pid, None if where == "main" else _asleep(target.pid)) in seen.missing.message
         assert stuck(seen.threads)
         assert seen.state.state == ("D" if where == "main" else "S")
         assert set(_states(target.pid)) <= {"S", "D"}
@@ -82,7 +82,7 @@ def test_a_stuck_process_is_never_attached_to_even_when_nonblocking_fails(
     with _stuck_in_kernel(hold, "other") as target:
         seen = see(row(target), tools)
     assert reason(seen) is Reason.UNINTERRUPTIBLE
-    assert seen.missing is not None and "Bad address" in seen.missing.words
+    assert seen.missing is not None and "Bad address" in seen.missing.message
     tried = targets.recorded_calls(calls)
     assert len(tried) == 3
     assert all("--nonblocking" in call for call in tried)
@@ -103,7 +103,7 @@ def test_a_traced_process_is_read_and_left_to_its_tracer(tools: Tools, how: str,
     with running(WAIT) as target, _tracing(target.pid, how) as tracer:
         seen = see(row(target), tools)
         assert reason(seen) is Reason.TRACED
-        assert seen.missing is not None and str(tracer) in seen.missing.words
+        assert seen.missing is not None and str(tracer) in seen.missing.message
         assert stuck(seen.threads)
         status = targets.proc.status(target.pid)
         assert status is not None and status.tracer == tracer
@@ -173,7 +173,7 @@ def test_no_py_spy_still_gives_the_state(tools: Tools) -> None:
     with running(WAIT) as target:
         seen = see(row(target), replace(tools, pyspy=missing))
     assert reason(seen) is Reason.TOOL_MISSING
-    assert seen.missing is not None and "pip install" in seen.missing.words
+    assert seen.missing is not None and "pip install" in seen.missing.message
     assert seen.state is not None and seen.state.state == "S"
 
 
@@ -184,7 +184,7 @@ def test_no_permission_says_what_to_change(tools: Tools, monkeypatch: pytest.Mon
     with running(WAIT) as target:
         seen = see(row(target), tools)
     assert reason(seen) is Reason.NOT_PERMITTED
-    assert seen.missing is not None and "CAP_SYS_PTRACE" in seen.missing.words
+    assert seen.missing is not None and "CAP_SYS_PTRACE" in seen.missing.message
     assert seen.state is not None
 
 

@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 
 from hangdog_agent.capture import native_stacks
-from hangdog_agent.capture.process_capture import Seen, Tools
+from hangdog_agent.capture.process_capture import CapturedProcess, Tools
 from hangdog_agent.capture.pyspy import PySpy
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_models.stack import Missing, Reason, Thread
@@ -81,7 +81,7 @@ def noted(tmp_path: Path, tools: Tools) -> Noted:
     return Noted(tmp_path, tools)
 
 
-def main(seen: Seen) -> Thread:
+def main(seen: CapturedProcess) -> Thread:
     return next(thread for thread in seen.threads if seen.state and thread.tid == seen.state.pid)
 
 
@@ -179,7 +179,7 @@ def test_nobody_is_held_who_gets_on(noted: Noted, how: str) -> None:
             seen = native_stacks.look(targets.row(target), tools)
             if seen.missing is not None:
                 break
-        assert seen.missing is not None and seen.missing.reason is Reason.NOT_SAFE and "gets on" in seen.missing.words
+        assert seen.missing is not None and seen.missing.reason is Reason.NOT_SAFE and "gets on" in seen.missing.message
         assert how == "works" or set(noted.calls()) == {"nonblocking"}
 
 
@@ -187,7 +187,7 @@ def test_nobody_is_held_twice_in_a_short_time(noted: Noted) -> None:
     with running(WAIT) as target, running(WAIT) as other:
         first = native_stacks.look(targets.row(target), noted.tools)
         again = native_stacks.look(targets.row(target), replace(noted.tools, stop=threading.Event()))
-        assert first.missing is None and again.missing is not None and "was held" in again.missing.words
+        assert first.missing is None and again.missing is not None and "was held" in again.missing.message
         assert again.threads == first.threads, "it stands at the same lines: what was read then is still told"
         assert native_stacks.look(targets.row(other), noted.tools).missing is None, "another process is another matter"
         at_once = replace(noted.tools, settings=CaptureSettings(native_again_s=0.0))
@@ -203,14 +203,14 @@ def test_what_was_read_a_while_ago_is_not_told_of_another_line(noted: Noted) -> 
         target.stdin.flush()
         assert target.stdout is not None and target.stdout.readline() == b"on\n"
         again = native_stacks.look(targets.row(target), noted.tools)
-        assert again.missing is not None and "was held" in again.missing.words
+        assert again.missing is not None and "was held" in again.missing.message
         assert main(again).frames[-1].function == "second" and noted.calls().count("native") == 1
 
 
 def test_it_can_be_turned_off(noted: Noted) -> None:
     with running(WAIT) as target:
         seen = native_stacks.look(targets.row(target), replace(noted.tools, settings=CaptureSettings(native=0)))
-        assert seen.missing is not None and "native=0" in seen.missing.words and not noted.calls()
+        assert seen.missing is not None and "native=0" in seen.missing.message and not noted.calls()
 
 
 def test_a_tool_that_hangs_while_it_holds_a_trainer_is_killed_and_lets_go(tmp_path: Path, tools: Tools) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.confinement.subprocesses import Outcome
+from hangdog_agent.confinement.subprocesses import ProcessOutcome
 from hangdog_models.stack import Missing, Reason
 from support.fakes.targets import WAIT, letter, running
 
@@ -40,7 +40,7 @@ def test_a_package_that_is_not_installed_or_holds_no_binary() -> None:
         missing = pyspy.load(distribution)
         assert isinstance(missing, Missing)
         assert missing.reason is Reason.TOOL_MISSING
-        assert "pip install" in missing.words
+        assert "pip install" in missing.message
 
 
 @pytest.mark.skipif(
@@ -93,8 +93,8 @@ def test_a_tool_gone_wrong_is_contained(tmp_path: Path, script: str, reason: Rea
     assert time.monotonic() - began < 20.0
     assert isinstance(answer, Missing)
     assert answer.reason is reason
-    assert words in answer.words
-    assert len(answer.words) <= 500
+    assert words in answer.message
+    assert len(answer.message) <= 500
 
 
 NO_NAME = "Error: Failed to get process executable name. Check that the process is running.\n\nCaused by:\n    0: "
@@ -115,7 +115,7 @@ NOT_STOPPED = "Error: Failed to get stack traces\n\nCaused by:\n    0: Failed to
     ],
 )
 def test_the_words_of_the_pinned_version_tell_the_reason(stderr: str, reason: Reason) -> None:
-    missing = pyspy.explain(Outcome(1, b"", stderr))
+    missing = pyspy.explain(ProcessOutcome(1, b"", stderr))
     assert missing.reason is reason
-    assert "\n" not in missing.words
-    assert missing.words.startswith("py-spy: ")
+    assert "\n" not in missing.message
+    assert missing.message.startswith("py-spy: ")

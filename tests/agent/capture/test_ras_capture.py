@@ -15,9 +15,9 @@ import pytest
 
 from hangdog_agent.capture import ras
 from hangdog_agent.capture.process_capture import Tools
-from hangdog_agent.capture.ras import Patience, report
+from hangdog_agent.capture.ras import RasTimeouts, report
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.discovery.discover import Kind, Member
+from hangdog_agent.discovery.discover import ProcessRole, RankProcesses
 from hangdog_models.collectives import RasStatus
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives.library_counters import ras_report
@@ -28,19 +28,19 @@ from support.fakes.dumper import own_job
 from support.fakes.played_ras import JSON, TEXT, Played, Say, served
 
 #: Long enough for everything that is played, on a busy machine too.
-LONG = Patience(greeting_s=5.0, whole_s=20.0)
+LONG = RasTimeouts(greeting_s=5.0, whole_s=20.0)
 #: For what never comes.
-SHORT = Patience(greeting_s=0.3, whole_s=1.0)
+SHORT = RasTimeouts(greeting_s=0.3, whole_s=1.0)
 
 
-def ask(port: int | str, patience: Patience = LONG, stop: threading.Event | None = None) -> Statement:
+def ask(port: int | str, patience: RasTimeouts = LONG, stop: threading.Event | None = None) -> Statement:
     address = port if isinstance(port, str) else f"localhost:{port}"
     process = replace(targets.row(os.getpid()), environ={"NCCL_RAS_ADDR": address})
     tools = Tools(
         targets.proc, Missing(Reason.TOOL_MISSING, "none needed"), CaptureSettings(), stop or threading.Event()
     )
     began = time.monotonic()
-    told = report(Member("job", Rank(0), Kind.TRAINER, process), tools, patience)
+    told = report(RankProcesses("job", Rank(0), ProcessRole.TRAINER, process), tools, patience)
     assert time.monotonic() - began < patience.whole_s + 1.0
     assert told.rank is None
     return told
@@ -48,7 +48,7 @@ def ask(port: int | str, patience: Patience = LONG, stop: threading.Event | None
 
 def words(told: Statement) -> tuple[Reason, str]:
     assert told.missing is not None and not told.data
-    return told.missing.reason, told.missing.words
+    return told.missing.reason, told.missing.message
 
 
 def test_the_json_of_a_new_version_malformed_as_it_is() -> None:
@@ -127,7 +127,7 @@ def test_a_silent_process_is_passed_over_for_one_that_answers() -> None:
         thread.start()
         try:
             for _ in range(6):
-                assert ask(stopped.getsockname()[1], Patience(greeting_s=0.1, whole_s=10.0)).data == JSON
+                assert ask(stopped.getsockname()[1], RasTimeouts(greeting_s=0.1, whole_s=10.0)).data == JSON
         finally:
             over.set()
             thread.join()
@@ -238,7 +238,7 @@ def test_trainers_with_a_network_of_their_own() -> None:
     ours = Path("/proc/self/ns/net").readlink()
     with targets.running(APART, JSON.decode(), environ=own_job(), command=("unshare", "--net")) as process:
         tools = Tools(targets.proc, Missing(Reason.TOOL_MISSING, "none needed"), CaptureSettings())
-        told = report(Member("job", Rank(0), Kind.TRAINER, targets.row(process)), tools, LONG)
+        told = report(RankProcesses("job", Rank(0), ProcessRole.TRAINER, targets.row(process)), tools, LONG)
     assert told.data == JSON
     assert {(task / "ns/net").readlink() for task in Path("/proc/self/task").iterdir()} == {ours}
 

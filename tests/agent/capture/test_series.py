@@ -11,12 +11,12 @@ from typing import cast
 
 import pytest
 
-from hangdog_agent.capture.capture_rounds import Series
+from hangdog_agent.capture.capture_rounds import CaptureSeries
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.pyspy import PySpy
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.discovery.discover import Member
-from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.discover import RankProcesses
+from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch
 from hangdog_models.stack import ProcessTrace, Reason
 from support.fakes import targets
@@ -46,7 +46,7 @@ def environ(rank: int) -> dict[str, str]:
 
 @pytest.fixture
 def watch() -> Watch:
-    return Watch(Census(targets.proc, frozenset({MARK[0]})), MARK, (), forget_s=600.0)
+    return Watch(ProcessTable(targets.proc, frozenset({MARK[0]})), MARK, (), forget_s=600.0)
 
 
 def told(traces: Sequence[ProcessTrace]) -> list[tuple[int, str, int | None, Reason | None]]:
@@ -61,11 +61,11 @@ def order(process: subprocess.Popen[bytes], line: bytes) -> None:
 
 
 @contextlib.contextmanager
-def meanwhile(watch: Watch, act: Callable[[], None]) -> Iterator[Callable[[], Sequence[Member]]]:
+def meanwhile(watch: Watch, act: Callable[[], None]) -> Iterator[Callable[[], Sequence[RankProcesses]]]:
     """A discovery after whose first answer something happens, before anybody could be captured."""
     acts = [act]
 
-    def discover() -> Sequence[Member]:
+    def discover() -> Sequence[RankProcesses]:
         members = watch.see()
         if acts:
             acts.pop()()
@@ -80,18 +80,18 @@ def test_all_ranks_of_a_job_and_no_other(watch: Watch, tools: Tools) -> None:
         running(WAIT, environ=environ(0)) as second,
         running(WAIT, environ=environ(2) | {"HANGDOG_JOB": "other"}),
     ):
-        traces = Series("series", watch.see, tools).look()
+        traces = CaptureSeries("series", watch.see, tools).look()
     assert told(traces) == [(0, "trainer", second.pid, None), (1, "trainer", first.pid, None)]
     assert all(trace.threads and trace.state for trace in traces)
 
 
 def test_a_job_that_is_not_here(watch: Watch, tools: Tools) -> None:
-    assert Series("elsewhere", watch.see, tools).look() == ()
+    assert CaptureSeries("elsewhere", watch.see, tools).look() == ()
 
 
 def test_a_rank_that_ends_between_discovery_and_capture_has_exited(watch: Watch, tools: Tools) -> None:
     with running(WAIT, environ=environ(0)) as target, meanwhile(watch, lambda: targets.end(target)) as discover:
-        traces = Series("series", discover, tools).look()
+        traces = CaptureSeries("series", discover, tools).look()
     assert told(traces) == [(0, "trainer", target.pid, Reason.EXITED)]
 
 
@@ -107,10 +107,10 @@ def test_a_rank_started_anew_between_discovery_and_capture_is_read_under_its_new
             anew.append(stack.enter_context(running(WAIT, environ=environ(0))))
 
         discover = stack.enter_context(meanwhile(watch, restart))
-        (trace,) = Series("series", discover, tools).look()
+        (trace,) = CaptureSeries("series", discover, tools).look()
     assert told([trace]) == [(0, "trainer", anew[0].pid, Reason.RESTARTED)]
     assert trace.missing is not None
-    assert str(first.pid) in trace.missing.words and str(anew[0].pid) in trace.missing.words
+    assert str(first.pid) in trace.missing.message and str(anew[0].pid) in trace.missing.message
     assert trace.threads
 
 
@@ -119,7 +119,7 @@ def test_a_rank_started_anew_since_the_order_or_the_last_look(watch: Watch, tool
         known = watch.see()
         targets.end(first)
     with running(WAIT, environ=environ(0)) as second:
-        series = Series("series", watch.see, tools, known)
+        series = CaptureSeries("series", watch.see, tools, known)
         assert told(series.look()) == [(0, "trainer", second.pid, Reason.RESTARTED)]
         assert told(series.look()) == [(0, "trainer", second.pid, None)]
         targets.end(second)
@@ -132,7 +132,7 @@ def test_a_rank_that_ended_while_its_job_goes_on_is_reported(watch: Watch, tools
         watch.see()
         targets.end(first)
         watch.see()
-        series = Series("series", watch.see, tools, watch.known())
+        series = CaptureSeries("series", watch.see, tools, watch.known())
         for _ in range(2):
             expected = [(0, "trainer", first.pid, Reason.EXITED), (1, "trainer", second.pid, None)]
             assert told(series.look()) == expected
@@ -142,13 +142,13 @@ def test_a_rank_that_is_a_zombie_is_reported_as_one(watch: Watch, tools: Tools) 
     with running(WAIT, environ=environ(0)) as target:
         watch.see()
         targets.end(target, reap=False)
-        (trace,) = Series("series", watch.see, tools, watch.known()).look()
+        (trace,) = CaptureSeries("series", watch.see, tools, watch.known()).look()
     assert told([trace]) == [(0, "trainer", target.pid, Reason.ZOMBIE)]
 
 
 def test_children_keep_their_roles_and_are_missed_when_they_end(watch: Watch, tools: Tools) -> None:
     with running(BREED, environ=environ(0)) as target:
-        series = Series("series", watch.see, tools)
+        series = CaptureSeries("series", watch.see, tools)
         order(target, b"child")
         order(target, b"child")
         first = {trace.role: trace.pid for trace in series.look()}
@@ -169,7 +169,7 @@ def test_only_so_many_children_of_a_rank(watch: Watch, tools: Tools) -> None:
     with running(BREED, environ=environ(0)) as target:
         for _ in range(3):
             order(target, b"child")
-        series = Series("series", watch.see, replace(tools, settings=CaptureSettings(children=2)))
+        series = CaptureSeries("series", watch.see, replace(tools, settings=CaptureSettings(children=2)))
         assert [trace.role for trace in series.look()] == ["trainer", "child-0", "child-1"]
 
 
@@ -183,7 +183,7 @@ def test_a_whole_look_ends_in_time_though_every_tool_hangs(watch: Watch, tmp_pat
         for rank in range(8):
             stack.enter_context(running(WAIT, environ=environ(rank)))
         began = time.monotonic()
-        traces = Series("series", watch.see, Tools(targets.proc, PySpy((str(fake),)), settings)).look()
+        traces = CaptureSeries("series", watch.see, Tools(targets.proc, PySpy((str(fake),)), settings)).look()
         assert time.monotonic() - began < 4.5  # one after another they would take 4.8 s, and 60 s without an end
     assert [trace.rank for trace in traces] == list(range(8))
     assert {trace.missing.reason for trace in traces if trace.missing} == {Reason.TIMED_OUT}
@@ -202,8 +202,8 @@ def test_ranks_are_read_at_the_same_time(watch: Watch, tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         for rank in range(4):
             stack.enter_context(running(WAIT, environ=environ(rank)))
-        traces = Series("series", watch.see, Tools(targets.proc, PySpy((str(fake),)), settings)).look()
-    assert ["together" in trace.missing.words for trace in traces if trace.missing] == [True] * 4
+        traces = CaptureSeries("series", watch.see, Tools(targets.proc, PySpy((str(fake),)), settings)).look()
+    assert ["together" in trace.missing.message for trace in traces if trace.missing] == [True] * 4
 
 
 def test_a_bug_in_reading_one_process_costs_no_other(watch: Watch, tools: Tools) -> None:
@@ -216,6 +216,6 @@ def test_a_bug_in_reading_one_process_costs_no_other(watch: Watch, tools: Tools)
     assert isinstance(tools.pyspy, PySpy)
     spy = tools.pyspy
     with running(WAIT, environ=environ(0)) as target, running(WAIT, environ=environ(1)) as other:
-        traces = Series("series", watch.see, replace(tools, pyspy=cast("PySpy", Broken()))).look()
+        traces = CaptureSeries("series", watch.see, replace(tools, pyspy=cast("PySpy", Broken()))).look()
     assert told(traces) == [(0, "trainer", target.pid, Reason.TOOL_FAILED), (1, "trainer", other.pid, None)]
-    assert traces[0].missing is not None and "a bug" in traces[0].missing.words
+    assert traces[0].missing is not None and "a bug" in traces[0].missing.message

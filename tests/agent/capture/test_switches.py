@@ -8,9 +8,9 @@ from hangdog_agent.capture import library_counters
 from hangdog_agent.capture.process_capture import Tools, look
 from hangdog_agent.capture.recorder import record
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.discovery.discover import Kind, Member
+from hangdog_agent.discovery.discover import ProcessRole, RankProcesses
 from hangdog_agent.stalls.progress.collective_counts import Collectives
-from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Reason
 from support.fakes import targets
@@ -27,7 +27,7 @@ def test_no_stacks_are_taken(tools: Tools) -> None:
     off = replace(tools, settings=replace(tools.settings, stacks=0))
     with targets.running(targets.WAIT) as process:
         seen = look(targets.row(process), off, time.monotonic() + 5.0)
-    assert not seen.threads and seen.missing is not None and "stacks=0" in seen.missing.words
+    assert not seen.threads and seen.missing is not None and "stacks=0" in seen.missing.message
 
 
 def test_a_pipe_is_not_written_to_nor_a_socket_asked(tmp_path: Path) -> None:
@@ -46,10 +46,10 @@ def test_a_pipe_is_not_written_to_nor_a_socket_asked(tmp_path: Path) -> None:
 def test_ras_is_asked_neither_for_a_capture_nor_now_and_then() -> None:
     with served() as (port, asked), targets.running(targets.WAIT) as process:
         row = replace(targets.row(process), environ={"NCCL_RAS_ADDR": f"localhost:{port}"})
-        member = Member("job", Rank(0), Kind.TRAINER, row)
+        member = RankProcesses("job", Rank(0), ProcessRole.TRAINER, row)
         off = without(ras=0)
         library_counters.hear([member], off)
-        collectives = Collectives(off, VigilSettings(ras_every_s=0.01))
+        collectives = Collectives(off, StallSettings(ras_every_s=0.01))
         for _ in range(3):
             assert collectives.hear({"job": [member]}, time.monotonic()) == {}
             time.sleep(0.05)

@@ -3,7 +3,7 @@
 from dataclasses import fields
 from pathlib import Path
 
-from hangdog_agent.checks.check_paths import Places
+from hangdog_agent.checks.check_paths import CheckPaths
 from hangdog_agent.checks.check_scheduler import Checks
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.standard_checks import standard
@@ -17,7 +17,7 @@ def test_every_setting_stands_there_with_its_default() -> None:
 
 
 def test_every_check_stands_there_with_its_interval(tmp_path: Path) -> None:
-    checks: Checks = standard(CheckSettings(), Places(state=tmp_path))[0]
+    checks: Checks = standard(CheckSettings(), CheckPaths(state=tmp_path))[0]
     for name in checks.due(0.0):
         every_s = getattr(CheckSettings(), f"{name}_every_s")
         assert f"| `{name}` | {every_s:g} s" in PAGE, name

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.checks.check_result import Kind
-from hangdog_models.findings import Bearing
+from hangdog_agent.checks.check_result import CheckVerdict
+from hangdog_models.findings import Impact
 from support.fakes.fake_gpus import FakeGpus
 from support.fakes.watched_gpus import SETTINGS, Watch, said
 
@@ -14,34 +14,34 @@ from support.fakes.watched_gpus import SETTINGS, Watch, said
 @pytest.mark.parametrize(
     ("answers", "code", "kind", "bearing", "words"),
     [
-        ({"1/all": "!15"}, "GPU lost", Kind.CONVICT, Bearing.CONVICTS, "the driver has lost it (NVML code 15)"),
-        ({"1/handle": "!15"}, "GPU lost", Kind.CONVICT, Bearing.CONVICTS, "the driver has lost it (NVML code 15)"),
-        ({"1/handle": "!999"}, "GPU lost", Kind.CONVICT, Bearing.CONVICTS, "questions have no answer"),
-        ({"1/all": "!999"}, "GPU lost", Kind.CONVICT, Bearing.CONVICTS, "questions have no answer"),
-        ({"1/field.230": "!15"}, "GPU lost", Kind.CONVICT, Bearing.CONVICTS, "the driver has lost it"),
-        ({"count": "1"}, "GPU lost", Kind.CONVICT, Bearing.CONVICTS, "does not list it any more"),
-        ({"1/power": "!16"}, "reset required", Kind.RESET, Bearing.RESET, "wants a reset of it"),
-        ({"1/handle": "!8"}, "GPU not reachable", Kind.SUSPECT, Bearing.SUSPECTS, "NVML code 8"),
-        ({"1/field.230": "1"}, "recovery action", Kind.RESET, Bearing.RESET, "(action 1)"),
-        ({"1/field.230": "99"}, "recovery action", Kind.RESET, Bearing.RESET, "(action 99)"),
-        ({"1/field.230": "5"}, "recovery action", Kind.SUSPECT, Bearing.SUSPECTS, "IMEX domain"),
-        ({"1/ecc.1.0.7": "1"}, "SRAM errors", Kind.RESET, Bearing.RESET, "1 uncorrectable SRAM errors since the agent"),
-        ({"1/ecc.1.0.2": "5"}, "DRAM errors", Kind.SUSPECT, Bearing.SUSPECTS, "2 uncorrectable memory errors since the a"),
-        ({"1/sram_exceeded": "1"}, "SRAM threshold", Kind.CONVICT, Bearing.CONVICTS, "due for replacement"),
-        ({"1/remap": "0 0 0 1"}, "row remap failure", Kind.CONVICT, Bearing.CONVICTS, "could not be remapped"),
-        ({"1/remap": "1 0 1 0"}, "row remap pending", Kind.RESET, Bearing.SUSPECTS, "at the next reset; correct until"),
-        ({"1/remap": "0 1 1 0"}, "row remap pending", Kind.RESET, Bearing.RESET, "waits for a reset"),
-        ({"1/remap_spent": "2"}, "row remap spent", Kind.SUSPECT, Bearing.SUSPECTS, "2 memory banks"),
-        ({"1/retired_pending": "1"}, "page retirement pending", Kind.RESET, Bearing.SUSPECTS, "at the next reset"),
-        ({"1/width": "8"}, "PCIe lanes", Kind.SUSPECT, Bearing.SLOWS, "runs at 8 of 16 lanes"),
-        ({"1/fabric": "2 0 0"}, "fabric", Kind.CONVICT, Bearing.CONVICTS, "not up (in progress"),
-        ({"1/fabric": "3 0 0x1"}, "fabric bandwidth", Kind.SUSPECT, Bearing.SLOWS, "less bandwidth"),
-        ({"1/power": "170000"}, "spinning", Kind.TELEMETRY, Bearing.TELLS_NOTHING, "busy at 170 of 700 W"),
+        ({"1/all": "!15"}, "GPU lost", CheckVerdict.CONVICT, Impact.CONVICTS, "the driver has lost it (NVML code 15)"),
+        ({"1/handle": "!15"}, "GPU lost", CheckVerdict.CONVICT, Impact.CONVICTS, "the driver has lost it (NVML code 15)"),
+        ({"1/handle": "!999"}, "GPU lost", CheckVerdict.CONVICT, Impact.CONVICTS, "questions have no answer"),
+        ({"1/all": "!999"}, "GPU lost", CheckVerdict.CONVICT, Impact.CONVICTS, "questions have no answer"),
+        ({"1/field.230": "!15"}, "GPU lost", CheckVerdict.CONVICT, Impact.CONVICTS, "the driver has lost it"),
+        ({"count": "1"}, "GPU lost", CheckVerdict.CONVICT, Impact.CONVICTS, "does not list it any more"),
+        ({"1/power": "!16"}, "reset required", CheckVerdict.RESET, Impact.RESET, "wants a reset of it"),
+        ({"1/handle": "!8"}, "GPU not reachable", CheckVerdict.SUSPECT, Impact.SUSPECTS, "NVML code 8"),
+        ({"1/field.230": "1"}, "recovery action", CheckVerdict.RESET, Impact.RESET, "(action 1)"),
+        ({"1/field.230": "99"}, "recovery action", CheckVerdict.RESET, Impact.RESET, "(action 99)"),
+        ({"1/field.230": "5"}, "recovery action", CheckVerdict.SUSPECT, Impact.SUSPECTS, "IMEX domain"),
+        ({"1/ecc.1.0.7": "1"}, "SRAM errors", CheckVerdict.RESET, Impact.RESET, "1 uncorrectable SRAM errors since the agent"),
+        ({"1/ecc.1.0.2": "5"}, "DRAM errors", CheckVerdict.SUSPECT, Impact.SUSPECTS, "2 uncorrectable memory errors since the a"),
+        ({"1/sram_exceeded": "1"}, "SRAM threshold", CheckVerdict.CONVICT, Impact.CONVICTS, "due for replacement"),
+        ({"1/remap": "0 0 0 1"}, "row remap failure", CheckVerdict.CONVICT, Impact.CONVICTS, "could not be remapped"),
+        ({"1/remap": "1 0 1 0"}, "row remap pending", CheckVerdict.RESET, Impact.SUSPECTS, "at the next reset; correct until"),
+        ({"1/remap": "0 1 1 0"}, "row remap pending", CheckVerdict.RESET, Impact.RESET, "waits for a reset"),
+        ({"1/remap_spent": "2"}, "row remap spent", CheckVerdict.SUSPECT, Impact.SUSPECTS, "2 memory banks"),
+        ({"1/retired_pending": "1"}, "page retirement pending", CheckVerdict.RESET, Impact.SUSPECTS, "at the next reset"),
+        ({"1/width": "8"}, "PCIe lanes", CheckVerdict.SUSPECT, Impact.SLOWS, "runs at 8 of 16 lanes"),
+        ({"1/fabric": "2 0 0"}, "fabric", CheckVerdict.CONVICT, Impact.CONVICTS, "not up (in progress"),
+        ({"1/fabric": "3 0 0x1"}, "fabric bandwidth", CheckVerdict.SUSPECT, Impact.SLOWS, "less bandwidth"),
+        ({"1/power": "170000"}, "spinning", CheckVerdict.TELEMETRY, Impact.TELLS_NOTHING, "busy at 170 of 700 W"),
     ],
     ids=lambda value: " ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else "",
 )  # fmt: skip
 def test_what_nvml_answers_is_a_result_about_that_gpu(
-    answers: dict[str, str], code: str, kind: Kind, bearing: Bearing, words: str, gpus: FakeGpus, watch: Watch
+    answers: dict[str, str], code: str, kind: CheckVerdict, bearing: Impact, words: str, gpus: FakeGpus, watch: Watch
 ) -> None:
     watched = watch(gpus)
     for name, value in answers.items():
@@ -86,7 +86,7 @@ def test_an_older_driver_lacks_symbols_and_layouts(gpus: FakeGpus, old_nvml: Pat
     watched = watch(gpus)
     gpus.say("1/fabric_layout", "2")
     gpus.say("1/fabric", "1 0 0")
-    assert said(watched.one()) == ("fabric", Kind.CONVICT, Bearing.CONVICTS)
+    assert said(watched.one()) == ("fabric", CheckVerdict.CONVICT, Impact.CONVICTS)
 
 
 def test_a_gpu_that_may_not_be_asked_is_no_lost_one(gpus: FakeGpus, watch: Watch) -> None:
@@ -111,7 +111,7 @@ def test_an_xid_event_is_read_by_the_policy_and_told_once(gpus: FakeGpus, watch:
     watched = watch(gpus)
     gpus.happen(1, "8 79")
     lost = watched.one()
-    assert said(lost) == ("Xid 79", Kind.CONVICT, Bearing.CONVICTS)
+    assert said(lost) == ("Xid 79", CheckVerdict.CONVICT, Impact.CONVICTS)
     assert "fallen off the bus" in lost.words
     assert lost.component.serial == "serial-1"
     assert not lost.lasting
@@ -119,14 +119,18 @@ def test_an_xid_event_is_read_by_the_policy_and_told_once(gpus: FakeGpus, watch:
     for event in ("8 31", "8 43", "0x4000 0", "0x8000 1"):
         gpus.happen(0, event)
     told = [(result.code, result.kind) for result in watched.look()]
-    assert told == [("Xid 31", Kind.TELEMETRY), ("Xid 43", Kind.TELEMETRY), ("GPU lost", Kind.CONVICT)]
+    assert told == [
+        ("Xid 31", CheckVerdict.TELEMETRY),
+        ("Xid 43", CheckVerdict.TELEMETRY),
+        ("GPU lost", CheckVerdict.CONVICT),
+    ]
 
 
 def test_a_brake_counts_when_it_lasts(gpus: FakeGpus, watch: Watch) -> None:
     watched = watch(gpus)
     gpus.say("0/clock_reasons", "0x88")
     assert watched.look() == ()
-    assert said(watched.one()) == ("HW power brake", Kind.SUSPECT, Bearing.SLOWS)
+    assert said(watched.one()) == ("HW power brake", CheckVerdict.SUSPECT, Impact.SLOWS)
 
 
 def test_a_link_that_was_up_and_stays_down_convicts(gpus: FakeGpus, watch: Watch) -> None:
@@ -142,7 +146,7 @@ def test_a_link_that_was_up_and_stays_down_convicts(gpus: FakeGpus, watch: Watch
     gpus.say("0/nvlinks", "100")
     assert watched.look() == ()
     link = watched.one()
-    assert said(link) == ("NVLink down", Kind.CONVICT, Bearing.CONVICTS)
+    assert said(link) == ("NVLink down", CheckVerdict.CONVICT, Impact.CONVICTS)
     assert "NVLink 1 is down" in link.words
 
 
@@ -160,4 +164,4 @@ def test_what_all_gpus_share_is_a_setting_of_the_host(gpus: FakeGpus, watch: Wat
     for index in (0, 1):
         gpus.say(f"{index}/width", "8")
         gpus.say(f"{index}/fabric", "1 0 0")
-    assert said(watched.one()) == ("fabric manager", Kind.SUSPECT, Bearing.SUSPECTS)
+    assert said(watched.one()) == ("fabric manager", CheckVerdict.SUSPECT, Impact.SUSPECTS)

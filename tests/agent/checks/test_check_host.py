@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from hangdog_agent.checks import disk
-from hangdog_agent.checks.check_paths import Places
-from hangdog_agent.checks.check_result import Kind, Moment, Result
+from hangdog_agent.checks.check_paths import CheckPaths
+from hangdog_agent.checks.check_result import CheckResult, CheckVerdict, Moment
 from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.disk import Disks
-from hangdog_agent.checks.memory import Memory
+from hangdog_agent.checks.memory import MemoryCheck
 from hangdog_agent.checks.pcie import Pcie
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 
 SETTINGS = CheckSettings()
 
 
-def told(results: tuple[Result, ...]) -> list[tuple[str, str, Kind]]:
+def told(results: tuple[CheckResult, ...]) -> list[tuple[str, str, CheckVerdict]]:
     return [(result.code, result.component.name, result.kind) for result in results]
 
 
@@ -30,7 +30,7 @@ class Mounts:
     """A pretended /proc and /sys with one disk, a volume upon it, and file systems."""
 
     def __init__(self, folder: Path) -> None:
-        self.places = Places(proc=folder / "proc", sys=folder / "sys")
+        self.places = CheckPaths(proc=folder / "proc", sys=folder / "sys")
         (self.places.proc / "self").mkdir(parents=True)
         block = self.places.sys / "devices/pci0000:00/0000:02:00.0/nvme/nvme0/nvme0n1"
         (block / "nvme0n1p2").mkdir(parents=True)
@@ -53,7 +53,7 @@ class Mounts:
         )
 
     def complain(self, device: str) -> None:
-        self.complaints.append(Finding("kernel log", "disk error", Bearing.SUSPECTS, "a disk failed", device=device))
+        self.complaints.append(Finding("kernel log", "disk error", Impact.SUSPECTS, "a disk failed", device=device))
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_file_system_that_turned_read_only_is_suspect(mounts: Mounts, clock: I
     mounts.mount(bind="ro")  # one mount's own option is no fault
     assert mounts.check.look(next(clock)) == ()
     mounts.mount(root="ro")
-    assert told(mounts.check.look(next(clock))) == [("file system", "nvme0n1p2", Kind.SUSPECT)]
+    assert told(mounts.check.look(next(clock))) == [("file system", "nvme0n1p2", CheckVerdict.SUSPECT)]
     mounts.mount()
     assert mounts.check.look(next(clock)) == ()
 
@@ -81,10 +81,10 @@ def test_with_the_kernels_complaint_it_is_a_disk_fault_and_convicts(
     mounts.mount(**{turned: "ro"})
     mounts.complain("sdb")
     mounts.complain("nvme1n1")
-    assert told(mounts.check.look(next(clock))) == [("file system", name, Kind.SUSPECT)]
+    assert told(mounts.check.look(next(clock))) == [("file system", name, CheckVerdict.SUSPECT)]
     mounts.complain(device)
     (fault,) = mounts.check.look(next(clock))
-    assert told((fault,)) == [("disk fault", name, Kind.CONVICT)]
+    assert told((fault,)) == [("disk fault", name, CheckVerdict.CONVICT)]
     assert fault.evidence[1] == "a disk failed"
 
 
@@ -95,20 +95,20 @@ def test_what_was_read_only_from_the_start_is_meant_so(mounts: Mounts, clock: It
 
 
 def test_the_agents_own_folder_is_probed_by_a_child(tmp_path: Path, clock: Iterator[Moment]) -> None:
-    places = Places(state=tmp_path)
+    places = CheckPaths(state=tmp_path)
     assert Disks(places, CheckSettings(spool_bytes=1)).look(next(clock)) == ()
     (full,) = Disks(places, CheckSettings(spool_bytes=1 << 62)).look(next(clock))
-    assert told((full,)) == [("folder full", str(tmp_path), Kind.TELEMETRY)]
-    assert Disks(Places(state=tmp_path / "none"), CheckSettings(spool_bytes=1 << 62)).look(next(clock)) == ()
+    assert told((full,)) == [("folder full", str(tmp_path), CheckVerdict.TELEMETRY)]
+    assert Disks(CheckPaths(state=tmp_path / "none"), CheckSettings(spool_bytes=1 << 62)).look(next(clock)) == ()
 
 
 def test_a_probe_that_hangs_is_evidence_and_hangs_nobody_else(
     tmp_path: Path, clock: Iterator[Moment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disk, "_PROBE", "import time; time.sleep(600)")
-    check = Disks(Places(state=tmp_path), CheckSettings(probe_s=0.3))
+    check = Disks(CheckPaths(state=tmp_path), CheckSettings(probe_s=0.3))
     (hangs,) = check.look(next(clock))
-    assert told((hangs,)) == [("folder hangs", str(tmp_path), Kind.SUSPECT)]
+    assert told((hangs,)) == [("folder hangs", str(tmp_path), CheckVerdict.SUSPECT)]
     assert "no answer within 0.3 s" in hangs.words
 
 
@@ -120,7 +120,7 @@ class Host:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.check = Memory(Places(proc=folder / "proc", sys=folder / "sys"), SETTINGS)
+        self.check = MemoryCheck(CheckPaths(proc=folder / "proc", sys=folder / "sys"), SETTINGS)
         self.set("proc/meminfo", "MemTotal:  1000000 kB\nMemFree:  1 kB\nMemAvailable:  500000 kB\n")
         self.set("proc/vmstat", "nr_free_pages 1\noom_kill 7\n")
         self.set("sys/devices/system/edac/mc/mc0/ue_count", "2\n")
@@ -141,7 +141,7 @@ def host(tmp_path: Path, clock: Iterator[Moment]) -> Host:
 def test_kills_for_memory_are_counted_by_their_rise(host: Host, clock: Iterator[Moment]) -> None:
     host.set("proc/vmstat", "oom_kill 9\n")
     (killed,) = host.check.look(next(clock))
-    assert (killed.code, killed.kind, killed.lasting) == ("out of memory", Kind.TELEMETRY, False)
+    assert (killed.code, killed.kind, killed.lasting) == ("out of memory", CheckVerdict.TELEMETRY, False)
     assert "killed 2 processes" in killed.words
     assert host.check.look(next(clock)) == ()
 
@@ -151,15 +151,15 @@ def test_a_kill_while_all_memory_is_used_up_speaks_against_the_machine(host: Hos
     assert [result.code for result in host.check.look(next(clock))] == ["memory short"]
     host.set("proc/vmstat", "oom_kill 8\n")
     assert told(host.check.look(next(clock))) == [
-        ("memory short", "", Kind.TELEMETRY),
-        ("out of memory", "", Kind.SUSPECT),
+        ("memory short", "", CheckVerdict.TELEMETRY),
+        ("out of memory", "", CheckVerdict.SUSPECT),
     ]
 
 
 def test_new_errors_of_a_memory_module_make_suspect(host: Host, clock: Iterator[Moment]) -> None:
     host.set("sys/devices/system/edac/mc/mc0/ue_count", "3\n")
     (error,) = host.check.look(next(clock))
-    assert told((error,)) == [("host memory", "mc0", Kind.SUSPECT)]
+    assert told((error,)) == [("host memory", "mc0", CheckVerdict.SUSPECT)]
     host.set("sys/devices/system/edac/mc/mc0/ue_count", "0\n")  # set back
     assert host.check.look(next(clock)) == ()
     host.set("sys/devices/system/edac/mc/mc0/ue_count", "1\n")
@@ -181,7 +181,7 @@ class Bus:
     """A pretended PCIe bus with two GPUs, two cards, a virtual function and a disk."""
 
     def __init__(self, folder: Path) -> None:
-        self.places = Places(sys=folder / "sys", state=folder / "notes")
+        self.places = CheckPaths(sys=folder / "sys", state=folder / "notes")
         self.root = self.places.sys / "bus/pci/devices"
         for gpu in ("0000:1b:00.0", "0000:1c:00.0"):
             self.add(gpu, "0x10de", "0x030200", "0x2330")
@@ -215,7 +215,7 @@ def test_a_link_that_grew_narrow_slows(bus: Bus, clock: Iterator[Moment]) -> Non
     assert bus.check.look(next(clock)) == ()
     bus.width("0000:1b:00.0", "8")
     (narrow,) = bus.check.look(next(clock))
-    assert (narrow.code, narrow.finding.device, narrow.finding.bearing) == ("PCIe lanes", "0000:1b:00", Bearing.SLOWS)
+    assert (narrow.code, narrow.finding.device, narrow.finding.impact) == ("PCIe lanes", "0000:1b:00", Impact.SLOWS)
     assert "8 of 16 lanes" in narrow.words
     bus.begin()  # the agent restarts, and remembers how wide it was
     bus.width("0000:1c:00.0", "8")
@@ -251,9 +251,9 @@ def test_a_device_that_is_gone_from_the_bus_convicts(bus: Bus, clock: Iterator[M
     shutil.rmtree(bus.root / "0000:1c:00.0")
     assert bus.check.look(next(clock)) == ()
     (gone,) = bus.check.look(next(clock))
-    assert (gone.code, gone.kind, gone.component.pci) == ("PCIe device lost", Kind.CONVICT, "0000:1c:00")
+    assert (gone.code, gone.kind, gone.component.pci) == ("PCIe device lost", CheckVerdict.CONVICT, "0000:1c:00")
 
 
 def test_a_machine_without_such_devices_says_why(tmp_path: Path) -> None:
-    check = Pcie(Places(sys=tmp_path), SETTINGS, Notes(None, "boot-1"))
+    check = Pcie(CheckPaths(sys=tmp_path), SETTINGS, Notes(None, "boot-1"))
     assert "no GPU" in check.supported()

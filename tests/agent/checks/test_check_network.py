@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from hangdog_agent.checks import traffic
-from hangdog_agent.checks.check_paths import Places, text
-from hangdog_agent.checks.check_result import Kind, Moment, Result
+from hangdog_agent.checks.check_paths import CheckPaths, text
+from hangdog_agent.checks.check_result import CheckResult, CheckVerdict, Moment
 from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.network import Network
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.traffic import Traffic
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 
 
 class Fabric:
     """Cards below a pretended /sys, and the check, looked at every 30 s."""
 
     def __init__(self, folder: Path) -> None:
-        self.places = Places(sys=folder / "sys", state=folder / "notes")
+        self.places = CheckPaths(sys=folder / "sys", state=folder / "notes")
         self.root = self.places.sys / "class/infiniband"
         self._now = 1_000.0
         for card in ("mlx5_0", "mlx5_1"):
@@ -49,7 +49,7 @@ class Fabric:
     def count(self, port: str, folder: str = "counters", **values: int) -> None:
         self.set(port, folder, **values)
 
-    def look(self, seconds: float = 30.0) -> tuple[Result, ...]:
+    def look(self, seconds: float = 30.0) -> tuple[CheckResult, ...]:
         self._now += seconds
         return self.check.look(Moment(self._now, 1.8e9 + self._now, "boot-1"))
 
@@ -62,20 +62,20 @@ def fabric(tmp_path: Path) -> Fabric:
     return fabric
 
 
-def told(results: tuple[Result, ...]) -> list[tuple[str, str, Kind, Bearing]]:
-    return [(result.code, result.component.name, result.kind, result.finding.bearing) for result in results]
+def told(results: tuple[CheckResult, ...]) -> list[tuple[str, str, CheckVerdict, Impact]]:
+    return [(result.code, result.component.name, result.kind, result.finding.impact) for result in results]
 
 
 def test_a_machine_without_a_fabric_says_why(tmp_path: Path) -> None:
-    check = Network(Places(sys=tmp_path), CheckSettings(), Notes(None, "boot-1"))
+    check = Network(CheckPaths(sys=tmp_path), CheckSettings(), Notes(None, "boot-1"))
     assert "no InfiniBand" in check.supported()
-    assert Traffic(Places(sys=tmp_path)).moved() is None
+    assert Traffic(CheckPaths(sys=tmp_path)).moved() is None
 
 
 def test_a_card_that_is_gone_convicts_at_the_second_look(fabric: Fabric) -> None:
     shutil.rmtree(fabric.root / "mlx5_1")
     assert fabric.look() == ()
-    gone = [("NIC lost", f"mlx5_1/{port}", Kind.CONVICT, Bearing.CONVICTS) for port in (1, 2)]
+    gone = [("NIC lost", f"mlx5_1/{port}", CheckVerdict.CONVICT, Impact.CONVICTS) for port in (1, 2)]
     assert told(fabric.look()) == gone
     fabric.begin()  # the agent restarts, and remembers that it was there
     assert fabric.check.supported() == ""
@@ -92,7 +92,7 @@ def test_a_device_that_a_container_may_have_been_given_is_not_lost(fabric: Fabri
     mode.parent.mkdir(parents=True)
     mode.write_text("N\n")
     assert fabric.look() == ()
-    gone = [("NIC gone", f"mlx5_1/{port}", Kind.TELEMETRY, Bearing.TELLS_NOTHING) for port in (1, 2)]
+    gone = [("NIC gone", f"mlx5_1/{port}", CheckVerdict.TELEMETRY, Impact.TELLS_NOTHING) for port in (1, 2)]
     assert told(fabric.look()) == gone
     mode.write_text("Y\n")
     assert [result.code for result in fabric.look()] == ["NIC lost"] * 2
@@ -121,11 +121,11 @@ def test_a_link_down_is_tolerated_then_suspect_then_convicts(fabric: Fabric) -> 
     fabric.set("mlx5_0/1", state="1: DOWN", phys_state="3: Disabled")
     assert fabric.look() == ()
     (result,) = fabric.look()
-    assert told((result,)) == [("link down", "mlx5_0/1", Kind.SUSPECT, Bearing.SUSPECTS)]
+    assert told((result,)) == [("link down", "mlx5_0/1", CheckVerdict.SUSPECT, Impact.SUSPECTS)]
     assert "state DOWN, phys_state Disabled, rate 400 Gb/sec (4X NDR)" in result.evidence[0]
     for _ in range(6):
-        assert fabric.look()[0].kind is Kind.SUSPECT
-    assert told(fabric.look()) == [("link down", "mlx5_0/1", Kind.CONVICT, Bearing.CONVICTS)]
+        assert fabric.look()[0].kind is CheckVerdict.SUSPECT
+    assert told(fabric.look()) == [("link down", "mlx5_0/1", CheckVerdict.CONVICT, Impact.CONVICTS)]
     fabric.set("mlx5_0/1", state="4: ACTIVE")
     assert fabric.look() == ()
 
@@ -136,17 +136,17 @@ def test_a_port_that_was_never_active_has_no_cable(tmp_path: Path) -> None:
     assert [fabric.look() for _ in range(12)] == [()] * 12
 
 
-@pytest.mark.parametrize(("apart_s", "bearing"), [(240.0, Bearing.SUSPECTS), (600.0, Bearing.PATH)])
+@pytest.mark.parametrize(("apart_s", "bearing"), [(240.0, Impact.SUSPECTS), (600.0, Impact.PATH)])
 def test_one_flap_is_tolerated_and_a_second_within_five_minutes_is_not(
-    apart_s: float, bearing: Bearing, fabric: Fabric
+    apart_s: float, bearing: Impact, fabric: Fabric
 ) -> None:
     fabric.count("mlx5_0/1", link_downed=4)
     (first,) = fabric.look()
-    assert told((first,)) == [("link flap", "mlx5_0/1", Kind.TELEMETRY, Bearing.PATH)]
+    assert told((first,)) == [("link flap", "mlx5_0/1", CheckVerdict.TELEMETRY, Impact.PATH)]
     assert fabric.look() == ()
     fabric.count("mlx5_0/1", link_downed=5)
     (second,) = fabric.look(apart_s - 30.0)
-    assert second.finding.bearing is bearing
+    assert second.finding.impact is bearing
     assert first.identity != second.identity
 
 
@@ -154,9 +154,9 @@ def test_counters_tell_by_their_rise_and_a_fall_is_a_reset(fabric: Fabric) -> No
     fabric.count("mlx5_0/1", symbol_error=7)
     fabric.count("mlx5_0/2", "hw_counters", local_ack_timeout_err=2, out_of_sequence=0)
     first, second = fabric.look()
-    assert (first.code, first.finding.bearing) == ("port errors", Bearing.TELLS_NOTHING)
+    assert (first.code, first.finding.impact) == ("port errors", Impact.TELLS_NOTHING)
     assert first.words.endswith("symbol_error 7")
-    assert (second.component.name, second.finding.bearing) == ("mlx5_0/2", Bearing.PATH)
+    assert (second.component.name, second.finding.impact) == ("mlx5_0/2", Impact.PATH)
     assert second.words.endswith("local_ack_timeout_err 2")
     fabric.count("mlx5_0/1", symbol_error=0, link_downed=0)
     assert fabric.look() == ()
@@ -166,7 +166,7 @@ def test_a_slower_link_slows(fabric: Fabric) -> None:
     fabric.set("mlx5_0/1", rate="200 Gb/sec (2X NDR)")
     assert fabric.look() == ()
     (slow,) = fabric.look()
-    assert told((slow,)) == [("link rate", "mlx5_0/1", Kind.SUSPECT, Bearing.SLOWS)]
+    assert told((slow,)) == [("link rate", "mlx5_0/1", CheckVerdict.SUSPECT, Impact.SLOWS)]
     assert "200 of 400 Gb/s" in slow.words
 
 

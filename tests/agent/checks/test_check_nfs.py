@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.checks.check_paths import Places
-from hangdog_agent.checks.check_result import Kind, Moment, Result
+from hangdog_agent.checks.check_paths import CheckPaths
+from hangdog_agent.checks.check_result import CheckResult, CheckVerdict, Moment
 from hangdog_agent.checks.nfs import Nfs, parse
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 
 OTHERS = "device proc mounted on /proc with fstype proc\ndevice /dev/vda mounted on / with fstype ext4\n"
 
@@ -48,13 +48,13 @@ class Mounted:
         self._proc = folder
         self._now = 1_000.0
         self.write(OTHERS)
-        self.check = Nfs(Places(proc=folder), CheckSettings(), lambda: pids)
+        self.check = Nfs(CheckPaths(proc=folder), CheckSettings(), lambda: pids)
 
     def write(self, text: str, pid: str = "self") -> None:
         (self._proc / pid).mkdir(exist_ok=True)
         (self._proc / pid / "mountstats").write_text(text)
 
-    def look(self, text: str = "") -> tuple[Result, ...]:
+    def look(self, text: str = "") -> tuple[CheckResult, ...]:
         if text:
             self.write(OTHERS + text + OTHERS)
         self._now += 30.0
@@ -68,7 +68,7 @@ def mounted(tmp_path: Path) -> Mounted:
 
 def test_a_machine_without_nfs_says_why(mounted: Mounted, tmp_path: Path) -> None:
     assert mounted.check.supported() == "no NFS file system is mounted"
-    assert Nfs(Places(proc=tmp_path / "none"), CheckSettings()).supported()
+    assert Nfs(CheckPaths(proc=tmp_path / "none"), CheckSettings()).supported()
     mounted.write(block())
     assert mounted.check.supported() == ""
 
@@ -103,7 +103,11 @@ def test_a_server_that_answers_nothing_blames_the_service_at_the_second_look(mou
     mounted.look(block())
     assert mounted.look(block(sends=1_010)) == ()
     (silent,) = mounted.look(block(sends=1_020))
-    assert (silent.code, silent.kind, silent.finding.bearing) == ("NFS not responding", Kind.TELEMETRY, Bearing.SERVICE)
+    assert (silent.code, silent.kind, silent.finding.impact) == (
+        "NFS not responding",
+        CheckVerdict.TELEMETRY,
+        Impact.SERVICE,
+    )
     assert silent.component.name == "/mnt/data"
     assert "fs-1:/data" in silent.words
     assert mounted.look(block(sends=1_030, receives=1_030)) == ()
@@ -118,15 +122,15 @@ def test_an_idle_mount_is_not_silent(mounted: Mounted) -> None:
 def test_time_outs_slowness_and_queues_are_told_apart(mounted: Mounted) -> None:
     mounted.look(block())
     (timeouts,) = mounted.look(block(sends=1_001, receives=1_001, write=(501, 2, 1_000, 5_000)))
-    assert (timeouts.code, timeouts.finding.bearing) == ("NFS time-outs", Bearing.SERVICE)
+    assert (timeouts.code, timeouts.finding.impact) == ("NFS time-outs", Impact.SERVICE)
     (slow,) = mounted.look(block(sends=1_101, receives=1_101, write=(601, 2, 1_000, 205_000)))
-    assert (slow.code, slow.finding.bearing) == ("NFS slow", Bearing.SERVICE)
+    assert (slow.code, slow.finding.impact) == ("NFS slow", Impact.SERVICE)
     assert "0 ms in this machine and 2000 ms for the server" in slow.words
     (queue,) = mounted.look(block(sends=1_201, receives=1_201, write=(701, 2, 101_000, 206_000)))
-    assert (queue.code, queue.finding.bearing) == ("NFS queueing", Bearing.TELLS_NOTHING)
+    assert (queue.code, queue.finding.impact) == ("NFS queueing", Impact.TELLS_NOTHING)
     assert "WRITE 100 requests, queued 100000 ms, served 1000 ms" in queue.evidence[0]
     (backlog,) = mounted.look(block(sends=1_301, receives=1_301, backlog=2_000, write=(801, 2, 101_100, 207_000)))
-    assert (backlog.code, backlog.kind) == ("NFS back-log", Kind.TELEMETRY)
+    assert (backlog.code, backlog.kind) == ("NFS back-log", CheckVerdict.TELEMETRY)
     assert "20 requests wait" in backlog.words
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.checks.check_paths import Places
-from hangdog_agent.checks.check_result import Kind, Moment, Result
+from hangdog_agent.checks.check_paths import CheckPaths
+from hangdog_agent.checks.check_result import CheckResult, CheckVerdict, Moment
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.tcp import Tcp, Unacknowledged, address, parse, time_outs
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 from hangdog_models.ranks import Rank
 from live.network import ADDRESS, Network
 
@@ -44,7 +44,7 @@ class Trainers:
         self._proc = folder
         self._now = 1_000.0
         self.ranks: dict[int, Rank] = {}
-        self.check = Tcp(Places(proc=folder), CheckSettings(), lambda: self.ranks)
+        self.check = Tcp(CheckPaths(proc=folder), CheckSettings(), lambda: self.ranks)
 
     def add(self, pid: int, sockets: tuple[int, ...] = (), namespace: str = "net:[1]") -> None:
         self.ranks[pid] = Rank(pid - 40)
@@ -62,7 +62,7 @@ class Trainers:
         (net / "tcp").write_text(HEAD + tcp)
         (net / "tcp6").write_text(HEAD + tcp6)
 
-    def look(self) -> tuple[Result, ...]:
+    def look(self) -> tuple[CheckResult, ...]:
         self._now += 5.0
         return self.check.look(Moment(self._now, 1.8e9, "boot-1"))
 
@@ -77,7 +77,11 @@ def test_what_a_trainer_sends_again_and_again_is_told_once_a_peer(trainers: Trai
     assert trainers.look() == ()
     trainers.tables(41, 9, row(times=5, inode=77) + row(times=7, inode=78))
     (one,) = trainers.look()
-    assert (one.code, one.finding.bearing, one.kind) == ("TCP unacknowledged", Bearing.UNACKNOWLEDGED, Kind.TELEMETRY)
+    assert (one.code, one.finding.impact, one.kind) == (
+        "TCP unacknowledged",
+        Impact.UNACKNOWLEDGED,
+        CheckVerdict.TELEMETRY,
+    )
     assert one.finding.device == "10.9.9.2"
     assert one.words == "what rank 1 sends to 10.9.9.2 is not acknowledged: sent again 7 times, on 2 connections"
     assert [again.identity for again in trainers.look()] == [one.identity]  # no new time-out: it goes on for all that
@@ -170,8 +174,8 @@ def test_the_kernels_tables_are_read() -> None:
 
 
 def test_a_machine_without_such_tables_says_so(tmp_path: Path) -> None:
-    assert Tcp(Places(proc=tmp_path), CheckSettings()).supported()
-    assert Tcp(Places(), CheckSettings()).supported() == ""
+    assert Tcp(CheckPaths(proc=tmp_path), CheckSettings()).supported()
+    assert Tcp(CheckPaths(), CheckSettings()).supported() == ""
 
 
 @pytest.fixture
@@ -214,7 +218,7 @@ def test_a_network_that_parts_is_seen_and_a_process_that_does_not_read_is_none(n
         started(network.side("right"), "listen", size) as listening,
         started(network.side("left"), "send", size) as sending,
     ):
-        check = Tcp(Places(), CheckSettings(tcp_resent=2), lambda: {listening.pid: Rank(0), sending.pid: Rank(1)})
+        check = Tcp(CheckPaths(), CheckSettings(tcp_resent=2), lambda: {listening.pid: Rank(0), sending.pid: Rank(1)})
         time.sleep(1.5)  # a probe of a closed window or two, each answered
         assert look(check) == ()
         network.part()
@@ -226,7 +230,7 @@ def test_a_network_that_parts_is_seen_and_a_process_that_does_not_read_is_none(n
         assert "what rank 1 sends" in found[0].words
 
 
-def look(check: Tcp) -> tuple[Result, ...]:
+def look(check: Tcp) -> tuple[CheckResult, ...]:
     return check.look(Moment(time.monotonic(), 1.8e9, "boot"))
 
 

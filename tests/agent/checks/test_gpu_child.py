@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.checks.check_result import Kind, Moment
+from hangdog_agent.checks.check_result import CheckVerdict, Moment
 from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.gpus.gpu import Gpus
 from hangdog_agent.checks.gpus.nvml_client import Sweeper
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 from support.fakes import targets
 from support.fakes.fake_gpus import FakeGpus
 from support.fakes.watched_gpus import SETTINGS, Watch, said
@@ -59,10 +59,14 @@ def test_a_machine_without_the_library_says_why(gpus: FakeGpus, watch: Watch) ->
 
 @pytest.mark.parametrize(
     ("init", "code", "kind"),
-    [("!9", "no driver", Kind.CONVICT), ("!18", "driver mismatch", Kind.SUSPECT), ("!999", "no driver", Kind.SUSPECT)],
+    [
+        ("!9", "no driver", CheckVerdict.CONVICT),
+        ("!18", "driver mismatch", CheckVerdict.SUSPECT),
+        ("!999", "no driver", CheckVerdict.SUSPECT),
+    ],
 )
 def test_a_driver_that_is_gone_is_evidence_where_it_was_there(
-    init: str, code: str, kind: Kind, gpus: FakeGpus, watch: Watch
+    init: str, code: str, kind: CheckVerdict, gpus: FakeGpus, watch: Watch
 ) -> None:
     watched = watch(gpus)
     gpus.say("init", init)
@@ -77,11 +81,11 @@ def test_a_blocked_call_is_evidence_and_convicts_when_it_repeats(gpus: FakeGpus,
     began = time.monotonic()
     first = watched.one()
     assert time.monotonic() - began < 5.0
-    assert said(first) == ("NVML hangs", Kind.SUSPECT, Bearing.SUSPECTS)
+    assert said(first) == ("NVML hangs", CheckVerdict.SUSPECT, Impact.SUSPECTS)
     assert "no answer within 0.5 s" in first.words
     assert "its child is in state" in first.evidence[0]
     second = watched.one()
-    assert said(second) == ("NVML hangs", Kind.CONVICT, Bearing.CONVICTS)
+    assert said(second) == ("NVML hangs", CheckVerdict.CONVICT, Impact.CONVICTS)
     assert first.identity != second.identity
     gpus.say("1/power", "600000")
     watched.sweeper._settings = SETTINGS
@@ -108,7 +112,7 @@ def test_children_that_do_not_die_are_left_behind_up_to_a_number(
         assert len(held) == 2
         refused = watched.one()
         assert "no further one is sent" in refused.words
-        assert refused.kind is Kind.CONVICT
+        assert refused.kind is CheckVerdict.CONVICT
         assert watched.sweeper.abandoned == held
     for pid in held:
         os.kill(pid, signal.SIGKILL)

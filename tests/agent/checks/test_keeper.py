@@ -2,11 +2,11 @@
 
 import threading
 
-from hangdog_agent.checks.check_result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.check_result import CheckKind, CheckResult, Component, Moment, state
 from hangdog_agent.checks.check_scheduler import Checks
-from hangdog_agent.checks.checks_thread import Keeper
+from hangdog_agent.checks.checks_thread import ChecksThread
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 
 
 class Broken:
@@ -22,10 +22,12 @@ class Broken:
     def supported(self) -> str:
         return ""
 
-    def look(self, moment: Moment) -> tuple[Result, ...]:
+    def look(self, moment: Moment) -> tuple[CheckResult, ...]:
         self.looked.release()
         return (
-            state(self.name, "played", Component(Sort.GPU, "3"), ("GPU lost", Bearing.CONVICTS, "it is gone"), moment),
+            state(
+                self.name, "played", Component(CheckKind.GPU, "3"), ("GPU lost", Impact.CONVICTS, "it is gone"), moment
+            ),
         )
 
     def close(self) -> None:
@@ -34,14 +36,14 @@ class Broken:
 
 def test_what_holds_is_said_on_this_machine_until_the_end() -> None:
     check = Broken()
-    with Keeper(Checks((check,), CheckSettings(), "boot"), "gpu-a17", lambda: 1e9) as keeper:
+    with ChecksThread(Checks((check,), CheckSettings(), "boot"), "gpu-a17", lambda: 1e9) as keeper:
         for _ in range(3):
             assert check.looked.acquire(timeout=10)
         (finding,) = keeper.findings()
-        assert (finding.machine, finding.code, finding.bearing, finding.at_s) == (
+        assert (finding.machine, finding.code, finding.impact, finding.at_s) == (
             "gpu-a17",
             "GPU lost",
-            Bearing.CONVICTS,
+            Impact.CONVICTS,
             1e9,
         )
     assert check.closed
@@ -54,7 +56,7 @@ def test_an_age_does_not_follow_the_date() -> None:
     """The machine's date is set back by an hour behind an event: it stays as old as it is."""
     dates = iter([1e9])
     check = Once()
-    with Keeper(Checks((check,), CheckSettings(), "boot"), "gpu-a17", lambda: next(dates, 1e9 - 3600)) as keeper:
+    with ChecksThread(Checks((check,), CheckSettings(), "boot"), "gpu-a17", lambda: next(dates, 1e9 - 3600)) as keeper:
         for _ in range(3):
             assert check.looked.acquire(timeout=10)
         first, second = keeper.findings()[0], keeper.findings()[0]
@@ -65,8 +67,10 @@ def test_an_age_does_not_follow_the_date() -> None:
 class Once(Broken):
     """One that finds an event in its first look, and nothing after that."""
 
-    def look(self, moment: Moment) -> tuple[Result, ...]:
+    def look(self, moment: Moment) -> tuple[CheckResult, ...]:
         self.looked.release()
-        said = "link flap", Bearing.SUSPECTS, "it went and came"
+        said = "link flap", Impact.SUSPECTS, "it went and came"
         first = moment.at_s == 1e9
-        return (state(self.name, "played", Component(Sort.PORT, "p"), said, moment, lasting=False),) if first else ()
+        return (
+            (state(self.name, "played", Component(CheckKind.PORT, "p"), said, moment, lasting=False),) if first else ()
+        )

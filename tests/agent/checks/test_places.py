@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from hangdog_agent.checks.check_paths import Places
+from hangdog_agent.checks.check_paths import CheckPaths
 
 
 def test_a_start_and_a_serial_number_are_read_where_they_are(tmp_path: Path) -> None:
-    places = Places(proc=tmp_path / "proc", sys=tmp_path / "sys")
+    places = CheckPaths(proc=tmp_path / "proc", sys=tmp_path / "sys")
     assert (places.boot(), places.serial()) == ("unknown", "")
     boot, dmi = tmp_path / "proc/sys/kernel/random/boot_id", tmp_path / "sys/class/dmi/id"
     boot.parent.mkdir(parents=True)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from hangdog_agent.confinement.credentials import Credentials, Refused, lent, of_its_own, parse
+from hangdog_agent.confinement.credentials import Credentials, CredentialsRefused, lent, of_its_own, parse
 
 ORDINARY = "Name:\tpython\nUid:\t1000\t1000\t1000\t1000\nGid:\t100\t100\t100\t100\nGroups:\t27 100 \n"
 
@@ -27,7 +27,7 @@ def test_user_and_groups_are_the_kernel_s() -> None:
     ],
 )
 def test_mixed_rights_are_nobody_s(before: str, after: str) -> None:
-    with pytest.raises(Refused, match="another user's rights"):
+    with pytest.raises(CredentialsRefused, match="another user's rights"):
         parse(ORDINARY.replace(before, after))
 
 
@@ -35,7 +35,7 @@ def test_mixed_rights_are_nobody_s(before: str, after: str) -> None:
     "text", ["", "Uid:\n", "Uid:\t1\t1\t1\nGid:\t1\t1\t1\t1", "Uid:\tx\tx\tx\tx\nGid:\t1\t1\t1\t1"]
 )
 def test_a_status_that_does_not_tell_is_refused(text: str) -> None:
-    with pytest.raises(Refused, match="does not say"):
+    with pytest.raises(CredentialsRefused, match="does not say"):
         parse(text)
 
 
@@ -46,9 +46,9 @@ def test_a_program_that_gave_rights_is_told_by_what_it_was_told(form: str) -> No
 
     lent(vector(0))
     lent(b"")  # one that is ending has none
-    with pytest.raises(Refused, match="setuid"):
+    with pytest.raises(CredentialsRefused, match="setuid"):
         lent(vector(1))
-    with pytest.raises(Refused, match="does not say"):
+    with pytest.raises(CredentialsRefused, match="does not say"):
         lent(struct.pack(form, 6, 4096))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.confinement.subprocesses import Outcome, run
+from hangdog_agent.confinement.subprocesses import ProcessOutcome, run
 from support.fakes import targets
 from support.fakes.targets import letter
 
@@ -16,13 +16,13 @@ KIB = 1 << 10
 
 def python(
     program: str, deadline_s: float = 5.0, stdout_bytes: int = KIB, stop: threading.Event | None = None
-) -> Outcome:
+) -> ProcessOutcome:
     return run((sys.executable, "-I", "-S", "-c", program), deadline_s, stdout_bytes, stop=stop)
 
 
 def test_a_program_that_ends_well() -> None:
     outcome = python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)")
-    assert outcome == Outcome(3, b"out\n", "err\n")
+    assert outcome == ProcessOutcome(3, b"out\n", "err\n")
 
 
 def test_a_program_that_does_not_exist() -> None:

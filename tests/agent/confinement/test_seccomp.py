@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_agent.confinement import seccomp
-from hangdog_agent.confinement.seccomp import AGENT, NUMBERS, READER, Forbidden, program
+from hangdog_agent.confinement.seccomp import AGENT, NUMBERS, READER, ForbiddenCall, program
 
 #: Tries calls by name in a process with a filter, and prints the error of each; 0 where it went through.
 TRY = """
@@ -99,7 +99,7 @@ def test_a_machine_without_numbers_has_no_filter(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_every_jump_of_a_filter_stays_within_it(machine: str) -> None:
-    for forbidden in (AGENT, READER, (Forbidden("openat", 2, bits=2),)):
+    for forbidden in (AGENT, READER, (ForbiddenCall("openat", 2, bits=2),)):
         made = program(forbidden, machine)
         assert len(made) < 4096, "the kernel takes no more"
         for at, (code, yes, no, _) in enumerate(made):

@@ -11,23 +11,23 @@ from typing import cast
 import pytest
 
 from hangdog_agent.capture import library_counters, ras, recorder
-from hangdog_agent.capture.capture_rounds import Series
+from hangdog_agent.capture.capture_rounds import CaptureSeries
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.connection.answer import Answering
-from hangdog_agent.discovery.discover import Kind as Kinds
-from hangdog_agent.discovery.discover import Member
+from hangdog_agent.connection.answer import CaptureAnswer
+from hangdog_agent.discovery.discover import ProcessRole as Kinds
+from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing, ProcessTrace, Reason
 from hangdog_proto.codec import collectives
-from hangdog_proto.codec.collectives import Kind, Statement
+from hangdog_proto.codec.collectives import Statement, StatementKind
 from hangdog_proto.generated import hangdog_pb2 as pb
 from support.fakes import targets
 
-RECORDS = tuple(Statement(Kind.RECORD, Rank(rank), bytes([rank]) * 100) for rank in range(4))
+RECORDS = tuple(Statement(StatementKind.RECORD, Rank(rank), bytes([rank]) * 100) for rank in range(4))
 
 
-class Played(Series):
+class Played(CaptureSeries):
     """A series whose looks come at once, and whose counters when the test says so."""
 
     def __init__(self, traces: int = 1) -> None:
@@ -58,7 +58,7 @@ async def answered(
 ) -> list[pb.Captured]:
     order = pb.CaptureOrder(order="o", rounds=3)
     found = []
-    async for captured in Answering(cast("Series", series), order, lookers, most).messages(3, 0.0):
+    async for captured in CaptureAnswer(cast("CaptureSeries", series), order, lookers, most).messages(3, 0.0):
         found.append(captured)
         each()
     return found
@@ -102,7 +102,7 @@ async def test_a_record_larger_than_any_message_says_so(lookers: ThreadPoolExecu
     said = [collectives.unpack(each) for m in messages for each in m.capture.statements]
     assert [each.rank for each in said] == [0, 1, 2, 3]
     assert {each.missing.reason for each in said if each.missing} == {Reason.TOOL_FAILED}
-    assert isinstance(said[0].missing, Missing) and "longer than the 10" in said[0].missing.words
+    assert isinstance(said[0].missing, Missing) and "longer than the 10" in said[0].missing.message
 
 
 async def test_of_a_job_that_is_not_here_nobody_is_asked(lookers: ThreadPoolExecutor) -> None:
@@ -116,7 +116,7 @@ async def test_numbers_fit_the_wire_whatever_was_ordered(lookers: ThreadPoolExec
         series = Played()
         series.looks = 2
         order = pb.CaptureOrder(order="o", rounds=rounds)
-        answering = Answering(cast("Series", series), order, lookers, 0)
+        answering = CaptureAnswer(cast("CaptureSeries", series), order, lookers, 0)
         messages = []
         async for captured in answering.messages(1, 0.0):
             messages.append(captured)
@@ -126,34 +126,36 @@ async def test_numbers_fit_the_wire_whatever_was_ordered(lookers: ThreadPoolExec
 
 @pytest.mark.parametrize("world", [0, 1, 8, 15, 64, 1000])
 def test_few_machines_of_a_job_ask_nccl_what_all_would_be_told(world: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ras, "report", lambda *_: Statement(Kind.RAS, None, b"report"))
-    monkeypatch.setattr(recorder, "record", lambda member, _: Statement(Kind.RECORD, member.rank, b"record"))
+    monkeypatch.setattr(ras, "report", lambda *_: Statement(StatementKind.RAS, None, b"report"))
+    monkeypatch.setattr(recorder, "record", lambda member, _: Statement(StatementKind.RECORD, member.rank, b"record"))
     tools = Tools(targets.proc, Missing(Reason.TOOL_MISSING, "none needed"), CaptureSettings())
     reports = 0
     for first in range(0, max(world, 1), 4):
         ranks = [Rank(rank) for rank in range(first, min(first + 4, max(world, 1)))]
         process = targets.row(os.getpid())
-        told = library_counters.hear([Member("job", rank, Kinds.TRAINER, process, world) for rank in ranks], tools)
+        told = library_counters.hear(
+            [RankProcesses("job", rank, Kinds.TRAINER, process, world) for rank in ranks], tools
+        )
         kinds = [each.kind for each in told]
-        assert kinds[: len(ranks)] == [Kind.RECORD] * len(ranks)
-        reports += Kind.RAS in kinds
+        assert kinds[: len(ranks)] == [StatementKind.RECORD] * len(ranks)
+        reports += StatementKind.RAS in kinds
     assert 1 <= reports <= 8
 
 
 def test_a_bug_in_asking_one_rank_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    def record(member: Member, _: Tools) -> Statement:
+    def record(member: RankProcesses, _: Tools) -> Statement:
         if member.rank == 0:
             raise ValueError("a bug")
-        return Statement(Kind.RECORD, member.rank, b"record")
+        return Statement(StatementKind.RECORD, member.rank, b"record")
 
     monkeypatch.setattr(recorder, "record", record)
     monkeypatch.setattr(ras, "report", record)
     tools = Tools(targets.proc, Missing(Reason.TOOL_MISSING, "none needed"), CaptureSettings())
     process = targets.row(os.getpid())
-    told = library_counters.hear([Member("job", Rank(rank), Kinds.TRAINER, process) for rank in (0, 1)], tools)
+    told = library_counters.hear([RankProcesses("job", Rank(rank), Kinds.TRAINER, process) for rank in (0, 1)], tools)
     said = [collectives.unpack(each) for each in told]
     assert [each.data for each in said] == [b"", b"record", b""]
-    assert all(each.missing and "a bug" in each.missing.words for each in (said[0], said[2]))
+    assert all(each.missing and "a bug" in each.missing.message for each in (said[0], said[2]))
 
 
 async def test_a_lost_line_ends_it_in_the_middle(lookers: ThreadPoolExecutor) -> None:

@@ -18,8 +18,8 @@ from hangdog_agent.connection.session import backoff, within
 from hangdog_agent.connection.settings import LinkSettings
 from hangdog_agent.discovery.watch import Watch
 from hangdog_agent.procfs import Proc
-from hangdog_agent.stalls.monitor import Vigil
-from hangdog_models.findings import Bearing, Finding
+from hangdog_agent.stalls.monitor import StallMonitor
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.stack import Reason
 from hangdog_proto.codec import dedup, findings
 from hangdog_proto.codec.piece_cache import Dictionary
@@ -267,16 +267,16 @@ async def test_how_crowded_the_cores_are_is_felt_between_two_ticks_and_told(
 ) -> None:
     """While it ticks, its own glances (and those of agents started with it) would make a crowd of free cores."""
     ticking = threading.Event()
-    tick = Vigil.tick
+    tick = StallMonitor.tick
 
-    def seen(vigil: Vigil, *arguments: Any) -> Any:
+    def seen(vigil: StallMonitor, *arguments: Any) -> Any:
         ticking.set()
         try:
             return tick(vigil, *arguments)
         finally:
             ticking.clear()
 
-    monkeypatch.setattr(Vigil, "tick", seen)
+    monkeypatch.setattr(StallMonitor, "tick", seen)
     monkeypatch.setattr(Proc, "runnable", lambda _: 0 if ticking.is_set() else 1_000_000)
     async with linked(server, stoppable):
         line = await server.line()
@@ -293,7 +293,7 @@ async def overdue(line: Line) -> AsyncIterator[pb.Sign]:
 
 
 async def test_the_server_may_have_it_look_closer(server: Server, stoppable: Tools) -> None:
-    blind = replace(ALERT, doubt_s=1000.0)
+    blind = replace(ALERT, suspicious_s=1000.0)
     async with linked(server, stoppable, alert=blind):
         line = await server.line()
         with running(WAIT, environ=ENVIRON):
@@ -305,7 +305,7 @@ async def test_the_server_may_have_it_look_closer(server: Server, stoppable: Too
 
 
 async def test_what_the_checks_found_travels_with_the_last_look(server: Server, stoppable: Tools) -> None:
-    lost = Finding("NVML", "GPU lost", Bearing.CONVICTS, "GPU 3 is lost", "gpu-a17", device="0000:4b:00", at_s=5.0)
+    lost = Finding("NVML", "GPU lost", Impact.CONVICTS, "GPU 3 is lost", "gpu-a17", device="0000:4b:00", at_s=5.0)
     with running(WAIT, environ=ENVIRON):
         async with linked(server, stoppable, findings=(lost,)):
             line = await server.line()
@@ -318,7 +318,7 @@ async def test_what_the_checks_found_travels_with_the_last_look(server: Server, 
 async def test_a_bug_in_one_scan_or_pulse_does_not_make_it_blind(
     server: Server, stoppable: Tools, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for kind, name in ((Watch, "see"), (Vigil, "tick")):
+    for kind, name in ((Watch, "see"), (StallMonitor, "tick")):
         monkeypatch.setattr(kind, name, failing_once(getattr(kind, name)))
     async with linked(server, stoppable):
         line = await server.line()

@@ -13,8 +13,8 @@ from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.connection.offline_recording import Spooling
 from hangdog_agent.connection.settings import SpoolSettings
 from hangdog_agent.connection.spool import Clocks, Spool
-from hangdog_agent.stalls.settings import VigilSettings
-from hangdog_models.findings import Bearing, Finding
+from hangdog_agent.stalls.settings import StallSettings
+from hangdog_models.findings import Finding, Impact
 from hangdog_proto.codec import findings
 from hangdog_proto.codec.traces import unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -23,9 +23,9 @@ from support.servers.far_end import ENVIRON, Line, Server, linked, reached
 
 SETTINGS = SpoolSettings(away_s=0.0, away_rounds=2, away_interval_s=0.1, spool_pause_s=0.01)
 #: One that makes up its mind within two seconds.
-HASTY = VigilSettings(beat_s=0.1, settle_s=0.0, doubt_s=0.3, patience_s=0.5)
+HASTY = StallSettings(beat_s=0.1, settle_s=0.0, suspicious_s=0.3, patience_s=0.5)
 CLOCKS = Clocks(lambda: 1_800_000_000.0, lambda: 500.0, "boot-1")
-LOST = Finding("NVML", "GPU lost", Bearing.CONVICTS, "GPU 3 is lost", "gpu-a17", device="0000:4b:00", at_s=5.0)
+LOST = Finding("NVML", "GPU lost", Impact.CONVICTS, "GPU 3 is lost", "gpu-a17", device="0000:4b:00", at_s=5.0)
 
 
 @pytest.fixture

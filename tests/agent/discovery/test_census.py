@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.discovery.discover import Kind, Process, find
-from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.discover import Process, ProcessRole, find
+from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch, jobs
 from hangdog_agent.procfs import Proc
 from support.fakes import targets
@@ -21,27 +21,27 @@ ENVIRON = dict([MARK], RANK="3", LOCAL_RANK="1", WORLD_SIZE="8", HANGDOG_JOB="ce
 FORK = f"import os\nif os.fork():\n os.wait()\nelse:\n{WAIT.replace(chr(10), chr(10) + ' ')}"
 
 
-def take(census: Census, pid: int) -> Process:
+def take(census: ProcessTable, pid: int) -> Process:
     return next(process for process in census.take() if process.pid == pid)
 
 
 @pytest.fixture
-def census() -> Census:
-    return Census(targets.proc, frozenset({MARK[0]}))
+def census() -> ProcessTable:
+    return ProcessTable(targets.proc, frozenset({MARK[0]}))
 
 
-def test_a_trainer_and_its_child_are_found_without_any_configuration(census: Census) -> None:
+def test_a_trainer_and_its_child_are_found_without_any_configuration(census: ProcessTable) -> None:
     with running(FORK, environ=ENVIRON) as target:
         members = find(census.take(), MARK)
         assert [(member.job, member.rank, member.kind, member.world_size) for member in members] == [
-            ("census", 3, Kind.TRAINER, 8),
-            ("census", 3, Kind.CHILD, 8),
+            ("census", 3, ProcessRole.TRAINER, 8),
+            ("census", 3, ProcessRole.CHILD, 8),
         ]
         assert members[0].process.pid == target.pid
         assert "hunter2" not in repr(members)
 
 
-def test_a_process_that_becomes_a_trainer_by_exec_is_found(census: Census) -> None:
+def test_a_process_that_becomes_a_trainer_by_exec_is_found(census: ProcessTable) -> None:
     if shutil.which("sh") is None:
         pytest.skip("no shell")
     shell = f"import os; os.write(1, b'ready\\n'); os.read(0, 1); os.execvpe('sh', ['sh', '-c', 'RANK=5 exec \"$0\" -c \"$1\"', {os.path.realpath('/proc/self/exe')!r}, {WAIT!r}], dict(os.environ))"
@@ -56,7 +56,7 @@ def test_a_process_that_becomes_a_trainer_by_exec_is_found(census: Census) -> No
         assert (member.rank, member.process.pid) == (5, target.pid)
 
 
-def test_a_zombie_keeps_what_it_told_while_it_lived(census: Census) -> None:
+def test_a_zombie_keeps_what_it_told_while_it_lived(census: ProcessTable) -> None:
     with running(WAIT, environ=ENVIRON) as target:
         alive = take(census, target.pid)
         targets.end(target, reap=False)
@@ -66,7 +66,7 @@ def test_a_zombie_keeps_what_it_told_while_it_lived(census: Census) -> None:
         assert [member.rank for member in find(census.take(), MARK)] == [3]
 
 
-def test_a_process_stuck_in_the_kernel_is_read_by_a_child_that_can_be_killed(census: Census, hold: Path) -> None:
+def test_a_process_stuck_in_the_kernel_is_read_by_a_child_that_can_be_killed(census: ProcessTable, hold: Path) -> None:
     with running(SLEEP_IN_KERNEL, str(hold), "other", environ=ENVIRON) as target:
         targets.until(
             lambda: (
@@ -74,7 +74,7 @@ def test_a_process_stuck_in_the_kernel_is_read_by_a_child_that_can_be_killed(cen
                 in {stat.state for tid in targets.proc.tids(target.pid) if (stat := targets.proc.stat(target.pid, tid))}
             )
         )
-        trainer = next(member for member in find(census.take(), MARK) if member.kind is Kind.TRAINER)
+        trainer = next(member for member in find(census.take(), MARK) if member.kind is ProcessRole.TRAINER)
         assert trainer.process.pid == target.pid
         assert trainer.process.arguments[-1] == "other"
 
@@ -87,7 +87,7 @@ def test_a_reading_that_hangs_is_given_up_and_not_tried_again_at_once(tmp_path: 
         (folder / "stat").write_text("7 (python) D 1 " + " ".join(map(str, range(5, 53))))
     os.mkfifo(world / "environ")
     os.mkfifo(world / "cmdline")
-    census = Census(Proc(tmp_path))
+    census = ProcessTable(Proc(tmp_path))
     for longest_s in (10.0, 0.4):  # it is given half a second
         began = time.monotonic()
         (process,) = census.take()
@@ -95,7 +95,7 @@ def test_a_reading_that_hangs_is_given_up_and_not_tried_again_at_once(tmp_path: 
         assert time.monotonic() - began < longest_s
 
 
-def test_jobs_are_announced_with_their_living_ranks(census: Census) -> None:
+def test_jobs_are_announced_with_their_living_ranks(census: ProcessTable) -> None:
     watch = Watch(census, MARK, (), forget_s=600.0)
     with running(WAIT, environ=ENVIRON), running(WAIT, environ=ENVIRON | {"RANK": "4"}) as second:
         (job,) = jobs(watch.see())
@@ -107,7 +107,7 @@ def test_jobs_are_announced_with_their_living_ranks(census: Census) -> None:
         assert list(watch.ranks().values()) == [3], "whose pid may be another process's by now"
 
 
-def test_a_job_started_anew_does_not_miss_the_ranks_of_its_last_life(census: Census) -> None:
+def test_a_job_started_anew_does_not_miss_the_ranks_of_its_last_life(census: ProcessTable) -> None:
     watch = Watch(census, MARK, (), forget_s=600.0)
     with running(WAIT, environ=ENVIRON) as first, running(WAIT, environ=ENVIRON | {"RANK": "4"}) as second:
         watch.see()
@@ -120,7 +120,7 @@ def test_a_job_started_anew_does_not_miss_the_ranks_of_its_last_life(census: Cen
         assert {member.rank for member in watch.known()} == {3}
 
 
-def test_a_job_that_is_over_is_forgotten(census: Census) -> None:
+def test_a_job_that_is_over_is_forgotten(census: ProcessTable) -> None:
     watch = Watch(census, MARK, (), forget_s=0.0)
     with running(WAIT, environ=ENVIRON) as target:
         watch.see()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_agent.discovery.discover import find
-from hangdog_agent.discovery.process_table import TURNS, Census
+from hangdog_agent.discovery.process_table import TURNS, ProcessTable
 from hangdog_agent.procfs import Proc, Stat
 
 RANKED = {"RANK": "3", "WORLD_SIZE": "8"}
@@ -60,7 +60,7 @@ def proc(tmp_path: Path) -> Watched:
     return proc
 
 
-def a_pass(census: Census, proc: Watched) -> set[int]:
+def a_pass(census: ProcessTable, proc: Watched) -> set[int]:
     proc.read.clear()
     census.take()
     assert len(proc.read) == len(set(proc.read))
@@ -68,7 +68,7 @@ def a_pass(census: Census, proc: Watched) -> set[int]:
 
 
 def test_what_has_settled_is_read_in_turn_and_a_trainer_always(proc: Watched) -> None:
-    census = Census(proc)
+    census = ProcessTable(proc)
     everybody = {1, 2, 3, 4, *range(100, 200)}
     assert a_pass(census, proc) == everybody
     passes = [a_pass(census, proc) for _ in range(TURNS)]
@@ -81,19 +81,19 @@ def test_what_has_settled_is_read_in_turn_and_a_trainer_always(proc: Watched) ->
 def test_the_kernels_own_threads_are_read_once(proc: Watched) -> None:
     thread = 300
     proc.draw(thread, 1, "kworker/0:1", flags=69238880)  # as the kernel prints it
-    census = Census(proc)
+    census = ProcessTable(proc)
     assert thread in a_pass(census, proc)
     assert not any(thread in a_pass(census, proc) for _ in range(TURNS))
 
 
 def test_who_is_young_is_read_in_every_pass(proc: Watched) -> None:
     proc.draw(300, 1, "bash", started=1 << 60)
-    census = Census(proc)
+    census = ProcessTable(proc)
     assert all(300 in a_pass(census, proc) for _ in range(TURNS))
 
 
 def test_who_comes_and_goes_is_known_at_once(proc: Watched) -> None:
-    census = Census(proc)
+    census = ProcessTable(proc)
     assert [member.process.pid for member in find(census.take())] == [3, 4]
     proc.draw(5, 2, "python", RANKED | {"RANK": "4"})
     proc.erase(4)
@@ -101,7 +101,7 @@ def test_who_comes_and_goes_is_known_at_once(proc: Watched) -> None:
 
 
 def test_an_old_process_that_becomes_a_trainer_is_found_within_its_turn(proc: Watched) -> None:
-    census = Census(proc)
+    census = ProcessTable(proc)
     census.take()
     proc.draw(150, 1, "python", RANKED | {"RANK": "5"})
     found = [5 in {member.rank for member in find(census.take())} for _ in range(TURNS)]
@@ -110,13 +110,13 @@ def test_an_old_process_that_becomes_a_trainer_is_found_within_its_turn(proc: Wa
 
 
 def test_a_pid_used_again_is_another_process(proc: Watched) -> None:
-    census = Census(proc)
+    census = ProcessTable(proc)
     census.take()
     proc.draw(3, 2, "python", RANKED | {"RANK": "7"}, started=2)
     assert {member.rank for member in find(census.take())} == {7}
 
 
 def test_strangers_are_left_out_and_ancestors_are_not(proc: Watched) -> None:
-    census = Census(proc)
+    census = ProcessTable(proc)
     for _ in range(2):
         assert {process.pid for process in census.take()} == {1, 2, 3, 4}

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.capture.capture_rounds import Series
+from hangdog_agent.capture.capture_rounds import CaptureSeries
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.confinement.capabilities import CAPABILITIES
 from hangdog_agent.discovery.container import container
 from hangdog_agent.discovery.discover import find
-from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.doctor import doctor
 from hangdog_agent.doctor.doctor import Health
 from hangdog_agent.procfs import Proc, Status
@@ -84,7 +84,7 @@ def examined(*before: str) -> dict[str, tuple[str, str, str]]:
 
 
 def traces(tools: Tools) -> tuple[ProcessTrace, ...]:
-    return Series(JOB, lambda: find(Census(tools.proc).take(), ("HANGDOG_JOB", JOB)), tools).look()
+    return CaptureSeries(JOB, lambda: find(ProcessTable(tools.proc).take(), ("HANGDOG_JOB", JOB)), tools).look()
 
 
 def test_from_the_host_stacks_and_thread_numbers_are_right(tools: Tools) -> None:

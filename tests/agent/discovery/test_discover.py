@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from hangdog_agent.discovery.discover import Kind, Member, Process, find, is_python
+from hangdog_agent.discovery.discover import Process, ProcessRole, RankProcesses, find, is_python
 
 
 def row(
@@ -25,7 +25,7 @@ def rank(rank: int, world: int = 8, **more: str) -> dict[str, str]:
     return {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank % 8), **more}
 
 
-def told(members: tuple[Member, ...]) -> list[tuple[int, str, int]]:
+def told(members: tuple[RankProcesses, ...]) -> list[tuple[int, str, int]]:
     return [(member.rank, member.kind, member.process.pid) for member in members]
 
 
@@ -46,12 +46,12 @@ def test_torchrun_and_its_ranks_with_their_workers() -> None:
         row(17, 1, {}, line="python unrelated.py"),
     ]
     assert told(find(table)) == [
-        (0, Kind.TRAINER, 11),
-        (0, Kind.DATALOADER, 13),
-        (0, Kind.COMPILE, 14),
-        (0, Kind.COMPILE, 15),
-        (1, Kind.TRAINER, 12),
-        (1, Kind.CHILD, 16),
+        (0, ProcessRole.TRAINER, 11),
+        (0, ProcessRole.DATALOADER, 13),
+        (0, ProcessRole.COMPILE, 14),
+        (0, ProcessRole.COMPILE, 15),
+        (1, ProcessRole.TRAINER, 12),
+        (1, ProcessRole.CHILD, 16),
     ]
 
 
@@ -68,13 +68,13 @@ def test_torchrun_and_its_ranks_with_their_workers() -> None:
 def test_a_pod_s_rank_counts_nodes_and_its_launcher_is_no_trainer(launcher: str) -> None:
     pod = {"RANK": "0", "WORLD_SIZE": "2"}
     table = [INIT, row(10, 1, pod, line=launcher), *(row(11 + local, 10, rank(local, 16)) for local in range(2))]
-    assert told(find(table)) == [(0, Kind.TRAINER, 11), (1, Kind.TRAINER, 12)]
+    assert told(find(table)) == [(0, ProcessRole.TRAINER, 11), (1, ProcessRole.TRAINER, 12)]
 
 
 def test_one_rank_a_node_leaves_only_the_command_line_to_tell_the_launcher() -> None:
     environ = {"RANK": "1", "WORLD_SIZE": "2"}
     table = [INIT, row(10, 1, environ, line="python -m torch.distributed.run train.py"), row(11, 10, rank(1, 2))]
-    assert told(find(table)) == [(1, Kind.TRAINER, 11)]
+    assert told(find(table)) == [(1, ProcessRole.TRAINER, 11)]
 
 
 def test_members_of_a_test_of_the_machine_are_no_job() -> None:
@@ -90,13 +90,13 @@ def test_slurm_starts_launchers_or_ranks() -> None:
         row(11, 10, slurm | rank(8, 16)),
         row(12, 10, slurm | rank(9, 16)),
     ]
-    assert told(find(launched)) == [(8, Kind.TRAINER, 11), (9, Kind.TRAINER, 12)]
+    assert told(find(launched)) == [(8, ProcessRole.TRAINER, 11), (9, ProcessRole.TRAINER, 12)]
     direct = [
         INIT,
         row(10, 1, slurm | {"SLURM_PROCID": "3"}),
         row(11, 10, slurm | {"SLURM_PROCID": "3"}, comm="pt_data_worker"),
     ]
-    assert told(find(direct)) == [(3, Kind.TRAINER, 10), (3, Kind.DATALOADER, 11)]
+    assert told(find(direct)) == [(3, ProcessRole.TRAINER, 10), (3, ProcessRole.DATALOADER, 11)]
     assert find(direct)[0].job == "77"
 
 
@@ -106,15 +106,15 @@ def test_a_batch_script_is_no_task_of_its_own_job() -> None:
     monitor = row(10, 1, batch, line="python watch_the_log.py")
     assert find([INIT, monitor]) == ()
     step = row(20, 1, batch | {"SLURM_STEP_ID": "0"})
-    assert told(find([INIT, monitor, step])) == [(0, Kind.TRAINER, 20)]
+    assert told(find([INIT, monitor, step])) == [(0, ProcessRole.TRAINER, 20)]
     assert find([INIT, row(10, 1, {"SLURM_PROCID": "0", "SLURM_JOB_ID": "77"})]) == ()
-    assert told(find([INIT, row(10, 1, batch | {"SLURM_NTASKS": "1"})])) == [(0, Kind.TRAINER, 10)]
+    assert told(find([INIT, row(10, 1, batch | {"SLURM_NTASKS": "1"})])) == [(0, ProcessRole.TRAINER, 10)]
 
 
 def test_a_trainer_that_sets_rank_itself_is_not_its_own_child_s_launcher() -> None:
     slurm = {"SLURM_PROCID": "3", "SLURM_NTASKS": "8", "SLURM_STEP_ID": "0"}
     table = [INIT, row(10, 1, slurm), row(11, 10, slurm | rank(3, 8), line="python -c spawn_main")]
-    assert told(find(table)) == [(3, Kind.TRAINER, 10), (3, Kind.CHILD, 11)]
+    assert told(find(table)) == [(3, ProcessRole.TRAINER, 10), (3, ProcessRole.CHILD, 11)]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_rank_that_is_none(text: str) -> None:
 
 def test_a_shell_around_every_rank_is_no_trainer() -> None:
     table = [INIT, TORCHRUN, row(11, 10, rank(0), line="bash run.sh"), row(12, 11, rank(0)), row(13, 12, rank(0))]
-    assert told(find(table)) == [(0, Kind.TRAINER, 12), (0, Kind.CHILD, 13)]
+    assert told(find(table)) == [(0, ProcessRole.TRAINER, 12), (0, ProcessRole.CHILD, 13)]
 
 
 @pytest.mark.parametrize(
@@ -179,18 +179,22 @@ def test_topology_comes_along() -> None:
 
 def test_two_that_claim_a_rank_are_a_trainer_and_a_child() -> None:
     table = [INIT, row(10, 1, rank(0), state="Z"), row(11, 1, rank(0)), row(12, 10, rank(0), comm="pt_data_worker")]
-    assert told(find(table)) == [(0, Kind.TRAINER, 11), (0, Kind.CHILD, 10), (0, Kind.DATALOADER, 12)]
+    assert told(find(table)) == [
+        (0, ProcessRole.TRAINER, 11),
+        (0, ProcessRole.CHILD, 10),
+        (0, ProcessRole.DATALOADER, 12),
+    ]
 
 
 def test_workers_that_lost_their_trainer_do_not_stand_for_the_rank() -> None:
     table = [INIT, row(11, 1, rank(0), comm="pt_data_worker"), row(12, 1, rank(0), comm="pt_data_worker")]
-    assert told(find(table)) == [(0, Kind.DATALOADER, 11), (0, Kind.DATALOADER, 12)]
-    assert told(find([*table, row(20, 1, rank(0))]))[0] == (0, Kind.TRAINER, 20)
+    assert told(find(table)) == [(0, ProcessRole.DATALOADER, 11), (0, ProcessRole.DATALOADER, 12)]
+    assert told(find([*table, row(20, 1, rank(0))]))[0] == (0, ProcessRole.TRAINER, 20)
 
 
 def test_only_matching_trainers_with_all_their_children() -> None:
     table = [INIT, row(10, 1, rank(0, MACHINE="a")), row(11, 1, rank(1, MACHINE="b")), row(12, 10, {}), row(13, 11, {})]
-    assert told(find(table, match=("MACHINE", "b"))) == [(1, Kind.TRAINER, 11), (1, Kind.CHILD, 13)]
+    assert told(find(table, match=("MACHINE", "b"))) == [(1, ProcessRole.TRAINER, 11), (1, ProcessRole.CHILD, 13)]
 
 
 def test_the_agent_itself_is_no_trainer() -> None:
@@ -202,7 +206,7 @@ def test_the_agent_itself_is_no_trainer() -> None:
 
 def test_a_table_with_a_circle_or_a_missing_parent_is_read_all_the_same() -> None:
     table = [row(10, 11, rank(0)), row(11, 10), row(12, 99, rank(1)), row(13, 13, rank(2))]
-    assert {member.rank for member in find(table) if member.kind is Kind.TRAINER} == {0, 1, 2}
+    assert {member.rank for member in find(table) if member.kind is ProcessRole.TRAINER} == {0, 1, 2}
 
 
 def test_the_order_of_the_rows_does_not_matter() -> None:

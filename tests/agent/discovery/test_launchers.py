@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.discovery.discover import Kind, find
-from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.discover import ProcessRole, find
+from hangdog_agent.discovery.process_table import ProcessTable
 from support.fakes.targets import proc, until
 
 #: Says who it is, and waits until the test hangs up; the second argument, if any, is how Ray would call the process.
@@ -65,8 +65,8 @@ class Started:
 
     def found(self) -> dict[int, int]:
         """The trainers that discovery finds, rank to pid."""
-        members = find(Census(proc).take(), ("HANGDOG_JOB", self.job))
-        return {member.rank: member.process.pid for member in members if member.kind is Kind.TRAINER}
+        members = find(ProcessTable(proc).take(), ("HANGDOG_JOB", self.job))
+        return {member.rank: member.process.pid for member in members if member.kind is ProcessRole.TRAINER}
 
     def of(self, pid: int) -> dict[str, str]:
         """A process's own word on who it is."""

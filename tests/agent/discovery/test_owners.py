@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.discovery.discover import Kind, Member, find
+from hangdog_agent.discovery.discover import ProcessRole, RankProcesses, find
 from hangdog_agent.discovery.owners import owner
-from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import jobs
 from hangdog_agent.procfs import Proc
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
@@ -29,8 +29,8 @@ def draw(root: Path, pid: int, uid: int, started: int = 1, ticks: int = 0, group
     (folder / "cgroup").write_text(f"0::{group}\n")
 
 
-def found(root: Path) -> tuple[Member, ...]:
-    return find(Census(Proc(root)).take())
+def found(root: Path) -> tuple[RankProcesses, ...]:
+    return find(ProcessTable(Proc(root)).take())
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,10 @@ def test_of_two_containers_that_claim_a_rank_the_first_has_it_and_the_conflict_i
     draw(tmp_path, 43, 0, started=5, group=KUBE, RANK=0, HANGDOG_JOB="run7")
     draw(tmp_path, 44, 0, started=6, group=KUBE, RANK=1, HANGDOG_JOB="run7")
     members = found(tmp_path)
-    assert [(member.process.pid, member.kind) for member in members] == [(43, Kind.TRAINER), (44, Kind.TRAINER)]
+    assert [(member.process.pid, member.kind) for member in members] == [
+        (43, ProcessRole.TRAINER),
+        (44, ProcessRole.TRAINER),
+    ]
     (one,) = jobs(members)
     assert (one.ranks, one.contested) == ((0, 1), (0,))
 
@@ -104,7 +107,7 @@ def test_two_processes_of_one_container_that_claim_a_rank_are_no_conflict(tmp_pa
 
 def test_a_trainer_that_gives_up_its_rights_is_seen_to(tmp_path: Path) -> None:
     draw(tmp_path, 42, 0, RANK=0, HANGDOG_JOB="run7")
-    census = Census(Proc(tmp_path))
+    census = ProcessTable(Proc(tmp_path))
     assert find(census.take())[0].owner == Owner(OwnerKind.USER, "0", 0)
     (tmp_path / "42" / "status").write_text("Uid:\t1000\t1000\t1000\t1000\n")
     assert find(census.take())[0].owner == ALICE

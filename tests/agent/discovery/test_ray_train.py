@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from hangdog_agent.capture import native_stacks
-from hangdog_agent.capture.process_capture import Seen, Tools, look
+from hangdog_agent.capture.process_capture import CapturedProcess, Tools, look
 from hangdog_agent.discovery import ray_train
-from hangdog_agent.discovery.cpu_activity import Mode, feel, mode
-from hangdog_agent.discovery.discover import Key, Kind, Member, Process, find
-from hangdog_agent.discovery.process_table import Census
-from hangdog_agent.stalls.monitor import Vigil
-from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.discovery.cpu_activity import CpuActivity, feel, mode
+from hangdog_agent.discovery.discover import Key, Process, ProcessRole, RankProcesses, find
+from hangdog_agent.discovery.process_table import ProcessTable
+from hangdog_agent.stalls.monitor import StallMonitor
+from hangdog_agent.stalls.settings import StallSettings
 from hangdog_agent.stalls.training_thread import Threads
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
@@ -125,13 +125,13 @@ class Worker:
         self._process.stdin.flush()
         assert self._process.stdout.readline() == b"done\n"
 
-    def census(self) -> Census:
-        return Census(proc, frozenset([self._match[0]]))
+    def census(self) -> ProcessTable:
+        return ProcessTable(proc, frozenset([self._match[0]]))
 
-    def members(self, census: Census) -> list[Member]:
-        return [member for member in find(census.take(), self._match) if member.kind is Kind.TRAINER]
+    def members(self, census: ProcessTable) -> list[RankProcesses]:
+        return [member for member in find(census.take(), self._match) if member.kind is ProcessRole.TRAINER]
 
-    def member(self) -> Member:
+    def member(self) -> RankProcesses:
         self.tell(b"t")
         return self.members(self.census())[0]
 
@@ -191,7 +191,7 @@ def test_what_cannot_be_is_not_believed() -> None:
 def test_a_log_that_cannot_be_read_costs_a_bounded_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = []
     monkeypatch.setattr(
-        Census, "_beginning", lambda _, pid, path: reads.append((pid, path))
+        ProcessTable, "_beginning", lambda _, pid, path: reads.append((pid, path))
     )  # as one on a dead file server
     with worker(folder, lines(1, 3)) as here:
         here.tell(b"t")
@@ -208,7 +208,7 @@ class Glances:
         self.tools = tools
         self.number = 0
 
-    def __call__(self, members: Sequence[Member]) -> Mapping[Key, Seen]:
+    def __call__(self, members: Sequence[RankProcesses]) -> Mapping[Key, CapturedProcess]:
         self.number += len(members)
         return {one.process.key: look(one.process, self.tools, time.monotonic() + 5, attach=False) for one in members}
 
@@ -223,7 +223,7 @@ def test_the_thread_that_trains_is_felt_and_not_the_main_one(folder: Path, tools
         time.sleep(0.5)
         after = [feel(proc, here.pid, time.monotonic(), each) for each in (tid, here.pid)]
         modes = [mode(a, b) for a, b in zip(before, after, strict=True) if a is not None and b is not None]
-        assert modes == [Mode.LIVELY, Mode.SILENT]
+        assert modes == [CpuActivity.LIVELY, CpuActivity.SILENT]
         assert threads.find({key: member}, glance)[key] == tid and glance.number == 1
         here.tell(b"e")
         until(lambda: tid not in proc.tids(here.pid))
@@ -236,16 +236,20 @@ def test_the_thread_that_trains_is_felt_and_not_the_main_one(folder: Path, tools
 def test_a_worker_that_is_idle_for_a_day_is_glanced_at_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hangdog_agent.stalls.training_thread.SELDOM_S", 0.0)
     announced = ray_train.Announced(Rank(0), 1, "llama")
-    member = Member("llama", Rank(0), Kind.TRAINER, Process(1 << 30, 1, 7, "S", "ray", True, announced=announced))
+    member = RankProcesses(
+        "llama", Rank(0), ProcessRole.TRAINER, Process(1 << 30, 1, 7, "S", "ray", True, announced=announced)
+    )
     key, threads = member.process.key, Threads(proc)
-    assert [threads.find({key: member}, lambda _: {key: Seen()})[key] for _ in range(1100)] == [0] * 1100
+    assert [threads.find({key: member}, lambda _: {key: CapturedProcess()})[key] for _ in range(1100)] == [0] * 1100
 
 
 def test_a_hang_in_the_training_thread_makes_a_sign_and_work_does_not(folder: Path, tools: Tools) -> None:
-    settings = VigilSettings(settle_s=0.5, doubt_s=0.3, patience_s=1.0, log_every_s=0, ras_every_s=0, traffic_every_s=0)
+    settings = StallSettings(
+        settle_s=0.5, suspicious_s=0.3, patience_s=1.0, log_every_s=0, ras_every_s=0, traffic_every_s=0
+    )
     with worker(folder, lines(1, 3)) as here:
         member = here.member()
-        vigil = Vigil(tools, packaged(), settings)
+        vigil = StallMonitor(tools, packaged(), settings)
 
         def shown() -> bool:
             time.sleep(0.1)
@@ -275,4 +279,4 @@ def test_a_worker_that_trains_is_not_held_for_native_frames(folder: Path, tools:
         member = here.member()
         seen = native_stacks.look(member.process, tools)
         assert isinstance(seen.missing, Missing) and seen.missing.reason is Reason.NOT_SAFE
-        assert "gets on" in seen.missing.words
+        assert "gets on" in seen.missing.message

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 
 from hangdog.commands.operate.doctor import command
 from hangdog_agent.capture import pyspy
-from hangdog_agent.confinement.capabilities import Place, grant, lacking, place
+from hangdog_agent.confinement.capabilities import RuntimePlace, grant, lacking, place
 from hangdog_agent.doctor import doctor, environment
-from hangdog_agent.doctor.doctor import Finding, Health, examine, works
+from hangdog_agent.doctor.doctor import DoctorFinding, Health, examine, works
 from hangdog_agent.procfs import Proc, Status
 from hangdog_models.stack import Missing, Reason
 from support.fakes import targets
@@ -26,7 +26,7 @@ from support.fakes.targets import SLEEP_IN_KERNEL, WAIT, running
 ENVIRON = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "HANGDOG_JOB": f"doctor-{os.getpid()}"}
 
 
-def found(findings: tuple[Finding, ...], name: str) -> Finding:
+def found(findings: tuple[DoctorFinding, ...], name: str) -> DoctorFinding:
     return next(finding for finding in findings if finding.name == name)
 
 
@@ -97,16 +97,16 @@ NOTHING, ALL = Status(), Status(capabilities=(1 << 41) - 1)
 )
 def test_yama_is_named_where_it_forbids(tmp_path: Path, scope: str, status: Status, fix: str) -> None:
     here = kernel(tmp_path, "sys/kernel/yama/ptrace_scope", f"{scope}\n")
-    finding = environment.yama(here, status, True, Place.SHELL)
+    finding = environment.yama(here, status, True, RuntimePlace.SHELL)
     assert finding.health is (Health.WARN if fix else Health.OK)
     assert fix in finding.fix
-    assert environment.yama(here, status, False, Place.SHELL).fix == ""
-    assert "SYS_PTRACE" in environment.yama(here, NOTHING, True, Place.KUBERNETES).fix or scope in "03"
-    assert environment.yama(Proc(tmp_path / "none"), NOTHING, True, Place.SHELL).health is Health.OK
+    assert environment.yama(here, status, False, RuntimePlace.SHELL).fix == ""
+    assert "SYS_PTRACE" in environment.yama(here, NOTHING, True, RuntimePlace.KUBERNETES).fix or scope in "03"
+    assert environment.yama(Proc(tmp_path / "none"), NOTHING, True, RuntimePlace.SHELL).health is Health.OK
 
 
-@pytest.mark.parametrize("where", Place)
-def test_a_filter_is_named_only_where_reading_was_refused(where: Place) -> None:
+@pytest.mark.parametrize("where", RuntimePlace)
+def test_a_filter_is_named_only_where_reading_was_refused(where: RuntimePlace) -> None:
     filtered = replace(ALL, seccomp=2)
     assert environment.seccomp(ALL, True, where).health is Health.OK
     assert environment.seccomp(filtered, False, where).health is Health.OK
@@ -144,15 +144,20 @@ def test_a_real_filter_is_seen_and_capture_goes_on_beside_it(spy: pyspy.PySpy) -
 @pytest.mark.parametrize(
     ("label", "where", "name", "fix"),
     [
-        ("cri-containerd.apparmor.d (enforce)\n", Place.KUBERNETES, "AppArmor", "appArmorProfile: {type: Unconfined}"),
-        ("docker-default (enforce)\n", Place.DOCKER, "AppArmor", "apparmor=unconfined"),
-        ("system_u:system_r:container_t:s0:c1,c2\0", Place.KUBERNETES, "SELinux", "spc_t"),
-        ("system_u:system_r:container_t:s0:c1,c2\0", Place.DOCKER, "SELinux", "label=disable"),
-        ("system_u:system_r:init_t:s0\0", Place.UNIT, "SELinux", "unconfined"),
+        (
+            "cri-containerd.apparmor.d (enforce)\n",
+            RuntimePlace.KUBERNETES,
+            "AppArmor",
+            "appArmorProfile: {type: Unconfined}",
+        ),
+        ("docker-default (enforce)\n", RuntimePlace.DOCKER, "AppArmor", "apparmor=unconfined"),
+        ("system_u:system_r:container_t:s0:c1,c2\0", RuntimePlace.KUBERNETES, "SELinux", "spc_t"),
+        ("system_u:system_r:container_t:s0:c1,c2\0", RuntimePlace.DOCKER, "SELinux", "label=disable"),
+        ("system_u:system_r:init_t:s0\0", RuntimePlace.UNIT, "SELinux", "unconfined"),
     ],
 )
 def test_confinement_is_named_where_nothing_else_explains_a_refusal(
-    tmp_path: Path, label: str, where: Place, name: str, fix: str
+    tmp_path: Path, label: str, where: RuntimePlace, name: str, fix: str
 ) -> None:
     here = kernel(tmp_path, "self/attr/current", label)
     finding = environment.profile(here, ALL, True, where)
@@ -168,21 +173,21 @@ def test_confinement_is_named_where_nothing_else_explains_a_refusal(
 def test_a_proc_that_hides_others_is_named(tmp_path: Path) -> None:
     (tmp_path / "self" / "ns").mkdir(parents=True)
     (tmp_path / "self" / "ns" / "pid").symlink_to("pid:[4026531836]")
-    finding = environment.namespace(Proc(tmp_path), False, Place.SHELL)
+    finding = environment.namespace(Proc(tmp_path), False, RuntimePlace.SHELL)
     assert (finding.health, finding.fix) == (Health.WARN, "sudo mount -o remount,hidepid=0 /proc")
 
 
 def test_a_container_is_no_fault_where_it_holds_the_trainers(tmp_path: Path) -> None:
     (tmp_path / "self" / "ns").mkdir(parents=True)
     (tmp_path / "self" / "ns" / "pid").symlink_to("pid:[4026532200]")
-    assert environment.namespace(Proc(tmp_path), True, Place.KUBERNETES).health is Health.OK
-    alone = environment.namespace(Proc(tmp_path), False, Place.KUBERNETES)
+    assert environment.namespace(Proc(tmp_path), True, RuntimePlace.KUBERNETES).health is Health.OK
+    alone = environment.namespace(Proc(tmp_path), False, RuntimePlace.KUBERNETES)
     assert (alone.health, alone.fix.split("   ")[0]) == (Health.WARN, "hostPID: true")
-    assert "--pid=host" in environment.namespace(Proc(tmp_path), False, Place.DOCKER).fix
+    assert "--pid=host" in environment.namespace(Proc(tmp_path), False, RuntimePlace.DOCKER).fix
 
 
-@pytest.mark.parametrize("where", Place)
-def test_the_kernel_log_is_readable_absent_or_closed(tmp_path: Path, where: Place) -> None:
+@pytest.mark.parametrize("where", RuntimePlace)
+def test_the_kernel_log_is_readable_absent_or_closed(tmp_path: Path, where: RuntimePlace) -> None:
     log = tmp_path / "kmsg"
     absent = environment.kernel_log(Proc(tmp_path), ALL, where, log)
     assert (absent.health, "No such file" in absent.what) == (Health.WARN, True)
@@ -208,10 +213,10 @@ def test_a_closed_kernel_log_is_told_from_a_restricted_one() -> None:
 
 
 def test_a_kernel_that_does_not_count_is_named(tmp_path: Path) -> None:
-    assert environment.pulse(Proc()).health is Health.OK
-    assert "CONFIG_SCHED_INFO" in environment.pulse(Proc(tmp_path)).fix
+    assert environment.cpu_activity(Proc()).health is Health.OK
+    assert "CONFIG_SCHED_INFO" in environment.cpu_activity(Proc(tmp_path)).fix
     zeros = kernel(tmp_path, f"{os.getpid()}/task/{os.getpid()}/schedstat", "0 0 0\n")
-    assert "kernel.task_delayacct=1" in environment.pulse(zeros).fix
+    assert "kernel.task_delayacct=1" in environment.cpu_activity(zeros).fix
 
 
 #: Runs doctor where py-spy's folder may hold no programs, and memory neither.
@@ -254,42 +259,46 @@ def test_memory_that_may_hold_no_programs_is_named(tmp_path: Path) -> None:
 def test_no_gpu_is_no_fault_and_an_unreachable_one_is(tmp_path: Path) -> None:
     """A driver that is loaded shows in /proc, in containers too."""
     none = "raise SystemExit('NVML Shared Library Not Found')"
-    assert environment.nvml(Proc(tmp_path), Place.KUBERNETES, none).health is Health.OK
+    assert environment.nvml(Proc(tmp_path), RuntimePlace.KUBERNETES, none).health is Health.OK
     loaded = kernel(tmp_path, "driver/nvidia/version", "NVRM version: ...")
-    for where, line in ((Place.KUBERNETES, "runtimeClassName: nvidia"), (Place.DOCKER, "--gpus all")):
+    for where, line in ((RuntimePlace.KUBERNETES, "runtimeClassName: nvidia"), (RuntimePlace.DOCKER, "--gpus all")):
         finding = environment.nvml(loaded, where, none)
         assert finding.health is Health.WARN
         assert line in finding.fix
-    assert "nvidia-ml-py" in environment.nvml(loaded, Place.SHELL, "import no_such_module").fix
-    assert environment.nvml(loaded, Place.SHELL, "print(8, '580.1')").what == "8 GPU(s), driver 580.1"
+    assert "nvidia-ml-py" in environment.nvml(loaded, RuntimePlace.SHELL, "import no_such_module").fix
+    assert environment.nvml(loaded, RuntimePlace.SHELL, "print(8, '580.1')").what == "8 GPU(s), driver 580.1"
 
 
 @pytest.mark.parametrize(
     ("where", "root", "line"),
     [
         (
-            Place.KUBERNETES,
+            RuntimePlace.KUBERNETES,
             True,
             'securityContext: {capabilities: {add: ["SYS_PTRACE", "DAC_READ_SEARCH", "SETUID", "SETGID", "SETPCAP"]}}',
         ),
-        (Place.KUBERNETES, False, "runAsUser: 0"),
+        (RuntimePlace.KUBERNETES, False, "runAsUser: 0"),
         (
-            Place.DOCKER,
+            RuntimePlace.DOCKER,
             True,
             "docker run --cap-add SYS_PTRACE --cap-add DAC_READ_SEARCH --cap-add SETUID --cap-add SETGID --cap-add SETPCAP ...",
         ),
-        (Place.DOCKER, False, "--user root"),
+        (RuntimePlace.DOCKER, False, "--user root"),
         (
-            Place.UNIT,
+            RuntimePlace.UNIT,
             True,
             "CapabilityBoundingSet=CAP_SYS_PTRACE CAP_DAC_READ_SEARCH CAP_SETUID CAP_SETGID CAP_SETPCAP",
         ),
-        (Place.UNIT, False, "User=root"),
-        (Place.SHELL, True, "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH and CAP_SETUID and CAP_SETGID and CAP_SETPCAP"),
-        (Place.SHELL, False, "sudo "),
+        (RuntimePlace.UNIT, False, "User=root"),
+        (
+            RuntimePlace.SHELL,
+            True,
+            "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH and CAP_SETUID and CAP_SETGID and CAP_SETPCAP",
+        ),
+        (RuntimePlace.SHELL, False, "sudo "),
     ],
 )
-def test_the_line_that_grants_depends_on_the_place(where: Place, root: bool, line: str) -> None:
+def test_the_line_that_grants_depends_on_the_place(where: RuntimePlace, root: bool, line: str) -> None:
     assert line in grant(lacking(NOTHING), where, root)
 
 
@@ -298,11 +307,11 @@ def test_where_we_run_is_told_by_the_environment(monkeypatch: pytest.MonkeyPatch
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SYSTEMD_EXEC_PID", "1")  # inherited from the session
     outside = place()
-    assert outside in (Place.SHELL, Place.DOCKER)
+    assert outside in (RuntimePlace.SHELL, RuntimePlace.DOCKER)
     monkeypatch.setenv("SYSTEMD_EXEC_PID", str(os.getpid()))
-    assert place() is (Place.UNIT if outside is Place.SHELL else Place.DOCKER)
+    assert place() is (RuntimePlace.UNIT if outside is RuntimePlace.SHELL else RuntimePlace.DOCKER)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    assert place() is Place.KUBERNETES
+    assert place() is RuntimePlace.KUBERNETES
 
 
 def test_the_agent_s_image_has_a_doctor_without_the_hangdog_command(spy: pyspy.PySpy) -> None:

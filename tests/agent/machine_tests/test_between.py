@@ -14,7 +14,7 @@ from typing import Self
 import pytest
 
 from hangdog_agent.machine_tests.group import Group
-from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind
 from hangdog_agent.machine_tests.levels.between_machines import Between
 from hangdog_agent.machine_tests.torch_engine import Engine
 from support.fakes import ladder
@@ -31,7 +31,7 @@ def port() -> int:
 
 def play(
     meet: str, engines: Sequence[Engine], patience_s: float = 0.0, deadline_s: float = 90.0
-) -> list[tuple[Result, ...]]:
+) -> list[tuple[LevelResult, ...]]:
     """What each member tells, all run at once."""
     levels = [
         Between(engine, ON_CPU, SMALL, Group(meet, at, len(engines)), patience_s) for at, engine in enumerate(engines)
@@ -103,8 +103,8 @@ def test_a_bad_cable_is_found_and_evicts_nobody(cables: Callable[[int], Cables],
     for results in told:
         assert failed(results) == {
             "bandwidth": (
-                Conviction(Sort.LINK, ("member 0", "member 2")),
-                Conviction(Sort.LINK, ("member 1", "member 2")),
+                MachineConviction(PartKind.LINK, ("member 0", "member 2")),
+                MachineConviction(PartKind.LINK, ("member 1", "member 2")),
             )
         }, results
 
@@ -113,10 +113,10 @@ def test_damaged_data_is_found_by_its_link() -> None:
     broken = ladder.engine("damaged transfer", '"name": "member 1"')
     told = play(f"127.0.0.1:{port()}", [ladder.engine(), broken])
     for results in told:
-        assert failed(results) == {"integrity": (Conviction(Sort.LINK, ("member 0", "member 1")),)}
+        assert failed(results) == {"integrity": (MachineConviction(PartKind.LINK, ("member 0", "member 1")),)}
         assert [(one.test, one.outcome) for one in results[1:]] == [
-            ("gathering", Outcome.PASS),
-            ("bandwidth", Outcome.PASS),
+            ("gathering", LevelOutcome.PASS),
+            ("bandwidth", LevelOutcome.PASS),
         ]
     assert told[0][0].evidence == told[1][0].evidence, "all tell the same"
 
@@ -125,12 +125,12 @@ def test_a_member_that_never_answers_is_named_by_the_others() -> None:
     silent = ladder.engine("stopped in transfer", '"name": "member 1"')
     first, _ = play(f"127.0.0.1:{port()}", [ladder.engine(), silent], 15.0, 25.0)
     assert not failed(first)
-    assert first[-1].words.startswith("member 1 did not answer: it does not live")
+    assert first[-1].message.startswith("member 1 did not answer: it does not live")
 
 
 def test_a_group_that_nobody_joins_is_told() -> None:
     (results,) = [
         Between(ladder.engine(), ON_CPU, SMALL, Group(f"127.0.0.1:{port()}", 0, 2), 8.0).run(40.0, threading.Event())
     ]
-    assert [one.outcome for one in results] == [Outcome.INCONCLUSIVE]
-    assert results[0].words.startswith("member 1 did not answer")
+    assert [one.outcome for one in results] == [LevelOutcome.INCONCLUSIVE]
+    assert results[0].message.startswith("member 1 did not answer")

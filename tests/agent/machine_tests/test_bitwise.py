@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind
 from hangdog_agent.machine_tests.levels.alignment import Alignment
 from hangdog_models.planning.alignment import Digests
 from support.fakes import ladder
@@ -22,24 +22,26 @@ def level(fault: str = "", victim: str = "", processes: int = 1, golden: dict[st
     return Alignment(ladder.engine(fault, victim), ON_CPU, SMALL, processes, golden or {})
 
 
-def convicting(*names: str) -> tuple[Conviction, ...]:
-    return (Conviction(Sort.DEVICE, names),)
+def convicting(*names: str) -> tuple[MachineConviction, ...]:
+    return (MachineConviction(PartKind.DEVICE, names),)
 
 
 @pytest.fixture(scope="module")
-def eight() -> tuple[Result, ...]:
+def eight() -> tuple[LevelResult, ...]:
     """Eight processes stand for eight devices: each alone, then all as one job of tensor 2 x pipeline 2 x data 2."""
     return play(level(processes=8))
 
 
-def golden(results: tuple[Result, ...]) -> dict[str, Digests]:
+def golden(results: tuple[LevelResult, ...]) -> dict[str, Digests]:
     return {one.key: one.digests for one in results if one.digests}
 
 
-def test_sound_devices_agree_with_themselves_with_each_other_and_as_a_job(eight: tuple[Result, ...]) -> None:
-    assert {one.outcome for one in eight} == {Outcome.PASS}, [one for one in eight if one.outcome is not Outcome.PASS]
+def test_sound_devices_agree_with_themselves_with_each_other_and_as_a_job(eight: tuple[LevelResult, ...]) -> None:
+    assert {one.outcome for one in eight} == {LevelOutcome.PASS}, [
+        one for one in eight if one.outcome is not LevelOutcome.PASS
+    ]
     aligned, job = eight[-2:]
-    assert aligned.words.endswith("cpu:6, cpu:7 computed the same bits")
+    assert aligned.message.endswith("cpu:6, cpu:7 computed the same bits")
     assert len([item for item in aligned.digests if item.startswith("moe gradient of blocks.")]) == 4 * 9
     assert job.test == "job of eight" and "tp 2 pp 2 dp 2" in job.key
     assert len({item.partition(" ")[2].partition(" ")[0] for item in job.digests}) == 8, "each rank's own"
@@ -48,15 +50,17 @@ def test_sound_devices_agree_with_themselves_with_each_other_and_as_a_job(eight:
 def test_one_bit_of_one_weight_convicts_its_device_among_three() -> None:
     results = play(level("weight", '"name": "cpu:1"', processes=3))
     assert failed(results) == {"alignment": convicting("cpu:1")}
-    (wrong,) = [one for one in results if one.outcome is Outcome.FAIL]
-    assert "than cpu:0, cpu:2" in wrong.words and "in a second run, too" in wrong.words
+    (wrong,) = [one for one in results if one.outcome is LevelOutcome.FAIL]
+    assert "than cpu:0, cpu:2" in wrong.message and "in a second run, too" in wrong.message
 
 
-def test_one_bit_of_one_gradient_is_found_by_a_stored_answer(eight: tuple[Result, ...]) -> None:
+def test_one_bit_of_one_gradient_is_found_by_a_stored_answer(eight: tuple[LevelResult, ...]) -> None:
     results = play(level("gradient", "minigpt", golden=golden(eight)))
     assert failed(results) == {"alignment": convicting("cpu:0")}
-    (wrong,) = [one for one in results if one.outcome is Outcome.FAIL]
-    assert "other bits than the stored answer: 2 tensors" in wrong.words, "one of either model: updated weights hide it"
+    (wrong,) = [one for one in results if one.outcome is LevelOutcome.FAIL]
+    assert "other bits than the stored answer: 2 tensors" in wrong.message, (
+        "one of either model: updated weights hide it"
+    )
     assert not failed(play(level(golden=golden(eight))))
 
 

@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort
-from hangdog_agent.machine_tests.level_runner import Verdict, climb, golden, to_json
+from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind
+from hangdog_agent.machine_tests.level_runner import LadderOutcome, climb, golden, to_json
 
-PASSED = Result(1, "t", Outcome.PASS, "fine", digests={"a": "1"}, key="k")
-OPEN = Result(1, "t", Outcome.INCONCLUSIVE, "it \x1b[31m did not answer\n", evidence=("x" * 10_000,) * 100)
-DEVICE = Result(1, "t", Outcome.FAIL, "broken", (Conviction(Sort.DEVICE, ("cuda:3",)),))
-LINK = Result(3, "t", Outcome.FAIL, "slow", (Conviction(Sort.LINK, ("a", "b")),))
+PASSED = LevelResult(1, "t", LevelOutcome.PASS, "fine", digests={"a": "1"}, key="k")
+OPEN = LevelResult(1, "t", LevelOutcome.INCONCLUSIVE, "it \x1b[31m did not answer\n", evidence=("x" * 10_000,) * 100)
+DEVICE = LevelResult(1, "t", LevelOutcome.FAIL, "broken", (MachineConviction(PartKind.DEVICE, ("cuda:3",)),))
+LINK = LevelResult(3, "t", LevelOutcome.FAIL, "slow", (MachineConviction(PartKind.LINK, ("a", "b")),))
 
 
 @dataclass
 class Played:
     """Takes as long as it may, or no time at all."""
 
-    results: tuple[Result, ...] = (PASSED,)
+    results: tuple[LevelResult, ...] = (PASSED,)
     number: int = 1
     why: str = ""
     takes_all: bool = False
@@ -31,7 +31,7 @@ class Played:
     def supported(self) -> str:
         return self.why
 
-    def run(self, deadline_s: float, stop: threading.Event) -> tuple[Result, ...]:
+    def run(self, deadline_s: float, stop: threading.Event) -> tuple[LevelResult, ...]:
         self.given_s.append(deadline_s)
         return self.results
 
@@ -39,32 +39,32 @@ class Played:
 @pytest.mark.parametrize(
     ("results", "verdict"),
     [
-        ((PASSED,), Verdict.NOT_CONVICTED),
-        ((PASSED, OPEN), Verdict.OPEN),
-        ((OPEN, LINK), Verdict.FAILED),
-        ((OPEN, LINK, DEVICE), Verdict.CONVICTED),
-        ((), Verdict.OPEN),
+        ((PASSED,), LadderOutcome.NOT_CONVICTED),
+        ((PASSED, OPEN), LadderOutcome.OPEN),
+        ((OPEN, LINK), LadderOutcome.FAILED),
+        ((OPEN, LINK, DEVICE), LadderOutcome.CONVICTED),
+        ((), LadderOutcome.OPEN),
     ],
 )
-def test_what_all_levels_say_together(results: tuple[Result, ...], verdict: Verdict) -> None:
+def test_what_all_levels_say_together(results: tuple[LevelResult, ...], verdict: LadderOutcome) -> None:
     assert climb([Played(results)], 60.0, threading.Event()).verdict is verdict
 
 
 def test_a_test_that_did_not_fail_cannot_convict() -> None:
     with pytest.raises(ValueError, match="convicts nobody"):
-        Result(1, "t", Outcome.INCONCLUSIVE, "", (Conviction(Sort.MACHINE, ()),))
+        LevelResult(1, "t", LevelOutcome.INCONCLUSIVE, "", (MachineConviction(PartKind.MACHINE, ()),))
 
 
 class Broken(Played):
-    def run(self, deadline_s: float, stop: threading.Event) -> tuple[Result, ...]:
+    def run(self, deadline_s: float, stop: threading.Event) -> tuple[LevelResult, ...]:
         raise ZeroDivisionError("no devices")
 
 
 def test_a_bug_in_one_level_costs_no_other_and_convicts_nobody() -> None:
     diagnosis = climb([Broken(), Played((DEVICE,), number=2)], 60.0, threading.Event())
-    assert [one.outcome for one in diagnosis.results] == [Outcome.INCONCLUSIVE, Outcome.FAIL]
-    assert diagnosis.results[0].words == "this is a bug in hangdog: ZeroDivisionError: no devices"
-    assert climb([Broken()], 60.0, threading.Event()).verdict is Verdict.OPEN
+    assert [one.outcome for one in diagnosis.results] == [LevelOutcome.INCONCLUSIVE, LevelOutcome.FAIL]
+    assert diagnosis.results[0].message == "this is a bug in hangdog: ZeroDivisionError: no devices"
+    assert climb([Broken()], 60.0, threading.Event()).verdict is LadderOutcome.OPEN
 
 
 def test_levels_go_in_order_each_within_its_deadline_and_the_budget() -> None:
@@ -76,31 +76,33 @@ def test_levels_go_in_order_each_within_its_deadline_and_the_budget() -> None:
 
 
 def test_what_the_budget_does_not_reach_is_open_and_what_has_nothing_to_test_is_not() -> None:
-    assert climb([Played()], 1.0, threading.Event()).verdict is Verdict.OPEN
+    assert climb([Played()], 1.0, threading.Event()).verdict is LadderOutcome.OPEN
     skipped = climb([Played(), Played(why="one device only")], 60.0, threading.Event())
-    assert skipped.verdict is Verdict.NOT_CONVICTED and skipped.levels[1].skipped == "one device only"
-    assert climb([Played(why="no torch")], 60.0, threading.Event()).verdict is Verdict.OPEN, "nothing was tested"
+    assert skipped.verdict is LadderOutcome.NOT_CONVICTED and skipped.levels[1].skipped == "one device only"
+    assert climb([Played(why="no torch")], 60.0, threading.Event()).verdict is LadderOutcome.OPEN, "nothing was tested"
 
 
 def test_what_a_machine_tells_by_itself_is_no_test_of_it() -> None:
-    passive = Played((Result(0, "reading", Outcome.PASS, "fine"),), number=0)
-    assert climb([passive], 60.0, threading.Event()).verdict is Verdict.NOT_CONVICTED, "nothing else was asked for"
+    passive = Played((LevelResult(0, "reading", LevelOutcome.PASS, "fine"),), number=0)
+    assert climb([passive], 60.0, threading.Event()).verdict is LadderOutcome.NOT_CONVICTED, (
+        "nothing else was asked for"
+    )
     untested = climb([passive, Played(why="no torch")], 60.0, threading.Event())
-    assert untested.verdict is Verdict.OPEN
-    assert climb([Played()], 60.0, threading.Event(), before=untested.levels).verdict is Verdict.NOT_CONVICTED
+    assert untested.verdict is LadderOutcome.OPEN
+    assert climb([Played()], 60.0, threading.Event(), before=untested.levels).verdict is LadderOutcome.NOT_CONVICTED
 
 
 def test_what_was_climbed_before_may_end_it() -> None:
     before = climb([Played((DEVICE,), number=0)], 60.0, threading.Event()).levels
     second = Played()
     diagnosis = climb([second], 60.0, threading.Event(), further=False, before=before)
-    assert (diagnosis.verdict, second.given_s) == (Verdict.CONVICTED, [])
+    assert (diagnosis.verdict, second.given_s) == (LadderOutcome.CONVICTED, [])
     assert [level.number for level in diagnosis.levels] == [0, 1]
 
 
 def test_the_first_conviction_may_be_the_last_level() -> None:
     second = Played(number=2)
-    assert climb([Played((DEVICE,)), second], 60.0, threading.Event(), further=False).verdict is Verdict.CONVICTED
+    assert climb([Played((DEVICE,)), second], 60.0, threading.Event(), further=False).verdict is LadderOutcome.CONVICTED
     assert second.given_s == []
     climb([Played((LINK,)), second], 60.0, threading.Event(), further=False)
     assert len(second.given_s) == 1, "a link is no reason to end"
@@ -128,15 +130,15 @@ class Kept:
 
 
 class Interrupted(Played):
-    def run(self, deadline_s: float, stop: threading.Event) -> tuple[Result, ...]:
+    def run(self, deadline_s: float, stop: threading.Event) -> tuple[LevelResult, ...]:
         raise KeyboardInterrupt
 
 
 def test_settings_are_put_back_whatever_happens() -> None:
     kept = Kept()
-    assert climb([Played()], 60.0, threading.Event(), keepsake=kept).remarks == ("a test changed the clocks; restored",)
+    assert climb([Played()], 60.0, threading.Event(), backup=kept).remarks == ("a test changed the clocks; restored",)
     with pytest.raises(KeyboardInterrupt):
-        climb([Interrupted()], 60.0, threading.Event(), keepsake=kept)
+        climb([Interrupted()], 60.0, threading.Event(), backup=kept)
     assert kept.calls == ["record", "settle"] * 2
 
 

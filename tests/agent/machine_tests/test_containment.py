@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.machine_tests.gpu_settings_backup import Keepsake
+from hangdog_agent.machine_tests.gpu_settings_backup import GpuSettingsBackup
 from hangdog_agent.machine_tests.group import Group
-from hangdog_agent.machine_tests.level import Level, Outcome, Result, Sort
+from hangdog_agent.machine_tests.level import Level, LevelOutcome, LevelResult, PartKind
 from hangdog_agent.machine_tests.level_runner import climb
 from hangdog_agent.machine_tests.levels.dcgm import Dcgm
-from hangdog_agent.machine_tests.standard_levels import LEVELS, Wish, standard
+from hangdog_agent.machine_tests.standard_levels import LEVELS, WantedLevels, standard
 from support.fakes import ladder, targets
 from support.fakes.fake_gpus import FakeGpus, built
 from support.fakes.ladder import ON_CPU, SMALL
@@ -50,7 +50,7 @@ def levels(tmp_path: Path, request: pytest.FixtureRequest) -> dict[str, Level]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         group = Group(f"127.0.0.1:{free.getsockname()[1]}", 0, 2)
-    wish = Wish(2, {}, group, (sys.executable, "-S", "-c", "import site; site.main()"), str(tmp_path))
+    wish = WantedLevels(2, {}, group, (sys.executable, "-S", "-c", "import site; site.main()"), str(tmp_path))
     return {level.name: level for level in standard(engine, ON_CPU, SMALL, wish, LEVELS)}
 
 
@@ -71,7 +71,7 @@ def test_every_level_ends_in_time_and_leaves_nothing(levels: dict[str, Level], r
     leaves = fault.startswith("leaves")
     deadline_s = 2.0 if fault in ("stopped at once", "loops at once") else 6.0
 
-    def play(level: Level) -> tuple[float, tuple[Result, ...]]:
+    def play(level: Level) -> tuple[float, tuple[LevelResult, ...]]:
         assert level.supported() == "", level.name
         began = time.monotonic()
         results = level.run(deadline_s, threading.Event())
@@ -83,9 +83,12 @@ def test_every_level_ends_in_time_and_leaves_nothing(levels: dict[str, Level], r
     assert broken(fault) == []
     for name, (seconds, results) in told.items():
         assert seconds < deadline_s + LATE_S, name
-        assert not [one for result in results for one in result.convicts if one.sort is not Sort.GROUP], (name, results)
-        assert any(one.outcome is not Outcome.PASS for one in results), name
-        assert not leaves or any("left behind, and ended" in one.words for one in results), (name, results)
+        assert not [one for result in results for one in result.convicts if one.sort is not PartKind.GROUP], (
+            name,
+            results,
+        )
+        assert any(one.outcome is not LevelOutcome.PASS for one in results), name
+        assert not leaves or any("left behind, and ended" in one.message for one in results), (name, results)
 
 
 @pytest.fixture
@@ -105,7 +108,9 @@ def test_settings_are_back_when_the_test_that_changed_them_was_killed(gpus: Fake
     program.write_text('#!/bin/sh\necho 1410 >"$FAKE_NVML/0/clock_graphics"\nkill -STOP $$\n')
     program.chmod(0o755)
     environ = {**gpus.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    diagnosis = climb([Dcgm(replace(SMALL, dcgm_s=3.0), environ)], 60.0, threading.Event(), keepsake=Keepsake(environ))
-    assert "in state T" in diagnosis.results[0].words
+    diagnosis = climb(
+        [Dcgm(replace(SMALL, dcgm_s=3.0), environ)], 60.0, threading.Event(), backup=GpuSettingsBackup(environ)
+    )
+    assert "in state T" in diagnosis.results[0].message
     assert diagnosis.remarks == ("a test changed clocks in MHz of GPU 0; restored",)
     assert (gpus.folder / "0/clock_graphics").read_text() == "1980\n"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind
 from hangdog_agent.machine_tests.levels.dcgm import Dcgm
 from hangdog_agent.machine_tests.settings import DiagnoseSettings
 from support.fakes.ladder import play
 
-GPU1 = (Conviction(Sort.DEVICE, ("GPU 1",)),)
+GPU1 = (MachineConviction(PartKind.DEVICE, ("GPU 1",)),)
 
 
 def document(generation: int, status: str, warning: str = "", number: int = 0, severity: int = 0) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def level(folder: Path, script: str) -> Dcgm:
     return Dcgm(replace(DiagnoseSettings(), dcgm_level=3), {"PATH": f"{folder}:/usr/bin:/bin", "FOLDER": str(folder)})
 
 
-def told(folder: Path, said: object, status: int = 0) -> tuple[Result, ...]:
+def told(folder: Path, said: object, status: int = 0) -> tuple[LevelResult, ...]:
     (folder / "said").write_text(said if isinstance(said, str) else json.dumps(said))
     return play(level(folder, f'echo "$*" >"$FOLDER/asked"; cat "$FOLDER/said"; exit {status}'))
 
@@ -56,19 +56,19 @@ def told(folder: Path, said: object, status: int = 0) -> tuple[Result, ...]:
 @pytest.mark.parametrize("generation", [3, 31, 4])
 def test_a_clean_run_passes_and_says_what_ran(generation: int, tmp_path: Path) -> None:
     (result,) = told(tmp_path, document(generation, "Pass"))
-    assert (result.outcome, result.words, result.convicts) == (Outcome.PASS, "passed: Memory", ())
+    assert (result.outcome, result.message, result.convicts) == (LevelOutcome.PASS, "passed: Memory", ())
     assert (tmp_path / "asked").read_text() == "diag -r 3 -j\n"
 
 
 @pytest.mark.parametrize("generation", [31, 4])
 def test_a_failure_with_a_reason_to_isolate_convicts_the_gpu(generation: int, tmp_path: Path) -> None:
     (result,) = told(tmp_path, document(generation, "Fail", "Faulty memory on GPU 1", 52, 2), 205)
-    assert (result.outcome, result.convicts) == (Outcome.FAIL, GPU1)
+    assert (result.outcome, result.convicts) == (LevelOutcome.FAIL, GPU1)
 
 
 def test_of_the_oldest_generation_the_words_decide(tmp_path: Path) -> None:
     (result,) = told(tmp_path, document(3, "Fail", "row remap failure on GPU 1"), 226)
-    assert (result.outcome, result.convicts) == (Outcome.FAIL, GPU1)
+    assert (result.outcome, result.convicts) == (LevelOutcome.FAIL, GPU1)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_what_could_not_run_wants_a_reset_or_another_look_convicts_nobody(
 ) -> None:
     for generation in (3, 31, 4):
         (result,) = told(tmp_path, document(generation, "Fail", warning, number, severity), 226)
-        assert (result.outcome, result.convicts) == (Outcome.INCONCLUSIVE, ()), (generation, result)
+        assert (result.outcome, result.convicts) == (LevelOutcome.INCONCLUSIVE, ()), (generation, result)
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_what_could_not_run_wants_a_reset_or_another_look_convicts_nobody(
 )
 def test_garbage_and_silence_are_told_and_convict_nobody(said: object, status: int, words: str, tmp_path: Path) -> None:
     (result,) = told(tmp_path, said, status)
-    assert (result.outcome, result.convicts) == (Outcome.INCONCLUSIVE, ())
-    assert words in result.words
+    assert (result.outcome, result.convicts) == (LevelOutcome.INCONCLUSIVE, ())
+    assert words in result.message
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_a_diagnosis_that_hangs_dies_or_floods_is_contained(script: str, words: 
     began = time.monotonic()
     results = play(level(tmp_path, script), 1.0 if "answer" in words else 30.0)
     assert time.monotonic() - began < 15
-    assert words in results[0].words
-    assert {one.outcome for one in results} == {Outcome.INCONCLUSIVE}
+    assert words in results[0].message
+    assert {one.outcome for one in results} == {LevelOutcome.INCONCLUSIVE}
 
 
 def test_without_dcgm_there_is_nothing_to_run(tmp_path: Path) -> None:

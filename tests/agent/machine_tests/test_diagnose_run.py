@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.machine_tests.members import End, Ended, Member, Ran
+from hangdog_agent.machine_tests.members import Ended, GroupMember, MemberEnd, Ran
 from hangdog_agent.machine_tests.run_members import run, sweep
 from support.fakes import targets
 from support.fakes.targets import letter
@@ -34,8 +34,8 @@ os.wait()
 """
 
 
-def python(program: str, *arguments: str, name: str = "0") -> Member:
-    return Member(name, (sys.executable, "-I", "-S", "-c", program, *arguments))
+def python(program: str, *arguments: str, name: str = "0") -> GroupMember:
+    return GroupMember(name, (sys.executable, "-I", "-S", "-c", program, *arguments))
 
 
 def alone(
@@ -62,9 +62,9 @@ def test_a_member_that_ends_well_says_all_of_it() -> None:
 def test_what_it_says_is_told_up_to_the_bound_and_no_more_is_read() -> None:
     assert len(alone("print('x' * 99)", stdout_bytes=100)[0].stdout) == 100
     flooded, _ = alone("import sys\nwhile True: sys.stdout.write('\\0' * 65536)", deadline_s=30.0)
-    assert (flooded.how, len(flooded.stdout)) == (End.FLOODED, 1 << 20)
+    assert (flooded.how, len(flooded.stdout)) == (MemberEnd.FLOODED, 1 << 20)
     errors, _ = alone("import sys\nwhile True: sys.stderr.write('x' * 65536)")
-    assert errors.how is End.DEADLINE and len(errors.stderr) == 8 << 10
+    assert errors.how is MemberEnd.DEADLINE and len(errors.stderr) == 8 << 10
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_it_says_is_told_up_to_the_bound_and_no_more_is_read() -> None:
 )
 def test_a_member_that_does_not_end_is_ended_and_its_state_told(program: str, state: str) -> None:
     ended, ran = alone(program)
-    assert (ended.how, ended.status, ended.state[:1]) == (End.DEADLINE, None, state)
+    assert (ended.how, ended.status, ended.state[:1]) == (MemberEnd.DEADLINE, None, state)
     assert ended.stopped == (state == "T")
     assert "did not answer within" in ended.words
     assert ran.left == ()
@@ -124,15 +124,15 @@ def test_one_that_dies_ends_the_wait_for_the_others() -> None:
         linger_s=0.3,
     ).members
     assert time.monotonic() - began < 10
-    assert (dying.how, dying.status, dying.words) == (End.ITSELF, -11, "0 was ended by SIGSEGV")
-    assert waiting.how is End.WITH_THE_OTHERS
+    assert (dying.how, dying.status, dying.words) == (MemberEnd.ITSELF, -11, "0 was ended by SIGSEGV")
+    assert waiting.how is MemberEnd.WITH_THE_OTHERS
 
 
 def test_a_program_that_does_not_exist_is_told() -> None:
     ran = run(
-        [Member("0", ("/no/such/program",)), python("import time; time.sleep(600)", name="1")], 60.0, linger_s=0.1
+        [GroupMember("0", ("/no/such/program",)), python("import time; time.sleep(600)", name="1")], 60.0, linger_s=0.1
     )
-    assert [one.how for one in ran.members] == [End.NOT_STARTED, End.WITH_THE_OTHERS]
+    assert [one.how for one in ran.members] == [MemberEnd.NOT_STARTED, MemberEnd.WITH_THE_OTHERS]
     assert "No such file" in ran.members[0].words
 
 
@@ -144,7 +144,7 @@ def test_stopping_the_agent_ends_a_run_early(tmp_path: Path) -> None:
     ran = run([python(STRAY + "time.sleep(600)", str(pids))], 60.0, stop=stop)
     timer.join()
     assert time.monotonic() - began < 10
-    assert ran.members[0].how is End.ABANDONED and gone(pids)
+    assert ran.members[0].how is MemberEnd.ABANDONED and gone(pids)
 
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
@@ -152,7 +152,7 @@ def test_even_a_warden_may_be_stopped_or_killed(tmp_path: Path, number: int) -> 
     pids = tmp_path / "pids"
     program = STRAY + f"os.kill(os.getppid(), {number:d}); time.sleep(600)"
     ended, _ = alone(program, str(pids))
-    assert ended.how is End.DEADLINE and "warden" in ended.why
+    assert ended.how is MemberEnd.DEADLINE and "warden" in ended.why
     targets.until(lambda: gone(pids))
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.discovery.watch import LocalJob
-from hangdog_agent.machine_tests.ordered_tests import REPETITIONS, Kit, Order, repeated, written
+from hangdog_agent.machine_tests.ordered_tests import REPETITIONS, Kit, OrderedTest, repeated, written
 from hangdog_agent.machine_tests.remote_settings import DiagnosingSettings
-from hangdog_agent.machine_tests.remote_tests import Diagnosing, Jobs, wanted
-from hangdog_agent.machine_tests.rendezvous import Meeting
+from hangdog_agent.machine_tests.remote_tests import Jobs, RemoteTests, wanted
+from hangdog_agent.machine_tests.rendezvous import Rendezvous
 from hangdog_agent.machine_tests.torch_engine import Engine
 from hangdog_agent.settings import chosen
 from hangdog_models.errors import WrongUse
@@ -41,11 +41,11 @@ class Bench:
     folder: Path
     settings: DiagnosingSettings = field(default_factory=DiagnosingSettings)
 
-    def made(self, does: str = "exec sleep 600") -> Callable[[Jobs], Diagnosing]:
+    def made(self, does: str = "exec sleep 600") -> Callable[[Jobs], RemoteTests]:
         python = self.folder / "python"
         python.write_text(SCRIPT % (self.folder / "pids", does))
         python.chmod(0o755)
-        return lambda jobs: Diagnosing(self.settings, jobs, lambda: Kit(Engine(str(python), dict(os.environ))))
+        return lambda jobs: RemoteTests(self.settings, jobs, lambda: Kit(Engine(str(python), dict(os.environ))))
 
     @property
     def began(self) -> list[int]:
@@ -234,7 +234,7 @@ def test_an_owner_may_forbid_all_of_it_and_bounds_what_is_obeyed() -> None:
     with pytest.raises(WrongUse, match="diagnose=0"):
         wanted(order().diagnose, DiagnosingSettings(diagnose=0))
     asked = wanted(order(deadline_s=1e9).diagnose, DiagnosingSettings())
-    assert asked == Order((1,), 1, 3600.0, ("gpu-a17",), 0)
+    assert asked == OrderedTest((1,), 1, 3600.0, ("gpu-a17",), 0)
     settings = chosen(["diagnose.memory_bytes=4096", "diagnose_processes=2"])
     assert (settings.levels.memory_bytes, settings.diagnosing.diagnose_processes) == (4096, 2)
     assert repeated(settings.levels, 10**9).gemm_repetitions == REPETITIONS * settings.levels.gemm_repetitions
@@ -246,8 +246,8 @@ def test_a_report_that_is_too_long_goes_without_its_digests() -> None:
 
 
 def test_a_group_meets_where_others_can_reach_it() -> None:
-    meeting = Meeting(["127.0.0.1", "no address"], "127.0.0.1:7411")
+    meeting = Rendezvous(["127.0.0.1", "no address"], "127.0.0.1:7411")
     assert meeting.at.startswith("127.0.0.1:")
     meeting.release()
     with pytest.raises(WrongUse, match="there is no way from here"):
-        Meeting([], "nowhere.invalid:7411")
+        Rendezvous([], "nowhere.invalid:7411")

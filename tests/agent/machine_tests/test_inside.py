@@ -2,14 +2,14 @@
 
 import pytest
 
-from hangdog_agent.machine_tests.level import Conviction, Outcome, Sort
+from hangdog_agent.machine_tests.level import LevelOutcome, MachineConviction, PartKind
 from hangdog_agent.machine_tests.levels.inside_machine import Inside
 from support.fakes import ladder
 from support.fakes.ladder import ON_CPU, SMALL, failed, play
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]
 
-LINK = (Conviction(Sort.LINK, ("cpu:0", "cpu:2")), Conviction(Sort.MACHINE, ()))
+LINK = (MachineConviction(PartKind.LINK, ("cpu:0", "cpu:2")), MachineConviction(PartKind.MACHINE, ()))
 
 
 def level(fault: str = "", processes: int = 4) -> Inside:
@@ -19,9 +19,12 @@ def level(fault: str = "", processes: int = 4) -> Inside:
 def test_one_wrong_bit_on_the_way_convicts_the_link_and_with_it_the_machine() -> None:
     results = play(level("damaged transfer"))
     assert failed(results) == {"integrity": LINK}
-    (wrong,) = [one for one in results if one.outcome is Outcome.FAIL]
+    (wrong,) = [one for one in results if one.outcome is LevelOutcome.FAIL]
     assert wrong.evidence == ("cpu:0 with cpu:2: 4 wrong bytes from cpu:2 to cpu:0, the first at 7",)
-    assert [(one.test, one.outcome) for one in results] == [("integrity", Outcome.FAIL), ("bandwidth", Outcome.PASS)]
+    assert [(one.test, one.outcome) for one in results] == [
+        ("integrity", LevelOutcome.FAIL),
+        ("bandwidth", LevelOutcome.PASS),
+    ]
 
 
 def test_a_link_with_a_tenth_of_the_bandwidth_is_slow() -> None:
@@ -31,7 +34,7 @@ def test_a_link_with_a_tenth_of_the_bandwidth_is_slow() -> None:
 def test_one_that_never_answers_is_named_and_nobody_is_convicted() -> None:
     results = play(level("stopped in transfer", processes=3), 20.0)
     assert not failed(results)
-    assert results[-1].words.startswith("cpu:2 did not answer: cpu:2 did not answer within 20 s, in state T")
+    assert results[-1].message.startswith("cpu:2 did not answer: cpu:2 did not answer within 20 s, in state T")
 
 
 def test_one_device_has_nobody_to_exchange_data_with() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.machine_tests.gpu_settings_backup import Keepsake
+from hangdog_agent.machine_tests.gpu_settings_backup import GpuSettingsBackup
 from support.fakes.fake_gpus import FakeGpus, built
 
 
@@ -25,7 +25,7 @@ def gpus(tmp_path: Path) -> FakeGpus:
 
 
 def test_what_a_test_changed_is_set_back_and_told(gpus: FakeGpus) -> None:
-    kept = Keepsake(gpus.environ)
+    kept = GpuSettingsBackup(gpus.environ)
     kept.record()
     assert set(kept.before) == {"GPU-0", "GPU-1"} and kept.settle() == ()
     gpus.say("0/clock_graphics", "1410")
@@ -40,7 +40,7 @@ def test_what_a_test_changed_is_set_back_and_told(gpus: FakeGpus) -> None:
 
 
 def test_what_may_not_be_set_is_told(gpus: FakeGpus) -> None:
-    kept = Keepsake(gpus.environ)
+    kept = GpuSettingsBackup(gpus.environ)
     kept.record()
     gpus.say("0/persistence", "0")
     gpus.say("0/set", "!4")
@@ -50,13 +50,13 @@ def test_what_may_not_be_set_is_told(gpus: FakeGpus) -> None:
 
 
 def test_a_gpu_that_was_lost_meanwhile_is_told(gpus: FakeGpus) -> None:
-    kept = Keepsake(gpus.environ)
+    kept = GpuSettingsBackup(gpus.environ)
     kept.record()
     gpus.say("1/all", "!15")
     assert "GPU 1, which does not answer any more; it is NOT restored" in kept.settle()[0]
 
 
 def test_without_a_driver_there_is_nothing_to_keep() -> None:
-    kept = Keepsake()
+    kept = GpuSettingsBackup()
     kept.record()
     assert (dict(kept.before), kept.settle()) == ({}, ())

@@ -3,7 +3,7 @@
 import pytest
 
 from clean import Row, measure
-from hangdog_agent.machine_tests.level_runner import Verdict
+from hangdog_agent.machine_tests.level_runner import LadderOutcome
 from hangdog_agent.machine_tests.standard_levels import LEVELS
 
 RUNS = 200
@@ -18,4 +18,4 @@ def test_clean_runs_convict_nobody(level: int) -> None:
     verdicts = rows[level].verdicts
     print(f"level {level}: {dict(verdicts)}")
     assert verdicts.total() == RUNS
-    assert not verdicts[Verdict.CONVICTED] and not verdicts[Verdict.FAILED]
+    assert not verdicts[LadderOutcome.CONVICTED] and not verdicts[LadderOutcome.FAILED]

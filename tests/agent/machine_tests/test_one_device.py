@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind
 from hangdog_agent.machine_tests.levels.single_device import OneDevice
 from support.fakes import ladder
 from support.fakes.ladder import ON_CPU, SMALL, failed, play
 
-CPU0 = (Conviction(Sort.DEVICE, ("cpu:0",)),)
-CPU1 = (Conviction(Sort.DEVICE, ("cpu:1",)),)
+CPU0 = (MachineConviction(PartKind.DEVICE, ("cpu:0",)),)
+CPU1 = (MachineConviction(PartKind.DEVICE, ("cpu:1",)),)
 #: How often a device is timed beside itself until the fifth that it lacks shows.
 TRIES = 6
 
@@ -26,12 +26,12 @@ def level(fault: str = "", victim: str = "one_device", cohort: tuple[float, ...]
 
 
 @pytest.fixture(scope="module")
-def clean() -> tuple[Result, ...]:
+def clean() -> tuple[LevelResult, ...]:
     return play(level())
 
 
-def test_a_sound_device_passes_every_test(clean: tuple[Result, ...]) -> None:
-    assert {one.outcome for one in clean} == {Outcome.PASS}
+def test_a_sound_device_passes_every_test(clean: tuple[LevelResult, ...]) -> None:
+    assert {one.outcome for one in clean} == {LevelOutcome.PASS}
     assert [one.test for one in clean] == ["memory", "gemm", "gemm", "gemm", "gemm", "gemm", "alignment", "speed"]
     (aligned,) = [one for one in clean if one.digests]
     assert "torch" in aligned.key and "work " in aligned.key and len(set(aligned.digests.values())) == 5
@@ -67,26 +67,28 @@ def test_what_devices_are_given_does_not_depend_on_the_host() -> None:
 def test_a_product_with_one_wrong_bit_convicts_the_device_and_only_it() -> None:
     results = play(level("product", '"name": "cpu:1"', processes=2))
     assert failed(results) == {"gemm": CPU1}
-    wrong = [one for one in results if one.outcome is Outcome.FAIL]
-    assert ["exact" in one.words for one in wrong] == [True], (
+    wrong = [one for one in results if one.outcome is LevelOutcome.FAIL]
+    assert ["exact" in one.message for one in wrong] == [True], (
         "of sums that are rounded so small an error cannot be told"
     )
     assert wrong[0].evidence[1].endswith(": 1 wrong rows, the first 0")
 
 
-def test_a_product_that_is_always_wrong_within_rounding_is_found_by_a_stored_answer(clean: tuple[Result, ...]) -> None:
+def test_a_product_that_is_always_wrong_within_rounding_is_found_by_a_stored_answer(
+    clean: tuple[LevelResult, ...],
+) -> None:
     stored = {one.key: one.digests for one in clean if one.digests}
     results = play(replace(level("faint product"), golden=stored))
     assert failed(results) == {"alignment": CPU0}
-    (odd,) = [one for one in results if one.outcome is Outcome.FAIL]
+    (odd,) = [one for one in results if one.outcome is LevelOutcome.FAIL]
     assert len(results) == len(clean), "no test of its own sees it"
-    assert "other bits than the stored answer: 3 tensors" in odd.words and "in a second run, too" in odd.words
+    assert "other bits than the stored answer: 3 tensors" in odd.message and "in a second run, too" in odd.message
 
 
 def test_a_product_that_is_wrong_now_and_then_disagrees_with_itself() -> None:
     results = play(level("rare product"))
     assert failed(results) == {"gemm": CPU0}
-    assert all("2 ways" in one.words for one in results if one.outcome is Outcome.FAIL)
+    assert all("2 ways" in one.message for one in results if one.outcome is LevelOutcome.FAIL)
 
 
 def test_a_cell_that_does_not_keep_a_bit_is_named() -> None:
@@ -107,7 +109,7 @@ def test_a_device_a_fifth_slower_than_its_like_is_convicted() -> None:
         if failed(results):
             break
     assert failed(results) == {"speed": CPU0}, tried
-    assert "below the 3 like it" in results[-1].words
+    assert "below the 3 like it" in results[-1].message
 
 
 def rate() -> float:
@@ -127,7 +129,7 @@ def test_one_that_does_not_come_to_its_end_is_told_and_convicts_nobody(fault: st
     results = play(level(fault, '"name": "cpu:1"', processes=2), 14.0)
     assert time.monotonic() - began < 20
     assert not failed(results)
-    open_ = [one.words for one in results if one.outcome is Outcome.INCONCLUSIVE]
+    open_ = [one.message for one in results if one.outcome is LevelOutcome.INCONCLUSIVE]
     assert any(said in words and words.startswith("cpu:1") for words in open_), open_
 
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from hangdog_agent.checks.check_paths import Places
+from hangdog_agent.checks.check_paths import CheckPaths
 from hangdog_agent.checks.check_result import Moment
 from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.gpus.gpu import Gpus
 from hangdog_agent.checks.gpus.nvml_client import Sweeper
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind
 from hangdog_agent.machine_tests.levels.passive import Passive, judged
-from hangdog_agent.machine_tests.members import End, Ended
+from hangdog_agent.machine_tests.members import Ended, MemberEnd
 from hangdog_agent.machine_tests.settings import DiagnoseSettings
 from hangdog_agent.machine_tests.torch_engine import Engine, Probe, Report, read
 from support.fakes.fake_gpus import FakeGpus, built
@@ -27,7 +27,7 @@ from support.fakes.ladder import failed
 
 XID_79 = "NVRM: Xid (PCI:0000:1c:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 XID_31 = "NVRM: Xid (PCI:0000:1c:00): 31, pid=4711, name=python3, Ch 00000008, MMU Fault"
-GPU0, GPU1 = ((Conviction(Sort.DEVICE, (f"GPU {index}",)),) for index in (0, 1))
+GPU0, GPU1 = ((MachineConviction(PartKind.DEVICE, (f"GPU {index}",)),) for index in (0, 1))
 #: The kernel and a user, as they stand in front of a record.
 KERNEL, USER = 3, 11
 
@@ -37,7 +37,7 @@ class Machine:
 
     def __init__(self, folder: Path, library: Path) -> None:
         self.gpus = FakeGpus(folder / "answers", library)
-        self.places = Places(sys=folder / "sys", kmsg=folder / "kmsg")
+        self.places = CheckPaths(sys=folder / "sys", kmsg=folder / "kmsg")
         os.mkfifo(self.places.kmsg)
         self._log = os.open(self.places.kmsg, os.O_RDWR)
         for bus in ("1b", "1c"):
@@ -55,7 +55,7 @@ class Machine:
         quick = replace(DiagnoseSettings(), passive_apart_s=0.05, **settings)
         return Passive(quick, self.gpus.environ, known, self.places)
 
-    def told(self, known: str = "", deadline_s: float = 60.0, **settings: Any) -> tuple[Result, ...]:
+    def told(self, known: str = "", deadline_s: float = 60.0, **settings: Any) -> tuple[LevelResult, ...]:
         return self.level(known, **settings).run(deadline_s, threading.Event())
 
     def close(self) -> None:
@@ -81,8 +81,8 @@ def test_of_a_sound_machine_it_says_what_was_read_and_what_is_not_there(machine:
     machine.log(XID_31)
     machine.log(XID_79, prio=USER)  # anybody may write that
     (result,) = machine.told()
-    assert result.outcome is Outcome.PASS
-    assert result.words == (
+    assert result.outcome is LevelOutcome.PASS
+    assert result.message == (
         "nothing speaks against this machine in its GPUs, kernel log, PCIe links; "
         "not here: network cards (there is no InfiniBand or RoCE device)"
     )
@@ -99,17 +99,17 @@ def test_what_convicts_fails_what_wants_a_reset_or_another_look_is_open(machine:
         part: one
         for one in results
         for part in ("remapped", "lanes", "action 2", "Xid 79", "nothing speaks")
-        if part in " ".join((one.words, *one.evidence)) and (part != "Xid 79" or one.test == "kernel log")
+        if part in " ".join((one.message, *one.evidence)) and (part != "Xid 79" or one.test == "kernel log")
     }
     assert {part: (one.test, one.outcome, one.convicts) for part, one in by_words.items()} == {
-        "remapped": ("GPUs", Outcome.FAIL, GPU0),
-        "lanes": ("GPUs", Outcome.INCONCLUSIVE, ()),
-        "action 2": ("GPUs", Outcome.INCONCLUSIVE, ()),
-        "Xid 79": ("kernel log", Outcome.FAIL, GPU1),  # by the address that NVML gave
-        "nothing speaks": ("reading", Outcome.PASS, ()),
+        "remapped": ("GPUs", LevelOutcome.FAIL, GPU0),
+        "lanes": ("GPUs", LevelOutcome.INCONCLUSIVE, ()),
+        "action 2": ("GPUs", LevelOutcome.INCONCLUSIVE, ()),
+        "Xid 79": ("kernel log", LevelOutcome.FAIL, GPU1),  # by the address that NVML gave
+        "nothing speaks": ("reading", LevelOutcome.PASS, ()),
     }, results
     assert len(results) == 5
-    assert by_words["action 2"].words.endswith("; reset it and test it again")
+    assert by_words["action 2"].message.endswith("; reset it and test it again")
 
 
 def test_the_last_line_of_a_flood_counts(machine: Machine) -> None:
@@ -126,10 +126,10 @@ def test_a_driver_that_blocks_keeps_back_nothing_else_and_its_second_silence_con
     machine.log(XID_79)
     results = machine.told(passive_nvml_s=1.0)
     assert failed(results) == {
-        "GPUs": (Conviction(Sort.MACHINE, ()),),
-        "kernel log": (Conviction(Sort.DEVICE, ("GPU 0000:1c:00",)),),  # nobody told which GPU that is
+        "GPUs": (MachineConviction(PartKind.MACHINE, ()),),
+        "kernel log": (MachineConviction(PartKind.DEVICE, ("GPU 0000:1c:00",)),),  # nobody told which GPU that is
     }
-    assert "does not answer" in results[0].words and "2 times in a row" in results[0].words
+    assert "does not answer" in results[0].message and "2 times in a row" in results[0].message
 
 
 @pytest.mark.slow
@@ -140,8 +140,8 @@ def test_a_driver_that_blocks_longer_than_there_is_time_is_killed_and_convicts_n
     results = machine.told(deadline_s=8.0)
     assert time.monotonic() - began < 8 + 10
     assert failed(results).keys() == {"kernel log"}, "what was read by then counts"
-    assert results[0].outcome is Outcome.INCONCLUSIVE
-    assert results[0].words.startswith("GPUs: no answer; the reading did not answer within 8 s")
+    assert results[0].outcome is LevelOutcome.INCONCLUSIVE
+    assert results[0].message.startswith("GPUs: no answer; the reading did not answer within 8 s")
 
 
 def test_what_the_agent_remembers_is_missed_and_stays_the_agents(machine: Machine, tmp_path: Path) -> None:
@@ -161,11 +161,11 @@ def test_what_ought_to_be_there_and_cannot_be_read_is_open(machine: Machine) -> 
     machine.gpus.say("init", "!9")
     machine.places.kmsg.unlink()
     gpus, log, _ = machine.told()
-    assert (gpus.outcome, gpus.words) == (
-        Outcome.INCONCLUSIVE,
+    assert (gpus.outcome, gpus.message) == (
+        LevelOutcome.INCONCLUSIVE,
         "GPUs: 2 are on the PCIe bus, and the NVIDIA driver is not loaded",
     )
-    assert log.outcome is Outcome.INCONCLUSIVE and log.words.startswith("kernel log: not read: there is no")
+    assert log.outcome is LevelOutcome.INCONCLUSIVE and log.message.startswith("kernel log: not read: there is no")
 
 
 @pytest.mark.parametrize(
@@ -182,11 +182,11 @@ def test_the_cpu_is_not_tested_in_place_of_gpus_that_torch_does_not_see(
     )
     engine = Engine(environ={"PYTHONPATH": str(tmp_path)})
     assert engine.probe(60.0, places=machine.places) == Probe("played", seen, why)
-    assert engine.probe(60.0, places=Places(sys=tmp_path / "none")) == Probe("played", seen, "")
+    assert engine.probe(60.0, places=CheckPaths(sys=tmp_path / "none")) == Probe("played", seen, "")
 
 
 def report(*lines: str) -> Report:
-    ended = Ended("the reading", End.DEADLINE, seconds=9.0, stdout="\n".join(lines))
+    ended = Ended("the reading", MemberEnd.DEADLINE, seconds=9.0, stdout="\n".join(lines))
     return read(ended)
 
 
@@ -203,16 +203,16 @@ def report(*lines: str) -> Report:
 )
 def test_whatever_a_sick_machine_answers_convicts_nobody(line: str) -> None:
     results = list(judged(report(line)))
-    assert results and {one.outcome for one in results} <= {Outcome.INCONCLUSIVE, Outcome.PASS}
+    assert results and {one.outcome for one in results} <= {LevelOutcome.INCONCLUSIVE, LevelOutcome.PASS}
 
 
 def test_a_bug_in_one_check_is_told() -> None:
     first, *_ = judged(report('{"part": {"check": "gpu", "failed": "this is a bug in hangdog: KeyError: 7"}}'))
-    assert (first.outcome, first.words) == (Outcome.INCONCLUSIVE, "GPUs: this is a bug in hangdog: KeyError: 7")
+    assert (first.outcome, first.message) == (LevelOutcome.INCONCLUSIVE, "GPUs: this is a bug in hangdog: KeyError: 7")
 
 
 def test_who_could_not_be_asked_has_not_passed() -> None:
     found = [{"kind": "telemetry", "code": "NVML not asked", "words": "its process died"}]
     first, *rest = judged(report(json.dumps({"part": {"check": "gpu", "found": found}})))
-    assert (first.outcome, first.words) == (Outcome.INCONCLUSIVE, "its process died")
-    assert Outcome.PASS not in {one.outcome for one in rest}
+    assert (first.outcome, first.message) == (LevelOutcome.INCONCLUSIVE, "its process died")
+    assert LevelOutcome.PASS not in {one.outcome for one in rest}

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from hangdog_agent.machine_tests.group import Group
-from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort
+from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind
 from hangdog_agent.machine_tests.levels.replay import Replay
 from hangdog_agent.machine_tests.run_members import LINGER_S
 from support.fakes import targets
@@ -22,9 +22,10 @@ SAYS = (
     "print(*(os.environ[name] for name in names), file=sys.stderr); "
 )
 GROUP = Group("10.0.0.1:4000", 1, 2)
+ALONE = Group()
 
 
-def played(program: str, group: Group = Group(), processes: int = 2, deadline_s: float = 20.0) -> tuple[Result, ...]:  # noqa: B008 - frozen
+def played(program: str, group: Group = ALONE, processes: int = 2, deadline_s: float = 20.0) -> tuple[LevelResult, ...]:
     environ = {"TORCHELASTIC_RUN_ID": "left over"}
     level = Replay(ON_CPU, SMALL, group, (sys.executable, "-I", "-S", "-c", program), processes, environ=environ)
     assert level.supported() == ""
@@ -33,7 +34,10 @@ def played(program: str, group: Group = Group(), processes: int = 2, deadline_s:
 
 def test_a_command_that_is_done_passes_however_much_it_writes() -> None:
     results = played("print('step ' * 2_000_000)")
-    assert [(one.test, one.outcome) for one in results] == [("rank 0", Outcome.PASS), ("rank 1", Outcome.PASS)]
+    assert [(one.test, one.outcome) for one in results] == [
+        ("rank 0", LevelOutcome.PASS),
+        ("rank 1", LevelOutcome.PASS),
+    ]
 
 
 def test_each_rank_is_told_its_place_in_the_group() -> None:
@@ -46,9 +50,9 @@ def test_a_crash_fails_the_group_and_the_others_are_not_waited_for() -> None:
     program = "import os, time; os.environ['RANK'] == '1' and os.kill(os.getpid(), 11); time.sleep(600)"
     waited, crashed = played(program, deadline_s=60.0)
     assert time.monotonic() - began < LINGER_S + 15
-    assert (waited.outcome, waited.convicts) == (Outcome.INCONCLUSIVE, ())
-    assert (crashed.outcome, crashed.words) == (Outcome.FAIL, "crashes: rank 1 was ended by SIGSEGV")
-    assert crashed.convicts == (Conviction(Sort.GROUP, ("this machine",)),)
+    assert (waited.outcome, waited.convicts) == (LevelOutcome.INCONCLUSIVE, ())
+    assert (crashed.outcome, crashed.message) == (LevelOutcome.FAIL, "crashes: rank 1 was ended by SIGSEGV")
+    assert crashed.convicts == (MachineConviction(PartKind.GROUP, ("this machine",)),)
 
 
 @pytest.mark.parametrize("state", ["T", "S"])
@@ -56,22 +60,28 @@ def test_a_hang_fails_the_group_of_machines_and_evicts_nobody(state: str) -> Non
     stop = f"os.kill(os.getpid(), {signal.SIGSTOP:d})" if state == "T" else "time.sleep(600)"
     results = played(f"import os, time; {stop}", GROUP, processes=1, deadline_s=1.0)
     (hung,) = results
-    assert (hung.outcome, hung.convicts) == (Outcome.FAIL, (Conviction(Sort.GROUP, ("member 0", "member 1")),))
-    assert hung.words.startswith("hangs: rank 1 did not answer within 1 s, in state " + state)
+    assert (hung.outcome, hung.convicts) == (
+        LevelOutcome.FAIL,
+        (MachineConviction(PartKind.GROUP, ("member 0", "member 1")),),
+    )
+    assert hung.message.startswith("hangs: rank 1 did not answer within 1 s, in state " + state)
 
 
 def test_what_its_ranks_started_is_ended_too() -> None:
     # as torchrun does: workers in sessions of their own
     program = "import subprocess, sys; subprocess.Popen(['sleep', '77777'], start_new_session=True)"
     results = played(program, processes=1)
-    assert [one.words for one in results[1:]] == ["left behind, and ended: 1 process"]
+    assert [one.message for one in results[1:]] == ["left behind, and ended: 1 process"]
     assert not [pid for pid in targets.proc.pids() if "77777" in targets.proc.arguments(pid)]
 
 
 def test_a_command_that_is_not_there_fails_nobody() -> None:
     level = Replay(ON_CPU, SMALL, Group(), ("/no/such/trainer",), environ={})
     (result,) = level.run(10.0, threading.Event())
-    assert (result.outcome, result.words) == (Outcome.INCONCLUSIVE, "rank 0: not started, No such file or directory")
+    assert (result.outcome, result.message) == (
+        LevelOutcome.INCONCLUSIVE,
+        "rank 0: not started, No such file or directory",
+    )
 
 
 def test_without_a_command_there_is_nothing_to_replay() -> None:

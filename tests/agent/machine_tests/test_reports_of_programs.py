@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangdog_agent.machine_tests.group import Group
-from hangdog_agent.machine_tests.level import Conviction, Outcome, Sort
+from hangdog_agent.machine_tests.level import LevelOutcome, MachineConviction, PartKind
 from hangdog_agent.machine_tests.levels import alignment, single_device
 from hangdog_agent.machine_tests.levels.exchange import arrived, gathered, rates
 from hangdog_agent.machine_tests.levels.peer_comparison import beside
-from hangdog_agent.machine_tests.members import End, Ended
+from hangdog_agent.machine_tests.members import Ended, MemberEnd
 from hangdog_agent.machine_tests.run_members import run
 from hangdog_agent.machine_tests.torch_engine import Engine, Report, cleaned, read
-from hangdog_models.planning.alignment import Answer
+from hangdog_models.planning.alignment import GoldenAnswer
 
 NAMES = ["memory", "gemm", "count", "wrong", "wanted", "was", "word", "digests", "digest", "times", "kinds", "parts", "items",
          "kind", "odd", "repetitions", "key", "from", "to", "seconds", "bytes", "gather", "rows", "host wavers"]  # fmt: skip
@@ -28,7 +28,7 @@ VALUES = st.recursive(
 
 
 def ended(stdout: str = "", status: int = 0) -> Ended:
-    return Ended("cuda:0", End.ITSELF, status, stdout=stdout)
+    return Ended("cuda:0", MemberEnd.ITSELF, status, stdout=stdout)
 
 
 def gemm(**more: Any) -> Report:
@@ -46,8 +46,8 @@ def gemm(**more: Any) -> Report:
 @given(st.dictionaries(st.sampled_from(NAMES), VALUES))
 def test_no_report_raises(found: dict[str, Any]) -> None:
     report = Report(ended(), found)
-    assert all(one.words for one in single_device.judged(report))
-    assert all(one.words for one in alignment._alone("cuda:0", report))
+    assert all(one.message for one in single_device.judged(report))
+    assert all(one.message for one in alignment._alone("cuda:0", report))
     alignment._answers({"cuda:0": report})
     beside(1, [answer for answer in [single_device._answer(report)] if answer], [], {}, 1)
     pairs = (
@@ -60,36 +60,44 @@ def test_no_report_raises(found: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("more", "outcome", "whom"),
     [
-        ({}, Outcome.PASS, ()),
-        ({"digests": []}, Outcome.INCONCLUSIVE, ()),
-        ({"kinds": 2, "digests": [{"digest": "aa", "times": 20}]}, Outcome.INCONCLUSIVE, ()),
+        ({}, LevelOutcome.PASS, ()),
+        ({"digests": []}, LevelOutcome.INCONCLUSIVE, ()),
+        ({"kinds": 2, "digests": [{"digest": "aa", "times": 20}]}, LevelOutcome.INCONCLUSIVE, ()),
         (
             {"kinds": 2, "digests": [{"digest": "aa", "times": 19}]},
-            Outcome.FAIL,
-            (Conviction(Sort.DEVICE, ("cuda:0",)),),
+            LevelOutcome.FAIL,
+            (MachineConviction(PartKind.DEVICE, ("cuda:0",)),),
         ),
-        ({"wrong": [{"digest": "aa", "rows": [3]}]}, Outcome.FAIL, (Conviction(Sort.DEVICE, ("cuda:0",)),)),
-        ({"wrong": [{"rows": [3]}], "host wavers": True}, Outcome.FAIL, (Conviction(Sort.MACHINE, ()),)),
+        (
+            {"wrong": [{"digest": "aa", "rows": [3]}]},
+            LevelOutcome.FAIL,
+            (MachineConviction(PartKind.DEVICE, ("cuda:0",)),),
+        ),
+        (
+            {"wrong": [{"rows": [3]}], "host wavers": True},
+            LevelOutcome.FAIL,
+            (MachineConviction(PartKind.MACHINE, ()),),
+        ),
     ],
 )
 def test_one_odd_product_is_not_enough_two_are_and_a_checked_one_is(
-    more: dict[str, Any], outcome: Outcome, whom: tuple[Conviction, ...]
+    more: dict[str, Any], outcome: LevelOutcome, whom: tuple[MachineConviction, ...]
 ) -> None:
     (result,) = single_device.judged(gemm(**more))
     assert (result.outcome, result.convicts) == (outcome, whom)
 
 
 def test_of_two_devices_that_differ_nobody_is_convicted_and_of_three_only_one_that_differs_twice() -> None:
-    right, wrong = (Answer(name, "k", {"dense output": mark}) for name, mark in (("cpu:0", "a"), ("cpu:1", "b")))
-    third = Answer("cpu:2", "k", right.digests)
+    right, wrong = (GoldenAnswer(name, "k", {"dense output": mark}) for name, mark in (("cpu:0", "a"), ("cpu:1", "b")))
+    third = GoldenAnswer("cpu:2", "k", right.digests)
     (open_,) = beside(4, [right, wrong], [], {}, 4)
-    assert open_.outcome is Outcome.INCONCLUSIVE and "another must tell who is right" in open_.words
-    (once,) = beside(4, [right, wrong, third], [Answer("cpu:1", "k", right.digests)], {}, 4)
-    assert once.outcome is Outcome.INCONCLUSIVE and "not confirmed" in once.words
+    assert open_.outcome is LevelOutcome.INCONCLUSIVE and "another must tell who is right" in open_.message
+    (once,) = beside(4, [right, wrong, third], [GoldenAnswer("cpu:1", "k", right.digests)], {}, 4)
+    assert once.outcome is LevelOutcome.INCONCLUSIVE and "not confirmed" in once.message
     (twice,) = beside(4, [right, wrong, third], [wrong], {}, 4)
-    assert (twice.outcome, twice.convicts) == (Outcome.FAIL, (Conviction(Sort.DEVICE, ("cpu:1",)),))
+    assert (twice.outcome, twice.convicts) == (LevelOutcome.FAIL, (MachineConviction(PartKind.DEVICE, ("cpu:1",)),))
     (alone,) = beside(4, [right], [], {}, 4)
-    assert alone.outcome is Outcome.PASS and alone.digests == right.digests, "others may compare"
+    assert alone.outcome is LevelOutcome.PASS and alone.digests == right.digests, "others may compare"
 
 
 def test_a_program_that_failed_has_no_result_whatever_it_said_before() -> None:
@@ -98,7 +106,7 @@ def test_a_program_that_failed_has_no_result_whatever_it_said_before() -> None:
     broken = read(ended(said + '{"at": "the end \\u001b[31m"}', status=1))
     assert (broken.found, broken.at, broken.step) == ({}, "the end \\x1b[31m", 2)
     (result,) = single_device.judged(broken)
-    assert result.outcome is Outcome.INCONCLUSIVE
+    assert result.outcome is LevelOutcome.INCONCLUSIVE
 
 
 def test_a_test_does_not_see_what_a_launcher_or_a_user_told_others() -> None:

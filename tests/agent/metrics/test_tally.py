@@ -11,10 +11,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hangdog_agent.capture.process_capture import Tools
-from hangdog_agent.metrics.metrics import Event, Standing, Tally
+from hangdog_agent.metrics.metrics import AgentEvent, AgentMetrics, AgentStatus
 from hangdog_agent.metrics.textfile import Textfile
 from hangdog_models.errors import WrongUse
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing, ProcessTrace, Reason
 from support.fakes import targets
@@ -36,14 +36,14 @@ def values(text: str) -> Values:
 
 
 def test_a_look_is_counted_by_what_became_of_each_process() -> None:
-    tally, late = Tally("1.2"), Missing(Reason.TIMED_OUT, "5 s")
-    before = values(tally.text(Standing()))
+    tally, late = AgentMetrics("1.2"), Missing(Reason.TIMED_OUT, "5 s")
+    before = values(tally.text(AgentStatus()))
     tally.looked(
         [ProcessTrace(Rank(0), pid=1), ProcessTrace(Rank(1), missing=late), ProcessTrace(Rank(2), missing=late)]
     )
-    tally.count(Event.DROPPED)
-    lost = Finding("NVML", "GPU lost", Bearing.CONVICTS, "GPU 3 is lost", "gpu-a17", at_s=5.0)
-    after = values(tally.text(Standing(True, 1, 3, (lost,), 7)))
+    tally.count(AgentEvent.DROPPED)
+    lost = Finding("NVML", "GPU lost", Impact.CONVICTS, "GPU 3 is lost", "gpu-a17", at_s=5.0)
+    after = values(tally.text(AgentStatus(True, 1, 3, (lost,), 7)))
     assert after.keys() == before.keys(), "every series is there from the start"
     changed = {name: value - before[name] for name, value in after.items() if value != before[name]}
     own = {"cpu_seconds_total", "resident_memory_bytes", "open_fds", "tools_cpu_seconds_total"}
@@ -56,7 +56,7 @@ def test_a_look_is_counted_by_what_became_of_each_process() -> None:
 
 
 async def test_the_line_and_what_it_answered(tools: Tools) -> None:
-    tally, tools = Tally(), replace(tools, stop=threading.Event())
+    tally, tools = AgentMetrics(), replace(tools, stop=threading.Event())
     async with Server() as server, linked(server, tools, tally=tally) as kept:
         with running(WAIT, environ=ENVIRON):
             far = await server.line()
@@ -65,13 +65,13 @@ async def test_the_line_and_what_it_answered(tools: Tools) -> None:
             far.order("a", rounds=2)
             for _ in range(2):
                 await far.hear("captured")
-            now = values(tally.text(kept.link.standing()))
+            now = values(tally.text(kept.link.status()))
             told = {name: now[name] for name in ("connected", "jobs", "trainers", "orders_total", "looks_total")}
             assert told == {"connected": 1, "jobs": 1, "trainers": 1, "orders_total": 1, "looks_total": 2}
             assert now["processes_total:captured"] == 2 and now["connections_total"] == 1
         await server.stop()
-        await reached(lambda: values(tally.text(kept.link.standing()))["connection_failures_total"] > 1)
-        assert values(tally.text(kept.link.standing()))["connected"] == 0
+        await reached(lambda: values(tally.text(kept.link.status()))["connection_failures_total"] > 1)
+        assert values(tally.text(kept.link.status()))["connected"] == 0
 
 
 def test_the_file_is_whole_readable_by_all_and_gone_at_the_end(tmp_path: Path) -> None:

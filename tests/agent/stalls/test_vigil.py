@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.discovery.cpu_activity import Beat, Mode, mode
+from hangdog_agent.discovery.cpu_activity import Beat, CpuActivity, mode
 from hangdog_agent.procfs import Proc
 from hangdog_agent.stalls.cpu_contention import Crowding
-from hangdog_agent.stalls.job_monitor import JobVigil, Key
-from hangdog_agent.stalls.settings import VigilSettings
-from hangdog_agent.stalls.stack_motion import Glance, posture
+from hangdog_agent.stalls.job_monitor import JobMonitor, Key
+from hangdog_agent.stalls.settings import StallSettings
+from hangdog_agent.stalls.stack_motion import StackSample, stack_motion_of
 from hangdog_models.diagnosis.observe import activity
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
@@ -18,7 +18,7 @@ from hangdog_models.stall_timeouts import Doing, Sign
 from support.cases.stories import trace
 
 RULES = packaged()
-SETTINGS = VigilSettings(settle_s=10.0, doubt_s=3.0, patience_s=5.0, factor=3.0, start_s=300.0)
+SETTINGS = StallSettings(settle_s=10.0, suspicious_s=3.0, patience_s=5.0, factor=3.0, start_s=300.0)
 #: Seconds on a core, and wake-ups, of each second spent like this.
 SPENT = {"lively": (0.4, 30), "silent": (0.0, 0), "pinned": (0.99, 5)}
 
@@ -26,8 +26,8 @@ SPENT = {"lively": (0.4, 30), "silent": (0.0, 0), "pinned": (0.99, 5)}
 class Machine:
     """Eight trainers of one job, played second by second."""
 
-    def __init__(self, settings: VigilSettings = SETTINGS) -> None:
-        self.vigil = JobVigil(settings)
+    def __init__(self, settings: StallSettings = SETTINGS) -> None:
+        self.vigil = JobMonitor(settings)
         self.now = 100.0
         self.counters = {(pid, 1): (0.0, 0) for pid in range(8)}
         self.glanced: list[Key] = []
@@ -48,9 +48,9 @@ class Machine:
             self.glanced += wanted
             self.vigil.take({key: self.glance(key[0], stacks or {}) for key in wanted})
 
-    def glance(self, rank: int, stacks: dict[int, tuple[str, int]]) -> Glance:
+    def glance(self, rank: int, stacks: dict[int, tuple[str, int]]) -> StackSample:
         stack, lines = stacks.get(rank, ("backward", 0))
-        return Glance(self.now, activity.read(trace(rank, stack, shift=int(self.now) * lines), RULES))
+        return StackSample(self.now, activity.read(trace(rank, stack, shift=int(self.now) * lines), RULES))
 
     def signs(self) -> dict[Rank, Sign]:
         return self.vigil.signs(self.now)
@@ -58,10 +58,12 @@ class Machine:
 
 def test_modes() -> None:
     start = Beat(0.0, 0.0, 0.0, 0)
-    assert mode(start, Beat(1.0, 0.3, 0.1, 20)) is Mode.LIVELY
-    assert mode(start, Beat(1.0, 0.001, 0.0, 1)) is Mode.SILENT
-    assert mode(start, Beat(1.0, 0.001, 0.0, 100)) is Mode.LIVELY  # polls, as a loop with a short sleep does
-    assert mode(start, Beat(1.0, 0.2, 0.78, 50)) is Mode.PINNED  # wants to run all the time, on cores that are taken
+    assert mode(start, Beat(1.0, 0.3, 0.1, 20)) is CpuActivity.LIVELY
+    assert mode(start, Beat(1.0, 0.001, 0.0, 1)) is CpuActivity.SILENT
+    assert mode(start, Beat(1.0, 0.001, 0.0, 100)) is CpuActivity.LIVELY  # polls, as a loop with a short sleep does
+    assert (
+        mode(start, Beat(1.0, 0.2, 0.78, 50)) is CpuActivity.PINNED
+    )  # wants to run all the time, on cores that are taken
 
 
 def test_a_lively_job_is_never_glanced_at() -> None:
@@ -158,12 +160,12 @@ def test_who_is_asked_for_elsewhere_is_glanced_at_though_lively() -> None:
 )
 def test_postures(stacks: list[str], moved: int, doing: Doing) -> None:
     glances = [
-        Glance(float(at), activity.read(trace(0, stack, shift=moved * at), RULES), 1000 * at)
+        StackSample(float(at), activity.read(trace(0, stack, shift=moved * at), RULES), 1000 * at)
         for at, stack in enumerate(stacks)
     ]
-    shown = posture(glances)
+    shown = stack_motion_of(glances)
     assert shown is not None and shown.doing is doing
-    assert posture(glances[:2]) is None
+    assert stack_motion_of(glances[:2]) is None
 
 
 def test_after_an_alarm_that_was_none_one_stands_for_all_again() -> None:

@@ -19,7 +19,7 @@ from hangdog_models.diagnosis.clustering.distance import CUT, distance
 from hangdog_models.diagnosis.clustering.exact_clusters import exact
 from hangdog_models.diagnosis.clustering.linkage import linkage
 from hangdog_models.diagnosis.clustering.near import near
-from hangdog_models.diagnosis.observe.activity import Reader, Standing
+from hangdog_models.diagnosis.observe.activity import RankState, RankStateReader
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.errors import WrongUse
 from hangdog_models.ranks import Rank, parse_ranks
@@ -47,7 +47,7 @@ def look_of(story: Mapping[str, Sequence[str] | str]) -> Look:
         for ranks, s in story.items()
         for rank in parse_ranks(ranks)
     ]
-    return Reader(packaged()).look(traces)
+    return RankStateReader(packaged()).look(traces)
 
 
 def sizes(name: str, story: Mapping[str, Sequence[str] | str]) -> list[int]:
@@ -141,7 +141,7 @@ def test_a_rank_with_an_innermost_frame_of_its_own_is_never_among_another_activi
 ) -> None:
     look = told(places)
 
-    def innermost(standing: Standing) -> str:
+    def innermost(standing: RankState) -> str:
         return standing.signature.written()[-1] if standing.signature else ""
 
     for cluster in clustering(name)(look, SMALL):

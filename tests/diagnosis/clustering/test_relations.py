@@ -41,7 +41,7 @@ def test_the_culprit_is_named_with_the_relations_that_tell() -> None:
     assert (best.kind, best.ranks, best.name) == ("rank", (37,), "rank 37")
     assert {relation.dim for relation in best.relations} <= {"mp", "tp", "pp", "machine"}
     assert sum(relation.count for relation in best.relations) == 15
-    assert "relation to rank 37" in best.because and "later stages" in best.because
+    assert "relation to rank 37" in best.reason and "later stages" in best.reason
     assert found.share > 0.9
     assert [one.bits for one in found.candidates] == sorted((one.bits for one in found.candidates), reverse=True)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangdog_models.diagnosis.hypotheses import hardware
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Layout, Topology, build
 
@@ -18,71 +18,70 @@ def job(machines: int) -> Topology:
     return build(Layout(world_size=2 * machines, ranks_per_machine=2), None)[0]
 
 
-def found(bearing: Bearing, machine: str = "node-0", code: str = "Xid 1", **more: object) -> Finding:
+def found(bearing: Impact, machine: str = "node-0", code: str = "Xid 1", **more: object) -> Finding:
     made = Finding("kernel log", code, bearing, f"{code} says something", machine)
     return replace(made, **more)  # type: ignore[arg-type]
 
 
 def test_only_what_speaks_against_a_machine_counts_and_the_stronger_the_more() -> None:
     factors = {}
-    for bearing in Bearing:
+    for bearing in Impact:
         evidence = hardware.weigh([found(bearing)], job(8))
         factors[bearing] = evidence["node-0"].factor if evidence else 1.0
     assert (
-        factors.pop(Bearing.CONVICTS)
-        > factors.pop(Bearing.RESET)
-        > factors.pop(Bearing.SUSPECTS)
-        > factors.pop(Bearing.SLOWS)
+        factors.pop(Impact.CONVICTS)
+        > factors.pop(Impact.RESET)
+        > factors.pop(Impact.SUSPECTS)
+        > factors.pop(Impact.SLOWS)
         > 1
     )
     assert set(factors.values()) == {1.0}
 
 
 def test_a_finding_of_a_rank_is_placed_by_the_topology_and_one_of_nobody_is_passed_over() -> None:
-    nowhere = [found(Bearing.CONVICTS, ""), found(Bearing.CONVICTS, "", rank=Rank(99))]
-    (evidence,) = hardware.weigh([*nowhere, found(Bearing.CONVICTS, "", rank=Rank(3))], job(8)).values()
-    assert (evidence.machine, evidence.bearing, evidence.factor) == ("node-1", Bearing.CONVICTS, hardware.CONVICTING)
+    nowhere = [found(Impact.CONVICTS, ""), found(Impact.CONVICTS, "", rank=Rank(99))]
+    (evidence,) = hardware.weigh([*nowhere, found(Impact.CONVICTS, "", rank=Rank(3))], job(8)).values()
+    assert (evidence.machine, evidence.impact, evidence.factor) == ("node-1", Impact.CONVICTS, hardware.CONVICTING)
 
 
 def test_repeats_and_companions_of_one_fault_do_not_multiply() -> None:
-    lines = [found(Bearing.CONVICTS, code="Xid 149", device=f"d{n}", times=5) for n in range(8)]
-    lines += [found(Bearing.RESET, code="Xid 154", device="d0")]
+    lines = [found(Impact.CONVICTS, code="Xid 149", device=f"d{n}", times=5) for n in range(8)]
+    lines += [found(Impact.RESET, code="Xid 154", device="d0")]
     (evidence,) = hardware.weigh(lines, job(8)).values()
     assert evidence.factor == hardware.CONVICTING
     assert (
-        evidence.because
-        == "kernel log of node-0: Xid 149 says something, 5 times, and the same on 7 more; also Xid 154"
+        evidence.reason == "kernel log of node-0: Xid 149 says something, 5 times, and the same on 7 more; also Xid 154"
     )
 
 
 def test_a_second_tool_confirms() -> None:
     both = [
-        found(Bearing.SUSPECTS, code="Xid 63"),
-        found(Bearing.SUSPECTS, code="row remap pending", source="nvidia-smi"),
+        found(Impact.SUSPECTS, code="Xid 63"),
+        found(Impact.SUSPECTS, code="row remap pending", source="nvidia-smi"),
     ]
     (evidence,) = hardware.weigh(both, job(8)).values()
     assert evidence.factor == hardware.WEAK * hardware.CONFIRMED < hardware.SUSPICIOUS
 
 
 def test_what_slows_is_proof_of_slowness_and_hardly_of_a_hang() -> None:
-    (evidence,) = hardware.weigh([found(Bearing.SLOWS)], job(8)).values()
+    (evidence,) = hardware.weigh([found(Impact.SLOWS)], job(8)).values()
     assert (evidence.factor, evidence.slow_factor) == (hardware.SLOWING, hardware.SLOW)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "apart", "counts"),
     [
-        (Bearing.SUSPECTS, Bearing.SUSPECTS, HOUR - 1, True),
-        (Bearing.SUSPECTS, Bearing.SUSPECTS, HOUR + 1, False),
-        (Bearing.SUSPECTS, Bearing.CONVICTS, HOUR + 1, False),
-        (Bearing.CONVICTS, Bearing.RESET, HOUR + 1, False),
-        (Bearing.CONVICTS, Bearing.SUSPECTS, HOUR + 1, True),  # still lost in the morning
-        (Bearing.CONVICTS, Bearing.SUSPECTS, DAY + 1, False),
-        (Bearing.SUSPECTS, Bearing.TELLS_NOTHING, DAY, True),  # noise ages nothing
+        (Impact.SUSPECTS, Impact.SUSPECTS, HOUR - 1, True),
+        (Impact.SUSPECTS, Impact.SUSPECTS, HOUR + 1, False),
+        (Impact.SUSPECTS, Impact.CONVICTS, HOUR + 1, False),
+        (Impact.CONVICTS, Impact.RESET, HOUR + 1, False),
+        (Impact.CONVICTS, Impact.SUSPECTS, HOUR + 1, True),  # still lost in the morning
+        (Impact.CONVICTS, Impact.SUSPECTS, DAY + 1, False),
+        (Impact.SUSPECTS, Impact.TELLS_NOTHING, DAY, True),  # noise ages nothing
     ],
 )
 def test_what_is_old_by_the_newest_of_its_clock_is_ignored(
-    old: Bearing, new: Bearing, apart: float, counts: bool
+    old: Impact, new: Impact, apart: float, counts: bool
 ) -> None:
     dated = [found(old, "node-0", "a", at_s=1e9), found(new, "node-1", "b", at_s=1e9 + apart)]
     assert ("node-0" in hardware.weigh(dated, job(8))) is counts
@@ -98,25 +97,25 @@ def test_what_is_old_by_the_newest_of_its_clock_is_ignored(
 @pytest.mark.parametrize(
     ("bearing", "machines", "having", "shared"),
     [
-        (Bearing.SUSPECTS, 8, 5, True), (Bearing.SUSPECTS, 8, 4, False), (Bearing.SUSPECTS, 2, 2, True), (Bearing.SUSPECTS, 1, 1, False),
-        (Bearing.CONVICTS, 3, 2, False), (Bearing.CONVICTS, 3, 3, True), (Bearing.CONVICTS, 6, 4, True), (Bearing.SLOWS, 3, 2, True),
+        (Impact.SUSPECTS, 8, 5, True), (Impact.SUSPECTS, 8, 4, False), (Impact.SUSPECTS, 2, 2, True), (Impact.SUSPECTS, 1, 1, False),
+        (Impact.CONVICTS, 3, 2, False), (Impact.CONVICTS, 3, 3, True), (Impact.CONVICTS, 6, 4, True), (Impact.SLOWS, 3, 2, True),
     ],
 )  # fmt: skip
 def test_what_most_machines_have_is_no_machines_fault(
-    bearing: Bearing, machines: int, having: int, shared: bool
+    bearing: Impact, machines: int, having: int, shared: bool
 ) -> None:
     findings = [found(bearing, f"node-{n}") for n in range(having)]
     evidence, common = hardware.weigh(findings, job(machines)), hardware.shared(findings, job(machines))
     assert (not evidence) is shared and bool(common) is shared
     if shared:
         assert f"{having} of {machines} machines" in common[0]
-    own = found(Bearing.CONVICTS, "node-0", "Xid 79")
+    own = found(Impact.CONVICTS, "node-0", "Xid 79")
     if machines > 1:
-        assert "Xid 79" in hardware.weigh([*findings, own], job(machines))["node-0"].because
+        assert "Xid 79" in hardware.weigh([*findings, own], job(machines))["node-0"].reason
 
 
 def test_a_fatal_event_is_not_shared_with_those_who_have_a_harmless_one_of_its_code() -> None:
-    fatal, harmless = found(Bearing.CONVICTS, "node-0", "Xid 149"), found(Bearing.SUSPECTS, "node-1", "Xid 149")
+    fatal, harmless = found(Impact.CONVICTS, "node-0", "Xid 149"), found(Impact.SUSPECTS, "node-1", "Xid 149")
     evidence = hardware.weigh([fatal, harmless], job(2))
     assert (evidence["node-0"].factor, evidence["node-1"].factor) == (hardware.CONVICTING, hardware.WEAK)
 
@@ -126,7 +125,7 @@ FINDINGS = st.lists(
         Finding,
         source=st.sampled_from(["kernel log", "nvidia-smi"]),
         code=st.sampled_from(["Xid 79", "Xid 63", "x"]),
-        bearing=st.sampled_from(list(Bearing)),
+        bearing=st.sampled_from(list(Impact)),
         what=st.just("words"),
         machine=st.sampled_from(["node-0", "node-1", "node-2", "elsewhere", ""]),
         rank=st.none() | st.sampled_from([Rank(0), Rank(5)]),
@@ -144,18 +143,16 @@ def test_the_order_of_findings_does_not_matter_and_no_factor_is_beyond_proof(fin
     chance.shuffle(shuffled)
     evidence = hardware.weigh(findings, job(3))
     again = hardware.weigh(shuffled, job(3))
-    assert {m: (e.factor, e.bearing) for m, e in evidence.items()} == {
-        m: (e.factor, e.bearing) for m, e in again.items()
-    }
+    assert {m: (e.factor, e.impact) for m, e in evidence.items()} == {m: (e.factor, e.impact) for m, e in again.items()}
     for machine, one in evidence.items():
         assert one.machine == machine and 1 < one.factor <= hardware.CONVICTING * hardware.CONFIRMED
-        assert one.findings and one.because.startswith(one.findings[0].source)
+        assert one.findings and one.reason.startswith(one.findings[0].source)
 
 
 @given(FINDINGS)
 def test_seeing_everything_twice_changes_nothing(findings: list[Finding]) -> None:
     once, twice = hardware.weigh(findings, job(3)), hardware.weigh([*findings, *findings], job(3))
-    assert {m: (e.factor, e.because) for m, e in once.items()} == {m: (e.factor, e.because) for m, e in twice.items()}
+    assert {m: (e.factor, e.reason) for m, e in once.items()} == {m: (e.factor, e.reason) for m, e in twice.items()}
 
 
 @given(FINDINGS)
@@ -164,19 +161,19 @@ def test_a_machine_whose_name_changes_changes_name_only(findings: list[Finding])
     named = Topology(plain.world_size, plain.groups, {f"z{name}": ranks for name, ranks in plain.machines.items()})
     renamed = [replace(f, machine=f"z{f.machine}" if f.machine else "") for f in findings]
     before, after = hardware.weigh(findings, plain), hardware.weigh(renamed, named)
-    assert {f"z{m}": (e.factor, e.bearing) for m, e in before.items()} == {
-        m: (e.factor, e.bearing) for m, e in after.items()
+    assert {f"z{m}": (e.factor, e.impact) for m, e in before.items()} == {
+        m: (e.factor, e.impact) for m, e in after.items()
     }
 
 
 def test_a_date_an_hour_wrong_makes_no_finding_old_where_agents_tell_ages() -> None:
     """One machine's date runs ahead, the other's behind: each has just been seen."""
-    ahead = found(Bearing.SUSPECTS, "node-0", at_s=DAY + 1.1 * HOUR)
-    behind = found(Bearing.CONVICTS, "node-1", "Xid 79", at_s=DAY - 1.1 * HOUR)
-    lost = found(Bearing.CONVICTS, "node-2", "Xid 48", at_s=DAY)
+    ahead = found(Impact.SUSPECTS, "node-0", at_s=DAY + 1.1 * HOUR)
+    behind = found(Impact.CONVICTS, "node-1", "Xid 79", at_s=DAY - 1.1 * HOUR)
+    lost = found(Impact.CONVICTS, "node-2", "Xid 48", at_s=DAY)
     dated = hardware.weigh([ahead, behind, lost], job(8))
     assert set(dated) == {"node-0", "node-2"}, "by dates alone the one behind is old"
     aged = [replace(one, age_s=float(age)) for age, one in enumerate((ahead, behind, lost))]
     assert set(hardware.weigh(aged, job(8))) == {"node-0", "node-1", "node-2"}
-    old = replace(behind, bearing=Bearing.SUSPECTS, age_s=HOUR + 60.0)
+    old = replace(behind, impact=Impact.SUSPECTS, age_s=HOUR + 60.0)
     assert set(hardware.weigh([aged[0], old], job(8))) == {"node-0"}, "an age is an age"

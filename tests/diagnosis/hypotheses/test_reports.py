@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Kind, Verdict
 from support.cases.stories import job, look, snapshot
@@ -17,34 +17,34 @@ def said(*findings: Finding) -> Verdict:
     return diagnose(replace(snapshot(), findings=findings), EIGHT)
 
 
-def finding(bearing: Bearing, machine: str = "node-1", **more: object) -> Finding:
+def finding(bearing: Impact, machine: str = "node-1", **more: object) -> Finding:
     return Finding("kernel log", "Xid 79", bearing, "Xid 79: the GPU has fallen off the bus", machine, **more)  # type: ignore[arg-type]
 
 
 def test_a_convicted_machine_is_evicted() -> None:
-    verdict = said(finding(Bearing.CONVICTS))
+    verdict = said(finding(Impact.CONVICTS))
     assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("node-1",))
     assert "Xid 79" in verdict.because[0]
 
 
 def test_two_convicted_machines_are_both_named() -> None:
-    verdict = said(finding(Bearing.CONVICTS), finding(Bearing.CONVICTS, "node-3"))
+    verdict = said(finding(Impact.CONVICTS), finding(Impact.CONVICTS, "node-3"))
     assert verdict.kind is Kind.MACHINE
     assert {suspect.machines for suspect in verdict.suspects} == {("node-1",), ("node-3",)}
     assert verdict.evict.machines == ("node-1", "node-3")
 
 
-@pytest.mark.parametrize("bearing", [Bearing.TELLS_NOTHING, Bearing.VICTIM, Bearing.SUSPECTS])
-def test_what_tells_little_convicts_nobody(bearing: Bearing) -> None:
+@pytest.mark.parametrize("bearing", [Impact.TELLS_NOTHING, Impact.VICTIM, Impact.SUSPECTS])
+def test_what_tells_little_convicts_nobody(bearing: Impact) -> None:
     verdict = said(finding(bearing))
     assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
 
 
 @pytest.mark.parametrize(
     ("bearing", "kind"),
-    [(Bearing.SLOWS, Kind.SLOW), (Bearing.PROGRAM, Kind.SOFTWARE), (Bearing.SERVICE, Kind.DEPENDENCY)],
+    [(Impact.SLOWS, Kind.SLOW), (Impact.PROGRAM, Kind.SOFTWARE), (Impact.SERVICE, Kind.DEPENDENCY)],
 )
-def test_each_bearing_has_its_verdict(bearing: Bearing, kind: Kind) -> None:
+def test_each_bearing_has_its_verdict(bearing: Impact, kind: Kind) -> None:
     verdict = said(finding(bearing))
     assert (verdict.kind, verdict.evict.machines) == (kind, ())
 
@@ -53,7 +53,7 @@ def test_each_bearing_has_its_verdict(bearing: Bearing, kind: Kind) -> None:
 def test_who_tells_of_a_path_whose_other_end_is_unknown_is_not_evicted(story: dict[str, str]) -> None:
     """A port whose packets nobody acknowledges: its peer may be at fault as well."""
     told = Finding(
-        "InfiniBand", "port errors", Bearing.PATH, "errors since the last look: local_ack_timeout_err 3", "node-1"
+        "InfiniBand", "port errors", Impact.PATH, "errors since the last look: local_ack_timeout_err 3", "node-1"
     )
     verdict = diagnose(replace(snapshot(look(story), look(story)), findings=(told,)), EIGHT)
     assert (verdict.kind, verdict.suspects[0].machines) == (Kind.GROUP, ("node-1",))
@@ -65,12 +65,12 @@ def test_who_tells_of_a_path_whose_other_end_is_unknown_is_not_evicted(story: di
 
 
 def test_the_program_names_the_odd_ranks_itself() -> None:
-    assert said(finding(Bearing.PROGRAM, ranks=(Rank(6),))).suspects[0].ranks == (6,)
+    assert said(finding(Impact.PROGRAM, ranks=(Rank(6),))).suspects[0].ranks == (6,)
 
 
 def test_hardware_decides_between_two_that_stand_outside() -> None:
     story = snapshot(look({"0-3,6-7": "metrics", "4": "user", "5": "user"}))
-    pairs = replace(story, findings=(finding(Bearing.SUSPECTS, "node-2"),))
+    pairs = replace(story, findings=(finding(Impact.SUSPECTS, "node-2"),))
     assert diagnose(pairs, EIGHT).suspects[0].machines == ("node-2",)
     before = diagnose(story, EIGHT).suspects[0].probability
     assert diagnose(pairs, EIGHT).suspects[0].probability > before

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.verdict import Kind, Verdict
 from support.cases.stories import first, job, look, snapshot
@@ -13,7 +13,7 @@ EIGHT = job(dp=8, per_machine=2)
 
 def lost(machine: str, end: str) -> Finding:
     words = f"what rank 7 sends to {end} is not acknowledged: sent again 5 times"
-    return Finding("TCP", "TCP unacknowledged", Bearing.UNACKNOWLEDGED, words, machine, device=end)
+    return Finding("TCP", "TCP unacknowledged", Impact.UNACKNOWLEDGED, words, machine, device=end)
 
 
 #: The two sides of a network that parted tell of each other.

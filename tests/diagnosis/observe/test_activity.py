@@ -2,7 +2,7 @@
 
 import pytest
 
-from hangdog_models.diagnosis.observe.activity import Reader, read
+from hangdog_models.diagnosis.observe.activity import RankStateReader, read
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait, packaged
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
@@ -50,7 +50,7 @@ ENGINE = "deepspeed/runtime/pipe/engine.py"
     ],
 )  # fmt: skip
 def test_frames_tell_activity_operation_and_group(stack: str, activity: str, operation: str, dim: str | None) -> None:
-    standing = Reader(RULES).look([trace(0, stack)])[Rank(0)]
+    standing = RankStateReader(RULES).look([trace(0, stack)])[Rank(0)]
     assert (standing.activity, standing.operation, standing.dim) == (activity, operation, dim)
 
 
@@ -74,9 +74,9 @@ def test_a_helper_of_many_groups_is_told_by_its_caller(stack: list[str], dim: st
 
 
 def test_gradients_are_summed_over_context_too_where_a_job_splits_it() -> None:
-    standing = Reader(RULES, ("dp", "cp", "dp-cp")).look([trace(0, "scatter")])[Rank(0)]
+    standing = RankStateReader(RULES, ("dp", "cp", "dp-cp")).look([trace(0, "scatter")])[Rank(0)]
     assert standing.dim == "dp-cp"
-    assert Reader(RULES, ("dp",)).look([trace(0, "scatter")])[Rank(0)].dim == "dp"
+    assert RankStateReader(RULES, ("dp",)).look([trace(0, "scatter")])[Rank(0)].dim == "dp"
 
 
 @pytest.mark.parametrize(

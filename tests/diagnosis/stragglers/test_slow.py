@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.stragglers.fail_slow import ROUNDS, Slowness, find
 from hangdog_models.diagnosis.stragglers.lateness import ballots, moments
@@ -18,16 +18,16 @@ from hangdog_models.topology import Layout, Topology, build
 from hangdog_models.verdict import Activity, Kind
 from support.cases.stories import job
 
-WAITS = [Standing(Activity.COLLECTIVE, Wait.GROUP, operation="all_reduce", label=f"place {n}") for n in range(10)]
-WORK = [Standing(Activity.COMPUTE, Wait.NONE, label=label) for label in ("attention", "mlp", "loss")]
-LOADER = Standing(Activity.DATALOADER, Wait.NONE, operation="next", label="next_batch")
-LOG = Standing(Activity.COMPUTE, Wait.NONE, label="write_metrics")
-GONE = Standing(Activity.MISSING, Wait.NONE)
+WAITS = [RankState(Activity.COLLECTIVE, Wait.GROUP, operation="all_reduce", label=f"place {n}") for n in range(10)]
+WORK = [RankState(Activity.COMPUTE, Wait.NONE, label=label) for label in ("attention", "mlp", "loss")]
+LOADER = RankState(Activity.DATALOADER, Wait.NONE, operation="next", label="next_batch")
+LOG = RankState(Activity.COMPUTE, Wait.NONE, label="write_metrics")
+GONE = RankState(Activity.MISSING, Wait.NONE)
 
 BIG = job(per_machine=8, tp=8, pp=4, dp=16)  # 512 ranks, 64 machines
 
 
-def look(at: int, world: int, late: Iterable[int], place: Standing = WORK[0]) -> Look:
+def look(at: int, world: int, late: Iterable[int], place: RankState = WORK[0]) -> Look:
     """Everybody waits, at another place in each look, but the late."""
     standings = dict.fromkeys(map(Rank, range(world)), WAITS[at])
     standings.update({Rank(rank): place for rank in late})
@@ -53,7 +53,7 @@ def test_a_machine_that_is_waited_for_again_and_again_is_named_before_the_fifth_
     answer = watched(looks, BIG)
     assert answer.kind is Kind.SLOW and list(answer.machines) == ["node-5"] and answer.machines["node-5"] > 0.99
     assert answer.looks_used < ROUNDS
-    assert "node-5" in answer.because[0] and "attention" in answer.because[0]
+    assert "node-5" in answer.reasons[0] and "attention" in answer.reasons[0]
 
 
 def test_a_single_slow_device_is_named_with_its_rank() -> None:
@@ -119,7 +119,7 @@ HEALTHY = [nobody, last_stage, rank_zero, last_rank, loaders, all_work, not_seen
 def test_a_healthy_job_is_not_called_slow(healthy: Callable[[int, set[int]], Look], seed: int) -> None:
     looks = [healthy(at, late) for at, late in enumerate(scattered(512, 5, seed))]
     answer = watched(looks, BIG)
-    assert answer.kind is Kind.NONE and not answer.suspects and answer.because and not answer.more
+    assert answer.kind is Kind.NONE and not answer.suspects and answer.reasons and not answer.more
 
 
 def test_a_slow_machine_of_the_stage_with_more_work_is_told_from_its_stage() -> None:
@@ -145,7 +145,7 @@ def test_a_machine_often_late_is_not_named_where_all_of_its_stage_are() -> None:
 def test_the_first_tensor_ranks_of_two_replicas_have_the_same_work() -> None:
     small = job(per_machine=8, tp=8, pp=8, dp=2)
     answer = watched([look(at, 128, {0, 8}) for at in range(5)], small)
-    assert answer.kind is Kind.NONE and "ranks 0,8 do the same work" in answer.because[0]
+    assert answer.kind is Kind.NONE and "ranks 0,8 do the same work" in answer.reasons[0]
 
 
 @pytest.mark.parametrize("rounds", [5, 10])
@@ -172,7 +172,7 @@ def test_storage_that_all_wait_for_is_no_machines_fault() -> None:
     looks = [look(at, 512, set(range(512)) - late, LOADER) for at, late in enumerate(scattered(512, 5, 7, 0.2))]
     answer = watched(looks, BIG)
     assert answer.kind is Kind.DEPENDENCY and not answer.suspects and answer.looks_used < ROUNDS
-    assert "dataloader" in answer.because[0]
+    assert "dataloader" in answer.reasons[0]
 
 
 def test_a_replica_of_several_machines_that_is_late_is_named_as_a_group() -> None:
@@ -205,7 +205,7 @@ def test_without_a_layout_a_rank_is_named_and_no_machine() -> None:
     unknown, _ = build(Layout(), Rank(255))
     answer = watched([look(at, 256, late | {77}) for at, late in enumerate(scattered(256, 5, 8))], unknown)
     assert answer.suspects[0].ranks == (77,) and answer.suspects[0].machines == ()
-    assert "rank 77" in answer.because[0]
+    assert "rank 77" in answer.reasons[0]
 
 
 def test_a_job_of_one_machine_has_a_slow_rank() -> None:
@@ -217,7 +217,7 @@ def test_a_job_of_one_machine_has_a_slow_rank() -> None:
 def test_undecided_says_how_many_looks_may_decide(looks: int) -> None:
     answer = find([look(at, 512, []) for at in range(looks)], BIG)
     assert answer.kind is Kind.UNDETERMINED and answer.more == ROUNDS - looks
-    assert f"{answer.more} further looks" in answer.because[-1]
+    assert f"{answer.more} further looks" in answer.reasons[-1]
 
 
 def test_two_ranks_are_a_job() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.diagnosis.observe.activity import Reader
+from hangdog_models.diagnosis.observe.activity import RankStateReader
 from hangdog_models.diagnosis.waits.collective_counters import count
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
@@ -163,7 +163,7 @@ def test_a_lost_dump_is_assumed_in_one_operation_only() -> None:
     members = {"0": tuple(map(Rank, range(4))), "pair": (Rank(2), Rank(3))}
     world[2] = record(2, {"0": 7, "pair": 4}, {"0": 6, "pair": 3})
     told = [replace(one, members=members, started={"0": 7, "pair": 4}) for one in world]
-    seen = Reader(packaged()).look(look({"0-3": "item"}))
+    seen = RankStateReader(packaged()).look(look({"0-3": "item"}))
     holds = {hold.inside: hold for hold in count(told, seen, FOUR).holds}
     assert holds[tuple(map(Rank, range(4)))].assumed == 1
     assert holds[(Rank(2),)].awaited == (Rank(3),)

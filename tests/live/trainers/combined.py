@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 
-from hangdog.demo.job.train import MESH, Trainer
+from hangdog.demo.job.train import MESH, DemoTrainer
 from live.trainers.duties import Duties
 from live.trainers.outset import begin
 
 
-class Combined(Trainer, Duties):
+class Combined(DemoTrainer, Duties):
     def predict(self, batch: Tensor) -> float:
         losses: list[Tensor] = []
         inputs = (batch[:, :-1].contiguous(),) if self.stage == 0 else ()

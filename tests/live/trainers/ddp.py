@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from hangdog.demo.job.model import Stage
+from hangdog.demo.job.model import ModelStage
 from hangdog.demo.job.train import LEARNING_RATE, token_loss
 from live.trainers.duties import Duties
 from live.trainers.outset import Outset, begin
@@ -15,7 +15,7 @@ from live.trainers.outset import Outset, begin
 
 class Replica(Duties):
     def __init__(self, outset: Outset) -> None:
-        self.model = DistributedDataParallel(Stage(outset.shape, 0, 1), process_group=dist.new_group())
+        self.model = DistributedDataParallel(ModelStage(outset.shape, 0, 1), process_group=dist.new_group())
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=LEARNING_RATE)
         super().__init__(outset.folder)
 

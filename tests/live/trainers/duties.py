@@ -16,9 +16,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import _WorkerServer
 
-from hangdog.demo.job.loop import Loop
-from hangdog.demo.job.model import Shape, Stage
-from hangdog.demo.job.settings import Settings
+from hangdog.demo.job.loop import TrainingLoop
+from hangdog.demo.job.model import ModelStage, Shape
+from hangdog.demo.job.settings import LiveSettings
 from hangdog.demo.job.train import token_loss
 from hangdog.demo.shape import ROWS, TOKENS
 
@@ -32,7 +32,7 @@ RETRY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class DutySettings(Settings):
+class DutySettings(LiveSettings):
     """After which step each duty is done, 0 for never. All ranks have to agree upon all but `recompile_at`."""
 
     evaluate_at: int = 0
@@ -43,7 +43,7 @@ class DutySettings(Settings):
     recompile_at: int = 0
 
 
-class Duties(Loop):
+class Duties(TrainingLoop):
     """A training loop with duties; it also answers PyTorch's worker server on the socket `worker` of its folder."""
 
     settings = DutySettings
@@ -51,14 +51,14 @@ class Duties(Loop):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         #: A small model of this rank's own, which no other rank has a part in.
-        self.reference = Stage(SMALL, 0, 1)
+        self.reference = ModelStage(SMALL, 0, 1)
         self.door = _WorkerServer(str(folder / "worker"), -1)
 
     @abstractmethod
     def predict(self, batch: Tensor) -> float:
         """The loss of a batch, (rows, tokens + 1), without training on it; 0 where this rank does not know it."""
 
-    def between_steps(self, step: int, loss: float | None, settings: Settings) -> None:
+    def between_steps(self, step: int, loss: float | None, settings: LiveSettings) -> None:
         super().between_steps(step, loss, settings)
         assert isinstance(settings, DutySettings)
         due = {

@@ -5,7 +5,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
-from hangdog.demo.job.model import Stage
+from hangdog.demo.job.model import ModelStage
 from hangdog.demo.job.train import LEARNING_RATE, token_loss
 from hangdog.demo.shape import ROWS
 from live.trainers.duties import Duties
@@ -15,7 +15,7 @@ from live.trainers.outset import Outset, begin
 class Segment(Duties):
     def __init__(self, outset: Outset) -> None:
         self.stages, self.stage = outset.sizes["pp"], dist.get_rank()
-        self.model = Stage(outset.shape, self.stage, self.stages)
+        self.model = ModelStage(outset.shape, self.stage, self.stages)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=LEARNING_RATE)
         stage = PipelineStage(self.model, self.stage, self.stages, torch.device("cpu"), group=dist.new_group())
         # 1F1B needs as many micro-batches as there are stages, and a batch has one for each of its rows at most

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from hangdog.demo.job.model import Stage
+from hangdog.demo.job.model import ModelStage
 from hangdog.demo.job.train import LEARNING_RATE, token_loss
 from live.trainers.duties import Duties
 from live.trainers.outset import Outset, begin
@@ -17,7 +17,7 @@ PAUSE_S = 0.001
 
 class Poller(Duties):
     def __init__(self, outset: Outset) -> None:
-        self.model = Stage(outset.shape, 0, 1)
+        self.model = ModelStage(outset.shape, 0, 1)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=LEARNING_RATE)
         self.group = dist.new_group()
         super().__init__(outset.folder)

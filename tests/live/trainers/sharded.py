@@ -8,14 +8,14 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from hangdog.demo.job.model import Stage, cut, shard
+from hangdog.demo.job.model import ModelStage, cut, shard
 from hangdog.demo.job.train import LEARNING_RATE, token_loss
 from live.trainers.duties import Duties
 from live.trainers.outset import Outset, begin
 
 
 class Piece(Duties):
-    def __init__(self, outset: Outset, model: Stage) -> None:
+    def __init__(self, outset: Outset, model: ModelStage) -> None:
         self.model = model
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=LEARNING_RATE)
         super().__init__(outset.folder)
@@ -38,12 +38,12 @@ class Piece(Duties):
 
 def fsdp() -> None:
     outset = begin()
-    Piece(outset, shard(Stage(outset.shape, 0, 1), _mesh("dp"))).run(outset.batches)
+    Piece(outset, shard(ModelStage(outset.shape, 0, 1), _mesh("dp"))).run(outset.batches)
 
 
 def tensor() -> None:
     outset = begin()
-    Piece(outset, cut(Stage(outset.shape, 0, 1), _mesh("tp"))).run(outset.batches)
+    Piece(outset, cut(ModelStage(outset.shape, 0, 1), _mesh("tp"))).run(outset.batches)
 
 
 def _mesh(dim: str) -> DeviceMesh:

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from hangdog_models.planning.campaign.belief import Belief, members, update
 from hangdog_models.planning.campaign.fault import FIXED, FailureMode, grid
 from hangdog_models.planning.campaign.information_gain import gained, reach
-from hangdog_models.planning.campaign.launch import Budget, Diagnostic, Launch, Outcome, Result, Round
+from hangdog_models.planning.campaign.launch import (
+    CampaignRound,
+    Diagnostic,
+    Launch,
+    LaunchBudget,
+    LaunchOutcome,
+    LaunchResult,
+)
 from hangdog_models.planning.campaign.posterior import infer
 from hangdog_models.planning.campaign.prior import begin
 from hangdog_models.planning.campaign.round_planner import plan
@@ -41,12 +48,12 @@ def beliefs(draw: st.DrawFn, further: float | None = None, modes: tuple[FailureM
 
 
 @st.composite
-def outcomes(draw: st.DrawFn, names: list[str]) -> Outcome:
+def outcomes(draw: st.DrawFn, names: list[str]) -> LaunchOutcome:
     diagnostic = draw(st.sampled_from([GEMM, RING, REPLAY]))
     most = min(diagnostic.most, len(names))
     group = draw(st.lists(st.sampled_from(names), min_size=min(diagnostic.least, most), max_size=most, unique=True))
     launch = Launch(diagnostic, tuple(group), draw(st.integers(1, 4)))
-    return Outcome(launch, draw(st.sampled_from(list(Result))))
+    return LaunchOutcome(launch, draw(st.sampled_from(list(LaunchResult))))
 
 
 @FEW
@@ -62,7 +69,9 @@ def test_outcomes_commute(belief: Belief, turn: list[int]) -> None:
 def test_outcomes_that_differ_only_in_how_they_are_told_commute() -> None:
     belief, sound = begin(NAMES[:4]), replace(RING, false_alarm=0.0)
     told = [
-        Outcome(Launch(each, names), Result.PASS) for each in (RING, sound) for names in (("m0", "m1"), ("m1", "m0"))
+        LaunchOutcome(Launch(each, names), LaunchResult.PASS)
+        for each in (RING, sound)
+        for names in (("m0", "m1"), ("m1", "m0"))
     ]
     assert len({update(belief, told[at:] + told[:at]).evidence for at in range(4)}) == 1
 
@@ -80,7 +89,7 @@ def test_probabilities_stay_probabilities(belief: Belief) -> None:
 @given(beliefs(), st.data())
 def test_a_pass_never_raises_what_it_tested_against_nothing_being_wrong(belief: Belief, data: st.DataObject) -> None:
     """Of any number of faults in any mode. It may shift blame between two that passed together, to whom it clears less."""
-    passed = replace(data.draw(outcomes(list(belief.machines))), result=Result.PASS)
+    passed = replace(data.draw(outcomes(list(belief.machines))), result=LaunchResult.PASS)
     before, after = infer(belief), infer(update(belief, [passed]))
     for at in members(belief, passed.launch):
         assert after.place[at] / after.none <= before.place[at] / before.none * (1 + 1e-6)
@@ -94,7 +103,7 @@ def test_a_pass_never_raises_what_it_tested_against_nothing_being_wrong(belief: 
 @FEW
 @given(beliefs(further=0.0, modes=(FIXED,)), st.data())
 def test_a_pass_never_raises_a_machine_where_one_fixed_fault_is_sought(belief: Belief, data: st.DataObject) -> None:
-    passed = replace(data.draw(outcomes(list(belief.machines))), result=Result.PASS)
+    passed = replace(data.draw(outcomes(list(belief.machines))), result=LaunchResult.PASS)
     before, after = infer(belief), infer(update(belief, [passed]))
     for at in members(belief, passed.launch):
         assert after.place[at] <= before.place[at] + 1e-9
@@ -103,7 +112,7 @@ def test_a_pass_never_raises_a_machine_where_one_fixed_fault_is_sought(belief: B
 @FEW
 @given(beliefs())
 def test_what_is_inconclusive_changes_nothing(belief: Belief) -> None:
-    conclusive = [outcome for outcome in belief.evidence if outcome.result is not Result.INCONCLUSIVE]
+    conclusive = [outcome for outcome in belief.evidence if outcome.result is not LaunchResult.INCONCLUSIVE]
     assert (infer(belief).place == infer(replace(belief, evidence=tuple(conclusive))).place).all()
 
 
@@ -124,15 +133,15 @@ def test_names_and_the_order_of_diagnostics_do_not_matter(
     belief: Belief, names: list[str], diagnostics: list[Diagnostic]
 ) -> None:
     name = dict(zip(NAMES, names, strict=True))
-    step = plan(belief, [GEMM, RING, REPLAY], Budget(seconds=7200, parallel=4))
-    other = plan(renamed(belief, name), diagnostics, Budget(seconds=7200, parallel=4))
-    if isinstance(step, Round):
-        assert isinstance(other, Round)
+    step = plan(belief, [GEMM, RING, REPLAY], LaunchBudget(seconds=7200, parallel=4))
+    other = plan(renamed(belief, name), diagnostics, LaunchBudget(seconds=7200, parallel=4))
+    if isinstance(step, CampaignRound):
+        assert isinstance(other, CampaignRound)
         launches = [replace(one, machines=tuple(name[machine] for machine in one.machines)) for one in step.launches]
         assert list(other.launches) == launches and other.bits == step.bits
     else:
-        assert not isinstance(other, Round)
-        assert other.evict == tuple(name[machine] for machine in step.evict) and other.because == step.because
+        assert not isinstance(other, CampaignRound)
+        assert other.evict == tuple(name[machine] for machine in step.evict) and other.reason == step.reason
 
 
 @FEW
@@ -160,8 +169,8 @@ def test_the_order_of_machines_and_modes_does_not_change_what_is_believed(
 def test_a_round_keeps_to_the_rules_and_the_budget(
     belief: Belief, parallel: int, launches: int, seconds: float, diagnostics: list[Diagnostic]
 ) -> None:
-    step = plan(belief, diagnostics, Budget(seconds, launches, 5, parallel))
-    if not isinstance(step, Round):
+    step = plan(belief, diagnostics, LaunchBudget(seconds, launches, 5, parallel))
+    if not isinstance(step, CampaignRound):
         assert set(step.evict) <= belief.machines.keys()
         return
     assert 1 <= len(step.launches) <= min(parallel, launches) and step.seconds <= seconds and step.bits >= 0
@@ -179,12 +188,14 @@ def test_the_bits_expected_of_a_launch_are_those_it_brings_on_average(belief: Be
     belief = replace(belief, link=0.0, none=belief.none + belief.link)  # links come and go as places of their own
     asked = data.draw(outcomes(list(belief.machines)))
     before = infer(belief)
-    passed, failed = (infer(update(belief, [replace(asked, result=result)])) for result in (Result.PASS, Result.FAIL))
+    passed, failed = (
+        infer(update(belief, [replace(asked, result=result)])) for result in (LaunchResult.PASS, LaunchResult.FAIL)
+    )
     group = np.array(members(belief, asked.launch))
     kind, times = asked.launch.diagnostic, asked.launch.repetitions
     assume(abs(failed.none - passed.none) > 1e-6)
     failing = (before.none - passed.none) / (failed.none - passed.none)
-    brought = before.doubt - failing * failed.doubt - (1 - failing) * passed.doubt
+    brought = before.uncertainty - failing * failed.uncertainty - (1 - failing) * passed.uncertainty
     assert gained(reach(before, kind.network, [group]), belief.modes, kind, times) == pytest.approx(brought, abs=1e-3)
 
 
@@ -193,7 +204,11 @@ def test_a_pass_may_shift_blame_to_whom_it_clears_less() -> None:
     sound = Diagnostic("run", 1, miss=0, false_alarm=0.001, most=2)
     belief = begin(["a", "b"], none=0.2, further=0, modes=grid(1, 0.05))
     belief = update(
-        belief, [Outcome(Launch(sound, ("a",)), Result.PASS), Outcome(Launch(sound, ("a", "b")), Result.FAIL)]
+        belief,
+        [
+            LaunchOutcome(Launch(sound, ("a",)), LaunchResult.PASS),
+            LaunchOutcome(Launch(sound, ("a", "b")), LaunchResult.FAIL),
+        ],
     )
-    after = update(belief, [Outcome(Launch(sound, ("a", "b")), Result.PASS)])
+    after = update(belief, [LaunchOutcome(Launch(sound, ("a", "b")), LaunchResult.PASS)])
     assert infer(after).place[0] > infer(belief).place[0]

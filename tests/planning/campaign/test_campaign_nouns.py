@@ -6,7 +6,14 @@ from hangdog_models.planning.campaign.assurance import bought, needed
 from hangdog_models.planning.campaign.belief import Belief, update
 from hangdog_models.planning.campaign.conviction import by_chance, failures_needed
 from hangdog_models.planning.campaign.fault import FIXED, FailureMode, grid, repetitions
-from hangdog_models.planning.campaign.launch import Budget, Diagnostic, Launch, Outcome, Result, Round
+from hangdog_models.planning.campaign.launch import (
+    CampaignRound,
+    Diagnostic,
+    Launch,
+    LaunchBudget,
+    LaunchOutcome,
+    LaunchResult,
+)
 from hangdog_models.planning.campaign.prior import begin
 
 REPLAY = Diagnostic("replay", 600, setup_s=300, miss=0, false_alarm=0.0, least=2, most=4)
@@ -33,9 +40,9 @@ def test_what_cannot_be_reached_by_repeating_is_none() -> None:
 
 def test_passes_buy_detection_and_never_health() -> None:
     belief = begin(NAMES, modes=grid(1, 0.2))
-    passed = Outcome(Launch(REPLAY, ("m1", "m0"), 10), Result.PASS)
-    lost = Outcome(Launch(REPLAY, ("m0", "m2"), 99), Result.INCONCLUSIVE)
-    failed = Outcome(Launch(REPLAY, ("m0", "m3"), 99), Result.FAIL)
+    passed = LaunchOutcome(Launch(REPLAY, ("m1", "m0"), 10), LaunchResult.PASS)
+    lost = LaunchOutcome(Launch(REPLAY, ("m0", "m2"), 99), LaunchResult.INCONCLUSIVE)
+    failed = LaunchOutcome(Launch(REPLAY, ("m0", "m3"), 99), LaunchResult.FAIL)
     said = bought(update(belief, [passed, passed, lost, failed]))
     assert [(one.machine, one.launches, one.repetitions) for one in said] == [("m0", 2, 20), ("m1", 2, 20)]
     assert said[0].detection == pytest.approx({"fixed": 1, "shows in 0.2 of runs": 1 - 0.8**20}, abs=1e-5)
@@ -98,6 +105,6 @@ def test_nonsense_is_refused(nonsense: object) -> None:
 
 
 def test_a_budget_is_spent_by_the_longest_launch_and_every_launch() -> None:
-    spent = Round((Launch(REPLAY, ("m0", "m1"), 2), Launch(REPLAY, ("m2", "m3"))), 1.0, "")
+    spent = CampaignRound((Launch(REPLAY, ("m0", "m1"), 2), Launch(REPLAY, ("m2", "m3"))), 1.0, "")
     assert spent.seconds == 1500
-    assert Budget(2000, 10, 3).after(spent) == Budget(500, 8, 2)
+    assert LaunchBudget(2000, 10, 3).after(spent) == LaunchBudget(500, 8, 2)

@@ -8,7 +8,7 @@ import pytest
 
 from hangdog_models.planning.campaign.belief import Belief, update
 from hangdog_models.planning.campaign.fault import FailureMode, Where, grid
-from hangdog_models.planning.campaign.launch import Diagnostic, Launch, Outcome, Result
+from hangdog_models.planning.campaign.launch import Diagnostic, Launch, LaunchOutcome, LaunchResult
 from hangdog_models.planning.campaign.posterior import infer
 from hangdog_models.planning.campaign.prior import begin
 from hangdog_models.planning.campaign.replay import phases
@@ -18,19 +18,19 @@ GEMM = Diagnostic("gemm", 10, miss=0.1, false_alarm=0.02, most=16)
 RING = Diagnostic("ring", 10, miss=0.1, false_alarm=0.02, least=2, most=64, network=True)
 
 
-def outcome(diagnostic: Diagnostic, machines: list[str], result: Result, repetitions: int = 1) -> Outcome:
-    return Outcome(Launch(diagnostic, tuple(machines), repetitions), result)
+def outcome(diagnostic: Diagnostic, machines: list[str], result: LaunchResult, repetitions: int = 1) -> LaunchOutcome:
+    return LaunchOutcome(Launch(diagnostic, tuple(machines), repetitions), result)
 
 
 @pytest.mark.parametrize(
     ("result", "tested", "others", "none"),
     [
-        (Result.FAIL, 0.1210, 0.0027, 0.0107),
-        (Result.PASS, 0.0078, 0.0781, 0.3125),
-        (Result.INCONCLUSIVE, 0.05, 0.05, 0.2),
+        (LaunchResult.FAIL, 0.1210, 0.0027, 0.0107),
+        (LaunchResult.PASS, 0.0078, 0.0781, 0.3125),
+        (LaunchResult.INCONCLUSIVE, 0.05, 0.05, 0.2),
     ],
 )
-def test_one_launch_on_eight_of_sixteen(result: Result, tested: float, others: float, none: float) -> None:
+def test_one_launch_on_eight_of_sixteen(result: LaunchResult, tested: float, others: float, none: float) -> None:
     belief = begin(SIXTEEN, none=0.2, further=0)
     seen = infer(update(belief, [outcome(GEMM, SIXTEEN[:8], result)]))
     assert (seen.place[0], seen.place[15], seen.none) == pytest.approx((tested, others, none), abs=5e-5)
@@ -40,7 +40,9 @@ def test_one_launch_on_eight_of_sixteen(result: Result, tested: float, others: f
 def test_twenty_repetitions_that_pass_leave_one_in_a_hundred_of_a_suspicion() -> None:
     belief = Belief({"a": 0.5}, 0.5, further=0, modes=(FailureMode("rare", 0.2),))
     sound = Diagnostic("run", 1, miss=0, false_alarm=0.0)
-    assert infer(update(belief, [outcome(sound, ["a"], Result.PASS, 20)])).place[0] == pytest.approx(0.0114, abs=5e-5)
+    assert infer(update(belief, [outcome(sound, ["a"], LaunchResult.PASS, 20)])).place[0] == pytest.approx(
+        0.0114, abs=5e-5
+    )
 
 
 def test_with_an_unknown_rate_no_number_of_passes_clears_anybody() -> None:
@@ -48,7 +50,7 @@ def test_with_an_unknown_rate_no_number_of_passes_clears_anybody() -> None:
     sound = Diagnostic("run", 1, miss=0, false_alarm=0.0)
     before = 1.0
     for _ in range(6):
-        belief = update(belief, [outcome(sound, ["a"], Result.PASS, 100)])
+        belief = update(belief, [outcome(sound, ["a"], LaunchResult.PASS, 100)])
         now = float(infer(belief).place[0])
         assert 0.02 < now < before
         before = now
@@ -75,7 +77,7 @@ def by_hand(belief: Belief, links: bool = False) -> tuple[dict[str, float], floa
                     bool(at & group) if kind == 1 else network and (bool(at & group) if kind == 2 else at <= group)
                 )
                 quiet *= 1 - one.launch.diagnostic.shows(mode, one.launch.repetitions) * touched
-            weight *= quiet if one.result is Result.PASS else 1 - quiet if one.result is Result.FAIL else 1
+            weight *= quiet if one.result is LaunchResult.PASS else 1 - quiet if one.result is LaunchResult.FAIL else 1
         total += weight
         none += weight * (not faults)
         for (name, *_), _ in faults:
@@ -92,12 +94,12 @@ def test_small_clusters_are_exact() -> None:
     belief = update(
         belief,
         [
-            outcome(RING, names[:2], Result.FAIL),
-            outcome(RING, names[2:4], Result.PASS, 2),
-            outcome(RING, names[1:5], Result.FAIL, 3),
-            outcome(GEMM, [names[0], names[5]], Result.PASS),
-            outcome(RING, names[4:], Result.FAIL),
-            outcome(RING, names[4:], Result.INCONCLUSIVE),
+            outcome(RING, names[:2], LaunchResult.FAIL),
+            outcome(RING, names[2:4], LaunchResult.PASS, 2),
+            outcome(RING, names[1:5], LaunchResult.FAIL, 3),
+            outcome(GEMM, [names[0], names[5]], LaunchResult.PASS),
+            outcome(RING, names[4:], LaunchResult.FAIL),
+            outcome(RING, names[4:], LaunchResult.INCONCLUSIVE),
         ],
     )
     expected, none = by_hand(belief)
@@ -112,10 +114,10 @@ def test_two_that_fail_only_together_are_a_link() -> None:
     belief = update(
         belief,
         [
-            outcome(RING, names, Result.FAIL),
-            outcome(RING, names[:2], Result.FAIL),
-            *(outcome(RING, [a, b], Result.PASS) for a in names[:2] for b in names[2:]),
-            outcome(RING, names[:2], Result.FAIL),
+            outcome(RING, names, LaunchResult.FAIL),
+            outcome(RING, names[:2], LaunchResult.FAIL),
+            *(outcome(RING, [a, b], LaunchResult.PASS) for a in names[:2] for b in names[2:]),
+            outcome(RING, names[:2], LaunchResult.FAIL),
         ],
     )
     expected, none = by_hand(belief, links=True)
@@ -130,8 +132,10 @@ def test_a_leaf_explains_many_failures_at_once() -> None:
     leafs = {f"leaf{at}": tuple(SIXTEEN[4 * at : 4 * at + 4]) for at in range(4)}
     belief = begin(SIXTEEN, leafs=leafs, leaf=0.05)
     pairs = [SIXTEEN[at : at + 2] for at in range(0, 16, 2)]
-    came = [outcome(RING, pair, Result.FAIL if pair[0] in leafs["leaf2"] else Result.PASS) for pair in pairs]
-    seen = infer(update(belief, [*came, outcome(RING, ["m9", "m0"], Result.FAIL)]))
+    came = [
+        outcome(RING, pair, LaunchResult.FAIL if pair[0] in leafs["leaf2"] else LaunchResult.PASS) for pair in pairs
+    ]
+    seen = infer(update(belief, [*came, outcome(RING, ["m9", "m0"], LaunchResult.FAIL)]))
     likeliest = seen.places.place(int(seen.place.argmax()))
     assert likeliest.names == ("leaf2",) and seen.place.max() > 0.85
 
@@ -140,7 +144,7 @@ def test_two_faults_of_a_thousand_stand_out_after_three_phases_and_quickly() -> 
     names = [f"m{at}" for at in range(1024)]
     replay = Diagnostic("replay", 600, miss=0.05, false_alarm=0.02, least=16, most=16, network=True)
     came = [
-        outcome(replay, [names[x] for x in group], Result.FAIL if {100, 777} & set(group) else Result.PASS)
+        outcome(replay, [names[x] for x in group], LaunchResult.FAIL if {100, 777} & set(group) else LaunchResult.PASS)
         for phase in phases(16, 64)
         for group in phase
     ]
@@ -154,4 +158,4 @@ def test_two_faults_of_a_thousand_stand_out_after_three_phases_and_quickly() -> 
 
 def test_outcomes_on_strangers_are_refused() -> None:
     with pytest.raises(ValueError, match="nobody asked about: m9"):
-        update(begin(["m1"]), [outcome(GEMM, ["m1", "m9"], Result.PASS)])
+        update(begin(["m1"]), [outcome(GEMM, ["m1", "m9"], LaunchResult.PASS)])

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from hangdog_models.planning.campaign.belief import update
-from hangdog_models.planning.campaign.launch import Budget, Launch, Outcome, Result, Round
+from hangdog_models.planning.campaign.launch import CampaignRound, Launch, LaunchBudget, LaunchOutcome, LaunchResult
 from hangdog_models.planning.campaign.level_planner import (
     LADDER,
     MODES,
     NETWORK,
-    Answer,
     Conclusion,
+    LevelAnswer,
     concluded,
     diagnostics,
     modes,
@@ -25,52 +25,52 @@ from hangdog_models.reading.hardware.test_report import read_diagnosis
 ONE, BETWEEN = LADDER[1], LADDER[3]
 
 
-def answer(*results: tuple[str, str], of: str = ONE.name, skipped: str = "") -> Answer:
+def answer(*results: tuple[str, str], of: str = ONE.name, skipped: str = "") -> LevelAnswer:
     told = [{"test": test, "outcome": outcome, "says": f"{test} {outcome}"} for test, outcome in results]
     level = {"level": 1, "name": of, "skipped": skipped, "results": told}
-    return Answer(read_diagnosis(json.dumps({"schema": "hangdog.diagnosis/1", "levels": [level]})))
+    return LevelAnswer(read_diagnosis(json.dumps({"schema": "hangdog.diagnosis/1", "levels": [level]})))
 
 
 PASSED, FAILED = answer(("memory", "pass"), ("gemm", "pass")), answer(("memory", "pass"), ("gemm", "fail"))
-DEAD, LATE = Answer(silent="gone", out=True), Answer(silent="late")
+DEAD, LATE = LevelAnswer(silent="gone", out=True), LevelAnswer(silent="late")
 
 
 @pytest.mark.parametrize(
     ("answers", "came"),
     [
-        ({"a": PASSED}, Conclusion(Result.PASS)),
-        ({"a": FAILED}, Conclusion(Result.FAIL, "gemm: gemm fail")),
-        ({"a": PASSED, "b": FAILED}, Conclusion(Result.FAIL, "gemm: gemm fail")),
-        ({"a": FAILED, "b": DEAD}, Conclusion(Result.FAIL, "gemm: gemm fail")),
-        ({"a": PASSED, "b": DEAD}, Conclusion(Result.INCONCLUSIVE, "b: gone", {"b": "gone"}, {}, frozenset("b"))),
-        ({"a": PASSED, "b": LATE}, Conclusion(Result.INCONCLUSIVE, "b: late", {"b": "late"})),
+        ({"a": PASSED}, Conclusion(LaunchResult.PASS)),
+        ({"a": FAILED}, Conclusion(LaunchResult.FAIL, "gemm: gemm fail")),
+        ({"a": PASSED, "b": FAILED}, Conclusion(LaunchResult.FAIL, "gemm: gemm fail")),
+        ({"a": FAILED, "b": DEAD}, Conclusion(LaunchResult.FAIL, "gemm: gemm fail")),
+        ({"a": PASSED, "b": DEAD}, Conclusion(LaunchResult.INCONCLUSIVE, "b: gone", {"b": "gone"}, {}, frozenset("b"))),
+        ({"a": PASSED, "b": LATE}, Conclusion(LaunchResult.INCONCLUSIVE, "b: late", {"b": "late"})),
         (
             {"a": answer(skipped="no torch")},
-            Conclusion(Result.INCONCLUSIVE, "a: no torch", {}, {"a": "no torch"}),
+            Conclusion(LaunchResult.INCONCLUSIVE, "a: no torch", {}, {"a": "no torch"}),
         ),
         (
             {"a": answer(("memory", "pass"), ("gemm", "inconclusive"))},
-            Conclusion(Result.INCONCLUSIVE, "a: gemm: gemm inconclusive"),
+            Conclusion(LaunchResult.INCONCLUSIVE, "a: gemm: gemm inconclusive"),
         ),
         (
             {"a": answer(("memory", "pass"), of="DCGM")},
-            Conclusion(Result.INCONCLUSIVE, "a: its report tells nothing of this test"),
+            Conclusion(LaunchResult.INCONCLUSIVE, "a: its report tells nothing of this test"),
         ),
     ],
     ids=["passes", "fails", "one fails", "fails beside a dead one", "dead", "late", "skipped", "open", "another test"],
 )
-def test_what_reports_come_to(answers: dict[str, Answer], came: Conclusion) -> None:
+def test_what_reports_come_to(answers: dict[str, LevelAnswer], came: Conclusion) -> None:
     assert concluded(ONE, answers) == came
 
 
 def test_who_is_silent_alone_is_blamed_for_it() -> None:
     launch = Launch(BETWEEN, ("a", "b"), 2)
-    silent = outcomes(launch, Conclusion(Result.INCONCLUSIVE, "b: late", {"b": "late"}))
-    assert silent == (Outcome(Launch(BETWEEN, ("b",), 2), Result.INCONCLUSIVE, "late"),)
-    unable = outcomes(launch, Conclusion(Result.INCONCLUSIVE, "", {}, {"a": "no torch"}))
+    silent = outcomes(launch, Conclusion(LaunchResult.INCONCLUSIVE, "b: late", {"b": "late"}))
+    assert silent == (LaunchOutcome(Launch(BETWEEN, ("b",), 2), LaunchResult.INCONCLUSIVE, "late"),)
+    unable = outcomes(launch, Conclusion(LaunchResult.INCONCLUSIVE, "", {}, {"a": "no torch"}))
     assert [one.launch.machines for one in unable] == [("a",), ("a",)], "given up at once: it will not change"
-    whole = Conclusion(Result.INCONCLUSIVE, "all wait for each other")
-    assert outcomes(launch, whole) == (Outcome(launch, Result.INCONCLUSIVE, "all wait for each other"),)
+    whole = Conclusion(LaunchResult.INCONCLUSIVE, "all wait for each other")
+    assert outcomes(launch, whole) == (LaunchOutcome(launch, LaunchResult.INCONCLUSIVE, "all wait for each other"),)
 
 
 def test_only_what_can_be_shown_is_believed_of() -> None:
@@ -85,8 +85,8 @@ def test_only_what_can_be_shown_is_believed_of() -> None:
 def test_nothing_is_launched_on_machines_that_are_gone_though_they_answered_before() -> None:
     chosen = diagnostics((1,), 3)
     belief = begin(["a", "b", "c"], modes=modes(chosen))
-    belief = update(belief, [Outcome(Launch(ONE, (name,), 1), Result.PASS) for name in "abc"])
-    step = plan(replace(belief, gone=frozenset("b")), chosen, Budget())
-    assert isinstance(step, Round) and {name for one in step.launches for name in one.machines} == {"a", "c"}
-    step = plan(replace(belief, gone=frozenset("abc")), chosen, Budget())
+    belief = update(belief, [LaunchOutcome(Launch(ONE, (name,), 1), LaunchResult.PASS) for name in "abc"])
+    step = plan(replace(belief, gone=frozenset("b")), chosen, LaunchBudget())
+    assert isinstance(step, CampaignRound) and {name for one in step.launches for name in one.machines} == {"a", "c"}
+    step = plan(replace(belief, gone=frozenset("abc")), chosen, LaunchBudget())
     assert isinstance(step, Stop) and step.untested == ("a", "b", "c")

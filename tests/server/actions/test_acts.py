@@ -18,9 +18,9 @@ from hangdog_models.verdict import Eviction, Kind, Verdict
 from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.actions import policy
-from hangdog_server.actions.backends.actions_config import Chosen
-from hangdog_server.actions.backends.backend import Case
-from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.actions.backends.actions_config import ActionsConfig
+from hangdog_server.actions.backends.backend import IsolationCase
+from hangdog_server.actions.backends.exclude_file import ExcludeFile
 from hangdog_server.listener import LOCAL
 from support.servers.cast import PATIENT, Stage, stage, trainer, verdict
 from support.servers.cast_acting import WIDE
@@ -44,8 +44,8 @@ async def until(on: Stage, incident: str, state: str) -> None:
 
 
 @pytest.fixture
-def does(tmp_path: Path) -> Chosen:
-    return Chosen(Mode.APPROVE, WIDE, (Exclusion(tmp_path / "excluded"),), tmp_path / "stop")
+def does(tmp_path: Path) -> ActionsConfig:
+    return ActionsConfig(Mode.APPROVE, WIDE, (ExcludeFile(tmp_path / "excluded"),), tmp_path / "stop")
 
 
 @asynccontextmanager
@@ -60,7 +60,7 @@ async def incident(on: Stage) -> AsyncIterator[str]:
         yield (await asking)[-1].incident
 
 
-async def test_from_a_verdict_to_a_machine_that_is_back(tmp_path: Path, does: Chosen) -> None:
+async def test_from_a_verdict_to_a_machine_that_is_back(tmp_path: Path, does: ActionsConfig) -> None:
     door = replace(LOCAL, audit=tmp_path / "audit.jsonl")
     async with (
         stage(tmp_path / "s.db", judge, replace(PATIENT, returned_s=0.0), door, does=does) as on,
@@ -97,12 +97,12 @@ async def test_from_a_verdict_to_a_machine_that_is_back(tmp_path: Path, does: Ch
     assert ("approve", "seen by eye") in [(one["what"], one["why"]) for one in recorded]
 
 
-class Foretelling(Exclusion):
-    async def foresee(self, cases: Sequence[Case]) -> str:
+class Foretelling(ExcludeFile):
+    async def foresee(self, cases: Sequence[IsolationCase]) -> str:
         return f"costs-a-restart-of-{cases[0].job}"
 
 
-async def test_what_a_restart_costs_is_listed_beside_why(tmp_path: Path, does: Chosen) -> None:
+async def test_what_a_restart_costs_is_listed_beside_why(tmp_path: Path, does: ActionsConfig) -> None:
     tells = replace(does, actors=(Foretelling(tmp_path / "excluded"),))
     async with (
         stage(tmp_path / "s.db", judge, replace(PATIENT, returned_s=0.0), does=tells) as on,
@@ -117,7 +117,7 @@ async def test_what_a_restart_costs_is_listed_beside_why(tmp_path: Path, does: C
     assert "costs" in listed and "machine(" in listed
 
 
-async def test_what_is_dismissed_is_never_done(tmp_path: Path, does: Chosen) -> None:
+async def test_what_is_dismissed_is_never_done(tmp_path: Path, does: ActionsConfig) -> None:
     async with stage(tmp_path / "s.db", judge, replace(PATIENT, returned_s=0.0), does=does) as on, incident(on) as name:
         await until(on, name, "waiting")
         assert (await ask(on, "dismiss", name)).exit_code == 64, "a reason is wanted"
@@ -146,7 +146,7 @@ async def test_a_server_that_was_told_nothing_touches_nothing(tmp_path: Path) ->
     ],
 )
 async def test_what_a_machine_recorded_by_itself_counts_for_the_start_it_is_of(
-    tmp_path: Path, does: Chosen, boot: str, state: str, words: str
+    tmp_path: Path, does: ActionsConfig, boot: str, state: str, words: str
 ) -> None:
     captured = pb.Captured(last=True, capture=pack([trainer(0)]))
     job = pb.LocalJob(job="llama", ranks=[0], world_size=1)

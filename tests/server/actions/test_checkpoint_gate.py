@@ -12,10 +12,10 @@ from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import WrongUse
 from hangdog_models.planning.checkpoint import MOST
 from hangdog_server.actions import policy
-from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.actions.backends.exclude_file import ExcludeFile
 from hangdog_server.actions.checkpoint_copies import Manifests
 from hangdog_server.store import actions
-from hangdog_server.store.actions import Act
+from hangdog_server.store.actions import ActionState
 from support.servers.cast import NOON
 from support.servers.cast_acting import World, world
 
@@ -38,7 +38,7 @@ class Stage:
 
 @pytest.fixture
 async def on(tmp_path: Path) -> AsyncIterator[Stage]:
-    actor = Exclusion(tmp_path / "excluded")
+    actor = ExcludeFile(tmp_path / "excluded")
     async with world(tmp_path / "s.db", tmp_path, actor, copies=Manifests(f"{tmp_path}/{{job}}.json")) as server:
         yield Stage(server, tmp_path)
 
@@ -46,7 +46,7 @@ async def on(tmp_path: Path) -> AsyncIterator[Stage]:
 async def test_a_set_that_leaves_a_copy_of_every_shard_is_taken(on: Stage) -> None:
     on.say({"shard-0": ["a", "c"], "shard-1": ["b", "c"]})
     await on.server.judged("0a", "a", "b")
-    await on.server.until("0a", Act.DONE)
+    await on.server.until("0a", ActionState.DONE)
     assert on.excluded == "ab"
 
 
@@ -59,28 +59,28 @@ async def test_one_that_would_take_the_last_copy_is_refused_with_the_shards_unti
     words = await on.server.words("0a")
     assert "taking a, b would lose the last copy of shard shard-0, taking a alone would not: copy those" in words
 
-    async def approve() -> tuple[actions.Intent, ...]:
+    async def approve() -> tuple[actions.ActionRecord, ...]:
         facts, rule = await on.server.acting.facts("0a"), on.server.acting.rule()
         return await on.server.store.do(policy.approve, "0a", facts, rule, "alice")
 
-    assert {row.state for row in await approve()} == {Act.REFUSED}, "people are bound by it, too"
+    assert {row.state for row in await approve()} == {ActionState.REFUSED}, "people are bound by it, too"
     on.say({"shard-0": ["a", "b", "c"], "shard-1": ["b", "c"]})
-    assert {row.state for row in await approve()} == {Act.PENDING}
-    await on.server.until("0a", Act.DONE)
+    assert {row.state for row in await approve()} == {ActionState.PENDING}
+    await on.server.until("0a", ActionState.DONE)
     assert on.excluded == "ab"
 
 
 async def test_what_a_machine_held_that_is_out_counts_for_nothing(on: Stage) -> None:
     on.say({"shard-0": ["a", "b"]})
     await on.server.judged("0a", "a")
-    await on.server.until("0a", Act.DONE)
+    await on.server.until("0a", ActionState.DONE)
     await on.server.judged("0b", "b")
     await on.server.acting.tick()
     assert await on.server.states("0b") == {"b": "refused"} and "shard-0" in await on.server.words("0b")
     await on.server.store.do(policy.release, "a", "", "alice", NOON)
-    await on.server.until("0a", Act.RELEASED)
+    await on.server.until("0a", ActionState.RELEASED)
     await on.server.judged("0c", "b")
-    await on.server.until("0c", Act.DONE)
+    await on.server.until("0c", ActionState.DONE)
 
 
 async def test_copies_that_moved_between_the_decision_and_the_act_are_heard(on: Stage) -> None:
@@ -97,7 +97,7 @@ async def test_copies_that_moved_between_the_decision_and_the_act_are_heard(on: 
     (row,) = await on.server.store.ask(actions.of, "0a")
     assert on.excluded == "" and not row.marked
     on.say({"shard-0": ["a", "c"]})
-    await on.server.until("0a", Act.DONE)
+    await on.server.until("0a", ActionState.DONE)
 
 
 async def test_a_mark_that_a_killed_server_may_have_set_is_carried_on_though_copies_moved(on: Stage) -> None:
@@ -111,14 +111,14 @@ async def test_a_mark_that_a_killed_server_may_have_set_is_carried_on_though_cop
     (row,) = await on.server.store.do(policy.approve, "0a", facts, rule, "alice")
     assert await on.server.store.write("0a", actions.may, row)
     on.say({"shard-0": ["a"]})
-    await on.server.until("0a", Act.DONE)
+    await on.server.until("0a", ActionState.DONE)
     assert on.excluded == "a"
 
 
 async def test_a_job_of_which_nobody_says_anything_is_taken_from(on: Stage) -> None:
     on.say({"shard-0": ["a"]}, job="qwen")
     await on.server.judged("0a", "a")
-    await on.server.until("0a", Act.DONE)
+    await on.server.until("0a", ActionState.DONE)
 
 
 @pytest.mark.parametrize(

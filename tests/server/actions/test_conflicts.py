@@ -13,9 +13,9 @@ from hangdog_models.owner import Owner, OwnerKind, read, written
 from hangdog_models.ranks import Rank
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.actions import policy
-from hangdog_server.actions.backends.backend import Actor, Case, Placement
+from hangdog_server.actions.backends.backend import Backend, IsolationCase, JobPlacement
 from hangdog_server.actions.backends.slurm_drain import Slurm
-from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store import actions
 from hangdog_server.store.store import Incident
 from support.servers.cast import PATIENT, Listener, Stage, stage, trainer
@@ -37,7 +37,7 @@ async def test_nothing_is_done_for_a_job_whose_machines_contradict_each_other_no
     played = Played()
     async with world(tmp_path / "s.db", tmp_path, played) as on:
         liar = on.fleet.connect("liar", "1", "there", 0.0)
-        on.fleet.announce(liar, {"llama": LocalJob("llama", (Rank(ord("a") % 64),), 64)}, 0.0)
+        on.fleet.announce(liar, {"llama": AnnouncedJob("llama", (Rank(ord("a") % 64),), 64)}, 0.0)
         await on.judged("0a", "a")
         await on.acting.tick()
         assert await on.states("0a") == {"a": "refused"} and played.told == []
@@ -120,7 +120,7 @@ def slurm(tmp_path: Path) -> Slurm:
 async def test_slurm_says_where_a_job_runs_and_whose_it_is(
     slurm: Slurm, owner: Owner, machines: list[str], said: tuple[str, ...]
 ) -> None:
-    assert await slurm.contradicts(Placement(owner, dict.fromkeys(machines, ()), tuple(machines[:1]))) == said
+    assert await slurm.contradicts(JobPlacement(owner, dict.fromkeys(machines, ()), tuple(machines[:1]))) == said
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ async def test_slurm_says_where_a_job_runs_and_whose_it_is(
 async def test_the_job_that_is_queued_again_is_its_owner_s_and_not_one_of_that_name(
     slurm: Slurm, job: str, owner: Owner, run: str
 ) -> None:
-    assert await slurm.run_of(Case("0a", "a", job, owner=owner)) == run
+    assert await slurm.run_of(IsolationCase("0a", "a", job, owner=owner)) == run
 
 
 class Placing(Played):
@@ -143,15 +143,15 @@ class Placing(Played):
 
     said: tuple[str, ...] = ()
 
-    async def contradicts(self, said: Placement) -> tuple[str, ...]:
-        assert said == Placement(SLURM, {"a": (), "liar": ()}, ("a",))
+    async def contradicts(self, said: JobPlacement) -> tuple[str, ...]:
+        assert said == JobPlacement(SLURM, {"a": (), "liar": ()}, ("a",))
         return self.said
 
 
 async def test_nothing_is_done_where_the_scheduler_contradicts_the_agents(tmp_path: Path) -> None:
     placing = Placing()
     placing.said = ("Slurm does not run job 77 on liar",)
-    actors: tuple[Actor, ...] = (placing,)
+    actors: tuple[Backend, ...] = (placing,)
     async with world(tmp_path / "s.db", tmp_path, *actors) as on:
         await suspected(on, "0a", SLURM, a=[0], liar=[1])
         await on.acting.tick()

@@ -11,12 +11,12 @@ import pytest
 
 from hangdog_models.actions.caps import Mode
 from hangdog_server.actions import policy, restart_preview
-from hangdog_server.actions.backends.backend import ActorFailed, Case
-from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.actions.backends.backend import BackendFailed, IsolationCase
+from hangdog_server.actions.backends.exclude_file import ExcludeFile
 from hangdog_server.actions.backends.kube_api import KubeApi
 from hangdog_server.actions.backends.kubernetes_cordon import Kubernetes
 from hangdog_server.store import actions
-from hangdog_server.store.actions import Act, said
+from hangdog_server.store.actions import ActionState, describe
 from support.fakes import fake_kube
 from support.fakes.fake_kube import RIGHT, Kube
 from support.fakes.kube_jobs import job, jobset, pod
@@ -72,11 +72,11 @@ async def test_who_decides_is_told_that_the_job_will_not_start_again(cluster: Cl
     words = await told(cluster.server, "0a")
     assert words.startswith(FAILS) and "In its manifest: failurePolicy.maxRestarts" in words
     (row,) = await cluster.server.store.ask(actions.of, "0a")
-    assert said(row).endswith(words) and row.state in (Act.WAITING, Act.DRY_RUN) and not row.marked
+    assert describe(row).endswith(words) and row.state in (ActionState.WAITING, ActionState.DRY_RUN) and not row.marked
     assert all(asked.startswith("GET") for asked in cluster.kube.asked), "it only looks"
     if cluster.server.mode is Mode.APPROVE:
         await approve(cluster.server, "0a")
-        await cluster.server.until("0a", Act.DONE)
+        await cluster.server.until("0a", ActionState.DONE)
         assert "deletionTimestamp" in cluster.kube.pods["train", "a"]["metadata"], "it forbids nothing"
         assert await cluster.server.words("0a") == "out of use, its job starts elsewhere"
 
@@ -129,18 +129,18 @@ async def test_a_missing_right_means_nothing_is_foreseen_and_is_said_once(
 
 
 @dataclass
-class Slow(Exclusion):
+class Slow(ExcludeFile):
     """One that is asked and does not answer until it is let; then it says that this costs a restart."""
 
     path: Path
     let: asyncio.Event = field(default_factory=asyncio.Event)
     asked: int = 0
-    fails: ActorFailed | None = None
+    fails: BackendFailed | None = None
 
     def __post_init__(self) -> None:
         super().__init__(self.path)
 
-    async def foresee(self, cases: Sequence[Case]) -> str:
+    async def foresee(self, cases: Sequence[IsolationCase]) -> str:
         self.asked += 1
         await self.let.wait()
         if self.fails:
@@ -159,7 +159,7 @@ async def test_nothing_waits_for_whoever_is_asked(tmp_path: Path) -> None:
         for _ in range(5):
             await on.acting.tick()
         await approve(on, "0a")
-        await on.until("0a", Act.DONE)
+        await on.until("0a", ActionState.DONE)
         assert slow.asked == 1, "one incident at a time"
         slow.let.set()
         await on.judged("0b", "b")
@@ -182,7 +182,7 @@ async def test_whoever_does_not_answer_in_time_is_asked_again(tmp_path: Path, mo
 
 
 async def test_what_it_says_is_bounded_and_in_mode_auto_nobody_is_asked(tmp_path: Path) -> None:
-    slow = Slow(tmp_path / "excluded", fails=ActorFailed("x" * 5000, "y"))
+    slow = Slow(tmp_path / "excluded", fails=BackendFailed("x" * 5000, "y"))
     slow.let.set()
     async with world(tmp_path / "s.db", tmp_path, slow, mode=Mode.DRY_RUN) as on:
         await on.judged("0a", "a")
@@ -190,5 +190,5 @@ async def test_what_it_says_is_bounded_and_in_mode_auto_nobody_is_asked(tmp_path
     slow.asked = 0
     async with world(tmp_path / "auto.db", tmp_path, slow) as on:
         await on.judged("0a", "a")
-        await on.until("0a", Act.DONE)
+        await on.until("0a", ActionState.DONE)
         assert slow.asked == 0

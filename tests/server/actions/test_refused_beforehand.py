@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.actions.backends.exclude_file import ExcludeFile
 from hangdog_server.actions.backends.kube_api import KubeApi
 from hangdog_server.actions.backends.kubernetes_cordon import Kubernetes
 from hangdog_server.actions.backends.nvsentinel import OPTED_OUT, NVSentinel
-from hangdog_server.store.actions import Act
+from hangdog_server.store.actions import ActionState
 from support.fakes import fake_kube, fake_nvsentinel
 from support.fakes.fake_kube import POWERLESS, RIGHT, Kube
 from support.fakes.fake_nvsentinel import Connector
@@ -34,7 +34,7 @@ class Stage:
 async def on(tmp_path: Path) -> AsyncIterator[Stage]:
     first, later = tmp_path / "first", tmp_path / "disk" / "later"
     later.parent.mkdir()
-    async with world(tmp_path / "s.db", tmp_path, Exclusion(first), Exclusion(later)) as server:
+    async with world(tmp_path / "s.db", tmp_path, ExcludeFile(first), ExcludeFile(later)) as server:
         yield Stage(server, first, later)
 
 
@@ -48,7 +48,7 @@ async def on(tmp_path: Path) -> AsyncIterator[Stage]:
 async def test_what_a_later_actor_would_refuse_is_left_unmarked_by_all(on: Stage, line: str, words: str) -> None:
     on.later.write_text(line)
     await on.server.judged("0a", "a")
-    await on.server.until("0a", Act.FAILED)
+    await on.server.until("0a", ActionState.FAILED)
     assert on.taken == "" and on.later.read_text() == line
     assert words in await on.server.words("0a")
     assert (await on.server.states("0a")) == {"a": "failed"}
@@ -57,7 +57,7 @@ async def test_what_a_later_actor_would_refuse_is_left_unmarked_by_all(on: Stage
 async def test_one_machine_that_is_refused_keeps_no_other_from_being_taken(on: Stage) -> None:
     on.later.write_text("a # ops: fan 3\n")
     await on.server.judged("0a", "a", "b")
-    await on.server.until("0a", Act.FAILED, Act.DONE)
+    await on.server.until("0a", ActionState.FAILED, ActionState.DONE)
     assert await on.server.states("0a") == {"a": "failed", "b": "done"} and on.taken.startswith("b ")
 
 
@@ -67,7 +67,7 @@ async def test_a_later_actor_that_is_away_holds_back_no_mark(on: Stage) -> None:
     await on.server.acting.tick()
     assert await on.server.states("0a") == {"a": "pending"} and on.taken.startswith("a ")
     on.later.parent.mkdir()
-    await on.server.until("0a", Act.DONE)
+    await on.server.until("0a", ActionState.DONE)
     assert on.later.read_text().startswith("a ")
 
 
@@ -98,7 +98,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 async def test_a_node_that_opted_out_of_nvsentinel_is_not_cordoned(cluster: Cluster) -> None:
     cluster.kube.nodes["a"]["metadata"]["labels"][OPTED_OUT] = "false"
     await cluster.server.judged("0a", "a")
-    await cluster.server.until("0a", Act.FAILED)
+    await cluster.server.until("0a", ActionState.FAILED)
     assert f"{OPTED_OUT}=false" in await cluster.server.words("0a")
     assert not any(asked.startswith("PATCH") for asked in cluster.kube.asked) and cluster.connector.events == []
 
@@ -106,12 +106,12 @@ async def test_a_node_that_opted_out_of_nvsentinel_is_not_cordoned(cluster: Clus
 async def test_a_right_that_a_later_actor_lacks_is_known_before_the_cordon(cluster: Cluster) -> None:
     cluster.token.write_text(POWERLESS)
     await cluster.server.judged("0a", "a")
-    await cluster.server.until("0a", Act.FAILED)
+    await cluster.server.until("0a", ActionState.FAILED)
     assert "answers 403" in await cluster.server.words("0a")
     assert not any(asked.startswith("PATCH") for asked in cluster.kube.asked)
 
 
 async def test_where_nobody_refuses_both_act_in_turn(cluster: Cluster) -> None:
     await cluster.server.judged("0a", "a")
-    await cluster.server.until("0a", Act.DONE)
+    await cluster.server.until("0a", ActionState.DONE)
     assert cluster.kube.taints("a") == ["nvidia.com/gpu", "hangdog/isolated"] and len(cluster.connector.events) == 1

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 
 from hangdog.main import main
 from hangdog_server.auth import audit_log, hash_chain
-from hangdog_server.auth.audit_log import Audit, Deed
+from hangdog_server.auth.audit_log import AuditEntry, AuditLog
 
-DEED = Deed("snapshot", "alice", "act", "token", "ipv4:10.0.0.5:1", "llama", "page", "0123", "asked")
+DEED = AuditEntry("snapshot", "alice", "act", "token", "ipv4:10.0.0.5:1", "llama", "page", "0123", "asked")
 
 
 def filled(path: Path, number: int = 6, most_bytes: int = audit_log.MOST_BYTES) -> list[str]:
@@ -175,7 +175,7 @@ def test_two_writers_make_one_chain_and_a_kill_breaks_none(tmp_path: Path) -> No
 
 async def test_a_server_notices_that_its_record_was_cut_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "audit.jsonl"
-    kept = Audit(path, lambda: 0.0)
+    kept = AuditLog(path, lambda: 0.0)
     for _ in range(3):
         await kept.note(DEED)
     filled(path, 1)  # another writer is no tampering
@@ -194,6 +194,6 @@ async def test_who_holds_the_lock_delays_nobody_for_long(
     path = tmp_path / "audit.jsonl"
     filled(path, 1)
     with audit_log._turn(path):
-        assert not await asyncio.wait_for(Audit(path, lambda: 0.0).note(DEED), 10)
+        assert not await asyncio.wait_for(AuditLog(path, lambda: 0.0).note(DEED), 10)
     assert "another process holds the record's lock" in caplog.text
     assert path.with_name("audit.jsonl.lock").stat().st_mode & 0o777 == 0o600

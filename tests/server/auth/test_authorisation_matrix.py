@@ -17,12 +17,12 @@ from grpc_health.v1 import health_pb2
 from hangdog_proto import deny_list
 from hangdog_proto import x509 as leaf
 from hangdog_proto.client import certificate_folder
-from hangdog_proto.deny_list import Denied
+from hangdog_proto.deny_list import DeniedCertificate
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.auth import permissions, tokens
 from hangdog_server.auth.permissions import AGENT, ANYBODY, GRPC, HTTP, KNOWN
 from hangdog_server.auth.tokens import Role
-from hangdog_server.listener import LOCAL, Door
+from hangdog_server.listener import LOCAL, ListenerConfig
 from hangdog_server.web.openapi import document
 from hangdog_server.web.request_guard import Guard
 from support.servers.browsed import Browsed, browsed
@@ -121,7 +121,7 @@ def of_certificates(cluster: Cluster, some: Tokens, folder: Path) -> Iterator[Id
     denied = {"machine": cluster.machine("gpu-a"), "client": cluster.client("bob"), "proxy": cluster.client("gateway")}
     for each in denied.values():
         serial = leaf.read((each / "cert.pem").read_bytes()).serial
-        deny_list.add(cluster.denied, Denied(serial, "", now()))
+        deny_list.add(cluster.denied, DeniedCertificate(serial, "", now()))
     yield Identity("nobody", only, connects=False)
     yield Identity("nobody, with a token", only, act, connects=False)
     yield Identity("another authority's machine", stranger, act, connects=False)
@@ -239,7 +239,7 @@ async def test_grpc_for_people_without_certificates(
 
 async def test_grpc_on_loopback(tmp_path: Path, some: Tokens) -> None:
     identities = [*some.shown(agent=True), Identity("an unnamed proxy", said=proxied("act"), agent=True)]
-    async with stage(tmp_path / "a.db", settings=STRICT, door=Door(tokens=some.file), clock=now) as on:
+    async with stage(tmp_path / "a.db", settings=STRICT, door=ListenerConfig(tokens=some.file), clock=now) as on:
         told("gRPC, loopback with tokens", await asyncio.to_thread(sent, on.address, identities))
     anybody = [
         Identity("anybody", role=Role.ACT, agent=True),
@@ -255,7 +255,7 @@ async def test_a_method_without_a_rule_is_refused(
 ) -> None:
     method = "/hangdog.v1.Incidents/List"
     act = Identity("act", said=bearer(some.of["act"]))
-    async with stage(tmp_path / "s.db", settings=STRICT, door=Door(tokens=some.file), clock=now) as on:
+    async with stage(tmp_path / "s.db", settings=STRICT, door=ListenerConfig(tokens=some.file), clock=now) as on:
         with grpc.insecure_channel(on.address) as channel:
             assert await asyncio.to_thread(outcome, channel, method, act) is grpc.StatusCode.OK
             monkeypatch.delitem(permissions.GRPC, method)
@@ -322,7 +322,7 @@ async def browse(
 async def test_http_with_tokens(tmp_path: Path, some: Tokens, monkeypatch: pytest.MonkeyPatch, tls: bool) -> None:
     home = made(tmp_path / "ca").home
     cookie = "__Host-hangdog" if tls else "hangdog"
-    door = Door(tls=home / "server" if tls else None, tokens=some.file)
+    door = ListenerConfig(tls=home / "server" if tls else None, tokens=some.file)
     trusting = ssl.create_default_context(cafile=home / "ca.pem")
     with routed(monkeypatch) as operations:
         async with browsed(tmp_path / "s.db", door=door, clock=now, verify=trusting) as site:
@@ -338,7 +338,7 @@ def test_what_is_documented_has_a_rule() -> None:
 
 async def test_http_behind_a_proxy_and_open(tmp_path: Path, some: Tokens, monkeypatch: pytest.MonkeyPatch) -> None:
     with routed(monkeypatch) as operations:
-        door = Door(tokens=some.file, proxies=("127.0.0.1",))
+        door = ListenerConfig(tokens=some.file, proxies=("127.0.0.1",))
         async with browsed(tmp_path / "a.db", door=door, clock=now) as site:
             whoever = [
                 *(Identity(f"a proxy, role {role.word}", said=proxied(role.word), role=role) for role in Role),
@@ -362,7 +362,7 @@ async def test_an_operation_without_a_rule_is_refused(
 ) -> None:
     for operation in (("GET", "/api/now"), ("GET", "/login")):
         monkeypatch.delitem(permissions.HTTP, operation)
-    async with browsed(tmp_path / "s.db", door=Door(tokens=some.file), clock=now) as site:
+    async with browsed(tmp_path / "s.db", door=ListenerConfig(tokens=some.file), clock=now) as site:
         for path in ("/api/now", "/login"):
             answer = await site.http.get(path, headers=dict(bearer(some.of["act"])))
             assert answer.status_code == 403 and "nobody may ask" in answer.text

@@ -60,7 +60,7 @@ def test_what_names_no_certificate_is_not_denied(tmp_path: Path, which: str) -> 
 
 def test_an_owner_that_is_denied_again_has_lost_its_newer_ones_too(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "denied.json"
-    deny_list.add(file, deny_list.Denied("", "machine gpu-a", now() - 3600))
+    deny_list.add(file, deny_list.DeniedCertificate("", "machine gpu-a", now() - 3600))
     between = x509.read((cluster.machine("gpu-a", now() - 60) / "cert.pem").read_bytes())
     assert deny_list.DenyList(file).refuses(between) == ""
     run("certs", "deny", "machine gpu-a", "--file", file)

@@ -10,18 +10,18 @@ from prometheus_client import CollectorRegistry
 from hangdog.main import main
 from hangdog_agent.connection import own_certificate
 from hangdog_agent.doctor_finding import Health
-from hangdog_agent.metrics.metrics import Standing, Tally
+from hangdog_agent.metrics.metrics import AgentMetrics, AgentStatus
 from hangdog_proto import x509
 from hangdog_proto.expiry import SHARE, SOON_S, ends_soon
 from hangdog_server.auth import certificates
 from hangdog_server.auth import issuer as issuing
 from hangdog_server.auth.tls import Peer
 from hangdog_server.cluster.fleet import Fleet
-from hangdog_server.expiry_warnings import Expiring
-from hangdog_server.listener import Opened
+from hangdog_server.expiry_warnings import ExpiryWarnings
+from hangdog_server.listener import OpenListeners
 from hangdog_server.observability import metrics
 from hangdog_server.observability.metrics import Metrics
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from support.servers.guarded import Cluster, guarded, made, now
 
 DAY = 86400.0
@@ -59,7 +59,7 @@ async def test_a_machines_certificate_that_ends_soon_stands_in_the_list(cluster:
 
 def fleet(*left: float) -> Fleet:
     """Connected machines whose certificates of 90 days have so many seconds left, at 0 by the fleet's clock."""
-    found = Fleet(Settings())
+    found = Fleet(ServerSettings())
     for number, seconds in enumerate(left):
         said = x509.Leaf("a", (), seconds - 90 * DAY, seconds, True, False)
         found.certificates.note(f"gpu-{number}", Peer(leaf=said), 0.0)
@@ -77,22 +77,22 @@ def test_metrics_tell_how_long_certificates_last(monkeypatch: pytest.MonkeyPatch
         'hangdog_machine_certificate_left_seconds{machine="gpu-1"} 100.0',
         'hangdog_machine_certificate_left_seconds{machine="gpu-2"} 300.0',
     ]
-    assert "hangdog_agent_certificate_end_time_seconds 7\n" in Tally().text(Standing(certificate_ends=7.0))
-    assert "hangdog_agent_certificate_end_time_seconds 7" not in Tally().text(Standing())
+    assert "hangdog_agent_certificate_end_time_seconds 7\n" in AgentMetrics().text(AgentStatus(certificate_ends=7.0))
+    assert "hangdog_agent_certificate_end_time_seconds 7" not in AgentMetrics().text(AgentStatus())
 
 
 def test_the_log_says_what_ends_soon(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hangdog_server.expiry_warnings.steady", lambda: 0.0)
     issuer = issuing.make(cluster.home / "issuer", now() - 25 * DAY, 30)
     own = certificates.server(cluster.home, ["localhost"], now() - 80 * DAY, cluster.home / "old")
-    opened = Opened("127.0.0.1:0", cluster.door(tls=own, issuer=issuer), Settings(), now)
-    told = Expiring(opened, fleet(*[DAY] * 7, 60 * DAY), now).told()
+    opened = OpenListeners("127.0.0.1:0", cluster.door(tls=own, issuer=issuer), ServerSettings(), now)
+    told = ExpiryWarnings(opened, fleet(*[DAY] * 7, 60 * DAY), now).warned()
     assert told.keys() == {"server's certificate", "issuer's certificate", "machines"}
     assert told["machines"].endswith("gpu-0, gpu-1, gpu-2, gpu-3, gpu-4 and 2 more")
     left = opened.certificate_left_s()
     assert left is not None and 9.9 * DAY < left < 10.1 * DAY
-    fresh = Opened("127.0.0.1:0", cluster.door(), Settings(), now)
-    assert Expiring(fresh, fleet(60 * DAY), now).told() == {}
+    fresh = OpenListeners("127.0.0.1:0", cluster.door(), ServerSettings(), now)
+    assert ExpiryWarnings(fresh, fleet(60 * DAY), now).warned() == {}
 
 
 def test_doctor_says_what_is_wrong_with_this_machines_certificate(

@@ -12,14 +12,14 @@ import grpc
 import pytest
 
 from hangdog_models.errors import HangdogError, NotAllowed, WrongUse
-from hangdog_proto.client.channel_options import Reach, open_channel
+from hangdog_proto.client.channel_options import ServerAddress, open_channel
 from hangdog_proto.client.incidents import Client
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.auth import tokens
 from hangdog_server.auth.permissions import GRPC as NEEDED
 from hangdog_server.auth.refused_requests import address
 from hangdog_server.auth.tokens import Role, Tokens
-from hangdog_server.listener import Door
+from hangdog_server.listener import ListenerConfig
 from support.servers.cast import Stage, stage, trainer
 from support.servers.guarded import STRICT, Cluster, beside, guarded, made, now
 
@@ -44,7 +44,7 @@ def cluster(tmp_path: Path) -> Cluster:
 
 def asks(on: Stage, token: str, what: str, tls: Path | None = None) -> HangdogError | None:
     """Asks something; what it is refused with."""
-    way = Reach(on.address, tls, token)
+    way = ServerAddress(on.address, tls, token)
     try:
         with Client(way) as client:
             ASKED[what][1](client)
@@ -67,7 +67,7 @@ def test_every_request_of_every_service_has_a_role_or_is_refused() -> None:
 @pytest.mark.parametrize("role", Role)
 async def test_a_role_may_what_it_says_and_no_more(tmp_path: Path, role: Role) -> None:
     token = tokens.new(tmp_path / "tokens.json", "alice", role, now())
-    door = Door(tokens=tmp_path / "tokens.json")
+    door = ListenerConfig(tokens=tmp_path / "tokens.json")
     async with stage(tmp_path / "s.db", door=door, clock=now) as on:
         for what, (needed, _) in ASKED.items():
             refused = await asyncio.to_thread(asks, on, token, what)
@@ -88,7 +88,7 @@ async def test_without_a_token_that_counts_nothing_is_answered(tmp_path: Path, w
     if shown == "revoked":
         shown = tokens.new(path, "revoked", Role.ACT, now())
         tokens.revoke(path, "revoked")
-    async with stage(tmp_path / "s.db", door=Door(tokens=path), clock=now) as on:
+    async with stage(tmp_path / "s.db", door=ListenerConfig(tokens=path), clock=now) as on:
         refused = await asyncio.to_thread(asks, on, shown, what)
         words = "unknown, was revoked, or has ended" if shown else "asks for a token, and none was shown"
         assert isinstance(refused, NotAllowed) and words in str(refused) and "HANGDOG_TOKEN" in refused.hint
@@ -96,7 +96,7 @@ async def test_without_a_token_that_counts_nothing_is_answered(tmp_path: Path, w
 
 async def test_tokens_count_from_the_moment_they_are_made_until_they_are_revoked(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
-    async with stage(tmp_path / "s.db", door=Door(tokens=path), clock=now) as on:
+    async with stage(tmp_path / "s.db", door=ListenerConfig(tokens=path), clock=now) as on:
         assert await asyncio.to_thread(asks, on, "", "List") is None, "on loopback, as long as there is no token"
         token = tokens.new(path, "alice", Role.VIEW, now())
         assert isinstance(await asyncio.to_thread(asks, on, "", "List"), NotAllowed)
@@ -149,7 +149,7 @@ def test_tokens_that_are_made_at_the_same_time_are_all_kept(tmp_path: Path) -> N
 
 def told_by(on: Stage, tls: Path, *metadata: tuple[str, str]) -> grpc.StatusCode:
     """Asks for the machines with any metadata; how that ends."""
-    with open_channel(Reach(on.address, tls), ()) as channel:
+    with open_channel(ServerAddress(on.address, tls), ()) as channel:
         ask = channel.unary_unary("/hangdog.v1.Incidents/Machines", bytes, bytes)
         try:
             ask(b"", metadata=metadata, timeout=10)
@@ -245,12 +245,12 @@ async def test_what_somebody_had_done_is_recorded_with_who_and_what_came_of_it(c
     assert (cluster.home / "audit.jsonl").stat().st_mode & 0o777 == 0o600
 
 
-def _reach(on: Stage) -> Reach:
+def _reach(on: Stage) -> ServerAddress:
     assert on.reach is not None
     return on.reach
 
 
-def _snapshot(way: Reach, job: str) -> Any:
+def _snapshot(way: ServerAddress, job: str) -> Any:
     with Client(way) as client:
         return list(client.snapshot(job))
 

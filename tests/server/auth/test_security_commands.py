@@ -16,15 +16,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hangdog.main import main
-from hangdog_proto.client.channel_options import Reach, is_loopback, open_aio_channel
+from hangdog_proto.client.channel_options import ServerAddress, is_loopback, open_aio_channel
 from hangdog_proto.client.incidents import Client
 from hangdog_server.auth import audit_log, certificates
-from hangdog_server.auth.audit_log import Audit, Deed
-from hangdog_server.protocol.rate_limits import EACH, SELDOM_S, Budget, Seldom
+from hangdog_server.auth.audit_log import AuditEntry, AuditLog
+from hangdog_server.protocol.rate_limits import EACH, SELDOM_S, LogThrottle, RateBudget
 from support.servers.cast import PATIENT, Stage, stage
 from support.servers.guarded import made, now
 
-DEED = Deed("snapshot", "alice", "act", "token", "ipv4:10.0.0.5:1", "llama", "page", "0123", "asked")
+DEED = AuditEntry("snapshot", "alice", "act", "token", "ipv4:10.0.0.5:1", "llama", "page", "0123", "asked")
 
 
 def run(*arguments: str | Path, status: int = 0, **environ: str) -> Result:
@@ -131,13 +131,13 @@ async def test_a_record_that_cannot_be_written_is_told_with_the_deed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
-    assert not await Audit(tmp_path / "file" / "audit.jsonl", lambda: 0.0).note(DEED)
+    assert not await AuditLog(tmp_path / "file" / "audit.jsonl", lambda: 0.0).note(DEED)
     assert "cannot be recorded" in caplog.text and '"who": "alice"' in caplog.text
-    assert await Audit(None, lambda: 0.0).note(DEED)
+    assert await AuditLog(None, lambda: 0.0).note(DEED)
 
 
 def test_a_budget_refills_and_is_not_overdrawn_without_end() -> None:
-    budget = Budget(10, 1)
+    budget = RateBudget(10, 1)
     assert [budget.take(5, 0.0), budget.take(5, 0.0), budget.take(1, 0.0)] == [True, True, False]
     assert not budget.take(1, 0.5) and budget.take(1, 5.0)
     budget.take(1e9, 5.0)
@@ -146,7 +146,7 @@ def test_a_budget_refills_and_is_not_overdrawn_without_end() -> None:
 
 
 def test_a_complaint_is_told_once_in_a_while_and_nobody_causes_many() -> None:
-    seldom = Seldom()
+    seldom = LogThrottle()
     assert [seldom.tell("a", "x", at) for at in (0.0, 1.0, SELDOM_S + 1)] == [True, False, True]
     assert sum(seldom.tell("b", str(number), 0.0) for number in range(1000)) == EACH
 
@@ -175,7 +175,7 @@ def test_what_only_this_machine_reaches(address: str, loopback: bool) -> None:
 def test_no_token_crosses_a_network_in_plain_text(command: list[str]) -> None:
     refused = run(*command, "--server", "192.0.2.1:7411", status=64, HANGDOG_TOKEN="hangdog_secret")
     assert "without TLS whoever is on the way reads along" in refused.stderr and "--insecure" in refused.stderr
-    assert "hangdog_secret" not in repr(Reach("x", token="hangdog_secret"))
+    assert "hangdog_secret" not in repr(ServerAddress("x", token="hangdog_secret"))
 
 
 def test_a_token_may_lie_in_a_file(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ async def test_health_is_told_until_the_server_is_being_stopped(tmp_path: Path) 
         assert (await asyncio.to_thread(run, "health", "--server", on.address)).stdout == "serving\n"
         assert await asyncio.to_thread(_serving, on, "hangdog.v1.Agents")
         assert await asyncio.to_thread(_serving, on, "hangdog.v1.Incidents")
-        async with open_aio_channel(Reach(on.address), ()) as channel:
+        async with open_aio_channel(ServerAddress(on.address), ()) as channel:
             watching = cast(Any, channel.unary_stream)("/grpc.health.v1.Health/Watch")(b"")
             assert await watching.read() == b"\x08\x01"
             ending = asyncio.create_task(cast_.aclose())

@@ -20,7 +20,7 @@ from hangdog_models.errors import HangdogError
 from hangdog_proto.client.campaigns import CampaignClient
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.store import campaigns
-from hangdog_server.store.campaigns import State
+from hangdog_server.store.campaigns import CampaignState
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import CONVICTIONS, LAUNCHES, LEDGER, TESTS
 from support.servers import crashing
@@ -76,7 +76,7 @@ class Story:
     def over(self) -> bool:
         with suppress(HangdogError), CampaignClient(self.address) as client:
             lines = client.campaigns()
-            return bool(lines) and all(line.state != State.RUNNING for line in lines)
+            return bool(lines) and all(line.state != CampaignState.RUNNING for line in lines)
         return False
 
 
@@ -129,7 +129,7 @@ async def told(servers: asyncio.subprocess.Process, folder: Path, where: Path, d
 
 async def true_of(store: Store, story: Story) -> None:
     (campaign,) = await store.ask(campaigns.latest, 9)
-    assert (campaign.state, campaign.convicted) == (State.DONE, ("m1",)), campaign
+    assert (campaign.state, campaign.convicted) == (CampaignState.DONE, ("m1",)), campaign
     launches = await store.ask(campaigns.launches, campaign.id)
     assert all(one.came and one.came.result != "inconclusive" for one in launches), launches
     assert {f"{campaign.id}-{one.number}" for one in launches} == {launch for _, launch in story.done}

@@ -164,15 +164,15 @@ async def test_what_nobody_asked_for_is_not_heard(on: Stage) -> None:
 async def test_where_they_meet_is_said_by_the_first_member_alone_and_once() -> None:
     fleet, met = Fleet(QUICK), list[str]()
     lines = [fleet.connect(name, "1", f"ipv4:10.0.0.{at}:5", 0.0).line for at, name in enumerate(("m0", "m1"))]
-    group = campaigns.Kept(0, 1, "between machines", ("m0", "m1"), 1, 0.0, 60.0)
+    group = campaigns.StoredCampaign(0, 1, "between machines", ("m0", "m1"), 1, 0.0, 60.0)
 
     async def keep(where: str) -> None:
         met.append(where)
 
     async def says(machine_: str, where: str) -> None:
-        assert not await launch.told(machine_, pb.Diagnosed(launch="c-0", meet=where))
+        assert not await launch.take_report(machine_, pb.Diagnosed(launch="c-0", meet=where))
 
-    launch = launching.Launching("c-0", group, 3, 60.0, fleet, 60.0, keep)
+    launch = launching.LaunchRun("c-0", group, 3, 60.0, fleet, 60.0, keep)
     answers = asyncio.create_task(launch.answers())
     assert (await lines[0].get()) == Diagnose("c-0", (3,), 1, 60.0, ("m0", "m1"), 0, "", ("10.0.0.1",))
     for who, where in (("m1", "10.6.6.6:1"), ("m0", "10.0.0.0:1\n"), ("m0", "x" * 301)):

@@ -12,7 +12,7 @@ from hangdog_models.errors import HangdogError, ServerUnreachable
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.campaigns import campaign_run
 from hangdog_server.store import campaigns
-from hangdog_server.store.campaigns import Campaign, State
+from hangdog_server.store.campaigns import Campaign, CampaignState
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import CONVICTIONS, LAUNCHES, LEDGER
 from support.servers.cast import NOON, PATIENT, Stage, stage
@@ -53,7 +53,7 @@ async def count(store: Store, table: sa.Table) -> int:
 async def ended(on: Stage) -> Campaign:
     """The one campaign, once it is not under way any more."""
     async with asyncio.timeout(50):
-        while (await on.store.ask(campaigns.latest, 9))[0].state is State.RUNNING:
+        while (await on.store.ask(campaigns.latest, 9))[0].state is CampaignState.RUNNING:
             await asyncio.sleep(0.01)
     (one,) = await on.store.ask(campaigns.latest, 9)
     return one
@@ -66,11 +66,13 @@ async def test_what_was_under_way_is_asked_for_again_by_its_name_and_convicts_on
         assert (order.launch, order.levels, order.members) == (before.launch, before.levels, before.members)
         assert order.deadline_s == before.deadline_s, "the clock of the tests stands"
         done = await ended(on)
-        assert (done.id, done.state, done.convicted) == (before.launch.partition("-")[0], State.DONE, ("m1",))
+        assert (done.id, done.state, done.convicted) == (before.launch.partition("-")[0], CampaignState.DONE, ("m1",))
         names = [one.launch for each in played.values() for one in each.orders]
         assert len(names) == len(set(names)), "what had an answer is not done again"
         assert await count(on.store, CONVICTIONS) == await count(on.store, LEDGER) == 1
-        assert not await on.store.do(campaigns.end, done.id, State.DONE, 1.0, "", "", [campaigns.Convict("m0", 1.0)])
+        assert not await on.store.do(
+            campaigns.end, done.id, CampaignState.DONE, 1.0, "", "", [campaigns.Convict("m0", 1.0)]
+        )
         assert await count(on.store, CONVICTIONS) == await count(on.store, LEDGER) == 1
 
 
@@ -80,14 +82,14 @@ async def test_the_members_of_a_group_meet_where_they_had_agreed(tmp_path: Path)
         again = [(await played[name].ordered()) for name in before.members]
         assert {one.launch for one in again} == {before.launch}
         assert {one.meet for one in again if one.member} == {"127.0.0.1:29500"}
-        assert (await ended(on)).state is State.DONE
+        assert (await ended(on)).state is CampaignState.DONE
 
 
 async def test_nobody_is_back_and_it_still_ends_and_blames_nobody(tmp_path: Path) -> None:
     await left(tmp_path / "s.db")
     async with stage(tmp_path / "s.db", settings=QUICK) as on:
         done = await ended(on)
-        assert (done.state, done.convicted) == (State.DONE, ())
+        assert (done.state, done.convicted) == (CampaignState.DONE, ())
         assert all(one.result for one in await launches(on.store))
 
 
@@ -118,6 +120,9 @@ async def test_it_is_not_taken_up_for_ever(tmp_path: Path) -> None:
             await played["m1"].ordered()
     async with stage(tmp_path / "s.db") as on:
         failed = await ended(on)
-        assert failed.state is State.FAILED and failed.note == "the server ended 4 times while it led this campaign"
+        assert (
+            failed.state is CampaignState.FAILED
+            and failed.note == "the server ended 4 times while it led this campaign"
+        )
         with pytest.raises(HangdogError, match="failed"):
             await asking(on, lambda client: client.abort(failed.id))

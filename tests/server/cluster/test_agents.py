@@ -8,21 +8,21 @@ import grpc
 import pytest
 
 from hangdog_models.errors import WrongUse
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.cluster.connection import LINE
 from hangdog_server.cluster.fleet import Fleet
-from hangdog_server.protocol.commands import Order
-from hangdog_server.protocol.jobs import LocalJob
-from hangdog_server.settings import Settings
+from hangdog_server.protocol.commands import CaptureCommand
+from hangdog_server.protocol.jobs import AnnouncedJob
+from hangdog_server.settings import ServerSettings
 from support.servers.cast import PATIENT, QUICK, Stage, stage
 
-SETTINGS = Settings()
+SETTINGS = ServerSettings()
 
 
-def local(*ranks: int, world: int = 4) -> dict[str, LocalJob]:
-    return {"llama": LocalJob("llama", tuple(Rank(rank) for rank in ranks), world)}
+def local(*ranks: int, world: int = 4) -> dict[str, AnnouncedJob]:
+    return {"llama": AnnouncedJob("llama", tuple(Rank(rank) for rank in ranks), world)}
 
 
 async def refusal(on: Stage, *said: dict[str, object]) -> str:
@@ -96,7 +96,7 @@ async def test_too_many_machines_are_not_taken() -> None:
 
 
 async def test_a_line_that_nobody_reads_takes_no_more_orders() -> None:
-    fleet, order = Fleet(SETTINGS), Order("o", "llama", 1, 1.0)
+    fleet, order = Fleet(SETTINGS), CaptureCommand("o", "llama", 1, 1.0)
     connection = fleet.connect("a", "1", "here", 0.0)
     assert [fleet.send("a", order) for _ in range(LINE + 1)] == [True] * LINE + [False]
     assert not fleet.send("b", order)
@@ -142,8 +142,8 @@ async def test_what_a_machine_told_grows_old_while_nobody_hears_of_it() -> None:
     fleet = Fleet(SETTINGS)
     connection = fleet.connect("a", "1", "a", 0.0)
     fleet.announce(connection, local(0), 10.0)
-    aged = Finding("NVML", "hot", Bearing.SLOWS, "hot", "a", age_s=5.0)
-    dated = Finding("NVML", "lost", Bearing.CONVICTS, "lost", "a", at_s=1e9)
+    aged = Finding("NVML", "hot", Impact.SLOWS, "hot", "a", age_s=5.0)
+    dated = Finding("NVML", "lost", Impact.CONVICTS, "lost", "a", at_s=1e9)
     connection.findings = aged, dated
     assert fleet.findings("a", 12.0) == (replace(aged, age_s=7.0), dated)
     fleet.disconnect(connection, 20.0)

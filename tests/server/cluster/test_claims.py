@@ -12,14 +12,16 @@ from hangdog_models.ranks import Rank
 from hangdog_server.cluster.job_registry import Roster
 from hangdog_server.cluster.rank_claims import Claims
 from hangdog_server.incidents.fair_queue import Turns
-from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.protocol.jobs import AnnouncedJob
 
 ALICE, MALLORY = Owner(OwnerKind.USER, "1000", 1000), Owner(OwnerKind.USER, "1001", 1001)
 FIRST, SECOND = Owner(OwnerKind.SLURM, "1", 1000), Owner(OwnerKind.SLURM, "2", 1000)
 
 
-def local(*ranks: int, world: int | None = None, owner: Owner = UNKNOWN, job: str = "run7", at: str = "") -> LocalJob:
-    return LocalJob(job, tuple(map(Rank, ranks)), world, "", owner, at)
+def local(
+    *ranks: int, world: int | None = None, owner: Owner = UNKNOWN, job: str = "run7", at: str = ""
+) -> AnnouncedJob:
+    return AnnouncedJob(job, tuple(map(Rank, ranks)), world, "", owner, at)
 
 
 def owned(claims: Claims) -> dict[str, tuple[int, ...]]:
@@ -83,7 +85,7 @@ def test_every_rank_that_is_announced_belongs_to_one_of_those_that_announce_it(
     assert claims == Claims()
 
 
-def called(roster: Roster, machine: str, *jobs: LocalJob) -> list[str]:
+def called(roster: Roster, machine: str, *jobs: AnnouncedJob) -> list[str]:
     return list(roster.announce(machine, jobs))
 
 
@@ -131,7 +133,7 @@ def test_machines_of_an_older_agent_are_of_the_job_whose_ranks_they_complete() -
     ],
 )
 def test_unnamed_jobs_of_two_machines_are_one_where_something_says_so(
-    one: LocalJob, other: LocalJob, same: bool
+    one: AnnouncedJob, other: AnnouncedJob, same: bool
 ) -> None:
     roster = Roster()
     assert called(roster, "a", one) == ["default"]

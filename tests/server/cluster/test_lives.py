@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hangdog_models.operations.report import OperationsReport
-from hangdog_models.operations.session_histories import STEADY_S, Session
+from hangdog_models.operations.session_histories import STEADY_S, SessionHistory
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_proto.codec import stall_signs
@@ -55,7 +55,7 @@ def hangs(*ranks: int) -> pb.Pulse:
     return stall_signs.pack({"llama": {Rank(rank): still for rank in ranks}})
 
 
-async def known(store: Store, true: Callable[[tuple[Session, ...]], bool]) -> tuple[Session, ...]:
+async def known(store: Store, true: Callable[[tuple[SessionHistory, ...]], bool]) -> tuple[SessionHistory, ...]:
     """The sessions, once they are what the test waits for, the earliest first."""
     async with asyncio.timeout(50):
         while not true(found := (await store.ask(operations_service.past, 0.0)).sessions):
@@ -99,8 +99,8 @@ async def test_a_job_that_hangs_is_killed_and_comes_back(tmp_path: Path) -> None
         await a.say(pulse=hangs(0))
         await b.say(pulse=hangs(1))
         await asyncio.gather(judged(a, 0), judged(b, 1))
-        (hung,) = await known(on.store, lambda found: bool(found[0].standstills))
-        (still,) = hung.standstills
+        (hung,) = await known(on.store, lambda found: bool(found[0].stalls))
+        (still,) = hung.stalls
         assert still.noticed == clock.at and still.since <= still.noticed - 6 and still.over is None
         clock.at += 600.0
         await a.announce()
@@ -138,11 +138,11 @@ async def test_a_standstill_is_over_when_no_rank_shows_one_any_more(
         await on.knows("a")
         await a.say(pulse=hangs(0))
         await judged(a, 0)
-        await known(on.store, lambda found: bool(found and found[0].standstills))
+        await known(on.store, lambda found: bool(found and found[0].stalls))
         clock.at += 100.0
         await a.say(pulse=stall_signs.pack({}))
-        (one,) = await known(on.store, lambda found: found[0].standstills[0].over is not None)
-        assert one.standstills[0].over == NOON + 100.0 and not one.end
+        (one,) = await known(on.store, lambda found: found[0].stalls[0].over is not None)
+        assert one.stalls[0].over == NOON + 100.0 and not one.end
 
 
 async def test_the_next_server_goes_on_from_what_it_finds(tmp_path: Path) -> None:

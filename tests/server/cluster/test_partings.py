@@ -9,7 +9,7 @@ import pytest
 
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.errors import WrongUse
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Frame, Missing, ProcessTrace, Reason, Thread
 from hangdog_models.verdict import Kind
@@ -19,15 +19,15 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.cluster.connection import Connection
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.protocol.commands import Pace
-from hangdog_server.protocol.disconnects import BACK_S, Parting, meaning
-from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.protocol.disconnects import BACK_S, Disconnect, meaning
+from hangdog_server.protocol.jobs import AnnouncedJob
 from support.servers.cast import PATIENT, QUICK, Listener, stage, trainer
 
-B = Parting("b", 1000.0, 1.0)
+B = Disconnect("b", 1000.0, 1.0)
 
 
-def others(count: int, at: float = 1001.0, **state: bool) -> list[Parting]:
-    return [Parting(f"m{number}", at, 1.0, **state) for number in range(count)]
+def others(count: int, at: float = 1001.0, **state: bool) -> list[Disconnect]:
+    return [Disconnect(f"m{number}", at, 1.0, **state) for number in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -37,14 +37,14 @@ def others(count: int, at: float = 1001.0, **state: bool) -> list[Parting]:
         (B, [], 3, 1040.0, Missing(Reason.NO_AGENT, "is not connected: its stream broke 40 s ago")),
         (B, [], 3, 4600.0, Missing(Reason.NO_AGENT, "is not connected: its stream broke 60 min ago")),
         (
-            Parting("b", 1000.0, 15.0),
+            Disconnect("b", 1000.0, 15.0),
             [],
             3,
             1040.0,
             Missing(Reason.NO_AGENT, "is not connected: it fell silent 55 s ago and was given up 40 s ago"),
         ),
         (
-            Parting("b", 1000.0, 1.0, goodbye=True),
+            Disconnect("b", 1000.0, 1.0, goodbye=True),
             [],
             3,
             1040.0,
@@ -77,7 +77,7 @@ def others(count: int, at: float = 1001.0, **state: bool) -> list[Parting]:
             Missing(Reason.NO_AGENT, "was lost together with 5 of the others 60 s ago, and 5 of them are back"),
         ),
         (
-            Parting("b", 1000.0, 1.0, back=True),
+            Disconnect("b", 1000.0, 1.0, back=True),
             [],
             3,
             1040.0,
@@ -99,12 +99,12 @@ def others(count: int, at: float = 1001.0, **state: bool) -> list[Parting]:
     ],
 )
 def test_what_it_means_that_an_agent_is_gone(
-    parting: Parting | None, lost: list[Parting], connected: int, now: float, missing: Missing
+    parting: Disconnect | None, lost: list[Disconnect], connected: int, now: float, missing: Missing
 ) -> None:
     assert meaning(parting, lost, connected, 5.0, now) == missing
 
 
-GONE = Finding("NVML", "GPU lost", Bearing.CONVICTS, "GPU 3 is lost", "b", at_s=5.0)
+GONE = Finding("NVML", "GPU lost", Impact.CONVICTS, "GPU 3 is lost", "b", at_s=5.0)
 
 
 def state(seen: tuple[MachineLine, ...], name: str) -> tuple[bool, bool]:
@@ -132,7 +132,7 @@ async def test_a_machine_that_vanished_is_missing_with_how_and_its_findings_stay
     assert listener.snapshot is not None
     (missing,) = {trace.missing for trace in listener.snapshot.rounds[0].traces if trace.missing}
     assert missing.reason is (Reason.NO_EVIDENCE if goodbye else Reason.NO_AGENT)
-    assert ("was stopped in order" if goodbye else "its stream broke") in missing.words
+    assert ("was stopped in order" if goodbye else "its stream broke") in missing.message
     assert listener.snapshot.findings == (GONE,)
 
 
@@ -151,7 +151,7 @@ async def test_losing_most_machines_in_the_middle_of_a_capture_blames_none_of_th
     assert listener.snapshot is not None
     missing = {trace.rank: trace.missing for trace in listener.snapshot.rounds[0].traces if trace.missing}
     assert set(missing) == {2, 3, 4, 5}
-    assert all(why.reason is Reason.NO_EVIDENCE and "together" in why.words for why in missing.values())
+    assert all(why.reason is Reason.NO_EVIDENCE and "together" in why.message for why in missing.values())
 
 
 async def test_an_open_stream_is_no_sign_of_life(tmp_path: Path) -> None:
@@ -173,9 +173,9 @@ def test_ranks_of_a_mute_machine_do_not_count_as_going_on() -> None:
     fleet = Fleet(replace(PATIENT, heartbeat_s=5.0))
     for machine, ranks in (("a", (0, 1)), ("b", (2, 3))):
         connection = fleet.connect(machine, "1", machine, 0.0)
-        fleet.announce(connection, {"llama": LocalJob("llama", tuple(map(Rank, ranks)), 4)}, 0.0)
+        fleet.announce(connection, {"llama": AnnouncedJob("llama", tuple(map(Rank, ranks)), 4)}, 0.0)
     assert set(fleet.awake("llama", 12.0)) == {"a", "b"}
-    connection.heard = 10.0
+    connection.last_message = 10.0
     assert set(fleet.awake("llama", 13.0)) == {"b"}
     assert fleet.mute_s("a", 13.0) == 13.0 and fleet.mute_s("nobody", 13.0) == 0.0
 
@@ -185,7 +185,7 @@ SMALL = replace(PATIENT, heartbeat_s=1.0, heartbeat_most_s=10.0, beats_per_s=5.0
 
 
 def joined(fleet: Fleet, count: int, now: float = 0.0, paced: bool = True) -> list[Connection]:
-    there = fleet.standing(now)["connected"]
+    there = fleet.counts(now)["connected"]
     return [fleet.connect(f"m{there + at}", "1", "here", now, paced) for at in range(count)]
 
 
@@ -216,16 +216,16 @@ def test_an_agent_is_silent_by_the_pace_it_was_told_and_not_before() -> None:
     fleet.hear(first, 0.0)
     assert told(first) == [Pace(10.0)]
     assert not fleet.mute_s("m0", 24.0) and fleet.mute_s("m0", 26.0) == 26.0
-    assert fleet.standing(24.0)["silent"] == 47, "those that were told less and were not heard since"
+    assert fleet.counts(24.0)["silent"] == 47, "those that were told less and were not heard since"
     with pytest.raises(WrongUse, match="already speaks for m0"):
         fleet.connect("m0", "1", "there", 24.0)
     fleet.hear(first, 30.0)
     for other in others:
         fleet.disconnect(other, 30.0)
-    first.heard = 31.0
+    first.last_message = 31.0
     fleet.hear(first, 40.0)
     assert told(first) == [Pace(1.0)]
-    first.heard = 31.0  # as far as it knew when it spoke last, it could be silent until now
+    first.last_message = 31.0  # as far as it knew when it spoke last, it could be silent until now
     assert not fleet.mute_s("m0", 42.0) and fleet.mute_s("m0", 43.0) == 3.0
 
 

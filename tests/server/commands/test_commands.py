@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 
 from hangdog.commands.oncall import snapshot
 from hangdog.main import main
-from hangdog.retry import Patience
-from hangdog_models.findings import Bearing, Finding
+from hangdog.retry import RetryPolicy
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessTrace
 from hangdog_proto.codec import findings
@@ -113,7 +113,7 @@ async def test_from_the_first_agent_to_the_list_of_incidents(tmp_path: Path) -> 
         assert "gpu-a" in machines and "llama (ranks 2-3)" in machines
         assert [line.split()[-2] for line in machines.splitlines()[1:]] == ["-", "-"], "nothing was found"
         codes = ("hot", "Xid 79", "hot", "Xid 94", "link down")
-        bearings = (Bearing.SLOWS, Bearing.CONVICTS, Bearing.SLOWS, Bearing.SUSPECTS, Bearing.SUSPECTS)
+        bearings = (Impact.SLOWS, Impact.CONVICTS, Impact.SLOWS, Impact.SUSPECTS, Impact.SUSPECTS)
         sick = [Finding("NVML", *said, what="GPU 1\x1b[2J") for said in zip(codes, bearings, strict=True)]
         await b.say(health=pb.Health(findings=findings.pack(sick)))
         async with asyncio.timeout(30):
@@ -133,7 +133,9 @@ async def test_from_the_first_agent_to_the_list_of_incidents(tmp_path: Path) -> 
 async def test_a_server_that_is_killed_leaves_its_incidents_and_the_next_one_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "Patience", partial(Patience, within_s=1.0, again_s=0.2))  # else it waits for minutes
+    monkeypatch.setattr(
+        snapshot, "Patience", partial(RetryPolicy, within_s=1.0, again_s=0.2)
+    )  # else it waits for minutes
     async with server(tmp_path / "s.db") as on, on.agent("a") as agent:
         await agent.hello(llama=[0])
         await known(on, "a")

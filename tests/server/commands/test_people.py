@@ -15,12 +15,12 @@ from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable, Unr
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Verdict
-from hangdog_proto.client.incidents import Client, Step
+from hangdog_proto.client.incidents import Client, ProgressStep
 from hangdog_server.cluster.fleet import Fleet
-from hangdog_server.incidents.incident_run import Means
-from hangdog_server.listener import LOCAL, Opened
+from hangdog_server.incidents.incident_run import IncidentServices
+from hangdog_server.listener import LOCAL, OpenListeners
 from hangdog_server.main import running
-from hangdog_server.store.store import State, Store
+from hangdog_server.store.store import IncidentState, Store
 from support.servers.cast import PATIENT, Agent, Stage, stage, trainer, verdict
 
 
@@ -44,7 +44,7 @@ async def test_two_requests_for_one_job_share_one_incident(tmp_path: Path) -> No
         order = await a.order()
         followed = threading.Event()
 
-        def follow() -> list[Step]:
+        def follow() -> list[ProgressStep]:
             with Client(on.address) as client:
                 steps = []
                 for step in client.snapshot():
@@ -71,7 +71,7 @@ async def test_an_incident_lives_on_when_nobody_listens(tmp_path: Path) -> None:
             steps.close()
         await a.answer(order, trainer(0))
         async with asyncio.timeout(30):
-            while (await on.store.find(order.order)).state is not State.JUDGED:
+            while (await on.store.find(order.order)).state is not IncidentState.JUDGED:
                 await asyncio.sleep(0.01)
 
 
@@ -124,7 +124,7 @@ async def test_a_judge_that_breaks_is_a_failed_incident_and_our_fault(tmp_path: 
         with pytest.raises(OurFault, match="ZeroDivisionError: no ranks"):
             await asking
         (line,) = await on.store.latest("", 10)
-        assert line.state is State.FAILED and "ZeroDivisionError: no ranks" in line.note
+        assert line.state is IncidentState.FAILED and "ZeroDivisionError: no ranks" in line.note
 
 
 async def test_the_loop_runs_on_while_a_judge_thinks(tmp_path: Path) -> None:
@@ -144,9 +144,9 @@ async def test_the_loop_runs_on_while_a_judge_thinks(tmp_path: Path) -> None:
 
 async def test_a_server_that_stops_says_so_and_leaves_what_it_had_not_finished_to_the_next_one(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.db")
-    means = Means(Fleet(PATIENT), store, verdict, lambda: 0.0)
+    means = IncidentServices(Fleet(PATIENT), store, verdict, lambda: 0.0)
     async with AsyncExitStack() as cast:
-        async with running(Opened("127.0.0.1:0", LOCAL, PATIENT, means.clock), means, PATIENT) as address:
+        async with running(OpenListeners("127.0.0.1:0", LOCAL, PATIENT, means.clock), means, PATIENT) as address:
             on = Stage(address, store, PATIENT, means.dictionary)
             agent = await cast.enter_async_context(on.agent("a"))
             await agent.hello(llama=[0])
@@ -157,7 +157,7 @@ async def test_a_server_that_stops_says_so_and_leaves_what_it_had_not_finished_t
             await asking
         assert await agent.end() == (grpc.StatusCode.UNAVAILABLE, "the server was stopped")
     (line,) = await store.latest("", 10)
-    assert (line.state, line.note) == (State.CAPTURING, "")
+    assert (line.state, line.note) == (IncidentState.CAPTURING, "")
     store.close()
 
 

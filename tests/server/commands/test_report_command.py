@@ -19,8 +19,8 @@ from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Suspect, Verdict
 from hangdog_proto.codec import stall_signs
-from hangdog_server.actions.backends.actions_config import Chosen
-from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.actions.backends.actions_config import ActionsConfig
+from hangdog_server.actions.backends.exclude_file import ExcludeFile
 from support.servers.cast import NOON, PATIENT, Stage, stage, trainer, verdict
 from support.servers.cast_acting import WIDE
 
@@ -49,11 +49,11 @@ async def until(on: Stage, state: str) -> str:
 
 
 @pytest.fixture
-def does(tmp_path: Path) -> Chosen:
-    return Chosen(Mode.APPROVE, WIDE, (Exclusion(tmp_path / "excluded"),), tmp_path / "stop")
+def does(tmp_path: Path) -> ActionsConfig:
+    return ActionsConfig(Mode.APPROVE, WIDE, (ExcludeFile(tmp_path / "excluded"),), tmp_path / "stop")
 
 
-async def test_from_a_standstill_to_the_report(tmp_path: Path, does: Chosen) -> None:
+async def test_from_a_standstill_to_the_report(tmp_path: Path, does: ActionsConfig) -> None:
     stuck = {"llama": {Rank(0): Sign(Doing.STILL, 6.0, overdue=True, place="all_reduce")}}
     page, ticks = tmp_path / "report.html", count()
     patient = replace(PATIENT, returned_s=0.0)

@@ -4,8 +4,8 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from hangdog_server.settings import Settings
-from hangdog_server.store.store import State
+from hangdog_server.settings import ServerSettings
+from hangdog_server.store.store import IncidentState
 
 TEXT = (Path(__file__).parents[3] / "docs" / "server.md").read_text(encoding="utf-8")
 #: What a default is written in.
@@ -15,8 +15,8 @@ UNITS = {"s": 1, "h": 3600, "d": 86400, "MiB": 1 << 20, "GiB": 1 << 30, "": 1}
 def test_every_setting_is_named_with_its_default() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([\d,]+) ?(\w*) \| ", TEXT, re.MULTILINE)
     written = {name: float(number.replace(",", "")) * UNITS[unit] for name, number, unit in rows}
-    assert written == {field.name: getattr(Settings(), field.name) for field in fields(Settings)}
+    assert written == {field.name: getattr(ServerSettings(), field.name) for field in fields(ServerSettings)}
 
 
 def test_every_state_is_explained() -> None:
-    assert all(f"| `{state}` | " in TEXT for state in State)
+    assert all(f"| `{state}` | " in TEXT for state in IncidentState)

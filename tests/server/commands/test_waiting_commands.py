@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.retry import Patience
+from hangdog.retry import RetryPolicy
 from hangdog_models.errors import ServerUnreachable
 from hangdog_proto.client.incidents import Client
 from hangdog_proto.codec.piece_cache import Dictionary
@@ -30,7 +30,7 @@ def test_a_server_that_is_away_is_said_once_and_waited_for_so_long(capsys: pytes
         nonlocal now
         now += seconds
 
-    patience = Patience("incident 1", "hangdog watch 1", within_s=10.0, steady=lambda: now, wait=wait)
+    patience = RetryPolicy("incident 1", "hangdog watch 1", within_s=10.0, steady=lambda: now, wait=wait)
     away = ServerUnreachable("no server answers", "start one")
     for _ in range(5):
         patience.lost(away)

@@ -6,15 +6,15 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangdog_server.ports.admission import SLOW_S, Admission, Bounds, State, Ticket, key
+from hangdog_server.ports.admission import SLOW_S, Admission, AdmissionLimits, ConnectionState, Ticket, key
 
-FEW = Bounds(served=4, served_each=3, unserved=6, unserved_each=4, slots=2, patience_s=10.0)
+FEW = AdmissionLimits(served=4, served_each=3, unserved=6, unserved_each=4, slots=2, patience_s=10.0)
 
 
 class Port:
     """A port whose connections are letters; what became of each is told."""
 
-    def __init__(self, bounds: Bounds = FEW) -> None:
+    def __init__(self, bounds: AdmissionLimits = FEW) -> None:
         self.admission = Admission(bounds)
         self.went: list[str] = []
         self.dropped: list[str] = []
@@ -51,7 +51,7 @@ def test_when_the_port_is_full_the_address_with_most_gives_way() -> None:
         port.enter(name, address)
     port.enter("g", "4")
     assert port.dropped == ["a"], "of 1, which has three"
-    assert port.admission.count(State.SILENT) == 6
+    assert port.admission.count(ConnectionState.SILENT) == 6
 
 
 def test_slots_are_few_and_taken_from_the_greedy_and_the_slow() -> None:
@@ -124,15 +124,19 @@ def test_whatever_happens_no_bound_is_exceeded_and_everybody_is_counted_once(ste
         elif (ticket := port.of.get(name)) is not None:
             if step == "speak":
                 admission.speak(ticket, now)
-            elif step == "serve" and ticket.state is State.OPENING:
+            elif step == "serve" and ticket.state is ConnectionState.OPENING:
                 admission.serve(ticket, now)
             elif step == "rest":
                 admission.rest(ticket, now)
             elif step == "leave":
                 admission.leave(ticket, now)
         states = [ticket.state for ticket in port.of.values()]
-        assert all(admission.count(state) == states.count(state) for state in State if state is not State.GONE)
-        assert admission.count(State.SILENT, State.READY, State.OPENING) <= FEW.unserved
-        assert admission.count(State.OPENING) <= FEW.slots
-        assert admission.count(State.SERVED, State.IDLE) <= FEW.served
+        assert all(
+            admission.count(state) == states.count(state)
+            for state in ConnectionState
+            if state is not ConnectionState.GONE
+        )
+        assert admission.count(ConnectionState.SILENT, ConnectionState.READY, ConnectionState.OPENING) <= FEW.unserved
+        assert admission.count(ConnectionState.OPENING) <= FEW.slots
+        assert admission.count(ConnectionState.SERVED, ConnectionState.IDLE) <= FEW.served
         assert len(port.dropped) == len(set(port.dropped)), "dropped once"

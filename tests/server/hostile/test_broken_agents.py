@@ -15,7 +15,7 @@ import pytest
 
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import Doing, Sign
-from hangdog_proto.client.channel_options import Reach, open_aio_channel
+from hangdog_proto.client.channel_options import ServerAddress, open_aio_channel
 from hangdog_proto.codec import stall_signs
 from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -32,7 +32,7 @@ PARTED = (grpc.aio.AioRpcError, asyncio.InvalidStateError)
 @asynccontextmanager
 async def raw(on: Stage, cluster: Cluster, method: str, metadata: Any = None) -> AsyncIterator[Any]:
     """A stream on which a machine with a certificate says any bytes it likes."""
-    async with open_aio_channel(Reach(on.address, cluster.machine("bad")), ()) as channel:
+    async with open_aio_channel(ServerAddress(on.address, cluster.machine("bad")), ()) as channel:
         call = cast(Any, channel.stream_stream)(method)(metadata=metadata)
         yield call
         call.cancel()

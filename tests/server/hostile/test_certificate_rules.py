@@ -13,14 +13,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from hangdog_models.errors import NotAllowed, WrongUse
 from hangdog_proto import deny_list
 from hangdog_proto import x509 as leaf
-from hangdog_proto.client.channel_options import Reach, open_channel
+from hangdog_proto.client.channel_options import ServerAddress, open_channel
 from hangdog_proto.client.incidents import Client
-from hangdog_proto.deny_list import Denied, DenyList
+from hangdog_proto.deny_list import DeniedCertificate, DenyList
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.auth import peer_certificates, tokens
 from hangdog_server.auth.tokens import Role
-from hangdog_server.listener import Opened
-from hangdog_server.settings import Settings
+from hangdog_server.listener import OpenListeners
+from hangdog_server.settings import ServerSettings
 from support.servers.cast import Stage, trainer
 from support.servers.guarded import CLIENT, Cluster, guarded, now, refusal
 
@@ -32,12 +32,12 @@ def serial(folder: Path) -> str:
 
 
 def deny(cluster: Cluster, folder: Path, reason: str = "stolen") -> None:
-    assert deny_list.add(cluster.denied, Denied(serial(folder), "", now(), reason))
+    assert deny_list.add(cluster.denied, DeniedCertificate(serial(folder), "", now(), reason))
 
 
 def asked(on: Stage, shown: Path, token: str = "", *said: tuple[str, str]) -> tuple[grpc.StatusCode, str]:
     """Asks for the machines with that certificate; how it ends."""
-    with open_channel(Reach(on.address, shown, token), ()) as channel:
+    with open_channel(ServerAddress(on.address, shown, token), ()) as channel:
         try:
             channel.unary_unary("/hangdog.v1.Incidents/Machines", bytes, bytes)(b"", metadata=said, timeout=10)
         except grpc.RpcError as error:
@@ -146,7 +146,7 @@ async def test_a_denied_person_is_put_out_whatever_their_token_says(cluster: Clu
         await agent.hello(llama=[0])
         await on.knows("gpu-a")
         token = tokens.new(cluster.home / "tokens.json", "alice", Role.ACT, now())
-        with Client(Reach(on.address, alice, token)) as client:
+        with Client(ServerAddress(on.address, alice, token)) as client:
             following = client.snapshot("llama")
             await asyncio.to_thread(next, following)
             deny(cluster, alice)
@@ -168,7 +168,7 @@ async def test_a_denied_proxy_says_of_nobody_who_they_are(cluster: Cluster) -> N
 @pytest.mark.usefixtures("watched")
 async def test_a_damaged_deny_list_lets_nobody_in_and_puts_nobody_out(cluster: Cluster) -> None:
     shown = cluster.machine("gpu-b")
-    deny_list.add(cluster.denied, Denied("abc", "", now()))
+    deny_list.add(cluster.denied, DeniedCertificate("abc", "", now()))
     async with guarded(cluster) as on, on.agent("gpu-a", cluster.machine("gpu-a")) as agent:
         await agent.hello(llama=[0])
         await on.knows("gpu-a")
@@ -199,9 +199,9 @@ async def test_a_damaged_deny_list_lets_nobody_in_and_puts_nobody_out(cluster: C
 def test_a_server_does_not_start_on_a_damaged_deny_list(cluster: Cluster, damage: str) -> None:
     cluster.denied.write_text(damage)
     with pytest.raises(WrongUse, match="is no deny list"):
-        Opened("127.0.0.1:0", cluster.door(), Settings(), now)
+        OpenListeners("127.0.0.1:0", cluster.door(), ServerSettings(), now)
     with pytest.raises(WrongUse, match="is no deny list"):
-        deny_list.add(cluster.denied, Denied("ab", "", 0.0))
+        deny_list.add(cluster.denied, DeniedCertificate("ab", "", 0.0))
 
 
 def test_a_denied_owner_has_no_certificate_left_but_those_made_later(cluster: Cluster) -> None:
@@ -209,7 +209,7 @@ def test_a_denied_owner_has_no_certificate_left_but_those_made_later(cluster: Cl
     stolen, renewed = (
         leaf.read((cluster.machine("gpu-a", now() - ago) / "cert.pem").read_bytes()) for ago in (86400, 60)
     )
-    deny_list.add(cluster.denied, Denied("", "machine gpu-a", now()))
+    deny_list.add(cluster.denied, DeniedCertificate("", "machine gpu-a", now()))
     later, other = (
         leaf.read((cluster.machine(name, now() + 60) / "cert.pem").read_bytes()) for name in ("gpu-a", "gpu-b")
     )

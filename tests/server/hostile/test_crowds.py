@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_models.errors import HangdogError
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
 from hangdog_server.web import web_server
 from support.servers.browsed import browsed, free_port
@@ -109,7 +109,7 @@ class Attacked:
     process: asyncio.subprocess.Process
     ports: dict[str, int]
     tls: Path | None
-    way: Reach
+    way: ServerAddress
 
     def mib(self) -> float:
         """What it holds in memory."""
@@ -153,7 +153,7 @@ async def attacked(folder: Path, tls: bool) -> AsyncIterator[Attacked]:
     try:
         assert process.stdout is not None
         ports["grpc"] = int((await process.stdout.readline()).decode().rpartition(":")[2])
-        way = Reach(f"localhost:{ports['grpc']}", shown.client("alice") if shown else None)
+        way = ServerAddress(f"localhost:{ports['grpc']}", shown.client("alice") if shown else None)
         yield Attacked(process, ports, shown.home if shown else None, way)
     finally:
         process.send_signal(signal.SIGTERM)

@@ -19,9 +19,9 @@ from hangdog_models.errors import NotAllowed, ServerUnreachable
 from hangdog_proto import deny_list
 from hangdog_proto import x509 as leaf
 from hangdog_proto.client import certificate_folder
-from hangdog_proto.client.channel_options import Reach, open_aio_channel, verified
+from hangdog_proto.client.channel_options import ServerAddress, open_aio_channel, verified
 from hangdog_proto.client.incidents import Client
-from hangdog_proto.deny_list import Denied
+from hangdog_proto.deny_list import DeniedCertificate
 from hangdog_server.auth import certificates
 from support.servers.guarded import CLIENT, Cluster, guarded, now
 
@@ -80,14 +80,14 @@ async def test_a_certificate_that_is_no_servers_is_not_spoken_to(cluster: Cluste
     words, kind, make = FALSE[which]
     shown = cluster.client("alice")
     async with playing(make(cluster)) as (address, heard):
-        with Client(Reach(address, shown, "hangdog_secret")) as client, pytest.raises(kind, match=words):
+        with Client(ServerAddress(address, shown, "hangdog_secret")) as client, pytest.raises(kind, match=words):
             await asyncio.to_thread(client.machines)
     assert heard == []
 
 
 async def test_a_servers_certificate_of_another_authority_needs_no_uri(cluster: Cluster) -> None:
     async with playing(cluster.odd("x", LOCALHOST, uses=SERVER)) as (address, heard):
-        with Client(Reach(address, cluster.client("alice"))) as client, pytest.raises(ServerUnreachable):
+        with Client(ServerAddress(address, cluster.client("alice"))) as client, pytest.raises(ServerUnreachable):
             await asyncio.to_thread(client.machines)
     assert heard == ["/hangdog.v1.Incidents/Machines"], "it was asked, and knows no answer"
 
@@ -119,8 +119,8 @@ async def test_who_relays_the_check_to_the_true_server_is_not_spoken_to_next(clu
     shown = cluster.machine("gpu-a")
     async with guarded(cluster) as on, playing(other) as (address, heard):
         port = on.address.rpartition(":")[2]
-        checked = await asyncio.to_thread(verified, Reach(f"localhost:{port}", shown))
-        async with open_aio_channel(Reach(address, shown), (), checked) as channel:
+        checked = await asyncio.to_thread(verified, ServerAddress(f"localhost:{port}", shown))
+        async with open_aio_channel(ServerAddress(address, shown), (), checked) as channel:
             with pytest.raises(grpc.aio.AioRpcError, match="UNAVAILABLE"):
                 await channel.unary_unary("/x/y")(b"")  # type: ignore[call-arg]
     assert heard == []
@@ -136,7 +136,7 @@ async def test_a_denied_server_is_left_and_not_gone_back_to(cluster: Cluster, mo
         await asyncio.sleep(0.1)
         assert not counting.done()
         serial = leaf.read((cluster.home / "server" / "cert.pem").read_bytes()).serial
-        deny_list.add(shown / deny_list.NAME, Denied(serial, "", now(), "its disk was sold"))
+        deny_list.add(shown / deny_list.NAME, DeniedCertificate(serial, "", now(), "its disk was sold"))
         async with asyncio.timeout(10):
             with pytest.raises(NotAllowed, match="is denied: its disk was sold"):
                 await counting
@@ -150,11 +150,13 @@ async def test_a_denied_server_is_left_and_not_gone_back_to(cluster: Cluster, mo
 async def test_a_client_goes_back_to_a_server_that_was_renewed_meanwhile(cluster: Cluster) -> None:
     """`hangdog watch` asks again and again over one client."""
     first = await asyncio.to_thread(certificates.server, cluster.home, ["localhost"], now(), cluster.home / "first")
-    asked = Client(Reach("localhost:1", cluster.client("alice")))
+    asked = Client(ServerAddress("localhost:1", cluster.client("alice")))
     with asked as client:
         for shown in (first, cluster.home / "server"):
             async with playing(shown) as (address, heard):
-                client._reach = Reach(address, client._reach.tls)  # a port of its own each time: this one is in use
+                client._reach = ServerAddress(
+                    address, client._reach.tls
+                )  # a port of its own each time: this one is in use
                 with pytest.raises(ServerUnreachable):
                     await asyncio.to_thread(client.machines)
                 assert heard

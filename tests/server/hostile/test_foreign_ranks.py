@@ -18,7 +18,7 @@ from hangdog_models.stack import ProcessState, ProcessTrace, Thread
 from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_proto.codec import stall_signs
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.actions.backends.actions_config import Chosen
+from hangdog_server.actions.backends.actions_config import ActionsConfig
 from hangdog_server.store.store import Incident
 from support.cases.stalled import LOADER, REDUCE
 from support.servers.cast import PATIENT, Agent, Stage, stage
@@ -95,7 +95,7 @@ async def answers(agent: Agent, shows: tuple[ProcessTrace, ...]) -> None:
 @asynccontextmanager
 async def acting(tmp_path: Path, **settings: Any) -> AsyncIterator[Cluster]:
     did = Played()
-    does = Chosen(Mode.AUTO, WIDE, (did,), tmp_path / "stop")
+    does = ActionsConfig(Mode.AUTO, WIDE, (did,), tmp_path / "stop")
     async with (
         stage(tmp_path / "s.db", diagnose, replace(LOOKS, returned_s=0.0, **settings), does=does) as on,
         AsyncExitStack() as cast,

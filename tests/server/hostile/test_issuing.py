@@ -21,15 +21,15 @@ from hangdog_models.errors import WrongUse
 from hangdog_proto import deny_list
 from hangdog_proto import x509 as leaf
 from hangdog_proto.client import server_auth
-from hangdog_proto.deny_list import Denied
+from hangdog_proto.deny_list import DeniedCertificate
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.auth import certificates
 from hangdog_server.auth import issuer as issuing
-from hangdog_server.auth.audit_log import Audit
+from hangdog_server.auth.audit_log import AuditLog
 from hangdog_server.auth.issuer import LIFE_DAYS, Issuer
 from hangdog_server.cluster.certificate_renewals import AT_ONCE
-from hangdog_server.listener import Opened
-from hangdog_server.settings import Settings
+from hangdog_server.listener import OpenListeners
+from hangdog_server.settings import ServerSettings
 from support.servers.cast import Agent
 from support.servers.guarded import CLIENT, Cluster, guarded, now, refusal
 
@@ -173,10 +173,10 @@ async def test_without_an_issuer_nothing_is_signed(cluster: Cluster) -> None:
 async def test_what_cannot_be_recorded_is_not_signed(
     cluster: Cluster, issuer: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def full(self: Audit, deed: object) -> bool:
+    async def full(self: AuditLog, deed: object) -> bool:
         return False
 
-    monkeypatch.setattr(Audit, "note", full)
+    monkeypatch.setattr(AuditLog, "note", full)
     async with guarded(cluster, issuer=issuer) as on, on.agent("gpu-a", cluster.machine("gpu-a")) as agent:
         await agent.hello(llama=[0])
         answer = await renewed(agent, certificate_renewal.request().request)
@@ -189,7 +189,7 @@ async def test_what_a_thief_had_renewed_is_denied_with_its_owner(cluster: Cluste
         async with on.agent("gpu-a", stolen) as thief:
             await thief.hello(llama=[0])
             fresh = put(cluster, "thief", made.key, (await renewed(thief, made.request)).certificate)
-        deny_list.add(cluster.denied, Denied("", "machine gpu-a", now() + 1))
+        deny_list.add(cluster.denied, DeniedCertificate("", "machine gpu-a", now() + 1))
         for shown in (stolen, fresh):
             async with on.agent("gpu-a", shown) as thief:
                 assert "is denied" in (await refusal(thief, hello=pb.Hello(machine="gpu-a")))[1]
@@ -252,9 +252,9 @@ def test_the_clusters_own_authority_is_no_issuer(cluster: Cluster, tmp_path: Pat
     (folder / "cert.pem").write_bytes((cluster.home / "ca.pem").read_bytes())
     (folder / "key.pem").write_bytes((cluster.home / "ca.key").read_bytes())
     with pytest.raises(WrongUse, match="may sign more than certificates of machines"):
-        Opened("127.0.0.1:0", cluster.door(issuer=folder), Settings(), now)
+        OpenListeners("127.0.0.1:0", cluster.door(issuer=folder), ServerSettings(), now)
     with pytest.raises(WrongUse, match="there is no --tls"):
-        Opened("127.0.0.1:0", replace(cluster.door(issuer=folder), tls=None), Settings(), now)
+        OpenListeners("127.0.0.1:0", replace(cluster.door(issuer=folder), tls=None), ServerSettings(), now)
 
 
 def test_no_certificate_outlives_its_issuer(cluster: Cluster) -> None:

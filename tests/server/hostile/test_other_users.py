@@ -20,9 +20,9 @@ from hangdog.main import main
 from hangdog_models.errors import NotAllowed
 from hangdog_proto.client.incidents import Client
 from hangdog_server.auth import local_user, relayed_peer, tokens
-from hangdog_server.auth.local_user import Caller, Known
+from hangdog_server.auth.local_user import Caller, LocalUsers
 from hangdog_server.auth.tokens import Role
-from hangdog_server.listener import LOCAL, Opened
+from hangdog_server.listener import LOCAL, OpenListeners
 from hangdog_server.ports import unix_socket
 from support.servers import another_user
 from support.servers.another_user import GROUP, MEMBER, STRANGER
@@ -101,7 +101,7 @@ async def test_a_server_that_acts_believes_no_agent_of_another_user(tmp_path: Pa
     """Whoever could speak for a machine could have any machine convicted, and so taken out of use."""
     tokens.new(tmp_path / "tokens.json", "alice", Role.ACT, now())
     door = replace(LOCAL, tokens=tmp_path / "tokens.json")
-    opened = Opened("127.0.0.1:0", door, PATIENT, now)
+    opened = OpenListeners("127.0.0.1:0", door, PATIENT, now)
     opened.close()
     async with stage(tmp_path / "s.db", opened=opened) as on:
         (refused,) = await asked(STRANGER, on.address, "agent")
@@ -179,8 +179,8 @@ def test_users_without_a_number_here_are_strangers(monkeypatch: pytest.MonkeyPat
         assert local_user.of_unix(ours) == Caller(0, frozenset(os.getgroups()) | {os.getgid()})
         monkeypatch.setattr(local_user, "_strangers", lambda _: frozenset({0}))
         assert local_user.of_unix(ours) is None
-    assert Known({7: "view", 8: "act"}).role(Caller(1, frozenset({7, 8}))) == "act"
-    assert not Known({7: "view"}).role(Caller(1, frozenset({9}))) and not Known({}).role(None)
+    assert LocalUsers({7: "view", 8: "act"}).role(Caller(1, frozenset({7, 8}))) == "act"
+    assert not LocalUsers({7: "view"}).role(Caller(1, frozenset({9}))) and not LocalUsers({}).role(None)
 
 
 def test_what_the_relay_tells_is_read_back_and_nothing_else_is_believed() -> None:

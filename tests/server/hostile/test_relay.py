@@ -10,14 +10,14 @@ from contextlib import contextmanager
 import pytest
 
 from hangdog_server.auth import relayed_peer
-from hangdog_server.ports.admission import Admission, Bounds
+from hangdog_server.ports.admission import Admission, AdmissionLimits
 from hangdog_server.ports.hidden_socket import Inner
 from hangdog_server.ports.listeners import listeners
 from hangdog_server.ports.relay import Relay
 from hangdog_server.ports.relayed_connection import Way
 
 MUCH = 8 << 20
-BOUNDS = Bounds(served=8, served_each=8, unserved=8, unserved_each=8, slots=4, patience_s=60.0)
+BOUNDS = AdmissionLimits(served=8, served_each=8, unserved=8, unserved_each=8, slots=4, patience_s=60.0)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from hangdog_models.errors import WrongUse
 from hangdog_proto.client import certificate_folder
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.auth import certificates
-from hangdog_server.protocol.rate_limits import Limits
+from hangdog_server.protocol.rate_limits import RateLimits
 from support.servers.cast import PATIENT, Agent, stage
 from support.servers.guarded import CLIENT, STRICT, Cluster, beside, guarded, made, now, refusal
 
@@ -263,7 +263,7 @@ async def test_another_protocol_over_tls_is_not_spoken(cluster: Cluster) -> None
 
 
 async def test_only_so_many_agents_are_being_let_in_at_once() -> None:
-    limits = Limits(replace(PATIENT, max_greeting=1))
+    limits = RateLimits(replace(PATIENT, max_greeting=1))
     limits.greet()
     with pytest.raises(WrongUse, match="1 agents are being let in"):
         limits.greet()

@@ -22,7 +22,7 @@ from hangdog_proto.codec.collectives import Statement
 from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.gather import FURTHER
-from hangdog_server.store.store import Incident, State
+from hangdog_server.store.store import Incident, IncidentState
 from support.cases.evidence import flight
 from support.cases.stories import trace
 from support.servers.cast import NOON, PATIENT, QUICK, Agent, Stage, cluster, stage
@@ -90,8 +90,11 @@ async def test_a_machine_outside_the_collective_is_evicted_from_the_bundle_too(t
 async def test_code_that_calls_different_collectives(tmp_path: Path) -> None:
     async with stage(tmp_path / "s.db", diagnose, TWO) as on, cluster(on, a=[0, 1], b=[2, 3]) as (a, b):
         one, other = ranks({0: "gather", 1: "gather"}), ranks({2: "scatter", 3: "scatter"})
-        said = [tuple(Statement(collectives.Kind.RECORD, Rank(r), flight(5, 4)) for r in of) for of in ((0, 1), (2, 3))]
-        report = Statement(collectives.Kind.RAS, None, RAS.format("ab", 1).encode())
+        said = [
+            tuple(Statement(collectives.StatementKind.RECORD, Rank(r), flight(5, 4)) for r in of)
+            for of in ((0, 1), (2, 3))
+        ]
+        report = Statement(collectives.StatementKind.RAS, None, RAS.format("ab", 1).encode())
         playing = (shows(a, one, one, said=(*said[0], report)), shows(b, other, other, said=(*said[1], report)))
         name, verdict = await judged(on, *playing)
         same(verdict, await exported(on, name, tmp_path / "out"))
@@ -193,7 +196,7 @@ async def test_what_was_recorded_while_no_server_was_there(tmp_path: Path) -> No
             )
             await a.next()
         async with asyncio.timeout(30):
-            while not (kept := await on.store.latest("", 1)) or kept[0].state is not State.JUDGED:
+            while not (kept := await on.store.latest("", 1)) or kept[0].state is not IncidentState.JUDGED:
                 await asyncio.sleep(0.02)
         name = kept[0].id
         verdict = from_json(json.loads((await on.store.find(name)).verdict))

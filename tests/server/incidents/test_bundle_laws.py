@@ -14,7 +14,7 @@ import hangdog
 from hangdog.evidence.write_bundle import files
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job
 from hangdog_models.stack import Frame, Missing, ProcessTrace, Reason
@@ -29,10 +29,10 @@ from hangdog_proto.codec.traces import pack, unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents import gather, round_diff
 from hangdog_server.incidents.decode import answer
-from hangdog_server.incidents.gather import Gathering, Plan
+from hangdog_server.incidents.gather import Gathering, RoundPlan
 from hangdog_server.incidents.judge import remembered, triage
-from hangdog_server.incidents.replay import Look, replay
-from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.incidents.replay import StoredRound, replay
+from hangdog_server.protocol.jobs import AnnouncedJob
 from support.cases.evidence import flight
 from support.cases.stories import STACKS, trace
 from support.fakes.dumper import pickled
@@ -46,24 +46,24 @@ STOPPED = Missing(Reason.NO_EVIDENCE, "was stopped in order 40 s ago, which is n
 class Told:
     """An incident as a test makes it up: what was planned, the answers in their order, and how it ended."""
 
-    plan: Plan
+    plan: RoundPlan
     job_toml: str
-    announced: dict[str, LocalJob]
+    announced: dict[str, AnnouncedJob]
     answers: list[pb.Captured] = field(default_factory=list)
     machines: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     gone: dict[str, Missing] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
-    def judged(self) -> tuple[Verdict, dict[str, object], list[Look]]:
+    def judged(self) -> tuple[Verdict, dict[str, object], list[StoredRound]]:
         """Takes the answers in as the server does; the verdict, what is remembered, and what is kept."""
-        gathering, kept, dictionary = Gathering(self.plan, 0.0), list[Look](), Dictionary()
+        gathering, kept, dictionary = Gathering(self.plan, 0.0), list[StoredRound](), Dictionary()
         for at, (machine, captured) in enumerate(zip(self.machines, self.answers, strict=True)):
             if at % 2:
                 captured = by_digests(captured, dictionary, kept)
             heard = answer(machine, captured, dictionary)
             if not gather.take(gathering, heard):
-                kept.append(Look(machine, captured.round, captured.capture.SerializeToString()))
+                kept.append(StoredRound(machine, captured.round, captured.capture.SerializeToString()))
         for machine in self.lost:
             gather.lose(gathering, machine, 0.0)
         snapshot = round_diff.explained(gather.conclude(gathering), gather.owners(gathering), self.gone)
@@ -75,7 +75,7 @@ class Told:
         return verdict, asked, kept
 
 
-def by_digests(captured: pb.Captured, dictionary: Dictionary, kept: list[Look]) -> pb.Captured:
+def by_digests(captured: pb.Captured, dictionary: Dictionary, kept: list[StoredRound]) -> pb.Captured:
     """The same look in the short form, if it can be read; what it names is told and kept."""
     try:
         traces = unpack(captured.capture)
@@ -89,7 +89,7 @@ def by_digests(captured: pb.Captured, dictionary: Dictionary, kept: list[Look]) 
     while lacking := dictionary.lacking(short.capture):
         (pieces,) = packer.find(b"".join(lacking), 0)
         dictionary.learn(pieces.pieces)
-        kept.append(Look(PIECES, len(kept), pieces.SerializeToString()))
+        kept.append(StoredRound(PIECES, len(kept), pieces.SerializeToString()))
     return short
 
 
@@ -140,10 +140,10 @@ def incidents(draw: st.DrawFn) -> Told:
     toml = draw(
         st.sampled_from(["", "", f'[job]\nframework = "fsdp"\n[topology]\ndp = {world}\n[groups]\nmy = ["0-1"]\n'])
     )
-    announced = {name: LocalJob("llama 7b", mine, world, sizes) for name, mine in ranks.items()}
+    announced = {name: AnnouncedJob("llama 7b", mine, world, sizes) for name, mine in ranks.items()}
     absent = [machines[-1]] if draw(st.booleans()) else []
     asked = {name: ranks[name] for name in machines if name not in absent}
-    plan = Plan("0a", Job("llama 7b"), rounds, 2.0, asked, {name: ranks[name] for name in absent})
+    plan = RoundPlan("0a", Job("llama 7b"), rounds, 2.0, asked, {name: ranks[name] for name in absent})
     told = Told(plan, toml, announced, gone={name: draw(st.sampled_from([GONE, STOPPED])) for name in absent})
     usual, counting, moving = draw(WHERE), draw(st.booleans()), draw(st.booleans())
     for machine, mine in asked.items():
@@ -159,16 +159,16 @@ def incidents(draw: st.DrawFn) -> Told:
                 capture.stacks.add(frames=[1 << 20])
             if number == rounds - 1 and counting:
                 said = [
-                    Statement(collectives.Kind.RECORD, rank, draw(st.sampled_from(
+                    Statement(collectives.StatementKind.RECORD, rank, draw(st.sampled_from(
                         [flight(5, 4), flight(6, 5), flight(5, 5), pickled(7, 6), b"no record"])))
                     for rank in mine
                 ]  # fmt: skip
                 report = RAS.format(draw(st.sampled_from(["ab", "cd"])), mine[0]).encode()
-                said.append(Statement(collectives.Kind.RAS, None, draw(st.sampled_from([report, b"<html>"]))))
+                said.append(Statement(collectives.StatementKind.RAS, None, draw(st.sampled_from([report, b"<html>"]))))
                 capture.statements.extend(map(collectives.pack, said))
             if number == rounds - 1 and draw(st.booleans()):
                 bad = Finding(
-                    "kernel log", "Xid 79", draw(st.sampled_from(Bearing)), "fell off the bus", machine, at_s=5.0
+                    "kernel log", "Xid 79", draw(st.sampled_from(Impact)), "fell off the bus", machine, at_s=5.0
                 )
                 capture.findings.extend(found.pack([bad]))
             last = number == rounds - 1 or manner == "ends"
@@ -176,7 +176,7 @@ def incidents(draw: st.DrawFn) -> Told:
             told.answers.append(pb.Captured(round=number, capture=capture, last=last))
     known: bool = draw(st.booleans())
     if absent and known:
-        told.findings = (Finding("NVML", "Xid 48", Bearing.CONVICTS, "double bit error", absent[0], device="0000:1"),)
+        told.findings = (Finding("NVML", "Xid 48", Impact.CONVICTS, "double bit error", absent[0], device="0000:1"),)
     return told
 
 

@@ -14,7 +14,7 @@ from msgspec import structs
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.stack import Frame, Missing, ProcessTrace, Reason
 from hangdog_models.verdict import Kind, Verdict
-from hangdog_proto.client.incidents import Step
+from hangdog_proto.client.incidents import ProgressStep
 from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.gather import FURTHER
@@ -46,7 +46,7 @@ async def looks(agent: Agent, *ranks: int) -> None:
         await agent.answer(order, *bare(ranks), look=number, last=number == 1)
 
 
-def judged(steps: list[Step]) -> Verdict:
+def judged(steps: list[ProgressStep]) -> Verdict:
     verdict = steps[-1].verdict
     assert verdict is not None, texts(steps)
     return verdict

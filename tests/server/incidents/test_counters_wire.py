@@ -15,13 +15,13 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.snapshot import Job, Snapshot
 from hangdog_models.stack import Missing, Reason
-from hangdog_proto.client.incidents import Step
+from hangdog_proto.client.incidents import ProgressStep
 from hangdog_proto.codec import collectives
-from hangdog_proto.codec.collectives import Kind, Statement
+from hangdog_proto.codec.collectives import Statement, StatementKind
 from hangdog_proto.codec.traces import pack, unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.incidents.gather import Answer, Gathering, Plan, Waiting, conclude, ready, take
-from hangdog_server.incidents.replay import Look, opened
+from hangdog_server.incidents.gather import Gathering, RoundAnswer, RoundPlan, Waiting, conclude, ready, take
+from hangdog_server.incidents.replay import StoredRound, opened
 from support.cases.evidence import flight
 from support.fakes.dumper import own_job, pickled, played
 from support.servers.cast import PATIENT, QUICK, Agent, Listener, Stage, stage, trainer
@@ -35,7 +35,7 @@ LATE = Missing(Reason.TIMED_OUT, "no new dump within 4 s")
 
 
 def record(rank: int, enqueued: int = 5) -> Statement:
-    return Statement(Kind.RECORD, Rank(rank), flight(enqueued, enqueued - 1))
+    return Statement(StatementKind.RECORD, Rank(rank), flight(enqueued, enqueued - 1))
 
 
 def looked(
@@ -47,7 +47,7 @@ def looked(
     return pb.Captured(round=number, capture=capture, last=last, more=more)
 
 
-async def asked(on: Stage, agent: Agent, *messages: pb.Captured, rounds: int = 1) -> list[Step]:
+async def asked(on: Stage, agent: Agent, *messages: pb.Captured, rounds: int = 1) -> list[ProgressStep]:
     """A snapshot that one machine with ranks 0 and 1 answers so."""
     await agent.hello(llama=[0, 1])
     await on.knows(agent.machine)
@@ -70,7 +70,7 @@ def enqueued(snapshot: Snapshot) -> dict[int, int]:
 
 async def test_counters_come_with_the_last_look(tmp_path: Path) -> None:
     listener = Listener()
-    ras = Statement(Kind.RAS, None, REPORT)
+    ras = Statement(StatementKind.RAS, None, REPORT)
     async with stage(tmp_path / "s.db", listener) as on, on.agent("a") as agent:
         first = looked(0, 1)
         last = looked(0, 1, number=1, said=(record(0), record(1, 6), ras), last=True)
@@ -94,24 +94,26 @@ async def test_counters_behind_the_last_look_are_waited_for_and_kept(tmp_path: P
     assert len(seen(listener).rounds) == 1
     # what is kept is enough to put the same together again
     there = {machine: tuple(map(Rank, known["ranks"])) for machine, known in plan["asked"].items()}
-    again = Gathering(Plan("again", Job("llama"), plan["rounds"], plan["interval_s"], there), 0.0)
+    again = Gathering(RoundPlan("again", Job("llama"), plan["rounds"], plan["interval_s"], there), 0.0)
     for one in kept:
         capture = pb.Capture.FromString(one.packed)
-        how = Answer(one.machine, one.round, unpack(capture), told=collectives.heard(capture), more=one.round == 0)
+        how = RoundAnswer(
+            one.machine, one.round, unpack(capture), counters=collectives.unpack_counters(capture), more=one.round == 0
+        )
         assert not take(again, how)
     assert conclude(again).counters == seen(listener).counters
 
 
 async def test_one_that_cannot_be_read_is_named_and_costs_no_other(tmp_path: Path) -> None:
     listener = Listener()
-    bomb = collectives.pack(Statement(Kind.RECORD, Rank(1), b"0" * 1_000_000))
+    bomb = collectives.pack(Statement(StatementKind.RECORD, Rank(1), b"0" * 1_000_000))
     bomb.size = 100
     strange = pb.Statement(kind="tarot", size=0)
     async with stage(tmp_path / "s.db", listener) as on, on.agent("a") as agent:
         said = (
             record(0),
-            Statement(Kind.RECORD, Rank(1), pickled(7, 6)[:-40]),
-            Statement(Kind.RAS, None, b"<html>"),
+            Statement(StatementKind.RECORD, Rank(1), pickled(7, 6)[:-40]),
+            Statement(StatementKind.RAS, None, b"<html>"),
         )
 
         message = looked(0, 1, said=said, last=True)
@@ -130,11 +132,11 @@ async def test_one_that_cannot_be_read_is_named_and_costs_no_other(tmp_path: Pat
 
 
 def test_a_bomb_is_never_inflated() -> None:
-    bomb = collectives.pack(Statement(Kind.RECORD, Rank(1), bytes(20_000_000)))
+    bomb = collectives.pack(Statement(StatementKind.RECORD, Rank(1), bytes(20_000_000)))
     bomb.size = 100
     tracemalloc.start()
     try:
-        assert collectives.heard(pb.Capture(statements=[bomb])) is not None
+        assert collectives.unpack_counters(pb.Capture(statements=[bomb])) is not None
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
@@ -143,7 +145,7 @@ def test_a_bomb_is_never_inflated() -> None:
 async def test_why_there_are_none_is_a_note(tmp_path: Path) -> None:
     listener = Listener()
     async with stage(tmp_path / "s.db", listener) as on, on.agent("a") as agent:
-        lacking = Statement(Kind.RECORD, Rank(1), missing=LATE)
+        lacking = Statement(StatementKind.RECORD, Rank(1), missing=LATE)
         await asked(on, agent, looked(0, 1, said=(record(0), lacking), last=True))
     assert enqueued(seen(listener)) == {0: 5}
     assert seen(listener).account.notes == ("no flight record of rank 1: no new dump within 4 s",)
@@ -160,8 +162,8 @@ async def test_promised_counters_that_never_come_are_waited_for_no_longer_than_p
 
 def test_promised_counters_are_waited_for_behind_the_look_and_patience_is_not_used_up() -> None:
     ranks = (Rank(0), Rank(1))
-    begun = Gathering(Plan("order", Job("llama"), 1, 2.0, {"a": ranks}, patience_s=20.0, counters_s=12.0), 100.0)
-    assert take(begun, Answer("a", 0, (trainer(0), trainer(1)), more=True)) == ""
+    begun = Gathering(RoundPlan("order", Job("llama"), 1, 2.0, {"a": ranks}, patience_s=20.0, counters_s=12.0), 100.0)
+    assert take(begun, RoundAnswer("a", 0, (trainer(0), trainer(1)), more=True)) == ""
     assert ready(begun, 101.0) == Waiting("0 of 1 machine answered", 113.0)
     assert ready(begun, 112.0) == Waiting("0 of 1 machine answered", 113.0)
     assert isinstance(ready(begun, 113.0), Snapshot)
@@ -215,7 +217,7 @@ async def test_an_agent_that_knows_no_counters_is_done_with_its_last_look(tmp_pa
 @given(
     st.builds(
         Statement,
-        st.just(Kind.RECORD),
+        st.just(StatementKind.RECORD),
         st.integers(0, MAX_RANK).map(Rank),
         st.binary(min_size=1, max_size=2000),
         st.none() | st.builds(Missing, st.sampled_from(Reason), st.text(max_size=20)),
@@ -225,7 +227,7 @@ def test_unpacking_gives_back_what_was_packed(said: Statement) -> None:
     travelled = pb.Statement.FromString(collectives.pack(said).SerializeToString())
     expected = said if said.missing is None else replace(said, data=b"")
     if said.missing is not None:
-        words = said.missing.words.encode("utf-8", "replace").decode()
+        words = said.missing.message.encode("utf-8", "replace").decode()
         expected = replace(expected, missing=Missing(said.missing.reason, words))
     assert collectives.unpack(travelled) == expected
 
@@ -235,8 +237,8 @@ def test_whatever_arrives_only_our_error_comes_of_it(deflated: bytes, size: int,
     packed = pb.Statement(kind=kind.decode("latin-1"), rank=1 << 31, deflated=deflated, size=size)
     with pytest.raises(UnreadableEvidence):
         collectives.unpack(packed)
-    packed = pb.Statement(kind=Kind.RECORD, deflated=deflated, size=size)
-    assert collectives.heard(pb.Capture(statements=[packed])) is not None
+    packed = pb.Statement(kind=StatementKind.RECORD, deflated=deflated, size=size)
+    assert collectives.unpack_counters(pb.Capture(statements=[packed])) is not None
 
 
 async def test_from_the_ranks_own_pipes_to_the_judge(tmp_path: Path) -> None:
@@ -266,6 +268,6 @@ async def test_from_the_ranks_own_pipes_to_the_judge(tmp_path: Path) -> None:
     assert [counted.members["0"] for counted in snapshot.counters] == [(0, 1), (0, 1)]
     assert [len(round_.traces) for round_ in snapshot.rounds] == [2, 2]
     assert any(
-        collectives.heard(pb.Capture.FromString(one.packed))
-        for one in opened(Look(one.machine, one.round, one.packed) for one in kept)[1]
+        collectives.unpack_counters(pb.Capture.FromString(one.packed))
+        for one in opened(StoredRound(one.machine, one.round, one.packed) for one in kept)[1]
     )

@@ -8,8 +8,8 @@ from hangdog_models.stack import ProcessTrace
 from hangdog_proto.codec.dedup import Packer, unpack
 from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.incidents.missing_pieces import Asking
-from hangdog_server.incidents.replay import Look, opened
+from hangdog_server.incidents.missing_pieces import MissingPieces
+from hangdog_server.incidents.replay import StoredRound, opened
 from hangdog_server.protocol.commands import Need
 from support.servers.cast import PATIENT, Agent, Listener, Stage, cluster, failed, stage, texts, trainer
 
@@ -42,7 +42,7 @@ async def test_what_is_told_once_is_not_asked_for_again(tmp_path: Path) -> None:
         assert [trace.threads[0].frames[1].function for trace in traces] == ["step", "other", "step", "step"]
         assert traces[0].threads is traces[3].threads
         _, kept = await on.store.recall(steps[0].incident)
-    dictionary, captures = opened(Look(one.machine, one.round, one.packed) for one in kept)
+    dictionary, captures = opened(StoredRound(one.machine, one.round, one.packed) for one in kept)
     again = [trace for capture in captures for trace in unpack(pb.Capture.FromString(capture.packed), dictionary)]
     assert again == [trainer(0), trainer(1, "other"), trainer(2), trainer(3)]
 
@@ -134,7 +134,7 @@ async def test_a_bug_met_in_one_look_that_waited_holds_up_no_other() -> None:
         asked.put_nowait(need.digests)
         return True
 
-    asking = Asking(Dictionary(), send, deliver, PATIENT)
+    asking = MissingPieces(Dictionary(), send, deliver, PATIENT)
     keeping = asyncio.create_task(asking.keep())
     try:
         for machine, rank in (("a", 0), ("b", 1)):
@@ -142,7 +142,7 @@ async def test_a_bug_met_in_one_look_that_waited_holds_up_no_other() -> None:
         async with asyncio.timeout(30):
             for _ in range(2):  # the thread, then its frames
                 (pieces,) = packer.find(await asked.get(), 0)
-                asking.told("a", pieces)
+                asking.take_pieces("a", pieces)
             while len(read) < 2:
                 await asyncio.sleep(0.01)
         assert sorted(read) == ["a", "b"] and not keeping.done()

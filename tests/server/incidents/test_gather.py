@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Snapshot
 from hangdog_models.stack import Missing, ProcessTrace, Reason
 from hangdog_server.incidents.gather import (
     FLOW_S,
-    Answer,
     Gathering,
-    Plan,
+    RoundAnswer,
+    RoundPlan,
     Waiting,
     conclude,
     lose,
@@ -27,13 +27,13 @@ from hangdog_server.incidents.gather import (
 from support.servers.cast import trainer
 
 A, B = (Rank(0), Rank(1)), (Rank(2), Rank(3))
-PLAN = Plan("order", Job("llama"), 1, 2.0, {"a": A, "b": B}, patience_s=20.0, rejoin_s=3.0)
+PLAN = RoundPlan("order", Job("llama"), 1, 2.0, {"a": A, "b": B}, patience_s=20.0, rejoin_s=3.0)
 TWICE = replace(PLAN, rounds=2)
-FROM_A = Answer("a", 0, (trainer(0), trainer(1)))
-FROM_B = Answer("b", 0, (trainer(2), trainer(3)))
+FROM_A = RoundAnswer("a", 0, (trainer(0), trainer(1)))
+FROM_B = RoundAnswer("b", 0, (trainer(2), trainer(3)))
 
 
-def gathering(plan: Plan, *answers: Answer) -> Gathering:
+def gathering(plan: RoundPlan, *answers: RoundAnswer) -> Gathering:
     """A gathering begun at 100 that took these answers in."""
     begun = Gathering(plan, 100.0)
     for answer in answers:
@@ -71,7 +71,7 @@ def test_looks_of_a_large_cluster_that_still_come_in_are_waited_for_but_not_for_
     def waited(now: float, answers: bool = True) -> float | None:
         if answers:
             at = next(coming)
-            assert take(begun, Answer(f"m{at}", 0, (trainer(at),))) == ""
+            assert take(begun, RoundAnswer(f"m{at}", 0, (trainer(at),))) == ""
         state = ready(begun, now)
         return state.until if isinstance(state, Waiting) else None
 
@@ -118,12 +118,12 @@ def test_losing_an_agent_that_has_answered_changes_nothing() -> None:
     ("answer", "reason"),
     [
         (FROM_A, "a answered look 0 before"),
-        (Answer("c", 0), "c was not asked"),
-        (Answer("a", 2), "look 2 was not asked for, only 2"),
-        (Answer("b", 1), "b had given its last answer"),
+        (RoundAnswer("c", 0), "c was not asked"),
+        (RoundAnswer("a", 2), "look 2 was not asked for, only 2"),
+        (RoundAnswer("b", 1), "b had given its last answer"),
     ],
 )
-def test_an_answer_nobody_waits_for_is_refused_with_a_reason(answer: Answer, reason: str) -> None:
+def test_an_answer_nobody_waits_for_is_refused_with_a_reason(answer: RoundAnswer, reason: str) -> None:
     begun = gathering(TWICE, FROM_A, structs.replace(FROM_B, last=True))
     before = conclude(begun)
     assert take(begun, answer) == reason
@@ -137,19 +137,19 @@ def test_a_machine_that_is_gone_is_not_waited_for_but_its_ranks_are_missed() -> 
 
 
 def test_a_rank_its_machine_does_not_speak_of_is_missing() -> None:
-    snapshot = done(gathering(PLAN, Answer("a", 0, (trainer(0),)), FROM_B), 100.0)
+    snapshot = done(gathering(PLAN, RoundAnswer("a", 0, (trainer(0),)), FROM_B), 100.0)
     assert missing(snapshot) == {1: Missing(Reason.NO_EVIDENCE, "the answer of a does not speak of this rank")}
 
 
 def test_an_unreadable_answer_is_an_answer_and_its_ranks_are_missing() -> None:
-    snapshot = done(gathering(PLAN, FROM_A, Answer("b", 0, unreadable="frame 9 of 2")), 100.0)
+    snapshot = done(gathering(PLAN, FROM_A, RoundAnswer("b", 0, unreadable="frame 9 of 2")), 100.0)
     assert missing(snapshot)[2] == Missing(Reason.NO_EVIDENCE, "the answer of b is not readable: frame 9 of 2")
     assert snapshot.account.unreadable == {"b, look 0": "frame 9 of 2"} and snapshot.account.files_read == 1
 
 
 def test_what_the_agent_itself_says_is_missing_stands() -> None:
     exited = ProcessTrace(Rank(1), missing=Missing(Reason.EXITED, "pid 7"))
-    snapshot = done(gathering(PLAN, Answer("a", 0, (trainer(0), exited)), FROM_B), 100.0)
+    snapshot = done(gathering(PLAN, RoundAnswer("a", 0, (trainer(0), exited)), FROM_B), 100.0)
     assert missing(snapshot) == {1: Missing(Reason.EXITED, "pid 7")}
 
 
@@ -171,7 +171,7 @@ def test_when_nobody_answers_there_is_one_look_in_which_everybody_is_missing() -
 
 
 def test_a_new_pid_says_that_the_rank_was_restarted() -> None:
-    again = Answer("a", 1, (trainer(0), trainer(1, pid=77)))
+    again = RoundAnswer("a", 1, (trainer(0), trainer(1, pid=77)))
     snapshot = done(gathering(TWICE, FROM_A, again, FROM_B, structs.replace(FROM_B, round=1)), 100.0)
     assert missing(snapshot) == {1: Missing(Reason.RESTARTED, "pid 1001 in the look before, now 77")}
     assert snapshot.rounds[1].traces[1].threads, "what was seen of the new process is kept"
@@ -179,7 +179,7 @@ def test_a_new_pid_says_that_the_rank_was_restarted() -> None:
 
 def test_data_loaders_may_come_and_go() -> None:
     looks = [
-        Answer("a", look, (trainer(0), trainer(1), structs.replace(trainer(0, pid=pid), role="dataloader-0")))
+        RoundAnswer("a", look, (trainer(0), trainer(1), structs.replace(trainer(0, pid=pid), role="dataloader-0")))
         for look, pid in enumerate((50, 60))
     ]
     assert not missing(done(gathering(TWICE, *looks, FROM_B, structs.replace(FROM_B, round=1)), 100.0))
@@ -189,7 +189,7 @@ def test_data_loaders_may_come_and_go() -> None:
 def test_of_two_machines_that_claim_a_rank_the_same_one_is_believed_whoever_answers_first(
     order: tuple[int, int],
 ) -> None:
-    answers = (Answer("a", 0, (trainer(0), trainer(1), trainer(2, "old"))), FROM_B)
+    answers = (RoundAnswer("a", 0, (trainer(0), trainer(1), trainer(2, "old"))), FROM_B)
     both = replace(PLAN, asked={"a": (*A, Rank(2)), "b": B})
     begun = gathering(both, *(answers[index] for index in order))
     snapshot = done(begun, 100.0)
@@ -205,8 +205,8 @@ def test_of_two_machines_that_claim_a_rank_the_same_one_is_believed_whoever_answ
 
 def test_a_machine_takes_no_rank_that_another_one_announced() -> None:
     """Neither where that one captured it too, nor where it did not."""
-    lies = Answer("a", 0, (trainer(0), trainer(1), trainer(2, "lies"), trainer(3, "lies")))
-    begun = gathering(PLAN, lies, Answer("b", 0, (trainer(2),)))
+    lies = RoundAnswer("a", 0, (trainer(0), trainer(1), trainer(2, "lies"), trainer(3, "lies")))
+    begun = gathering(PLAN, lies, RoundAnswer("b", 0, (trainer(2),)))
     snapshot = done(begun, 100.0)
     assert placement(begun) == {"a": (0, 1), "b": (2, 3)}
     assert [bool(trace.missing) for trace in snapshot.rounds[0].traces] == [False, False, False, True]
@@ -215,8 +215,8 @@ def test_a_machine_takes_no_rank_that_another_one_announced() -> None:
 
 def test_of_two_that_announced_a_rank_the_first_has_it_whatever_they_answer_and_however_they_are_called() -> None:
     plan = replace(PLAN, asked={"b": B, "a": (Rank(0), Rank(1), Rank(2))})
-    lies = Answer("a", 0, (trainer(0), trainer(1), trainer(2, "lies")))
-    begun = gathering(plan, lies, Answer("b", 0, (trainer(3),)))
+    lies = RoundAnswer("a", 0, (trainer(0), trainer(1), trainer(2, "lies")))
+    begun = gathering(plan, lies, RoundAnswer("b", 0, (trainer(3),)))
     assert placement(begun) == {"a": (0, 1), "b": (2, 3)}
     snapshot = done(begun, 100.0)
     assert set(missing(snapshot)) == {2}, "what the other one says of it is no evidence"
@@ -224,14 +224,14 @@ def test_of_two_that_announced_a_rank_the_first_has_it_whatever_they_answer_and_
 
 
 def test_a_rank_that_the_job_does_not_have_is_not_taken_in() -> None:
-    begun = gathering(replace(PLAN, world=4), FROM_A, Answer("b", 0, (*FROM_B.traces, trainer(900))))
+    begun = gathering(replace(PLAN, world=4), FROM_A, RoundAnswer("b", 0, (*FROM_B.traces, trainer(900))))
     snapshot = done(begun, 100.0)
     assert [trace.rank for trace in snapshot.rounds[0].traces] == [0, 1, 2, 3]
     assert snapshot.account.notes == ("b reports rank 900 of a job of 4 ranks",)
 
 
 def test_a_rank_nobody_announced_is_taken_in() -> None:
-    begun = gathering(PLAN, FROM_A, Answer("b", 0, (*FROM_B.traces, trainer(9))))
+    begun = gathering(PLAN, FROM_A, RoundAnswer("b", 0, (*FROM_B.traces, trainer(9))))
     assert placement(begun)["b"] == (2, 3, 9)
 
 
@@ -243,14 +243,14 @@ def test_the_snapshot_ignores_the_order_of_arrival_and_never_loses_a_rank(
     first, second = Gathering(TWICE, 0.0), Gathering(TWICE, 0.0)
     for begun, order in ((first, arrivals[:many]), (second, sorted(arrivals[:many]))):
         for machine, look in order:
-            take(begun, Answer(machine, look, tuple(trainer(rank) for rank in ranks[machine])))
+            take(begun, RoundAnswer(machine, look, tuple(trainer(rank) for rank in ranks[machine])))
     assert conclude(first) == conclude(second)
     assert all([trace.rank for trace in round_.traces] == [0, 1, 2, 3] for round_ in conclude(first).rounds)
 
 
 def test_findings_of_all_machines_are_in_the_snapshot() -> None:
     begun = Gathering(PLAN, 0.0)
-    sick = Finding("NVML", "GPU lost", Bearing.CONVICTS, "it is gone", "b")
+    sick = Finding("NVML", "GPU lost", Impact.CONVICTS, "it is gone", "b")
     for machine in PLAN.asked:
-        assert not take(begun, Answer(machine, 0, last=True, findings=(sick,) if machine == "b" else ()))
+        assert not take(begun, RoundAnswer(machine, 0, last=True, findings=(sick,) if machine == "b" else ()))
     assert conclude(begun).findings == (sick,)

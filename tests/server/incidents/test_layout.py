@@ -4,13 +4,13 @@ import pytest
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import Rank
-from hangdog_server.protocol.jobs import LocalJob, describe
+from hangdog_server.protocol.jobs import AnnouncedJob, describe
 
 PLACED = {"a": (Rank(0), Rank(1)), "b": (Rank(2), Rank(3))}
 
 
-def announced(*said: tuple[int | None, str]) -> dict[str, LocalJob]:
-    return {f"m{at}": LocalJob("llama", (), world, topology) for at, (world, topology) in enumerate(said)}
+def announced(*said: tuple[int | None, str]) -> dict[str, AnnouncedJob]:
+    return {f"m{at}": AnnouncedJob("llama", (), world, topology) for at, (world, topology) in enumerate(said)}
 
 
 def test_agents_announce_sizes_and_places() -> None:

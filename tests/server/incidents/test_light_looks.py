@@ -16,7 +16,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Suspect, Verdict
-from hangdog_proto.client.incidents import Step
+from hangdog_proto.client.incidents import ProgressStep
 from hangdog_proto.generated import hangdog_pb2 as pb
 from support.fakes.slow_job import training
 from support.fakes.targets import Sampler
@@ -142,7 +142,7 @@ async def test_an_answer_that_comes_when_the_look_is_over_is_of_another_moment(
         await answers(agent, 2, looks=1)
 
     async with stage(tmp_path / "s.db", judge, settings) as on, cluster(on, a=[0], b=[2]) as (a, b):
-        heard: list[Step] = []
+        heard: list[ProgressStep] = []
         asking = asyncio.create_task(on.snapshot(light=True, heard=heard))
         await asyncio.gather(answers(a, 0, looks=2), late(b))
         await asking

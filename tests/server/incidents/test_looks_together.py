@@ -14,7 +14,7 @@ from hangdog_proto.codec import traces
 from hangdog_proto.codec.dedup import Packer, unpack
 from hangdog_proto.codec.rounds import MOST_BEFORE, same
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.incidents.replay import Look, opened
+from hangdog_server.incidents.replay import StoredRound, opened
 from hangdog_server.store.captures import RawCapture, unfolded
 from hangdog_server.store.store import Store
 from support.servers.cast import PATIENT, Listener, cluster, failed, stage, trainer
@@ -80,7 +80,7 @@ async def test_looks_of_one_message_are_judged_and_kept_one_by_one(tmp_path: Pat
         assert await pages(on.store, steps[0].incident) == list(kept)
     rows = [one for one in stored(tmp_path / "s.db") if one[0] == "a"]
     assert rows == ([("a", 0, 0), ("a", 2, 1)] if function == "step" else [("a", 0, 0), ("a", 1, 0), ("a", 2, 0)])
-    dictionary, captures = opened(Look(one.machine, one.round, one.packed) for one in kept)
+    dictionary, captures = opened(StoredRound(one.machine, one.round, one.packed) for one in kept)
     again = [unpack(pb.Capture.FromString(capture.packed), dictionary) for capture in captures]
     assert again == [(look,) for look in looks]
 

@@ -19,11 +19,11 @@ from hangdog_models.verdict import Verdict, to_json
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.leadership import Leading
-from hangdog_server.incidents.incident_run import AGAIN_S, Means
-from hangdog_server.incidents.registry import Desk
-from hangdog_server.incidents.replay import Look, replay
+from hangdog_server.incidents.incident_run import AGAIN_S, IncidentServices
+from hangdog_server.incidents.registry import IncidentRegistry
+from hangdog_server.incidents.replay import StoredRound, replay
 from hangdog_server.incidents.resume import ATTEMPTS
-from hangdog_server.store.store import Incident, State, Store
+from hangdog_server.store.store import Incident, IncidentState, Store
 from hangdog_server.store.store_errors import StoreFailed
 from support.servers.cast import NOON, PATIENT, Listener, Stage, cluster, stage, texts, trainer, verdict
 
@@ -90,7 +90,7 @@ async def test_what_had_come_whole_is_judged_and_nobody_is_asked_again(tmp_path:
     listener = Listener()
     async with stage(tmp_path / "s.db", listener, SHORT) as on:
         (incident,) = await ended(on)
-        assert (incident.id, incident.state, incident.began) == (before.id, State.JUDGED, before.began)
+        assert (incident.id, incident.state, incident.began) == (before.id, IncidentState.JUDGED, before.began)
         assert functions(listener.snapshot) == {0: {"before"}, 1: {"before"}}
         assert listener.topology is not None and listener.topology.machines == {"a": (0,), "b": (1,)}
         assert listener.snapshot is not None and not listener.snapshot.account.notes
@@ -111,12 +111,12 @@ async def test_what_had_not_come_whole_is_looked_at_anew_and_old_and_new_are_nev
             for number in range(LOOKS):
                 await agent.answer(order, trainer(TWO[agent.machine][0], "after"), look=number)
         (incident,) = await ended(on)
-        assert (incident.id, incident.state) == (before.id, State.JUDGED)
+        assert (incident.id, incident.state) == (before.id, IncidentState.JUDGED)
         assert functions(listener.snapshot) == {0: {"after"}, 1: {"after"}}
         asked, captures = await on.store.recall(incident.id)
         assert len(captures) == 3 + 4, "what came before is kept"
         assert asked["stood_s"] == 12.5, "since when the job stands still is known from before"
-        again = replay("llama", asked, (Look(one.machine, one.round, one.packed) for one in captures))
+        again = replay("llama", asked, (StoredRound(one.machine, one.round, one.packed) for one in captures))
         assert functions(again.snapshot) == functions(listener.snapshot), "a bundle shows what was judged"
 
 
@@ -128,11 +128,11 @@ async def test_who_is_not_back_is_missing_and_the_others_are_judged(tmp_path: Pa
         for number in range(LOOKS):
             await a.answer(order, trainer(0, "after"), look=number)
         (incident,) = await ended(on)
-        assert incident.state is State.JUDGED
+        assert incident.state is IncidentState.JUDGED
     assert listener.snapshot is not None and functions(listener.snapshot) == {0: {"after"}}
     gone = [trace for trace in listener.snapshot.rounds[-1].traces if trace.missing]
     assert [(trace.rank, trace.missing) for trace in gone] == [(Rank(1), gone[0].missing)]
-    assert gone[0].missing is not None and gone[0].missing.words == "the agent of b is not connected"
+    assert gone[0].missing is not None and gone[0].missing.message == "the agent of b is not connected"
 
 
 async def test_when_nobody_is_back_it_is_judged_as_it_stands_and_the_servers_end_is_nobodys_fault(
@@ -142,11 +142,11 @@ async def test_when_nobody_is_back_it_is_judged_as_it_stands_and_the_servers_end
     listener = Listener()
     async with stage(tmp_path / "s.db", listener, SHORT) as on:
         (incident,) = await ended(on)
-        assert incident.state is State.JUDGED
+        assert incident.state is IncidentState.JUDGED
     snapshot = listener.snapshot
     assert snapshot is not None and functions(snapshot) == {0: {"before"}}
     (gone,) = [trace.missing for trace in snapshot.rounds[-1].traces if trace.missing]
-    assert (gone.reason, gone.words) == (Reason.NO_EVIDENCE, "the server ended before b had answered")
+    assert (gone.reason, gone.message) == (Reason.NO_EVIDENCE, "the server ended before b had answered")
     assert snapshot.account.notes == (
         "no machine answered look 1: judged without",
         "the server ended while it captured: 2 machines had not answered every look",
@@ -157,7 +157,7 @@ async def test_when_nobody_had_answered_and_nobody_is_back_it_fails_and_says_so(
     await left(tmp_path / "s.db", {})
     async with stage(tmp_path / "s.db", settings=SHORT) as on:
         (incident,) = await ended(on)
-        assert incident.state is State.FAILED
+        assert incident.state is IncidentState.FAILED
         assert incident.note.startswith("the server ended before anybody had answered, and no machine that runs")
 
 
@@ -167,7 +167,7 @@ async def test_an_incident_of_another_hour_is_not_asked_about_anew(tmp_path: Pat
     later = NOON + PATIENT.resumed_s + 1
     async with stage(tmp_path / "s.db", listener, PATIENT, clock=lambda: later) as on, cluster(on, **TWO):
         (incident,) = await ended(on)
-        assert incident.state is State.JUDGED
+        assert incident.state is IncidentState.JUDGED
     assert functions(listener.snapshot) == {0: {"before"}}
 
 
@@ -181,7 +181,7 @@ async def test_an_incident_that_ends_its_server_each_time_is_given_up(tmp_path: 
                     await asyncio.sleep(0.01)
     async with stage(tmp_path / "s.db") as on:
         (incident,) = await ended(on)
-        assert incident.state is State.FAILED
+        assert incident.state is IncidentState.FAILED
         assert incident.note == f"the server ended {ATTEMPTS + 1} times while it led this incident"
 
 
@@ -208,8 +208,8 @@ async def test_of_two_unfinished_incidents_of_a_job_the_newer_one_goes_on(tmp_pa
     store.close()
     async with stage(tmp_path / "s.db") as on:
         newer, older = await ended(on, 2)
-        assert (older.state, older.note) == (State.FAILED, "taken over by incident 0b of the same job")
-        assert newer.state is State.FAILED and newer.note.startswith("incident 0b failed: KeyError")
+        assert (older.state, older.note) == (IncidentState.FAILED, "taken over by incident 0b of the same job")
+        assert newer.state is IncidentState.FAILED and newer.note.startswith("incident 0b failed: KeyError")
 
 
 async def test_a_verdict_is_stored_once_the_store_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +229,7 @@ async def test_a_verdict_is_stored_once_the_store_is_back(tmp_path: Path, monkey
         steps = await asking
         assert steps[-1].text == "undetermined (not stored: the store failed: it is away)"
         (incident,) = await ended(on)
-        assert incident.state is State.JUDGED and incident.kind == "undetermined"
+        assert incident.state is IncidentState.JUDGED and incident.kind == "undetermined"
 
 
 async def test_answers_to_the_order_of_before_are_not_taken(tmp_path: Path) -> None:
@@ -248,8 +248,8 @@ async def test_an_incident_that_ended_since_it_was_found_open_is_let_be(tmp_path
     async with stage(tmp_path / "s.db", listener, SHORT) as on:
         (incident,) = await ended(on)
     store = Store(tmp_path / "s.db")
-    means = Means(Fleet(SHORT), store, listener, lambda: NOON)
-    desk = Desk(means, SHORT, Leading(store, means.fleet, SHORT))
+    means = IncidentServices(Fleet(SHORT), store, listener, lambda: NOON)
+    desk = IncidentRegistry(means, SHORT, Leading(store, means.fleet, SHORT))
     await desk.take_up(before)
     assert desk.leads() == frozenset() and (await store.find(incident.id)).changed == incident.changed
     store.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.topology import Topology
@@ -17,9 +17,9 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.resume import ATTEMPTS
 from hangdog_server.store.offline_captures import Spooled
 from hangdog_server.store.retention import Retention
-from hangdog_server.store.store import Incident, State
+from hangdog_server.store.store import Incident, IncidentState
 from hangdog_server.store.store_errors import StoreFailed
-from hangdog_server.store.trusted_date import Run
+from hangdog_server.store.trusted_date import ClockRun
 from support.servers.cast import NOON, PATIENT, Agent, Listener, Stage, stage, trainer, verdict
 
 #: One in which what did not come is not waited for.
@@ -52,7 +52,7 @@ async def judged(on: Stage, count: int = 1) -> tuple[Incident, ...]:
     async with asyncio.timeout(30):
         while True:
             incidents = await on.store.latest("", 9)
-            if len(incidents) == count and all(one.state is State.JUDGED for one in incidents):
+            if len(incidents) == count and all(one.state is IncidentState.JUDGED for one in incidents):
                 return incidents
             await asyncio.sleep(0.02)
 
@@ -64,7 +64,7 @@ async def test_looks_of_several_machines_are_one_incident_judged_when_all_came(t
         await b.hello()
         assert await handed_over(a, *(look(0, 1, number=number, rounds=2) for number in (0, 1))) == ["", ""]
         (waiting,) = await on.store.latest("", 9)
-        assert (waiting.state, waiting.job, waiting.began) == (State.RECORDED, "llama", NOON - 100)
+        assert (waiting.state, waiting.job, waiting.began) == (IncidentState.RECORDED, "llama", NOON - 100)
         assert waiting.why == "recorded while no server was there: it stands"
         assert listener.snapshot is None, "b has not come back yet"
         assert await handed_over(b, *(look(2, 3, number=number, rounds=2, age_s=70.0) for number in (0, 1))) == ["", ""]
@@ -91,7 +91,7 @@ async def test_what_is_sent_again_is_acknowledged_again_and_kept_once(tmp_path: 
             await a.hello()
             assert await handed_over(a, look(0, 1)) == [""]
         assert len((await on.store.recall(incident.id))[1]) == 2
-        assert (await on.store.latest("", 9))[0].state is State.JUDGED, "nothing new came"
+        assert (await on.store.latest("", 9))[0].state is IncidentState.JUDGED, "nothing new came"
 
 
 async def test_a_standstill_whose_judging_ends_the_server_each_time_is_given_up(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ async def test_a_standstill_whose_judging_ends_the_server_each_time_is_given_up(
                 await asyncio.sleep(0.02)
         (incident,) = await on.store.latest("", 9)
         assert (incident.state, incident.note) == (
-            State.FAILED,
+            IncidentState.FAILED,
             f"the server ended {ATTEMPTS} times while it judged this incident",
         )
 
@@ -124,7 +124,7 @@ async def test_a_standstill_may_be_judged_anew_as_often_as_looks_come(tmp_path: 
 
 async def test_machines_that_do_not_come_are_missing_with_a_reason(tmp_path: Path) -> None:
     listener = Listener()
-    hot = Finding("NVML", "hot", Bearing.SLOWS, "GPU 1 is hot", "b")
+    hot = Finding("NVML", "hot", Impact.SLOWS, "GPU 1 is hot", "b")
     async with stage(tmp_path / "s.db", listener, IMPATIENT) as on, on.agent("a") as a, on.agent("b") as b:
         await a.hello(llama=[0, 1])
         await b.hello(llama=[2, 3])
@@ -170,7 +170,7 @@ async def test_a_server_that_ends_before_it_judged_judges_when_it_starts_again(t
         await handed_over(a, look(0, 1))
     listener = Listener()
     async with stage(tmp_path / "s.db", listener) as on, on.agent("b") as b:
-        assert [one.state for one in await on.store.latest("", 9)] == [State.RECORDED], "not given up"
+        assert [one.state for one in await on.store.latest("", 9)] == [IncidentState.RECORDED], "not given up"
         await b.hello()
         await handed_over(b, look(2, 3))
         await judged(on)
@@ -246,7 +246,7 @@ async def test_evidence_is_as_fresh_as_its_arrival_whatever_its_agent_thinks_of_
         (incident,) = await judged(on)
         assert incident.began == NOON - 200 * day
         for later, kept in ((1.0, 1), (29 * day, 1), (31 * day, 0)):
-            await Retention(on.store, IMPATIENT, lambda: NOON + later, lambda: Run("b", later)).once()  # noqa: B023 - called at once
+            await Retention(on.store, IMPATIENT, lambda: NOON + later, lambda: ClockRun("b", later)).once()  # noqa: B023 - called at once
             assert len((await on.store.recall(incident.id))[1]) == kept
 
 

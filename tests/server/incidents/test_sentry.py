@@ -14,12 +14,12 @@ from hangdog_models.stall_timeouts import OVER_S, Doing, Sign
 from hangdog_models.verdict import Kind
 from hangdog_proto.codec import stall_signs
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.cluster.stalls import AGAIN_S, SELDOM_S, Vigil
-from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.cluster.stalls import AGAIN_S, SELDOM_S, StallTracker
+from hangdog_server.protocol.jobs import AnnouncedJob
 from support.servers.cast import Agent, Listener, Stage, stage, trainer
 
 STUCK = Sign(Doing.STILL, 6.0, overdue=True, place="all_reduce")
-RUNNING = {"a": LocalJob("llama", (Rank(0), Rank(1))), "b": LocalJob("llama", (Rank(2), Rank(3)))}
+RUNNING = {"a": AnnouncedJob("llama", (Rank(0), Rank(1))), "b": AnnouncedJob("llama", (Rank(2), Rank(3)))}
 
 
 def said(*ranks: int, sign: Sign = STUCK) -> Mapping[str, Mapping[Rank, Sign]]:
@@ -27,7 +27,7 @@ def said(*ranks: int, sign: Sign = STUCK) -> Mapping[str, Mapping[Rank, Sign]]:
 
 
 def test_only_all_machines_together_make_a_suspicion() -> None:
-    vigil = Vigil()
+    vigil = StallTracker()
     vigil.note("a", said(0, 1), 10.0)
     assert vigil.doubted() == ("llama",)
     assert vigil.suspicion("llama", RUNNING, 11.0) is None
@@ -39,7 +39,7 @@ def test_only_all_machines_together_make_a_suspicion() -> None:
 
 
 def test_a_machine_that_is_gone_says_nothing_for_or_against() -> None:
-    vigil = Vigil()
+    vigil = StallTracker()
     vigil.note("a", said(0, 1), 10.0)
     vigil.note("b", said(2, 3, sign=Sign(Doing.WORKING, 1.0)), 10.0)
     assert vigil.suspicion("llama", RUNNING, 11.0) is None
@@ -49,7 +49,7 @@ def test_a_machine_that_is_gone_says_nothing_for_or_against() -> None:
 
 def test_what_a_machine_said_of_ranks_that_are_another_s_now_does_not_count() -> None:
     """It announced them before the job did, said that they stand still, and took its announcement back."""
-    vigil = Vigil()
+    vigil = StallTracker()
     vigil.note("liar", said(0, 1, 2, 3), 10.0)
     assert vigil.suspicion("llama", RUNNING, 11.0) is None, "the ranks go on, by those whose they are"
     vigil.note("a", said(0, 1, 3), 11.0)
@@ -60,7 +60,7 @@ def test_what_a_machine_said_of_ranks_that_are_another_s_now_does_not_count() ->
 
 
 def test_one_standstill_is_asked_after_once_when_the_verdict_decides() -> None:
-    vigil = Vigil()
+    vigil = StallTracker()
     vigil.note("a", said(0, 1), 10.0)
     here = {"a": RUNNING["a"]}
     assert vigil.due("llama", vigil.suspicion("llama", here, 11.0), 11.0)
@@ -75,7 +75,7 @@ def test_one_standstill_is_asked_after_once_when_the_verdict_decides() -> None:
 
 
 def test_a_job_that_was_killed_while_it_hung_is_not_remembered_for_ever() -> None:
-    vigil, here = Vigil(), {"a": RUNNING["a"]}
+    vigil, here = StallTracker(), {"a": RUNNING["a"]}
     vigil.note("a", said(0, 1), 10.0)
     assert vigil.due("llama", vigil.suspicion("llama", here, 11.0), 11.0)
     vigil.asked("llama", Kind.MACHINE, 16.0)
@@ -91,7 +91,7 @@ def test_a_job_that_was_killed_while_it_hung_is_not_remembered_for_ever() -> Non
 
 @pytest.mark.parametrize("verdict", [Kind.UNDETERMINED, Kind.NONE, None])
 def test_an_open_case_is_looked_into_again_and_less_and_less_often(verdict: Kind | None) -> None:
-    vigil = Vigil()
+    vigil = StallTracker()
     vigil.note("a", said(0, 1), 0.0)
     asked, now = [], 0.0
     while now < 100.0:
@@ -164,14 +164,14 @@ async def test_a_job_that_stands_still_is_asked_after_by_itself(tmp_path: Path) 
 async def test_a_bug_in_one_thought_does_not_end_the_watch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    failing, doubted = iter((True,)), Vigil.doubted
+    failing, doubted = iter((True,)), StallTracker.doubted
 
-    def played(self: Vigil) -> tuple[str, ...]:
+    def played(self: StallTracker) -> tuple[str, ...]:
         if next(failing, False):
             raise ValueError("a bug")
         return doubted(self)
 
-    monkeypatch.setattr(Vigil, "doubted", played)
+    monkeypatch.setattr(StallTracker, "doubted", played)
     async with stage(tmp_path / "s.db") as on, on.agent("a") as a:
         await a.hello(llama=[0, 1])
         await on.knows("a")

@@ -15,7 +15,7 @@ from hangdog_models.topology import Topology
 from hangdog_models.verdict import Verdict
 from hangdog_server.incidents import gc_freeze
 from hangdog_server.incidents.gc_freeze import spared
-from hangdog_server.incidents.rounds import Looking
+from hangdog_server.incidents.rounds import CaptureRounds
 from hangdog_server.store.store import Store
 from support.servers.cast import Listener, cluster, stage, trainer, verdict
 
@@ -164,4 +164,4 @@ async def _thawed() -> None:
 
 def _looking() -> bool:
     gc.unfreeze()  # else what was there before the incident is not told
-    return any(type(one) is Looking for one in gc.get_objects())
+    return any(type(one) is CaptureRounds for one in gc.get_objects())

@@ -13,11 +13,11 @@ from hangdog_models.stack import Missing, Reason
 from hangdog_models.verdict import from_json
 from hangdog_proto.codec.traces import unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.incidents.gather import Answer, Gathering, Plan, conclude, owners, placement, take
+from hangdog_server.incidents.gather import Gathering, RoundAnswer, RoundPlan, conclude, owners, placement, take
 from hangdog_server.incidents.judge import triage
 from hangdog_server.incidents.round_diff import explained
-from hangdog_server.protocol.jobs import LocalJob
-from hangdog_server.store.store import State
+from hangdog_server.protocol.jobs import AnnouncedJob
+from hangdog_server.store.store import IncidentState
 from support.servers.cast import NOON, PATIENT, QUICK, Agent, Listener, cluster, failed, stage, texts, trainer, verdict
 
 
@@ -36,7 +36,7 @@ async def test_from_request_to_verdict(tmp_path: Path) -> None:
         assert not failed(steps)
         assert listener.topology is not None and listener.topology.machines == {"a": (0, 1), "b": (2, 3)}
         found = await on.store.find(steps[0].incident[:5])
-        assert (found.job, found.state, found.why, found.began) == ("llama", State.JUDGED, "page 4711", NOON)
+        assert (found.job, found.state, found.why, found.began) == ("llama", IncidentState.JUDGED, "page 4711", NOON)
         assert from_json(json.loads(found.verdict)) == steps[-1].verdict
 
 
@@ -47,14 +47,14 @@ async def test_what_is_stored_is_enough_to_judge_again(tmp_path: Path) -> None:
         steps, _ = await asyncio.gather(on.snapshot(job_toml="[topology]\ntp = 4\n"), answer(a, 0, 1))
         asked, captures = await on.store.recall(steps[0].incident)
     announced = {
-        machine: LocalJob(**(known | {"ranks": tuple(known["ranks"])}))
+        machine: AnnouncedJob(**(known | {"ranks": tuple(known["ranks"])}))
         for machine, known in (asked["asked"] | asked["absent"]).items()
     }
     there, gone = ({machine: announced[machine].ranks for machine in asked[whose]} for whose in ("asked", "absent"))
-    again = Gathering(Plan("again", Job("llama"), asked["rounds"], asked["interval_s"], there, gone), 0.0)
+    again = Gathering(RoundPlan("again", Job("llama"), asked["rounds"], asked["interval_s"], there, gone), 0.0)
     for kept in captures:
         traces = unpack(pb.Capture.FromString(kept.packed))
-        assert not take(again, Answer(kept.machine, kept.round, traces))
+        assert not take(again, RoundAnswer(kept.machine, kept.round, traces))
     why = {machine: Missing(Reason(told["reason"]), told["words"]) for machine, told in asked["gone"].items()}
     judged = triage(
         explained(conclude(again), owners(again), why), asked["job_toml"], announced, placement(again), verdict

@@ -17,13 +17,13 @@ from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.connection.identity import Identity
 from hangdog_agent.connection.link import Link
 from hangdog_agent.connection.settings import LinkSettings
-from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch
-from hangdog_agent.stalls.monitor import Vigil
-from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.stalls.monitor import StallMonitor
+from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stack import Missing
-from hangdog_proto.client.incidents import Step
+from hangdog_proto.client.incidents import ProgressStep
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.observability.grpc_counters import Counting
 from hangdog_server.observability.setup import Observers
@@ -41,7 +41,7 @@ SETTINGS = replace(PATIENT, rounds=2, interval_s=2.0, patience_s=6.0, rejoin_s=1
 SLACK_S = 2.0
 LINKED = LinkSettings(backoff_first_s=0.05, backoff_most_s=0.5, scan_s=0.2)
 #: One that never makes up its mind: nobody but the test asks.
-CALM = VigilSettings(doubt_s=1e6, patience_s=1e6, start_s=1e6)
+CALM = StallSettings(suspicious_s=1e6, patience_s=1e6, start_s=1e6)
 
 
 @dataclass
@@ -59,9 +59,9 @@ class Cluster:
             while not self.registry.get_sample_value("hangdog_messages_total", labels):
                 await asyncio.sleep(0.01)
 
-    async def capture(self, fault: Callable[[], object] = lambda: None) -> list[Step]:
+    async def capture(self, fault: Callable[[], object] = lambda: None) -> list[ProgressStep]:
         """A snapshot with a fault between its two looks; fails when it is late."""
-        heard: list[Step] = []
+        heard: list[ProgressStep] = []
         loop = asyncio.get_running_loop()
         began = loop.time()
         asking = asyncio.ensure_future(self.on.snapshot("llama", heard))
@@ -74,7 +74,7 @@ class Cluster:
         assert loop.time() - began <= allowed
         return heard
 
-    async def looked(self, heard: Sequence[Step]) -> set[str]:
+    async def looked(self, heard: Sequence[ProgressStep]) -> set[str]:
         """The machines of which the store has a look."""
         if not heard:
             return set()
@@ -116,10 +116,10 @@ async def machine(on: Stage, name: str, rank: int, spy: pyspy.PySpy) -> AsyncIte
     mark = (MARK, f"{os.getpid()}-{name}")
     environ = dict([mark], RANK=str(rank), WORLD_SIZE=str(len(NAMES)), HANGDOG_JOB="llama")
     tools = Tools(targets.proc, spy, CaptureSettings(), threading.Event())
-    watch = Watch(Census(targets.proc, frozenset({MARK})), mark, (), forget_s=600.0)
+    watch = Watch(ProcessTable(targets.proc, frozenset({MARK})), mark, (), forget_s=600.0)
     stop = asyncio.Event()
     async with line(on.address) as proxy:
-        link = Link(Identity(proxy.address, name, "1"), watch, Vigil(tools, packaged(), CALM), tools, LINKED)
+        link = Link(Identity(proxy.address, name, "1"), watch, StallMonitor(tools, packaged(), CALM), tools, LINKED)
         with targets.running(targets.WAIT, environ=environ):
             keeping = asyncio.ensure_future(link.keep(stop))
             try:
@@ -131,7 +131,7 @@ async def machine(on: Stage, name: str, rank: int, spy: pyspy.PySpy) -> AsyncIte
                 await asyncio.wait_for(keeping, 20)
 
 
-def reasons(steps: list[Step], *ranks: int) -> list[str]:
+def reasons(steps: list[ProgressStep], *ranks: int) -> list[str]:
     """Why these ranks are missing, and that no others are."""
     missing = failed(steps)
     assert missing.keys() == {str(rank) for rank in ranks}, missing

@@ -10,11 +10,11 @@ from hangdog_models.verdict import Kind
 from hangdog_server.actions import policy, restart_preview
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.notifications import changes, notify_loop
-from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store import actions, campaigns
-from hangdog_server.store.campaigns import Campaign, Convict, State
+from hangdog_server.store.campaigns import Campaign, CampaignState, Convict
 from hangdog_server.store.store import Incident
-from hangdog_server.store.store import State as Judged
+from hangdog_server.store.store import IncidentState as Judged
 from support.servers.cast import NOON
 from support.servers.cast_acting import NOTHING
 from support.servers.notified import receiver, watched
@@ -92,7 +92,7 @@ def test_a_standstill_that_lasts_for_days_is_begun_anew_each_day_and_no_more_oft
         for minutes in (1, 9):
             now = look.changed + 60.0 * minutes
             seen = [one for one in looks[: number + 1] if one.changed >= now - changes.BACK_S]
-            told |= {chain[0].id for chain in changes.chained(seen) if chain[-1].changed >= now - notify_loop.NEWS_S}
+            told |= {chain[0].id for chain in changes.chained(seen) if chain[-1].changed >= now - notify_loop.RECENT_S}
     assert len(told) == 4, "three days from noon to noon touch four"
 
 
@@ -109,7 +109,7 @@ async def test_a_job_that_goes_on_is_told_of_once_where_its_standstill_was(tmp_p
         now = steady()
         for machine in "abc":  # whose agents are heard for as long as this takes
             heard = to.on.fleet.connect(machine, "1", "here", now + 3600)
-            to.on.fleet.announce(heard, {"llama": LocalJob("llama", (Rank(0),), 1)}, now + 3600)
+            to.on.fleet.announce(heard, {"llama": AnnouncedJob("llama", (Rank(0),), 1)}, now + 3600)
             to.vigil.note(machine, stands, now)
         to.notifying._going = {"llama": float("-inf")}
         await to.tick()
@@ -155,12 +155,12 @@ async def test_what_is_done_to_machines_is_told_once_it_has_come_to_rest(tmp_pat
         await to.on.store.do(policy.approve, "0a", facts, rule, "alice")
         await to.tick(1)
         assert len(to.postman.given) == 1, "it is being done"
-        await to.on.until("0a", actions.Act.DONE)
+        await to.on.until("0a", actions.ActionState.DONE)
         await to.tick(1)
         await to.tick(1)
         assert to.postman.titles()[1:] == ["llama: 2 machines done"]
         await to.on.store.do(policy.release, "a", "repaired", "alice", to.on.now)
-        await to.on.until("0a", actions.Act.DONE, actions.Act.RELEASED)
+        await to.on.until("0a", actions.ActionState.DONE, actions.ActionState.RELEASED)
         await to.tick(1)
         assert to.postman.titles()[2:] == ["llama: 1 machine released, 1 machine done"]
         assert to.postman.given[-1][1].lines[0] == "a is back, repaired"
@@ -193,7 +193,7 @@ async def test_a_campaign_is_told_of_where_it_convicts(tmp_path: Path) -> None:
         for name, convicts in (("c1", []), ("c2", [Convict("gpu/a17", 0.99)])):
             await to.on.store.do(campaigns.begin, Campaign(name, to.on.now, "alice", "after the hang", "", {}))
             await to.tick(1)
-            await to.on.store.do(campaigns.end, name, State.DONE, to.on.now, "", "{}", convicts)
+            await to.on.store.do(campaigns.end, name, CampaignState.DONE, to.on.now, "", "{}", convicts)
             await to.tick(1)
     [(_, message)] = to.postman.given
     assert (message.title, message.link) == ("tests convict gpu/a17", "https://head:7413/machines/gpu%2Fa17")
@@ -214,7 +214,7 @@ async def test_a_store_full_of_the_past_is_no_news(tmp_path: Path) -> None:
     async with watched(tmp_path / "s.db", tmp_path) as to:
         await to.opened("0a")
         await to.judged("0a", Kind.MACHINE, "a")
-        await to.tick(notify_loop.NEWS_S + 1)
+        await to.tick(notify_loop.RECENT_S + 1)
     assert to.postman.given == []
 
 

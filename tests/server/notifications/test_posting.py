@@ -16,7 +16,7 @@ import pytest
 from aiosmtpd.smtp import SMTP
 
 from hangdog_server.notifications.message import Message, message
-from hangdog_server.notifications.notify_config import Receiver, Told
+from hangdog_server.notifications.notify_config import NotifyConfig, Receiver
 from hangdog_server.notifications.send import check, post
 from support.fakes.receiver import Receiver as Http
 from support.fakes.receiver import receiving
@@ -159,7 +159,7 @@ async def test_a_machine_too_busy_to_look_at_the_addresses_serves_all_the_same(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("hangdog_server.notifications.send.WITHIN_S", 0.001)
-    await check(Told((receiver("chat", "nonsense://x"),)))
+    await check(NotifyConfig((receiver("chat", "nonsense://x"),)))
     assert "whether the address of to.chat is one is not known" in caplog.text
 
 
@@ -193,7 +193,7 @@ def children() -> set[str]:
 @pytest.mark.slow
 async def test_a_running_server_tells_of_a_verdict(tmp_path: Path) -> None:
     async with receiving() as http:
-        tells = Told((chat(http),), "https://head:7413")
+        tells = NotifyConfig((chat(http),), "https://head:7413")
         async with stage(tmp_path / "s.db", tells=tells) as on, cluster(on, a=[0]) as (agent,):
             asking = asyncio.create_task(on.snapshot("llama", rounds=1))
             await agent.answer(await agent.order(), trainer(0), last=True)
@@ -232,5 +232,5 @@ async def test_the_command_sends_a_test_message_and_says_who_did_not_take_it(tmp
 
 
 def test_the_addresses_are_shown_by_nothing() -> None:
-    assert SECRET not in repr(Told((receiver("chat", f"mmost://x/{SECRET}"),)))
+    assert SECRET not in repr(NotifyConfig((receiver("chat", f"mmost://x/{SECRET}"),)))
     assert Message("a", ("b", "c"), "").body == "b\nc"

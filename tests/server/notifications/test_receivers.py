@@ -21,7 +21,7 @@ async def test_a_receiver_that_is_away_is_tried_more_and_more_rarely_and_given_u
             assert len(to.postman.given) == tries
             await to.tick(1)
             assert len(to.postman.given) == tries + 1
-        await to.tick(notify_loop.NEWS_S)
+        await to.tick(notify_loop.RECENT_S)
         await to.tick(1)
         assert len(to.postman.given) == 9, "it is given up"
         to.postman.fails = ""

@@ -7,7 +7,7 @@ import pytest
 
 from hangdog_models.errors import WrongUse
 from hangdog_server.main import serve
-from hangdog_server.notifications.notify_config import PER_HOUR, About, Receiver, Told, told
+from hangdog_server.notifications.notify_config import PER_HOUR, NotifyConfig, Receiver, Subjects, read_config
 from support.servers.cast import verdict
 
 WHOLE = """
@@ -22,17 +22,17 @@ url_file = "URL"
 TO = "[to.x]\nurl_file = 'URL'\n"
 
 
-def read(folder: Path, text: str, url: str = "json://127.0.0.1/s3cret-address\n") -> Told:
+def read(folder: Path, text: str, url: str = "json://127.0.0.1/s3cret-address\n") -> NotifyConfig:
     (folder / "url").write_text(url)
     file = folder / "notify.toml"
     file.write_text(text.replace("URL", str(folder / "url")))
-    return told(file)
+    return read_config(file)
 
 
 def test_all_of_it(tmp_path: Path) -> None:
     found = read(tmp_path, WHOLE)
     first = Receiver("on-call", "json://127.0.0.1/s3cret-address", frozenset({"judged", "approval"}))
-    assert found == Told((first, Receiver("everybody", first.url, frozenset(About))), "https://head:7413", 5)
+    assert found == NotifyConfig((first, Receiver("everybody", first.url, frozenset(Subjects))), "https://head:7413", 5)
     assert (read(tmp_path, TO).link, read(tmp_path, TO).per_hour) == ("", PER_HOUR)
     assert "s3cret" not in repr(found)
 
@@ -73,10 +73,10 @@ def test_the_page_shows_a_file_that_is_taken_and_lists_all_there_is_to_be_told_o
         (tmp_path / name).write_text("json://127.0.0.1/")
     example = page.partition("```toml\n")[2].partition("```")[0]
     found = read(tmp_path, example.replace("/etc/hangdog", str(tmp_path)))
-    assert [to.name for to in found.receivers] == ["on-call", "ml-infra"] and found.receivers[1].about == set(About)
+    assert [to.name for to in found.receivers] == ["on-call", "ml-infra"] and found.receivers[1].about == set(Subjects)
     assert found.per_hour == PER_HOUR
     listed = page.partition("## Of what")[2].partition("\n\n**")[0]
-    assert re.findall(r"^\| `(\w+)` \|", listed.partition("|---|")[2], re.MULTILINE) == list(About)
+    assert re.findall(r"^\| `(\w+)` \|", listed.partition("|---|")[2], re.MULTILINE) == list(Subjects)
 
 
 def test_two_lines_are_no_address(tmp_path: Path) -> None:

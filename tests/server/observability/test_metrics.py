@@ -24,7 +24,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.observability.scrape import scraped
 from hangdog_server.observability.setup import observing
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store.store_errors import StoreFailed
 from support.servers.cast import PATIENT, QUICK, Stage, cluster, stage, trainer
 
@@ -32,7 +32,7 @@ Numbers = dict[str, float]
 
 
 @asynccontextmanager
-async def watched(path: Path, settings: Settings = PATIENT) -> AsyncIterator[tuple[Stage, "Scraper"]]:
+async def watched(path: Path, settings: ServerSettings = PATIENT) -> AsyncIterator[tuple[Stage, "Scraper"]]:
     async with (
         observing("127.0.0.1:0", Fleet(settings)) as observers,
         stage(path, settings=settings, observers=observers) as on,

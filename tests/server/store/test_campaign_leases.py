@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hangdog_models.errors import ServerUnreachable
 from hangdog_server.store import campaigns
-from hangdog_server.store.campaigns import State
+from hangdog_server.store.campaigns import CampaignState
 from support.real.postgres import Postgres
 from support.servers.cast import PATIENT, stage
 from support.servers.tested import broken, campaign, machines
@@ -32,7 +32,7 @@ async def test_another_server_leaves_a_campaign_alone_until_its_own_has_ended(se
         async with machines(second, m0=broken(1)) as elsewhere:
             assert (await elsewhere["m0"].ordered()).launch == order.launch
             async with asyncio.timeout(50):
-                while (await second.store.ask(campaigns.latest, 1))[0].state is State.RUNNING:
+                while (await second.store.ask(campaigns.latest, 1))[0].state is CampaignState.RUNNING:
                     await asyncio.sleep(0.01)
             (done,) = await second.store.ask(campaigns.latest, 9)
             assert done.convicted == ("m0",)

@@ -17,17 +17,17 @@ from hangdog_models.topology import Topology
 from hangdog_server.auth.tokens import Role, new, read
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.leadership import Leading
-from hangdog_server.cluster.session_tracker import Seen
-from hangdog_server.incidents.incident_run import Means
+from hangdog_server.cluster.session_tracker import SessionTracker
+from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.incidents.session_writer import Living
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store import sessions as lives
 from hangdog_server.store import trusted_date
 from hangdog_server.store.captures import RawCapture
 from hangdog_server.store.retention import Retention
 from hangdog_server.store.store import Incident, Store
 from hangdog_server.store.tables import SESSIONS
-from hangdog_server.store.trusted_date import HELD_S, STEP_S, Run, believed
+from hangdog_server.store.trusted_date import HELD_S, STEP_S, ClockRun, believed
 from support.real import stepped
 from support.servers.cast import NOON, PATIENT, verdict
 from support.servers.notified import watched
@@ -45,8 +45,8 @@ class Time:
     def clock(self) -> float:
         return self.date
 
-    def run(self) -> Run:
-        return Run(self.boot, self.up_s)
+    def run(self) -> ClockRun:
+        return ClockRun(self.boot, self.up_s)
 
     def passes(self, seconds: float) -> None:
         self.date += seconds
@@ -57,7 +57,7 @@ class Time:
         self.up_s, self.boot = 5.0, f"{self.boot} again"
 
     async def prune(self, store: Store) -> None:
-        await Retention(store, Settings(), self.clock, self.run).once()
+        await Retention(store, ServerSettings(), self.clock, self.run).once()
 
     async def ahead(self, store: Store) -> float:
         return (await believed(store, self.clock, self.run)).ahead_s
@@ -81,7 +81,7 @@ async def test_a_jump_of_a_running_server_removes_nothing_and_is_said(
     await ended(store, "0a", NOON)
     at.passes(600)
     at.date += 2 * YEAR
-    retention = Retention(store, Settings(), at.clock, at.run)
+    retention = Retention(store, ServerSettings(), at.clock, at.run)
     for _ in range(3):
         await retention.once()
         at.passes(600)
@@ -166,11 +166,11 @@ async def test_no_other_watch_removes_by_a_date_that_jumped(where: Path | str) -
     store = Store(where)
     now = NOON
     await believed(store, lambda: now)
-    old = lives.Row("s", "llama", NOON - 5, NOON, True, lives.State.ENDED, ())
+    old = lives.SessionRow("s", "llama", NOON - 5, NOON, True, lives.SessionState.ENDED, ())
     await store.write_of("llama", lives.write, old)
-    means = Means(Fleet(PATIENT), store, lambda *given: JUDGED, lambda: now)
+    means = IncidentServices(Fleet(PATIENT), store, lambda *given: JUDGED, lambda: now)
     now += 2 * YEAR
-    living = Living(means, Seen(60.0), Leading(store, means.fleet, PATIENT), PATIENT)
+    living = Living(means, SessionTracker(60.0), Leading(store, means.fleet, PATIENT), PATIENT)
     await living.forget()
     assert len(await store.ask(lambda c: c.execute(sa.select(SESSIONS)).all())) == 1
     store.close()
@@ -180,7 +180,7 @@ async def test_a_message_that_waits_is_sent_after_a_jump_and_news_of_before_it_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with watched(tmp_path / "s.db", tmp_path) as to:
-        monkeypatch.setattr(trusted_date, "running", lambda: Run("a", 0.0))
+        monkeypatch.setattr(trusted_date, "running", lambda: ClockRun("a", 0.0))
         await to.tick(1)
         await to.opened("0a")
         to.on.now += YEAR

@@ -10,11 +10,11 @@ import pytest
 from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import WrongUse
 from hangdog_server.actions import policy
-from hangdog_server.actions.backends.backend import ActorFailed
+from hangdog_server.actions.backends.backend import BackendFailed
 from hangdog_server.actions.backends.no_action import Nothing
-from hangdog_server.actions.reconcile import Acting
+from hangdog_server.actions.reconcile import ActionLoop
 from hangdog_server.store import actions
-from hangdog_server.store.actions import Act
+from hangdog_server.store.actions import ActionState
 from support.servers.cast import NOON, PATIENT
 from support.servers.cast_acting import WIDE, Moving, Played, world
 
@@ -43,14 +43,14 @@ async def test_a_verdict_is_carried_out_once_and_undone(where: Path | str, tmp_p
         await on.judged("0a", "a", "b")
         await on.acting.tick()
         assert await on.states("0a") == {"a": "marked", "b": "marked"}
-        await on.until("0a", Act.DONE)
+        await on.until("0a", ActionState.DONE)
         for _ in range(3):
             await on.acting.tick()
         moves = ["move 7:0 without a,b"] * 3
         assert played.told == ["mark a", "mark b", *moves], "marked both before the job could come back to one"
         rows = await on.store.do(policy.release, "a", "mended", "alice", NOON)
         assert [row.machine for row in rows] == ["a"]
-        await on.until("0a", Act.RELEASED, Act.DONE)
+        await on.until("0a", ActionState.RELEASED, ActionState.DONE)
         assert played.marks == {"b": "0a"} and await on.states("0a") == {"a": "released", "b": "done"}
         with pytest.raises(WrongUse, match="holds no mark on a"):
             await on.store.do(policy.release, "a", "", "alice", NOON)
@@ -72,7 +72,7 @@ async def test_it_waits_for_a_person_who_may_approve_or_dismiss(where: Path | st
         facts, rule = await on.acting.facts("0a"), on.acting.rule()
         await on.store.do(policy.approve, "0a", facts, rule, "alice")
         await on.store.do(policy.dismiss, "0b", "not now", "bob", NOON)
-        await on.until("0a", Act.DONE)
+        await on.until("0a", ActionState.DONE)
         assert played.told == ["mark a"] and await on.states("0b") == {"b": "dismissed"}
         for name in ("0a", "0b"):
             with pytest.raises(WrongUse, match="nothing of incident"):
@@ -85,7 +85,7 @@ async def test_marks_that_do_not_last_are_made_again(here: Path, tmp_path: Path)
     played = Played(again_s=1e-9)
     async with world(here, tmp_path, played) as on:
         await on.judged("0a", "a")
-        await on.until("0a", Act.DONE)
+        await on.until("0a", ActionState.DONE)
         before = len(played.told)
         await on.acting.tick()
         assert len(played.told) == before + 1
@@ -96,7 +96,7 @@ async def test_a_machine_is_taken_once_though_two_servers_ask(where: Path | str,
     async with world(where, tmp_path, Nothing(), caps=replace(WIDE, per_hour=1)) as on:
         await on.judged("0a", "a")
         await on.judged("0b", "b")
-        other = Acting(on.means, PATIENT, on.leading, on.audit, on.acting.chosen)
+        other = ActionLoop(on.means, PATIENT, on.leading, on.audit, on.acting.chosen)
         await asyncio.gather(on.acting._propose(), other._propose())
         states = [*(await on.states("0a")).values(), *(await on.states("0b")).values()]
         assert sorted(states) == ["pending", "refused"]
@@ -106,7 +106,7 @@ async def test_old_rows_are_forgotten_but_for_those_that_hold_a_mark(where: Path
     async with world(where, tmp_path, Played()) as on:
         await on.judged("0a", "a")
         await on.judged("0b", "b", ago=9999)
-        await on.until("0a", Act.DONE)
+        await on.until("0a", ActionState.DONE)
         await on.acting.tick()
         await on.store.do(actions.forget, NOON + 1)
         assert await on.states("0b") == {} and await on.states("0a") == {"a": "done"}
@@ -118,8 +118,8 @@ async def test_a_server_in_a_milder_mode_leaves_what_one_before_had_begun_and_st
     played = Moving(runs={"b": "7:0"}, moving=99)
     async with world(here, tmp_path, played) as on:
         await on.judged("0b", "b")
-        await on.until("0b", Act.MARKED)
-        played.fails = ActorFailed("away", again=True)
+        await on.until("0b", ActionState.MARKED)
+        played.fails = BackendFailed("away", again=True)
         await on.judged("0a", "a")
         await on.acting.tick()
         on.mode, played.fails = Mode.DRY_RUN, None

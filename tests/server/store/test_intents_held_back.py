@@ -7,9 +7,9 @@ from pathlib import Path
 from hangdog_models.actions.action_history import Body
 from hangdog_models.actions.caps import Caps, Mode
 from hangdog_server.actions import policy
-from hangdog_server.actions.backends.backend import ActorFailed, Case
+from hangdog_server.actions.backends.backend import BackendFailed, IsolationCase
 from hangdog_server.store import actions
-from hangdog_server.store.actions import Act
+from hangdog_server.store.actions import ActionState
 from support.servers.cast import NOON
 from support.servers.cast_acting import WIDE, Played, body, world
 
@@ -23,15 +23,15 @@ async def test_people_are_bound_too_and_may_ask_again_when_there_is_room(here: P
         late, first = "0b", "a"
         facts, rule = await on.acting.facts(late), on.acting.rule()
         rows = await on.store.do(policy.approve, late, facts, rule, "alice")
-        assert "2 of 6 machines would be out at once" in rows[0].words and rows[0].state is Act.REFUSED
+        assert "2 of 6 machines would be out at once" in rows[0].message and rows[0].state is ActionState.REFUSED
         await on.store.do(policy.release, first, "", "alice", NOON)
         await on.acting.tick()
         await on.store.do(policy.approve, late, facts, rule, "alice")
-        await on.until(late, Act.DONE)
+        await on.until(late, ActionState.DONE)
 
 
 async def test_who_is_away_is_tried_again_until_the_evidence_is_too_old(here: Path, tmp_path: Path) -> None:
-    played = Played(fails=ActorFailed("scontrol failed: connect failure", "is it up?", again=True))
+    played = Played(fails=BackendFailed("scontrol failed: connect failure", "is it up?", again=True))
     async with world(here, tmp_path, played) as on:
         await on.judged("0a", "a")
         await on.judged("0b", "b")
@@ -43,15 +43,15 @@ async def test_who_is_away_is_tried_again_until_the_evidence_is_too_old(here: Pa
         await on.store.do(policy.dismiss, "0b", "", "bob", on.now)
         played.fails = None
         on.begin()
-        await on.until("0a", Act.DONE)
-        await on.until("0b", Act.RELEASED)
-        played.fails = ActorFailed("away", again=True)
+        await on.until("0a", ActionState.DONE)
+        await on.until("0b", ActionState.RELEASED)
+        played.fails = BackendFailed("away", again=True)
         await on.judged("0c", "c")
         await on.acting.tick()
         on.now, played.fails = on.now + 9999, None
         await on.acting.tick()
         assert await on.states("0c") == {"c": "failed"} and "evidence was too old (away" in await on.words("0c")
-        played.fails = ActorFailed("away", again=True)
+        played.fails = BackendFailed("away", again=True)
         await on.judged("0d", "d")
         await on.acting.tick()
         on.now += 9999
@@ -64,13 +64,13 @@ async def test_what_another_marked_is_left_alone_and_what_failed_holds_nothing(h
     played = Played(marks={"a": "ops"})
     async with world(here, tmp_path, played) as on:
         await on.judged("0a", "a")
-        await on.until("0a", Act.FAILED)
+        await on.until("0a", ActionState.FAILED)
         assert played.marks == {"a": "ops"} and "left alone (ask ops)" in await on.words("0a")
         await on.judged("0b", "b")
-        await on.until("0b", Act.DONE)
+        await on.until("0b", ActionState.DONE)
         played.marks["b"] = "ops"
         await on.store.do(policy.release, "b", "by alice", "alice", NOON)
-        await on.until("0b", Act.RELEASED)
+        await on.until("0b", ActionState.RELEASED)
         assert played.marks["b"] == "ops" and "by alice; b is left alone" in await on.words("0b")
 
 
@@ -78,10 +78,10 @@ async def test_who_may_not_release_says_so_and_the_mark_stays_ours_to_release(he
     played = Played()
     async with world(here, tmp_path, played) as on:
         await on.judged("0a", "a")
-        await on.until("0a", Act.DONE)
+        await on.until("0a", ActionState.DONE)
         for refused, state, words in (
-            (ActorFailed("away", again=True), "releasing", "mended; not yet: away"),
-            (ActorFailed("permission denied"), "failed", "mended; not released: permission denied"),
+            (BackendFailed("away", again=True), "releasing", "mended; not yet: away"),
+            (BackendFailed("permission denied"), "failed", "mended; not released: permission denied"),
         ):
             await on.store.do(policy.release, "a", "mended", "alice", NOON)
             played.fails = refused
@@ -92,7 +92,7 @@ async def test_who_may_not_release_says_so_and_the_mark_stays_ours_to_release(he
             assert row.marked and played.marks == {"a": "0a"}
         played.fails = None
         await on.store.do(policy.release, "a", "mended", "alice", NOON)
-        await on.until("0a", Act.RELEASED)
+        await on.until("0a", ActionState.RELEASED)
         assert played.marks == {} and await on.words("0a") == "mended"
 
 
@@ -100,7 +100,7 @@ async def test_a_bug_met_in_one_act_keeps_no_other_from_being_done(here: Path, t
     played = Played()
     mark = played.mark
 
-    async def broken(case: Case) -> None:
+    async def broken(case: IsolationCase) -> None:
         if case.machine == "a":
             raise KeyError("what nobody thought of")
         await asyncio.sleep(0)
@@ -125,7 +125,7 @@ async def test_a_machine_that_was_started_anew_is_not_touched(here: Path, tmp_pa
         await on.store.do(policy.approve, "0c", await on.acting.facts("0c"), on.acting.rule(), "alice")
         on.fleet = on.means.fleet
         on.fleet._bodies["c"] = Body("a later start")  # its agent came back while the approval was on its way
-        await on.until("0c", Act.FAILED)
+        await on.until("0c", ActionState.FAILED)
         assert played.told == []
 
 
@@ -149,7 +149,7 @@ async def test_the_breaker_opens_stays_open_and_is_closed_by_a_person(where: Pat
         assert await on.states("0b") == {"x": "refused"}, "time closes nothing"
         await on.store.do(policy.set_breaker, "", "alice", on.now)
         await on.judged("0c", "y")
-        await on.until("0c", Act.DONE)
+        await on.until("0c", ActionState.DONE)
 
 
 async def test_a_file_stops_everything(here: Path, tmp_path: Path) -> None:
@@ -159,4 +159,4 @@ async def test_a_file_stops_everything(here: Path, tmp_path: Path) -> None:
         await on.acting.tick()
         assert on.acting.stopped() and await on.states("0a") == {}
         (tmp_path / "stop").unlink()
-        await on.until("0a", Act.DONE)
+        await on.until("0a", ActionState.DONE)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from hangdog_server.actions.backends.backend import ActorFailed
+from hangdog_server.actions.backends.backend import BackendFailed
 from hangdog_server.store import actions
-from hangdog_server.store.actions import Act
+from hangdog_server.store.actions import ActionState
 from hangdog_server.store.tables import CONVICTIONS, TESTS
 from support.servers.cast_acting import WIDE, Moving, Played, World, world
 
@@ -19,8 +19,8 @@ async def test_a_job_that_does_not_start_again_is_given_up_and_its_machine_stays
     played = Moving(runs={"a": "7:0", "b": "8:0"}, moving=99)
     async with world(here, tmp_path, played) as on:
         await on.judged("0a", "a")
-        await on.until("0a", Act.MARKED)
-        played.fails = ActorFailed("away", again=True)
+        await on.until("0a", ActionState.MARKED)
+        played.fails = BackendFailed("away", again=True)
         await on.acting.tick()
         assert await on.states("0a") == {"a": "marked"} and "away" in await on.words("0a")
         on.now, played.fails = on.now + 9999, None
@@ -34,12 +34,12 @@ async def test_a_machine_that_is_out_is_no_spare(here: Path, tmp_path: Path) -> 
     async with world(here, tmp_path, Played()) as on:
         for number, machine in enumerate("xy"):
             await on.judged(f"0{number}", machine)
-            await on.until(f"0{number}", Act.DONE)
+            await on.until(f"0{number}", ActionState.DONE)
         await on.judged("0a", "a", "b")
         await on.acting.tick()
         assert "1 machine has no job, and 2 more would be needed" in await on.words("0a")
         await on.judged("0b", "b")
-        await on.until("0b", Act.DONE)
+        await on.until("0b", ActionState.DONE)
 
 
 async def test_who_was_convicted_is_no_spare_nor_where_it_is_asked_who_was_not_tested(
@@ -56,7 +56,7 @@ async def test_who_was_convicted_is_no_spare_nor_where_it_is_asked_who_was_not_t
         await on.acting.tick()
         assert "1 machine has no job and passed a test lately (tested_s), and 2 more" in await on.words("0a")
         await on.judged("0b", "b")
-        await on.until("0b", Act.DONE)
+        await on.until("0b", ActionState.DONE)
 
 
 async def campaign(on: World, outcomes: Mapping[str, str], convicted: str = "") -> None:

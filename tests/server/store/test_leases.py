@@ -17,16 +17,16 @@ from hangdog_models.snapshot import Job
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.leadership import Leading
-from hangdog_server.incidents.gather import Plan
-from hangdog_server.incidents.incident_run import Means
+from hangdog_server.incidents.gather import RoundPlan
+from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.incidents.judge import Judge, remembered
-from hangdog_server.listener import LOCAL, Opened
+from hangdog_server.listener import LOCAL, OpenListeners
 from hangdog_server.main import running
-from hangdog_server.protocol.jobs import LocalJob
-from hangdog_server.settings import Settings
+from hangdog_server.protocol.jobs import AnnouncedJob
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store import leases
 from hangdog_server.store.leases import Lease, NotOurs
-from hangdog_server.store.store import Incident, State, Store
+from hangdog_server.store.store import Incident, IncidentState, Store
 from support.real.postgres import Postgres
 from support.servers.cast import NOON, PATIENT, Agent, Listener, Stage, trainer, verdict
 
@@ -55,17 +55,17 @@ async def test_who_lost_its_lease_writes_nothing_any_more(where: Path | str) -> 
     store.fence("one")
     await store.do(leases.take, ["llama"], "one", "", -1.0)
     await store.begin(Incident("0a", "llama", NOON), {"rounds": 1})
-    await store.move("0a", State.CAPTURING, NOON + 1)  # run out, but nobody has it
+    await store.move("0a", IncidentState.CAPTURING, NOON + 1)  # run out, but nobody has it
     await store.do(leases.take, ["llama"], "other", "", 60.0)
     for step in (
-        store.move("0a", State.FAILED, NOON + 2, "late"),
+        store.move("0a", IncidentState.FAILED, NOON + 2, "late"),
         store.remember("0a", {}),
         store.begin(Incident("0b", "llama", NOON), {}),
     ):
         with pytest.raises(NotOurs, match="led by another server"):
             await step
     (incident,) = await store.latest("", 9)
-    assert (incident.id, incident.state, incident.note) == ("0a", State.CAPTURING, "")
+    assert (incident.id, incident.state, incident.note) == ("0a", IncidentState.CAPTURING, "")
     assert (await store.recall("0a"))[0] == {"rounds": 1}
     store.close()
 
@@ -78,13 +78,13 @@ def free_address() -> str:
 
 @asynccontextmanager
 async def beside(
-    url: str, judge: Judge = verdict, lasting: bool = False, settings: Settings = SHORT
+    url: str, judge: Judge = verdict, lasting: bool = False, settings: ServerSettings = SHORT
 ) -> AsyncIterator[Stage]:
     """One of several servers; `lasting`: it gives no lease back at its end, as one that is killed."""
     address, store = free_address(), Store(url)
     with pytest.MonkeyPatch.context() as patched, contextlib.closing(store):
-        means = Means(Fleet(settings), store, judge, lambda: NOON)
-        opened = Opened(address, replace(LOCAL, advertised=address), settings, means.clock)
+        means = IncidentServices(Fleet(settings), store, judge, lambda: NOON)
+        opened = OpenListeners(address, replace(LOCAL, advertised=address), settings, means.clock)
         async with running(opened, means, settings):
             yield Stage(address, store, settings, means.dictionary)
             if lasting:
@@ -185,7 +185,7 @@ async def test_another_server_takes_over_what_one_left_in_the_middle(server: Pos
             assert message.capture.order == order.order
             await a.answer(message.capture, trainer(0, "after"))
             async with asyncio.timeout(50):
-                while (await other.store.latest("", 1))[0].state is not State.JUDGED:
+                while (await other.store.latest("", 1))[0].state is not IncidentState.JUDGED:
                     await asyncio.sleep(0.02)
     assert listener.snapshot is not None
     assert [said.coverage.failed for said in listener.verdicts] == [{}]
@@ -228,8 +228,8 @@ async def test_whoever_asks_first_follows_what_another_server_left(
     url = server.database()
     other = Store(url)
     async with beside(url, settings=replace(SHORT, lease_s=600.0)) as on, on.agent("a") as a:
-        plan = Plan("0a", Job("llama"), 1, 0.1, {"a": (Rank(0),)})
-        await other.begin(Incident("0a", "llama", NOON), remembered(plan, "", {"a": LocalJob("llama", (Rank(0),))}))
+        plan = RoundPlan("0a", Job("llama"), 1, 0.1, {"a": (Rank(0),)})
+        await other.begin(Incident("0a", "llama", NOON), remembered(plan, "", {"a": AnnouncedJob("llama", (Rank(0),))}))
         await a.hello(llama=[0])
         await on.knows("a")
         asking = asyncio.create_task(on.snapshot())

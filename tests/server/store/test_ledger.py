@@ -11,16 +11,16 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 
 from hangdog.main import main
-from hangdog_models.operations.past_events import Standing
+from hangdog_models.operations.past_events import MentionKind
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Suspect, Verdict, to_json
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store import machine_history
 from hangdog_server.store.machine_history import MOST
 from hangdog_server.store.retention import Retention
-from hangdog_server.store.store import Incident, State, Store
+from hangdog_server.store.store import Incident, IncidentState, Store
 from hangdog_server.store.store_errors import StoreFailed
 from support.cases.old_store import OLD, old
 from support.servers.cast import NOON, stage, verdict
@@ -42,7 +42,7 @@ async def judged(store: Store, name: str, at: float, said: Verdict, job: str = "
 
 async def lines(store: Store, machine: str) -> list[tuple[str, str, float, int]]:
     entries = await store.ask(machine_history.of, machine, 0.0, 100)
-    return [(entry.incident, str(entry.standing), entry.probability, entry.among) for entry in entries]
+    return [(entry.incident, str(entry.mention), entry.probability, entry.among) for entry in entries]
 
 
 async def test_machines_are_remembered_across_jobs_by_their_standing(where: Path | str) -> None:
@@ -98,7 +98,7 @@ async def test_verdict_and_ledger_are_written_together_or_not_at_all(where: Path
     await store.do(lambda c: c.execute(sa.text("DROP TABLE ledger")))
     with pytest.raises(StoreFailed):
         await store.judged("0a", naming((0.97, ("a",)), evict=("a",)), 2.0)
-    assert (await store.find("0a")).state is State.SUSPECTED
+    assert (await store.find("0a")).state is IncidentState.SUSPECTED
     store.close()
 
 
@@ -106,9 +106,9 @@ async def test_it_outlives_incidents_removed_for_their_size_and_is_forgotten_wit
     store = Store(where)
     await judged(store, "0a", NOON - 400 * DAY, naming((0.97, ("a",)), evict=("a",)))
     await judged(store, "0b", NOON - DAY, naming((0.5, ("a",))))
-    await Retention(store, replace(Settings(), keep_bytes=1, keep_s=0.0), lambda: NOON).once()
+    await Retention(store, replace(ServerSettings(), keep_bytes=1, keep_s=0.0), lambda: NOON).once()
     assert await store.latest("", 9) == () and len(await lines(store, "a")) == 2
-    await Retention(store, Settings(), lambda: NOON).once()
+    await Retention(store, ServerSettings(), lambda: NOON).once()
     assert await lines(store, "a") == [("0b", "suspected", 0.5, 1)]
     store.close()
 
@@ -118,9 +118,9 @@ async def test_verdicts_of_an_older_hangdog_are_taken_in_as_if_written_today(mem
     script = OLD.replace('\'{"schema": "hangdog.verdict/1"}\'', f"'{json.dumps(to_json(said))}'")
     store = Store(old(memory / "s.db", script))
     found = {name: (await store.ask(machine_history.of, name, 0.0, 9))[0] for name in "abcd"}
-    told = {name: (one.standing, one.probability, one.among) for name, one in found.items()}
-    assert told == machine_history.standings(said)
-    assert told["a"] == (Standing.CONVICTED, 0.9, 1) and found["a"].at == 9.0
+    told = {name: (one.mention, one.probability, one.among) for name, one in found.items()}
+    assert told == machine_history.mentions(said)
+    assert told["a"] == (MentionKind.CONVICTED, 0.9, 1) and found["a"].at == 9.0
     store.close()
     with sqlite3.connect(memory / "s.db") as file:
         file.execute("UPDATE incidents SET verdict = '[]'")  # whatever stood there before is no reason not to start

@@ -15,7 +15,7 @@ from hangdog_server.store.captures import RawCapture
 from hangdog_server.store.database import Database
 from hangdog_server.store.offline_captures import Spooled
 from hangdog_server.store.sqlite import VERSION
-from hangdog_server.store.store import State, Store
+from hangdog_server.store.store import IncidentState, Store
 from hangdog_server.store.tables import TABLES
 from hangdog_server.store.transactions import WITHIN_S
 from support.cases.old_store import OLD, SPOOLED, old
@@ -25,7 +25,7 @@ from support.cases.old_store import OLD, SPOOLED, old
 async def test_a_file_of_the_first_hangdog_is_taken_over_with_all_it_holds(memory: Path, script: str) -> None:
     store = Store(old(memory / "s.db", script))
     judged = await store.find("0a")
-    assert (judged.state, judged.began, judged.evict, judged.why) == (State.JUDGED, 1.5, ("a",), "page")
+    assert (judged.state, judged.began, judged.evict, judged.why) == (IncidentState.JUDGED, 1.5, ("a",), "page")
     assert await store.recall("0a") == ({"rounds": 2}, (RawCapture("a", 0, b"\0\xff"),))
     kept = await Spooled(store).of("0b")
     assert [(one.machine, one.packed) for one in kept] == ([("b", b"\1")] if script != OLD else [])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_server.auth.audit_log import Deed, append, line
+from hangdog_server.auth.audit_log import AuditEntry, append, line
 from hangdog_server.auth.tokens import Role, Tokens, new
 from hangdog_server.store.store import Store
 
@@ -34,7 +34,7 @@ async def test_a_new_store_and_all_beside_it_is_its_owners_alone(tmp_path: Path)
     folder = tmp_path / "state" / "hangdog"
     store = Store(folder / "s.db")
     await store.latest("", 1)
-    append(folder / "audit.jsonl", line(Deed("x", "x", "x", "x", "x", "x", "x"), 0.0))
+    append(folder / "audit.jsonl", line(AuditEntry("x", "x", "x", "x", "x", "x", "x"), 0.0))
     new(folder / "tokens.json", "alice", Role.VIEW, 0.0)
     found = modes(tmp_path / "state")
     assert {"hangdog/s.db", "hangdog/s.db-wal", "hangdog/s.db-shm", "hangdog/s.db.lock"} <= found.keys()
@@ -47,7 +47,7 @@ async def test_a_new_store_and_all_beside_it_is_its_owners_alone(tmp_path: Path)
 def test_whichever_comes_first_makes_the_folder(tmp_path: Path, first: str) -> None:
     folder = tmp_path / "state" / "hangdog"
     if first == "audit":
-        append(folder / "audit.jsonl", line(Deed("x", "x", "x", "x", "x", "x", "x"), 0.0))
+        append(folder / "audit.jsonl", line(AuditEntry("x", "x", "x", "x", "x", "x", "x"), 0.0))
     else:
         new(folder / "tokens.json", "alice", Role.VIEW, 0.0)
     assert private(modes(tmp_path / "state"))

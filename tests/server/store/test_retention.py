@@ -14,12 +14,12 @@ from hangdog.main import main
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
-from hangdog_server.protocol.jobs import LocalJob
-from hangdog_server.settings import Settings
+from hangdog_server.protocol.jobs import AnnouncedJob
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store.captures import RawCapture
-from hangdog_server.store.offline_captures import Kept, Spooled
+from hangdog_server.store.offline_captures import OfflineCapture, Spooled
 from hangdog_server.store.retention import ROWS, Retention
-from hangdog_server.store.store import Incident, State, Store
+from hangdog_server.store.store import Incident, IncidentState, Store
 from hangdog_server.store.store_errors import StoreFailed
 from hangdog_server.store.tables import CAPTURES, SPOOLED
 from support.servers.cast import NOON, stage, verdict
@@ -27,7 +27,7 @@ from support.servers.cast import NOON, stage, verdict
 DAY = 86400.0
 JUDGED = verdict(Snapshot(Job("llama"), (Round(0, ()),)), Topology(1, {}, {"a": (Rank(0),)}))
 #: No bound but those that a test sets.
-ALL = replace(Settings(), keep_s=0.0, keep_captures_s=0.0, keep_bytes=0)
+ALL = replace(ServerSettings(), keep_s=0.0, keep_captures_s=0.0, keep_bytes=0)
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ async def ended(store: Store, name: str, ago_s: float, size: int = 1000, machine
     await store.judged(name, JUDGED, NOON - ago_s)
 
 
-async def prune(store: Store, settings: Settings) -> None:
+async def prune(store: Store, settings: ServerSettings) -> None:
     await Retention(store, settings, lambda: NOON).once()
 
 
@@ -59,15 +59,15 @@ async def test_captures_go_a_month_after_the_end_and_incidents_after_a_year(
     for name, days in (("0d", 400), ("0c", 31), ("0b", 29), ("0a", 0)):
         await ended(store, name, days * DAY)
     with caplog.at_level(logging.INFO):
-        await prune(store, Settings())
+        await prune(store, ServerSettings())
     assert await left(store) == {"0a": 1, "0b": 1, "0c": 0}
     pruned = await store.find("0c")
-    assert (pruned.state, pruned.pruned, bool(pruned.verdict)) == (State.JUDGED, NOON, True)
+    assert (pruned.state, pruned.pruned, bool(pruned.verdict)) == (IncidentState.JUDGED, NOON, True)
     assert [record.getMessage() for record in caplog.records if record.name.endswith("retention")] == [
         "incident 0d of job llama: removed (0.0 MiB), ended 400.0 days ago (keep_s)",
         "incident 0c of job llama: its captures are removed (0.0 MiB), ended 31.0 days ago (keep_captures_s)",
     ]
-    await prune(store, Settings())
+    await prune(store, ServerSettings())
     assert await left(store) == {"0a": 1, "0b": 1, "0c": 0}, "nothing is due a second time"
     store.close()
 
@@ -89,10 +89,14 @@ async def test_by_size_the_oldest_captures_go_first_and_verdicts_last(where: Pat
 
 async def test_what_has_not_ended_is_never_touched(where: Path | str, caplog: pytest.LogCaptureFixture) -> None:
     store = Store(where)
-    for name, state in (("0a", State.SUSPECTED), ("0b", State.CAPTURING), ("0c", State.RECORDED)):
+    for name, state in (
+        ("0a", IncidentState.SUSPECTED),
+        ("0b", IncidentState.CAPTURING),
+        ("0c", IncidentState.RECORDED),
+    ):
         await ended(store, name, 1000 * DAY, size=50_000)
         await store.move(name, state, NOON - 1000 * DAY)
-    await prune(store, replace(Settings(), keep_bytes=1))
+    await prune(store, replace(ServerSettings(), keep_bytes=1))
     assert await left(store) == {"0a": 1, "0b": 1, "0c": 1}
     assert "all of incidents that still run" in caplog.text
     store.close()
@@ -114,7 +118,7 @@ async def test_a_large_incident_goes_in_bites_and_others_are_served_between_them
         bites.append(machines + 3 - kept - sum(bites))
 
     monkeypatch.setattr("hangdog_server.store.retention.asyncio.sleep", pause)
-    await prune(store, replace(Settings(), keep_bytes=0))
+    await prune(store, replace(ServerSettings(), keep_bytes=0))
     monkeypatch.undo()
     assert sorted(bite for bite in bites if bite) == [1, 1, 1, 10, ROWS, ROWS]
     store.close()
@@ -123,13 +127,15 @@ async def test_a_large_incident_goes_in_bites_and_others_are_served_between_them
 async def test_a_late_look_at_a_pruned_standstill_is_refused_and_the_verdict_stays(where: Path | str) -> None:
     store = Store(where)
     spooled = Spooled(store)
-    first = Kept("a", "1", "s", LocalJob("llama", (Rank(0),)), NOON - 50 * DAY, 0, True, False, 2, 1.0, "", 0, b"x")
+    first = OfflineCapture(
+        "a", "1", "s", AnnouncedJob("llama", (Rank(0),)), NOON - 50 * DAY, 0, True, False, 2, 1.0, "", 0, b"x"
+    )
     await spooled.fold(first, "0a", 60.0, NOON - 50 * DAY)
     await store.judged("0a", JUDGED, NOON - 50 * DAY)
-    await prune(store, Settings())
+    await prune(store, ServerSettings())
     assert (await spooled.fold(first, "0b", 60.0, NOON)).again, "it is still known, and never taken twice"
     late = await spooled.fold(replace(first, id="2", round=1), "0b", 60.0, NOON)
-    assert "judged long ago" in late.refused and (await store.find("0a")).state is State.JUDGED
+    assert "judged long ago" in late.refused and (await store.find("0a")).state is IncidentState.JUDGED
     other = await spooled.fold(replace(first, id="1", machine="b"), "0c", 60.0, NOON)
     assert other.incident == "0c", "another machine's look at it makes an incident of its own"
     await prune(store, replace(ALL, keep_s=45 * DAY))
@@ -143,11 +149,11 @@ async def test_an_incident_that_is_opened_again_meanwhile_is_left_alone(where: P
     store = Store(where)
     await ended(store, "0a", 40 * DAY, machines=2 * ROWS)
     await ended(store, "0b", 39 * DAY)
-    retention = Retention(store, Settings(), lambda: NOON)
+    retention = Retention(store, ServerSettings(), lambda: NOON)
     pruning = asyncio.create_task(retention.once())
     while len((await store.recall("0a"))[1]) == 2 * ROWS:
         await asyncio.sleep(0)
-    await store.move("0a", State.RECORDED, NOON)
+    await store.move("0a", IncidentState.RECORDED, NOON)
     await pruning
     assert (await left(store))["0b"] == 0
     store.close()
@@ -164,7 +170,7 @@ async def test_the_file_shrinks(memory: Path) -> None:
         return given_back[-1]
 
     store.shrink = counted  # type: ignore[method-assign]  # to see that it takes no more steps than it should
-    await prune(store, Settings())
+    await prune(store, ServerSettings())
     assert given_back == [False], "nine tenths of a MiB are one bite of 4 MiB"
     assert set((await left(store)).values()) == {0, 1}
     store.close()
@@ -186,7 +192,7 @@ async def test_a_running_server_prunes_by_itself_and_outlives_a_store_that_fails
         await once(self)
 
     monkeypatch.setattr(Retention, "once", failing)
-    async with stage(memory / "s.db", settings=replace(Settings(), prune_s=0.01)) as on, asyncio.timeout(30):
+    async with stage(memory / "s.db", settings=replace(ServerSettings(), prune_s=0.01)) as on, asyncio.timeout(30):
         while (await left(on.store))["0a"]:
             await asyncio.sleep(0.01)
 
@@ -202,13 +208,15 @@ async def test_sizes_are_those_of_what_is_there(where: Path | str) -> None:
 
 
 def test_operators_set_it_in_days_and_gib(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Settings] = []
+    given: list[ServerSettings] = []
 
-    async def serve(listen: str, where: str, judge: object, announce: object, settings: Settings, *_: object) -> None:
+    async def serve(
+        listen: str, where: str, judge: object, announce: object, settings: ServerSettings, *_: object
+    ) -> None:
         given.append(settings)
 
     monkeypatch.setattr("hangdog_server.main.serve", serve)
     for options in ([], ["--keep", "10", "--keep-captures", "0.5", "--keep-size", "0"]):
         assert CliRunner().invoke(main, ["server", "--store", "s.db", *options]).exit_code == 0
-    assert given[0] == Settings()
+    assert given[0] == ServerSettings()
     assert (given[1].keep_s, given[1].keep_captures_s, given[1].keep_bytes) == (10 * DAY, DAY / 2, 0)

@@ -8,28 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_models.operations.session_histories import Session, Standstill
+from hangdog_models.operations.session_histories import SessionHistory, SessionStall
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.leadership import Leading
-from hangdog_server.cluster.session_tracker import Seen
+from hangdog_server.cluster.session_tracker import SessionTracker
 from hangdog_server.grpc_api import operations_service
 from hangdog_server.incidents import session_writer
-from hangdog_server.incidents.incident_run import Means
+from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.incidents.session_writer import Living
 from hangdog_server.store import leases
 from hangdog_server.store import sessions as rows
 from hangdog_server.store.leases import NotOurs
-from hangdog_server.store.sessions import Row, State
+from hangdog_server.store.sessions import SessionRow, SessionState
 from hangdog_server.store.store import Store
 from support.real.postgres import Postgres
 from support.servers.cast import NOON, PATIENT, stage, verdict
 
 DAY = 86400.0
-STILL = Standstill(NOON + 50.0, NOON + 60.0)
-LIFE = Row("a1", "llama", NOON, NOON, True, State.OPEN)
+STILL = SessionStall(NOON + 50.0, NOON + 60.0)
+LIFE = SessionRow("a1", "llama", NOON, NOON, True, SessionState.OPEN)
 
 
-async def known(store: Store, true: Callable[[tuple[Session, ...]], bool]) -> tuple[Session, ...]:
+async def known(store: Store, true: Callable[[tuple[SessionHistory, ...]], bool]) -> tuple[SessionHistory, ...]:
     """The sessions, once they are what the test waits for, the earliest first."""
     async with asyncio.timeout(50):
         while not true(found := await sessions(store)):
@@ -37,7 +37,7 @@ async def known(store: Store, true: Callable[[tuple[Session, ...]], bool]) -> tu
     return tuple(sorted(found, key=lambda one: (one.began, one.until)))
 
 
-async def sessions(store: Store, since: float = 0.0) -> tuple[Session, ...]:
+async def sessions(store: Store, since: float = 0.0) -> tuple[SessionHistory, ...]:
     return (await store.ask(operations_service.past, since)).sessions
 
 
@@ -46,12 +46,12 @@ async def test_a_session_and_its_standstills_are_written_twice_as_once(where: Pa
     for row in (LIFE, replace(LIFE, until=NOON + 60.0, stills=((1, STILL),))):
         await store.write_of("llama", rows.write, row)
         await store.write_of("llama", rows.write, row)
-    assert await sessions(store) == (Session("llama", NOON, NOON + 60.0, True, False, (STILL,)),)
+    assert await sessions(store) == (SessionHistory("llama", NOON, NOON + 60.0, True, False, (STILL,)),)
     over = replace(STILL, over=NOON + 90.0)
-    ended = replace(LIFE, until=NOON + 200.0, state=State.ENDED, stills=((1, over), (2, STILL)))
+    ended = replace(LIFE, until=NOON + 200.0, state=SessionState.ENDED, stills=((1, over), (2, STILL)))
     await store.write_of("llama", rows.write, ended)
     await store.write_of("llama", rows.write, replace(LIFE, until=NOON + 900.0))
-    known = Session("llama", NOON, NOON + 200.0, True, True, (over, STILL))
+    known = SessionHistory("llama", NOON, NOON + 200.0, True, True, (over, STILL))
     assert await sessions(store) == (known,), "what is over stays over"
     assert await sessions(store, NOON + 201.0) == ()
     past = await store.ask(operations_service.past, NOON + 201.0, 10.0)
@@ -82,10 +82,10 @@ async def test_who_lost_the_lease_of_a_job_writes_nothing_of_its_life(where: Pat
     store.fence("one")
     await store.write_of("llama", rows.write, LIFE)  # nobody leads it: as at its end
     await store.do(leases.take, ["llama"], "other", "", 60.0)
-    for row in (replace(LIFE, state=State.ENDED), replace(LIFE, id="a2")):
+    for row in (replace(LIFE, state=SessionState.ENDED), replace(LIFE, id="a2")):
         with pytest.raises(NotOurs, match="job llama is led by another server"):
             await store.write_of("llama", rows.write, row)
-    assert await sessions(store) == (Session("llama", NOON, NOON),)
+    assert await sessions(store) == (SessionHistory("llama", NOON, NOON),)
     store.close()
 
 
@@ -95,14 +95,16 @@ async def test_sessions_are_forgotten_with_age_and_never_while_they_last(
     monkeypatch.setattr(rows, "FORGOTTEN", 2)
     store = Store(where)
     for number in range(5):
-        old = Row(f"a{number}", f"j{number}", NOON - 500 * DAY, NOON - 400 * DAY, True, State.ENDED, ((1, STILL),))
+        old = SessionRow(
+            f"a{number}", f"j{number}", NOON - 500 * DAY, NOON - 400 * DAY, True, SessionState.ENDED, ((1, STILL),)
+        )
         await store.write_of(old.job, rows.write, old)
     await store.write_of("gpt", rows.write, replace(LIFE, id="b", job="gpt", began=NOON - 500 * DAY, until=NOON - DAY))
-    await store.write_of("llama", rows.write, replace(LIFE, id="c", state=State.LOST))
-    means = Means(Fleet(PATIENT), store, verdict, lambda: NOON)
+    await store.write_of("llama", rows.write, replace(LIFE, id="c", state=SessionState.LOST))
+    means = IncidentServices(Fleet(PATIENT), store, verdict, lambda: NOON)
     for keep_s, left in ((0.0, 7), (PATIENT.keep_s, 2)):
         kept = replace(PATIENT, keep_s=keep_s)
-        await Living(means, Seen(60.0), Leading(store, means.fleet, kept), kept).forget()
+        await Living(means, SessionTracker(60.0), Leading(store, means.fleet, kept), kept).forget()
         assert len(await sessions(store)) == left
     assert {one.job for one in await sessions(store)} == {"gpt", "llama"}
     store.close()

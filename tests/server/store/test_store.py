@@ -14,10 +14,10 @@ from hangdog_models.verdict import Eviction, Kind
 from hangdog_proto.codec import rounds
 from hangdog_proto.codec.rounds import earlier
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store.captures import RawCapture, unfolded
-from hangdog_server.store.offline_captures import Kept, Spooled
-from hangdog_server.store.store import Incident, State, Store
+from hangdog_server.store.offline_captures import OfflineCapture, Spooled
+from hangdog_server.store.store import Incident, IncidentState, Store
 from hangdog_server.store.store_errors import StoreFailed
 from support.servers.cast import verdict
 
@@ -39,7 +39,7 @@ async def test_incidents_outlive_the_server(where: Path | str) -> None:
     store = Store(where)
     newest, oldest = await store.latest("", 10)
     assert newest == replace(SECOND, changed=2.0)
-    assert (oldest.state, oldest.changed, oldest.kind, oldest.evict) == (State.JUDGED, 5.0, "machine", ("a",))
+    assert (oldest.state, oldest.changed, oldest.kind, oldest.evict) == (IncidentState.JUDGED, 5.0, "machine", ("a",))
     assert not oldest.verdict and (await store.find("0a1b")).verdict.startswith('{"schema": "hangdog.verdict/1"')
     assert await store.recall(FIRST.id) == ({"rounds": 2}, (RawCapture("a", 0, b"one"), RawCapture("b", 0, b"two")))
     assert [line.id for line in await store.latest("qwen", 10)] == ["0a2c"]
@@ -53,9 +53,9 @@ async def test_what_is_open_is_told(where: Path | str) -> None:
         await store.begin(incident, {})
     assert [incident.id for incident in await store.open()] == [SECOND.id, FIRST.id], "newest first"
     await store.judged(FIRST.id, JUDGED, 3.0)
-    await store.move(SECOND.id, State.RECORDED, 9.0)
+    await store.move(SECOND.id, IncidentState.RECORDED, 9.0)
     assert [incident.id for incident in await store.open()] == [SECOND.id]
-    await store.move(SECOND.id, State.FAILED, 9.0, "nobody is back")
+    await store.move(SECOND.id, IncidentState.FAILED, 9.0, "nobody is back")
     assert await store.open() == ()
     store.close()
 
@@ -141,7 +141,7 @@ async def test_text_that_no_database_holds_is_no_reason_to_fail(where: Path | st
     """Reasons and notes may quote evidence, which may hold anything."""
     store = Store(where)
     await store.begin(replace(FIRST, why="a\0b\ud800c"), {})
-    await store.move(FIRST.id, State.FAILED, 2.0, "\udcff\0")
+    await store.move(FIRST.id, IncidentState.FAILED, 2.0, "\udcff\0")
     found = await store.find(FIRST.id)
     assert (found.why, found.note) == ("a\ufffdb?c", "?\ufffd")
     assert await store.latest("\0", 9) == ()
@@ -156,8 +156,8 @@ async def test_steps_at_the_same_time_each_have_their_turn(where: Path | str) ->
     spooled = Spooled(store)
 
     async def fold(number: int) -> str:
-        local = LocalJob("llama", (Rank(number),))
-        kept = Kept(f"m{number}", "1", "s", local, 100.0, 0, True, False, 1, 1.0, "still", 0, b"x")
+        local = AnnouncedJob("llama", (Rank(number),))
+        kept = OfflineCapture(f"m{number}", "1", "s", local, 100.0, 0, True, False, 1, 1.0, "still", 0, b"x")
         return (await spooled.fold(kept, f"0{number}", 60.0, 100.0)).incident
 
     async with asyncio.TaskGroup() as group:

@@ -16,12 +16,12 @@ from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import WrongUse
 from hangdog_models.verdict import Eviction, Suspect, from_json
 from hangdog_server.actions import policy
-from hangdog_server.actions.backends.backend import Case
-from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.actions.backends.backend import IsolationCase
+from hangdog_server.actions.backends.exclude_file import ExcludeFile
 from hangdog_server.auth.tokens import Role
-from hangdog_server.protocol.rate_limits import Limits
+from hangdog_server.protocol.rate_limits import RateLimits
 from hangdog_server.store import campaigns
-from hangdog_server.store.campaigns import Campaign, Convict, State
+from hangdog_server.store.campaigns import Campaign, CampaignState, Convict
 from support.servers.cast import NOON
 from support.servers.cast_acting import WIDE
 from support.servers.deciding import deciding, shown
@@ -58,10 +58,10 @@ async def test_from_a_click_to_a_machine_that_is_back(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-class Foretelling(Exclusion):
+class Foretelling(ExcludeFile):
     """One that knows what the restart costs, in hostile words."""
 
-    async def foresee(self, cases: Sequence[Case]) -> str:
+    async def foresee(self, cases: Sequence[IsolationCase]) -> str:
         return f"this takes 1 of 2 restarts that JobSet {cases[0].job} has left: {HOSTILE}"
 
 
@@ -114,11 +114,11 @@ async def test_what_somebody_else_decided_before_is_said_though_it_is_the_same(t
 
 
 async def test_who_asks_for_too_much_has_nothing_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def much(limits: Limits, person: str, now: float) -> None:
+    def much(limits: RateLimits, person: str, now: float) -> None:
         raise WrongUse(f"{person} asks for too much")
 
     async with deciding(tmp_path) as on:
-        monkeypatch.setattr(Limits, "snapshot", much)
+        monkeypatch.setattr(RateLimits, "snapshot", much)
         refused = await on.alice.post(f"/api/incidents/{on.incident}/diagnose")
         assert refused.status_code == 409 and refused.json()["error"] == "alice asks for too much"
         assert await on.site.on.store.ask(campaigns.about, on.incident) == ()
@@ -277,7 +277,7 @@ async def test_campaigns_are_told_of_and_a_convicted_machine_is_on_probation(tmp
         report = {"convicted": [{"machine": "a"}], "untested": [], "launches": [{}], "tell": [], "verdict": "convicted"}
         assert "on probation" not in (await on.alice.get("/machines")).text
         async with on.alice.stream("GET", told) as here:
-            end = State.DONE, NOON + 60, "", json.dumps(report), (Convict("a", 0.99),)
+            end = CampaignState.DONE, NOON + 60, "", json.dumps(report), (Convict("a", 0.99),)
             await store.do(campaigns.end, "c0ffee", *end)
             assert await said(here.aiter_lines(), "retry: 3000", "") == "event: state"
         for each in (path, "/"):
@@ -289,7 +289,7 @@ async def test_campaigns_are_told_of_and_a_convicted_machine_is_on_probation(tmp
         life = (await on.alice.get("/api/machines/a")).json()
         assert life["convictions"][0]["campaign"] == "c0ffee" and life["probation"] > NOON + 60
         await store.do(campaigns.begin, replace(campaign, id="dead"))
-        await store.do(campaigns.end, "dead", State.FAILED, NOON + 90, "", "{}", ())
+        await store.do(campaigns.end, "dead", CampaignState.FAILED, NOON + 90, "", "{}", ())
         assert "campaign dead: failed: nobody convicted" in (await on.alice.get(path)).text
 
 

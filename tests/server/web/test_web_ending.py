@@ -11,7 +11,7 @@ from hangdog_models.verdict import Eviction, Suspect, from_json
 from hangdog_server.actions import policy
 from hangdog_server.auth.tokens import Role
 from hangdog_server.store import actions, campaigns
-from hangdog_server.store.campaigns import Campaign, State
+from hangdog_server.store.campaigns import Campaign, CampaignState
 from support.servers.cast import NOON
 from support.servers.deciding import Deciding, deciding, shown
 from support.servers.tested import machine
@@ -77,7 +77,7 @@ async def test_neither_is_for_those_who_may_not_nor_for_anothers_page(tmp_path: 
                 assert (await on.alice.post(f"/api{path}", json={}, headers=headers)).status_code == 403
             assert (await on.site.http.post(f"/api{path}")).status_code == 401
         assert (await on.acts())["breaker"] == WHY
-        assert (await on.site.on.store.ask(campaigns.find, "c0ffee")).state is State.RUNNING
+        assert (await on.site.on.store.ask(campaigns.find, "c0ffee")).state is CampaignState.RUNNING
         elsewhere = await on.alice.post(f"/api{end}")
         assert elsewhere.status_code == 503 and "another server" in elsewhere.json()["error"]
     assert not any(who in ("view", "trigger") for _, who, _ in on.recorded())
@@ -104,7 +104,7 @@ async def test_a_campaign_is_ended_once_with_what_is_known(tmp_path: Path) -> No
         assert (one.status_code, one.headers["location"]) == (303, "/incidents/fee1")
         await y.ended(order.launch)
         assert (await on.alice.post(end, data=form)).status_code == 303, "sent twice it is done once"
-        assert (await on.site.on.store.ask(campaigns.find, name)).state is State.ABORTED
+        assert (await on.site.on.store.ask(campaigns.find, name)).state is CampaignState.ABORTED
         assert (await on.alice.get(end)).status_code == 409
         for page in ("/", "/incidents/fee1"):
             assert end not in (await on.alice.get(page)).text

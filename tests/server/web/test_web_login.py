@@ -11,7 +11,7 @@ import pytest
 from hangdog_models.errors import WrongUse
 from hangdog_server.auth import tokens
 from hangdog_server.auth.tokens import Role
-from hangdog_server.listener import Door
+from hangdog_server.listener import ListenerConfig
 from hangdog_server.web.credentials import inside
 from support.servers.browsed import browsed, hang
 from support.servers.cast import NOON, stage
@@ -21,10 +21,10 @@ PATHS = ("/", "/machines", "/incidents/x", "/api/now", "/api/incidents", "/api/i
          "/api/events", "/api/incidents/x/events", "/api/openapi.json")  # fmt: skip
 
 
-def door(folder: Path) -> tuple[Door, str]:
+def door(folder: Path) -> tuple[ListenerConfig, str]:
     """A door for whoever has the token given."""
     file = folder / "tokens.json"
-    return Door(tokens=file), tokens.new(file, "alice", Role.VIEW, NOON)
+    return ListenerConfig(tokens=file), tokens.new(file, "alice", Role.VIEW, NOON)
 
 
 async def test_without_a_token_nothing_is_shown_once_there_are_any(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ async def test_with_a_certificate_pages_go_over_tls_and_the_cookie_with_them(tmp
     file = tmp_path / "tokens.json"
     token = tokens.new(file, "alice", Role.VIEW, now())
     trusted = ssl.create_default_context(cafile=str(folder / "ca.pem"))
-    secure = Door(tls=folder, tokens=file)
+    secure = ListenerConfig(tls=folder, tokens=file)
     async with browsed(tmp_path / "s.db", door=secure, verify=trusted, clock=now) as site:
         found = await site.http.post("/login", data={"token": token})
         cookie = found.headers["set-cookie"]
@@ -140,14 +140,14 @@ async def test_with_a_certificate_pages_go_over_tls_and_the_cookie_with_them(tmp
 
 async def test_pages_in_plain_text_beyond_this_machine_are_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match="in plain text"):
-        async with stage(tmp_path / "s.db", door=Door(web="0.0.0.0:0")):
+        async with stage(tmp_path / "s.db", door=ListenerConfig(web="0.0.0.0:0")):
             pass
 
 
 @pytest.mark.parametrize("web", ["127.0.0.1", "nonsense:x", "no.such.host.invalid:7413"])
 async def test_an_address_that_is_none_is_said(tmp_path: Path, web: str) -> None:
     with pytest.raises(WrongUse):
-        async with stage(tmp_path / "s.db", door=Door(web=web)):
+        async with stage(tmp_path / "s.db", door=ListenerConfig(web=web)):
             pass
 
 

@@ -7,7 +7,7 @@ from msgspec import structs
 from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.judge import investigate
 from hangdog_models.diagnosis.verdict.conclude import conclude
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
@@ -73,7 +73,7 @@ def stalled(ranks: int, tensor: int = 8, stages: int = 8, per_machine: int = 8) 
     finding = Finding(
         "kernel",
         "NFS",
-        Bearing.SUSPECTS,
+        Impact.SUSPECTS,
         "server filer-3 not responding, still trying",
         f"node-{culprit // per_machine}",
     )
@@ -83,7 +83,7 @@ def stalled(ranks: int, tensor: int = 8, stages: int = 8, per_machine: int = 8) 
     return snapshot, topology
 
 
-def judged(snapshot: Snapshot, topology: Topology) -> tuple[Verdict, incident_view.Scene]:
+def judged(snapshot: Snapshot, topology: Topology) -> tuple[Verdict, incident_view.IncidentView]:
     """The verdict on a job, and what is shown of it."""
     case = investigate(snapshot, topology)
     verdict = conclude(case)

@@ -5,7 +5,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from hangdog_agent.machine_tests.level import Conviction, Level, Outcome, Result
+from hangdog_agent.machine_tests.level import Level, LevelOutcome, LevelResult, MachineConviction
 from hangdog_agent.machine_tests.settings import DiagnoseSettings
 from hangdog_agent.machine_tests.torch_engine import Engine, Probe, cleaned
 
@@ -28,11 +28,11 @@ def engine(fault: str = "", victim: str = "") -> Engine:
 PATIENCE_S = 400
 
 
-def play(level: Level, deadline_s: float = 300.0) -> tuple[Result, ...]:
+def play(level: Level, deadline_s: float = 300.0) -> tuple[LevelResult, ...]:
     assert level.supported() == ""
     return level.run(deadline_s, threading.Event())
 
 
-def failed(results: tuple[Result, ...]) -> dict[str, tuple[Conviction, ...]]:
+def failed(results: tuple[LevelResult, ...]) -> dict[str, tuple[MachineConviction, ...]]:
     """Whom each failed test convicts."""
-    return {one.test: one.convicts for one in results if one.outcome is Outcome.FAIL}
+    return {one.test: one.convicts for one in results if one.outcome is LevelOutcome.FAIL}

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator
 
-from hangdog_agent.checks.check_result import Kind, Moment, Result
+from hangdog_agent.checks.check_result import CheckResult, CheckVerdict, Moment
 from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.gpus.gpu import Gpus
 from hangdog_agent.checks.gpus.nvml_client import Sweeper
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 from support.fakes.fake_gpus import FakeGpus
 
 #: Every sweep asks for all; a call that blocks is given up soon, though not before Python has started.
@@ -24,14 +24,14 @@ class Watched:
         self.check = Gpus(settings, notes, self.sweeper)
         self._clock = clock
 
-    def look(self) -> tuple[Result, ...]:
+    def look(self) -> tuple[CheckResult, ...]:
         return self.check.look(next(self._clock))
 
-    def one(self) -> Result:
+    def one(self) -> CheckResult:
         found = self.look()
         assert len(found) == 1, [result.words for result in found]
         return found[0]
 
 
-def said(result: Result) -> tuple[str, Kind, Bearing]:
-    return result.code, result.kind, result.finding.bearing
+def said(result: CheckResult) -> tuple[str, CheckVerdict, Impact]:
+    return result.code, result.kind, result.finding.impact

@@ -12,7 +12,7 @@ import httpx
 
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_server.incidents.judge import Judge
-from hangdog_server.listener import LOCAL, Door
+from hangdog_server.listener import LOCAL, ListenerConfig
 from support.cases.stories import trace
 from support.servers.cast import Agent, Stage, cluster, stage
 
@@ -36,7 +36,7 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def browsed(
-    path: Path, judge: Judge = diagnose, door: Door = LOCAL, verify: Any = True, **more: Any
+    path: Path, judge: Judge = diagnose, door: ListenerConfig = LOCAL, verify: Any = True, **more: Any
 ) -> AsyncIterator[Browsed]:
     """A server on free ports, upon the store at `path`."""
     web = f"127.0.0.1:{free_port()}"

@@ -14,26 +14,26 @@ from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Frame, ProcessTrace, Thread
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Coverage, Eviction, EvidenceReport, Kind, Verdict
-from hangdog_proto.client.channel_options import Reach, open_aio_channel
-from hangdog_proto.client.incidents import Client, MachineLine, Step
+from hangdog_proto.client.channel_options import ServerAddress, open_aio_channel
+from hangdog_proto.client.incidents import Client, MachineLine, ProgressStep
 from hangdog_proto.codec.piece_cache import Dictionary
 from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsStub
-from hangdog_server.actions.backends.actions_config import Chosen
+from hangdog_server.actions.backends.actions_config import ActionsConfig
 from hangdog_server.cluster.fleet import Fleet
-from hangdog_server.incidents.incident_run import Means
+from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.incidents.judge import Judge
-from hangdog_server.listener import LOCAL, Door, Opened
+from hangdog_server.listener import LOCAL, ListenerConfig, OpenListeners
 from hangdog_server.main import running
-from hangdog_server.notifications.notify_config import Told
+from hangdog_server.notifications.notify_config import NotifyConfig
 from hangdog_server.observability.setup import Observers
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store.store import Store
 
 #: Settings under which no deadline passes, however slow the machine that runs the tests.
 PATIENT = replace(
-    Settings(),
+    ServerSettings(),
     rounds=1,
     interval_s=0.05,
     patience_s=60.0,
@@ -95,7 +95,7 @@ class Agent:
 
     def __init__(self, address: str, machine: str, tls: Path | None = None) -> None:
         self.machine = machine
-        self._channel = open_aio_channel(Reach(address, tls), (("grpc.use_local_subchannel_pool", 1),))
+        self._channel = open_aio_channel(ServerAddress(address, tls), (("grpc.use_local_subchannel_pool", 1),))
         self._call: Any = None
 
     async def __aenter__(self) -> Self:
@@ -154,9 +154,9 @@ class Stage:
 
     address: str
     store: Store
-    settings: Settings
+    settings: ServerSettings
     dictionary: Dictionary
-    reach: Reach | None = None
+    reach: ServerAddress | None = None
 
     def agent(self, machine: str, tls: Path | None = None) -> Agent:
         return Agent(self.address, machine, tls)
@@ -165,11 +165,13 @@ class Stage:
         """A person's, who may do everything."""
         return Client(self.reach or self.address)
 
-    async def snapshot(self, job: str = "", heard: list[Step] | None = None, **asked: Any) -> list[Step]:
+    async def snapshot(
+        self, job: str = "", heard: list[ProgressStep] | None = None, **asked: Any
+    ) -> list[ProgressStep]:
         """Asks for a snapshot as the command line does; all its steps, which `heard` gets as they come."""
         steps = [] if heard is None else heard
 
-        def ask() -> list[Step]:
+        def ask() -> list[ProgressStep]:
             with self.client() as client:
                 steps.extend(client.snapshot(job, **asked))  # list.extend takes them one by one
             return steps
@@ -198,31 +200,31 @@ class Stage:
 async def stage(
     path: Path | str,
     judge: Judge = verdict,
-    settings: Settings = PATIENT,
-    door: Door = LOCAL,
+    settings: ServerSettings = PATIENT,
+    door: ListenerConfig = LOCAL,
     clock: Callable[[], float] = lambda: NOON,
     observers: Observers | None = None,
-    does: Chosen | None = None,
-    tells: Told | None = None,
-    opened: Opened | None = None,
+    does: ActionsConfig | None = None,
+    tells: NotifyConfig | None = None,
+    opened: OpenListeners | None = None,
 ) -> AsyncIterator[Stage]:
     """A server on a free port, upon the store at `path`, or of that URL, which `observers` watch."""
     seen = observers or Observers(Fleet(settings))
     store = Store(path, telemetry=seen.telemetry)
     try:
-        means = Means(seen.fleet, store, judge, clock, telemetry=seen.telemetry)
-        opened = opened or Opened("127.0.0.1:0", door, settings, clock)
+        means = IncidentServices(seen.fleet, store, judge, clock, telemetry=seen.telemetry)
+        opened = opened or OpenListeners("127.0.0.1:0", door, settings, clock)
         async with running(opened, means, settings, seen.interceptors, does, tells) as address:
             yield Stage(address, store, settings, means.dictionary)
     finally:
         store.close()
 
 
-def texts(steps: list[Step]) -> list[str]:
+def texts(steps: list[ProgressStep]) -> list[str]:
     return [step.text for step in steps]
 
 
-def failed(steps: list[Step]) -> dict[str, str]:
+def failed(steps: list[ProgressStep]) -> dict[str, str]:
     """Why ranks are missing, by the verdict."""
     assert steps[-1].verdict is not None
     return dict(steps[-1].verdict.coverage.failed)

@@ -11,17 +11,17 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind
-from hangdog_server.actions.backends.actions_config import Chosen
-from hangdog_server.actions.backends.backend import Actor, ActorFailed, Case, Mark, Standing
+from hangdog_server.actions.backends.actions_config import ActionsConfig
+from hangdog_server.actions.backends.backend import Backend, BackendFailed, IsolationCase, MachineMark, Mark
 from hangdog_server.actions.checkpoint_copies import Manifests
-from hangdog_server.actions.reconcile import Acting
-from hangdog_server.auth.audit_log import Audit
+from hangdog_server.actions.reconcile import ActionLoop
+from hangdog_server.auth.audit_log import AuditLog
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.leadership import Leading
-from hangdog_server.incidents.incident_run import Means
-from hangdog_server.protocol.jobs import LocalJob
+from hangdog_server.incidents.incident_run import IncidentServices
+from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store import actions
-from hangdog_server.store.actions import Act
+from hangdog_server.store.actions import ActionState
 from hangdog_server.store.store import Incident, Store
 from support.servers.cast import NOON, PATIENT, verdict
 
@@ -39,7 +39,7 @@ class World:
     """One server's part; time stands still until `now` is set."""
 
     store: Store
-    actors: tuple[Actor, ...]
+    actors: tuple[Backend, ...]
     folder: Path
     mode: Mode = Mode.AUTO
     caps: Caps = WIDE
@@ -48,22 +48,22 @@ class World:
     fleet: Fleet = field(default_factory=lambda: Fleet(PATIENT))
 
     def __post_init__(self) -> None:
-        self.means = Means(self.fleet, self.store, lambda *_: NOTHING, lambda: self.now)
+        self.means = IncidentServices(self.fleet, self.store, lambda *_: NOTHING, lambda: self.now)
         self.leading = Leading(self.store, self.fleet, PATIENT, "here:1")  # who comes after it has not to wait
         self.begin()
 
     def begin(self) -> None:
         """A server that has just started."""
-        chosen = Chosen(self.mode, self.caps, self.actors, self.folder / "stop", self.copies)
-        self.audit = Audit(self.folder / "audit.jsonl", lambda: self.now)
-        self.acting = Acting(self.means, replace(PATIENT, returned_s=0.0), self.leading, self.audit, chosen)
+        chosen = ActionsConfig(self.mode, self.caps, self.actors, self.folder / "stop", self.copies)
+        self.audit = AuditLog(self.folder / "audit.jsonl", lambda: self.now)
+        self.acting = ActionLoop(self.means, replace(PATIENT, returned_s=0.0), self.leading, self.audit, chosen)
 
     def connect(self, machine: str, job: str = "", told: Body | None = None) -> None:
         """Its agent is there, and says what runs on it."""
         connection = self.fleet.connect(machine, "1", "here", 0.0, body=told or body(machine))
         if job:
             rank = Rank(ord(machine[-1]) % 64)  # its own: machines that claim one rank are in conflict
-            self.fleet.announce(connection, {job: LocalJob(job, (rank,), 64)}, 0.0)
+            self.fleet.announce(connection, {job: AnnouncedJob(job, (rank,), 64)}, 0.0)
 
     async def judged(
         self, name: str, *machines: str, job: str = "llama", ago: float = 30.0, job_toml: str = "",
@@ -83,9 +83,9 @@ class World:
         return {row.machine: str(row.state) for row in await self.store.ask(actions.of, incident)}
 
     async def words(self, incident: str) -> str:
-        return " | ".join(row.words for row in await self.store.ask(actions.of, incident))
+        return " | ".join(row.message for row in await self.store.ask(actions.of, incident))
 
-    async def until(self, incident: str, *states: Act) -> None:
+    async def until(self, incident: str, *states: ActionState) -> None:
         """Ticks until all machines of an incident are so far."""
         for _ in range(200):
             found = set((await self.states(incident)).values())
@@ -96,7 +96,7 @@ class World:
 
 
 @asynccontextmanager
-async def world(where: Path | str, folder: Path, *actors: Actor, **more: object) -> AsyncIterator[World]:
+async def world(where: Path | str, folder: Path, *actors: Backend, **more: object) -> AsyncIterator[World]:
     """A cluster of three machines of llama and three without a job, upon a store."""
     folder.mkdir(exist_ok=True)
     store = Store(where)
@@ -123,28 +123,28 @@ class Played:
     again_s: float = 0.0
     marks: dict[str, str] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
-    fails: ActorFailed | None = None
+    fails: BackendFailed | None = None
     runs: dict[str, str] = field(default_factory=dict)
     moving: int = 0
 
-    async def look(self, case: Case) -> Standing:
+    async def look(self, case: IsolationCase) -> MachineMark:
         if self.fails:
             raise self.fails
         owner = self.marks.get(case.machine)
         kind = Mark.NONE if owner is None else Mark.ANOTHERS if owner == "ops" else Mark.OURS
-        return Standing(kind, owner or "", owner or "")
+        return MachineMark(kind, owner or "", owner or "")
 
-    async def mark(self, case: Case) -> None:
+    async def mark(self, case: IsolationCase) -> None:
         if (await self.look(case)).mark is Mark.ANOTHERS:
-            raise ActorFailed(f"{case.machine} is left alone", "ask ops")
+            raise BackendFailed(f"{case.machine} is left alone", "ask ops")
         if case.machine not in self.marks or self.again_s:
             self.marks[case.machine] = case.incident
             self.told.append(f"mark {case.machine}")
 
-    async def unmark(self, case: Case) -> None:
+    async def unmark(self, case: IsolationCase) -> None:
         standing = await self.look(case)
         if standing.mark is Mark.ANOTHERS:
-            raise ActorFailed(f"{case.machine} is left alone", "ask ops")
+            raise BackendFailed(f"{case.machine} is left alone", "ask ops")
         if standing.incident == case.incident:
             del self.marks[case.machine]
             self.told.append(f"unmark {case.machine}")
@@ -156,10 +156,10 @@ class Played:
 class Moving(Played):
     """One that also has jobs start again."""
 
-    async def run_of(self, case: Case) -> str:
+    async def run_of(self, case: IsolationCase) -> str:
         return self.runs.get(case.machine, "")
 
-    async def move(self, case: Case, run: str, machines: list[str]) -> bool:
+    async def move(self, case: IsolationCase, run: str, machines: list[str]) -> bool:
         if self.fails:
             raise self.fails
         self.told.append(f"move {run} without {','.join(machines)}")

@@ -23,15 +23,15 @@ from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Suspect, Verdict
 from hangdog_server.cluster.fleet import Fleet
-from hangdog_server.incidents.round_capture import Capturing
-from hangdog_server.listener import Door
+from hangdog_server.incidents.round_capture import RoundCapture
+from hangdog_server.listener import ListenerConfig
 from hangdog_server.main import serve
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store.database import Database
 from support.servers.cast import verdict
 
 #: What the server is run with: short waits, for everybody is on this machine and comes back at once.
-SETTINGS = Settings(
+SETTINGS = ServerSettings(
     rounds=2,
     interval_s=0.02,
     patience_s=20.0,
@@ -95,13 +95,15 @@ def run(port: int, where: str, last: int, passed: str) -> None:
             point()
         point()
 
-    kinds: tuple[tuple[Any, str], ...] = ((Capturing, "answer"), (Fleet, "send"))
+    kinds: tuple[tuple[Any, str], ...] = ((RoundCapture, "answer"), (Fleet, "send"))
     for kind, name in kinds:
         setattr(kind, name, point.around(getattr(kind, name)))
     Database.begin = pointed  # type: ignore[method-assign,assignment]
     store = where if "://" in where else Path(where)
     address = f"127.0.0.1:{port}"
-    asyncio.run(serve(address, store, point.around(judge), lambda _: None, SETTINGS, Door(advertised=address)))
+    asyncio.run(
+        serve(address, store, point.around(judge), lambda _: None, SETTINGS, ListenerConfig(advertised=address))
+    )
     Path(passed).write_text(str(point.passed))
 
 

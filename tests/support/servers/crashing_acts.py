@@ -16,8 +16,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from hangdog_server.actions import policy
-from hangdog_server.actions.backends.backend import Case
-from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.actions.backends.backend import IsolationCase
+from hangdog_server.actions.backends.exclude_file import ExcludeFile
 from hangdog_server.store import actions
 from hangdog_server.store.actions import UNDER_WAY
 from hangdog_server.store.database import Database
@@ -28,7 +28,7 @@ from support.servers.crashing import Points
 TICKS = 60
 
 
-class Scheduler(Exclusion):
+class Scheduler(ExcludeFile):
     """A file of excluded machines, and a file beside it in which every start of the job is a line."""
 
     def __init__(self, folder: Path, point: Points) -> None:
@@ -36,21 +36,21 @@ class Scheduler(Exclusion):
         self._starts = folder / "starts"
         self._point = point
 
-    async def mark(self, case: Case) -> None:
+    async def mark(self, case: IsolationCase) -> None:
         self._point()
         await super().mark(case)
         self._point()
 
-    async def unmark(self, case: Case) -> None:
+    async def unmark(self, case: IsolationCase) -> None:
         self._point()
         await super().unmark(case)
         self._point()
 
-    async def run_of(self, case: Case) -> str:
+    async def run_of(self, case: IsolationCase) -> str:
         self._point()
         return str(self._started())
 
-    async def move(self, case: Case, run: str, machines: Sequence[str]) -> bool:
+    async def move(self, case: IsolationCase, run: str, machines: Sequence[str]) -> bool:
         self._point()
         if str(self._started()) == run:
             with self._starts.open("a") as file:

@@ -16,13 +16,13 @@ from hangdog_models.actions.caps import Caps, Mode
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
-from hangdog_proto.client.channel_options import Reach
-from hangdog_server.actions.backends.actions_config import Chosen
-from hangdog_server.actions.backends.backend import Actor
-from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_server.actions.backends.actions_config import ActionsConfig
+from hangdog_server.actions.backends.backend import Backend
+from hangdog_server.actions.backends.exclude_file import ExcludeFile
 from hangdog_server.auth import tokens
 from hangdog_server.auth.tokens import Role
-from hangdog_server.listener import Door
+from hangdog_server.listener import ListenerConfig
 from support.servers.browsed import Browsed, browsed
 from support.servers.cast import NOON, PATIENT, trainer, verdict
 from support.servers.cast_acting import WIDE
@@ -81,12 +81,12 @@ def shown(page: str) -> str:
 
 @asynccontextmanager
 async def deciding(
-    folder: Path, mode: Mode = Mode.APPROVE, caps: Caps = WIDE, state: str = "waiting", actor: Actor | None = None
+    folder: Path, mode: Mode = Mode.APPROVE, caps: Caps = WIDE, state: str = "waiting", actor: Backend | None = None
 ) -> AsyncIterator[Deciding]:
     """Machine a of llama is to be evicted, x is free; people come once the act is in that state."""
-    does = Chosen(mode, caps, (actor or Exclusion(folder / "excluded"),), folder / "stop")
+    does = ActionsConfig(mode, caps, (actor or ExcludeFile(folder / "excluded"),), folder / "stop")
     file = folder / "tokens.json"
-    door = Door(tokens=file, audit=folder / "audit.jsonl")
+    door = ListenerConfig(tokens=file, audit=folder / "audit.jsonl")
     settings = replace(PATIENT, returned_s=0.0)
     ticks = itertools.count()
     clock = lambda: NOON + next(ticks) / 1000  # what comes later is later
@@ -107,7 +107,7 @@ async def deciding(
             people[role] = httpx.AsyncClient(
                 base_url=site.address, headers={"authorization": f"Bearer {shows[role]}"}, timeout=30
             )
-        site.on.reach = Reach(site.on.address, token=shows[Role.ACT])
+        site.on.reach = ServerAddress(site.on.address, token=shows[Role.ACT])
         found = Deciding(site, incident, folder, people, shows)
         try:
             await found.until(state)

@@ -15,12 +15,12 @@ from hangdog_agent.connection.identity import Identity
 from hangdog_agent.connection.link import Link
 from hangdog_agent.connection.offline_recording import Spooling
 from hangdog_agent.connection.settings import LinkSettings
-from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch
-from hangdog_agent.machine_tests.remote_tests import Diagnosing, Jobs
-from hangdog_agent.metrics.metrics import Tally
-from hangdog_agent.stalls.monitor import Vigil
-from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.machine_tests.remote_tests import Jobs, RemoteTests
+from hangdog_agent.metrics.metrics import AgentMetrics
+from hangdog_agent.stalls.monitor import StallMonitor
+from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.findings import Finding
 from hangdog_models.rules.ruleset import packaged
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -31,7 +31,7 @@ MARK = ("HANGDOG_TEST_LINK", str(os.getpid()))
 ENVIRON = dict([MARK], RANK="3", LOCAL_RANK="1", WORLD_SIZE="8", HANGDOG_JOB="linked", HANGDOG_TOPOLOGY="tp=8")
 QUICK = LinkSettings(backoff_first_s=0.01, backoff_most_s=0.05, scan_s=0.05, heartbeat_s=60.0)
 #: One that makes up its mind within a few seconds.
-ALERT = VigilSettings(beat_s=0.2, settle_s=0.0, doubt_s=0.5, patience_s=3.0)
+ALERT = StallSettings(beat_s=0.2, settle_s=0.0, suspicious_s=0.5, patience_s=3.0)
 #: Nothing here takes a second; a test that waits this long has failed.
 PATIENCE_S = 40.0
 
@@ -120,19 +120,19 @@ async def linked(
     server: Server,
     tools: Tools,
     settings: LinkSettings = QUICK,
-    alert: VigilSettings = ALERT,
+    alert: StallSettings = ALERT,
     findings: Sequence[Finding] = (),
     spooling: Spooling | None = None,
-    tally: Tally | None = None,
+    tally: AgentMetrics | None = None,
     others: Sequence[Server] = (),
-    diagnosing: Callable[[Jobs], Diagnosing] | None = None,
+    diagnosing: Callable[[Jobs], RemoteTests] | None = None,
 ) -> AsyncIterator[Kept]:
     """A link that is kept to the server, or to the `others` beside it, and has ended cleanly afterwards."""
-    watch = Watch(Census(targets.proc, frozenset({MARK[0]})), MARK, (), forget_s=600.0)
+    watch = Watch(ProcessTable(targets.proc, frozenset({MARK[0]})), MARK, (), forget_s=600.0)
     stop = asyncio.Event()
     known = ",".join(f"127.0.0.1:{one.port}" for one in (server, *others))
     identity = Identity(known, "gpu-a17", "1.2.3", boot="b00t", serial="S/N 7")
-    vigil = Vigil(tools, packaged(), alert)
+    vigil = StallMonitor(tools, packaged(), alert)
     link = Link(identity, watch, vigil, tools, settings, lambda: findings, spooling, tally, diagnosing)
     keeping = asyncio.ensure_future(link.keep(stop))
     try:

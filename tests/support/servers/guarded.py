@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_server.auth import certificates, tokens
 from hangdog_server.auth.tokens import Role
-from hangdog_server.listener import Door
-from hangdog_server.settings import Settings
+from hangdog_server.listener import ListenerConfig
+from hangdog_server.settings import ServerSettings
 from support.servers.cast import PATIENT, Agent, Stage, stage, trainer
 
 #: Whoever says nothing is cut off soon; nobody who speaks is, however slow this machine is.
@@ -73,9 +73,9 @@ class Cluster:
         """The server's deny list."""
         return self.home / "denied.json"
 
-    def door(self, **more: object) -> Door:
+    def door(self, **more: object) -> ListenerConfig:
         return replace(
-            Door(
+            ListenerConfig(
                 self.home / "server",
                 tokens=self.home / "tokens.json",
                 audit=self.home / "audit.jsonl",
@@ -92,13 +92,13 @@ def made(home: Path) -> Cluster:
 
 
 @asynccontextmanager
-async def guarded(cluster: Cluster, settings: Settings = STRICT, **more: object) -> AsyncIterator[Stage]:
+async def guarded(cluster: Cluster, settings: ServerSettings = STRICT, **more: object) -> AsyncIterator[Stage]:
     """A server with TLS, and somebody who may do everything."""
     token = tokens.new(cluster.home / "tokens.json", "root", Role.ACT, now())
     root = cluster.client("root")
     path = cluster.home / "store" / "s.db"
     async with stage(path, settings=settings, door=cluster.door(**more), clock=now) as on:
-        on.reach = Reach(on.address, root, token)
+        on.reach = ServerAddress(on.address, root, token)
         yield on
 
 

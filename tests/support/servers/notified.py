@@ -9,10 +9,10 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from hangdog_models.verdict import Eviction, Kind
-from hangdog_server.cluster.stalls import Vigil
+from hangdog_server.cluster.stalls import StallTracker
 from hangdog_server.notifications.message import Message
-from hangdog_server.notifications.notify_config import About, Receiver, Told
-from hangdog_server.notifications.notify_loop import Notifying
+from hangdog_server.notifications.notify_config import NotifyConfig, Receiver, Subjects
+from hangdog_server.notifications.notify_loop import NotifyLoop
 from hangdog_server.notifications.send import Posted
 from hangdog_server.observability.metrics import Metrics
 from hangdog_server.store import trusted_date
@@ -45,8 +45,8 @@ class Watched:
 
     on: World
     postman: Postman
-    told: Told
-    vigil: Vigil = field(default_factory=Vigil)
+    told: NotifyConfig
+    vigil: StallTracker = field(default_factory=StallTracker)
     counts: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class Watched:
         """A server that has just started; `more` are settings of it."""
         calm = replace(PATIENT, grace_s=0.0, lease_s=600.0)  # no lease runs out while a test is held up
         settings = replace(calm, **more)  # type: ignore[arg-type]  # as its fields are
-        self.notifying = Notifying(self.on.means, self.vigil, settings, self.told, self.postman.post)
+        self.notifying = NotifyLoop(self.on.means, self.vigil, settings, self.told, self.postman.post)
 
     def counted(self, outcome: str) -> float:
         """How many messages Prometheus would be told of that ended so."""
@@ -97,7 +97,7 @@ class Watched:
 
 
 def receiver(name: str = "chat", url: str = "json://127.0.0.1:1/", *about: str) -> Receiver:
-    return Receiver(name, url, frozenset(about or About))
+    return Receiver(name, url, frozenset(about or Subjects))
 
 
 @asynccontextmanager
@@ -106,9 +106,9 @@ async def watched(
 ) -> AsyncIterator[Watched]:
     """A store in which nothing has happened, and who is told of what does."""
     async with world(where, folder) as on:
-        made = Watched(on, Postman(), Told(receivers or (receiver(),), link, per_hour))
+        made = Watched(on, Postman(), NotifyConfig(receivers or (receiver(),), link, per_hour))
         began, steady = on.now, trusted_date.running
-        trusted_date.running = lambda: trusted_date.Run("a", on.now - began)  # time passes here, no clock jumps
+        trusted_date.running = lambda: trusted_date.ClockRun("a", on.now - began)  # time passes here, no clock jumps
         try:
             yield made
         finally:

@@ -16,7 +16,7 @@ from hangdog_models.reading.limits import DEFAULTS
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_proto.codec import collectives
-from hangdog_proto.codec.collectives import Kind, Statement
+from hangdog_proto.codec.collectives import Statement, StatementKind
 from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from support.servers.cast import Agent, Stage
@@ -88,7 +88,7 @@ class Played:
 
     def _statements(self, ranks: Iterable[Rank]) -> list[pb.Statement]:
         records = ((rank, self.recorded.record(rank)) for rank in ranks)
-        return [collectives.pack(Statement(Kind.RECORD, rank, data)) for rank, data in records if data]
+        return [collectives.pack(Statement(StatementKind.RECORD, rank, data)) for rank, data in records if data]
 
 
 @asynccontextmanager

@@ -4,20 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hangdog_agent.checks.check_result import Component, Moment, Result, Sort, state
+from hangdog_agent.checks.check_result import CheckKind, CheckResult, Component, Moment, state
 from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.gpus import gpu_thresholds
-from hangdog_agent.checks.gpus.gpu_thresholds import Said
-from hangdog_agent.checks.gpus.nvml_client import Answer, Sweeper
+from hangdog_agent.checks.gpus.gpu_thresholds import Complaint
+from hangdog_agent.checks.gpus.nvml_client import NvmlAnswer, Sweeper
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.strikes import Strikes
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 from hangdog_models.reading.hardware.pci import canonical
 
 _SOURCE = "NVML"
 #: What a look that found nobody to ask is called: no news of a machine that is watched, an open question of one under test.
 NOT_ASKED = "NVML not asked"
-_MACHINE = Component(Sort.MACHINE)
+_MACHINE = Component(CheckKind.MACHINE)
 #: Counters of a driver's life: only what was added since the agent saw them first concerns a job of now.
 _COUNTERS = ("ecc_uncorrected", "sram_uncorrected", "dram_uncorrected")
 #: Values that evidence quotes.
@@ -56,10 +56,10 @@ class Gpus:
         self._known = _recalled(notes.recall(self.name))
         self._brakes = Strikes(settings.brake_sightings, _BRAKE_WINDOW_S)
         self._downs = Strikes(_LINK_SIGHTINGS, settings.network_window_s)
-        self._first: Answer | None = None
+        self._first: NvmlAnswer | None = None
         self._full_at = float("-inf")
         self._blown = 0
-        self._heard = 0
+        self._last_event = 0
 
     def at(self, pci: str) -> Component | None:
         """The GPU at this canonical address, present or lost."""
@@ -92,7 +92,7 @@ class Gpus:
         self._first = answer
         return ""
 
-    def look(self, moment: Moment) -> tuple[Result, ...]:
+    def look(self, moment: Moment) -> tuple[CheckResult, ...]:
         full = moment.now - self._full_at >= self._settings.gpu_full_s
         answer, self._first = self._first or self._sweeper.ask(full), None
         for gpu in self._known.values():
@@ -116,43 +116,43 @@ class Gpus:
     def close(self) -> None:
         self._sweeper.close()
 
-    def _no_answer(self, answer: Answer, moment: Moment) -> tuple[Result, ...]:
+    def _no_answer(self, answer: NvmlAnswer, moment: Moment) -> tuple[CheckResult, ...]:
         if not answer.blown:
-            said: Said = NOT_ASKED, Bearing.TELLS_NOTHING, f"NVML could not be asked: {answer.why}"
-            return (state(self.name, _SOURCE, _MACHINE, said, moment),)
+            stated: Complaint = NOT_ASKED, Impact.TELLS_NOTHING, f"NVML could not be asked: {answer.why}"
+            return (state(self.name, _SOURCE, _MACHINE, stated, moment),)
         self._blown += 1
         self._full_at = float("-inf")
-        bearing = Bearing.CONVICTS if self._blown >= _BLOWN else Bearing.SUSPECTS
+        impact = Impact.CONVICTS if self._blown >= _BLOWN else Impact.SUSPECTS
         often = f", {self._blown} times in a row" if self._blown > 1 else ""
-        said = "NVML hangs", bearing, f"the GPU driver does not answer: {answer.why}{often}"
-        return (state(self.name, _SOURCE, _MACHINE, said, moment, (answer.where,)),)
+        stated = "NVML hangs", impact, f"the GPU driver does not answer: {answer.why}{often}"
+        return (state(self.name, _SOURCE, _MACHINE, stated, moment, (answer.where,)),)
 
-    def _present(self, document: Mapping[str, Any], moment: Moment) -> list[Result]:
+    def _present(self, document: Mapping[str, Any], moment: Moment) -> list[CheckResult]:
         by_index = {gpu.component.name: key for key, gpu in self._known.items()}
-        said: dict[str, list[Said]] = {}
+        stated: dict[str, list[Complaint]] = {}
         for entry in document.get("gpus", ()):
             uuid, index = entry.get("uuid"), str(entry.get("index"))
             key = uuid or by_index.get(index) or f"index {index}"
-            gpu = self._known.setdefault(key, _Gpu(Component(Sort.GPU, index)))
+            gpu = self._known.setdefault(key, _Gpu(Component(CheckKind.GPU, index)))
             if uuid:
                 pci = canonical(entry.get("pci") or gpu.component.pci)
                 serial = entry.get("serial") or gpu.component.serial
-                gpu.component = Component(Sort.GPU, index, uuid, serial, pci)
+                gpu.component = Component(CheckKind.GPU, index, uuid, serial, pci)
             values, errors = entry.get("values", {}), entry.get("errors", {})
             if gone := gpu_thresholds.lost(entry.get("handle", 0), values, errors):
-                said[key] = [gone]
+                stated[key] = [gone]
                 continue
             if not uuid:  # it may not be asked: in a container that was given none of it
-                said[key] = []
+                stated[key] = []
                 continue
             self._take(gpu, values)
-            said[key] = [*gpu_thresholds.judge(gpu.component.pci, self._counted(gpu))]
-            said[key] += self._links(gpu, moment, bool(document.get("full")))
-        for key in self._known.keys() - said.keys():
+            stated[key] = [*gpu_thresholds.judge(gpu.component.pci, self._counted(gpu))]
+            stated[key] += self._links(gpu, moment, bool(document.get("full")))
+        for key in self._known.keys() - stated.keys():
             if self._known[key].component.uuid:
-                said[key] = [("GPU lost", Bearing.CONVICTS, "the driver does not list it any more")]
-        of_all = [state(self.name, _SOURCE, _MACHINE, each, moment) for each in gpu_thresholds.of_all(said)]
-        return [*of_all, *(one for key, each in said.items() for one in self._results(key, each, moment))]
+                stated[key] = [("GPU lost", Impact.CONVICTS, "the driver does not list it any more")]
+        of_all = [state(self.name, _SOURCE, _MACHINE, each, moment) for each in gpu_thresholds.of_all(stated)]
+        return [*of_all, *(one for key, each in stated.items() for one in self._results(key, each, moment))]
 
     def _take(self, gpu: _Gpu, values: Mapping[str, Any]) -> None:
         for name in _COUNTERS:
@@ -165,7 +165,7 @@ class Gpus:
     def _counted(self, gpu: _Gpu) -> dict[str, Any]:
         return gpu.values | {n: gpu.values[n] - gpu.base.get(n, 0) for n in _COUNTERS if n in gpu.values}
 
-    def _links(self, gpu: _Gpu, moment: Moment, full: bool) -> list[Said]:
+    def _links(self, gpu: _Gpu, moment: Moment, full: bool) -> list[Complaint]:
         """Links that were up once and are down in two full sweeps: a part that never had them all shows no such thing."""
         now, best = gpu.values.get("nvlinks", []), gpu.links
         gpu.links = [max(pair) for pair in zip(best, now, strict=True)] if len(best) == len(now) else list(now)
@@ -177,32 +177,32 @@ class Gpus:
             self._downs.strike(key, moment.now)
             self._full_at = float("-inf")  # a link that is trained anew is up again by the next sweep
         lasting = down and self._downs.counts(key, moment.now)
-        return [("NVLink down", Bearing.CONVICTS, f"its NVLink {', '.join(down)} is down")] if lasting else []
+        return [("NVLink down", Impact.CONVICTS, f"its NVLink {', '.join(down)} is down")] if lasting else []
 
-    def _results(self, key: str, said: list[Said], moment: Moment) -> list[Result]:
+    def _results(self, key: str, stated: list[Complaint], moment: Moment) -> list[CheckResult]:
         gpu = self._known[key]
         evidence = [f"{name} = {gpu.values[name]}" for name in _QUOTED if name in gpu.values]
         found = []
-        for code, bearing, what in said:
+        for code, impact, what in stated:
             counts = not code.startswith(_BRAKES) or self._brakes.strike(f"{key} {code}", moment.now)
             if counts:
                 mark = what if code.endswith(" errors") else ""  # each further error is news
-                words = code, bearing, f"GPU {_called(gpu.component)}: {what}"
+                words = code, impact, f"GPU {_called(gpu.component)}: {what}"
                 found.append(state(self.name, _SOURCE, gpu.component, words, moment, [", ".join(evidence)], mark))
         return found
 
-    def _events(self, document: Mapping[str, Any], moment: Moment) -> list[Result]:
+    def _events(self, document: Mapping[str, Any], moment: Moment) -> list[CheckResult]:
         found = []
-        for heard in document.get("events", ()):
-            said = gpu_thresholds.event(heard.get("type", 0), heard.get("data", 0))
-            if said is None:
+        for received in document.get("events", ()):
+            stated = gpu_thresholds.event(received.get("type", 0), received.get("data", 0))
+            if stated is None:
                 continue
-            self._heard += 1
-            pci = canonical(heard.get("pci", ""))
-            component = self.at(pci) or Component(Sort.GPU, pci, pci=pci)
-            words = said[0], said[1], f"{said[0]} on GPU {_called(component)}: {said[2]}"
-            mark = f"{moment.at_s:.0f}.{self._heard}"  # NVML numbers no events
-            quoted = (f"event type {heard.get('type'):#x}, data {heard.get('data')}",)
+            self._last_event += 1
+            pci = canonical(received.get("pci", ""))
+            component = self.at(pci) or Component(CheckKind.GPU, pci, pci=pci)
+            words = stated[0], stated[1], f"{stated[0]} on GPU {_called(component)}: {stated[2]}"
+            mark = f"{moment.at_s:.0f}.{self._last_event}"  # NVML numbers no events
+            quoted = (f"event type {received.get('type'):#x}, data {received.get('data')}",)
             found.append(state(self.name, _SOURCE, component, words, moment, quoted, mark, lasting=False))
         return found
 
@@ -227,7 +227,9 @@ def _recalled(noted: Mapping[str, Any]) -> dict[str, _Gpu]:
     gpus = noted.get("gpus")
     for uuid, row in gpus.items() if isinstance(gpus, dict) else ():
         if isinstance(row, dict):
-            component = Component(Sort.GPU, str(row.get("index")), uuid, str(row.get("serial")), str(row.get("pci")))
+            component = Component(
+                CheckKind.GPU, str(row.get("index")), uuid, str(row.get("serial")), str(row.get("pci"))
+            )
             base, links = row.get("base"), row.get("links")
             found[uuid] = _Gpu(
                 component, base=base if isinstance(base, dict) else {}, links=links if isinstance(links, list) else []

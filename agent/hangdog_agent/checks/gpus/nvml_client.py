@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_agent.confinement.confined_children import Child, Limits
-from hangdog_agent.confinement.credentials import Refused
+from hangdog_agent.confinement.confined_children import Child, ChildLimits
+from hangdog_agent.confinement.credentials import CredentialsRefused
 from hangdog_agent.procfs import Proc
 
 #: One sweep of 16 GPUs takes some 20 KiB.
@@ -30,7 +30,7 @@ _CHILD = (sys.executable, "-I", "-B", "-m", "hangdog_agent.checks.gpus.nvml_proc
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class NvmlAnswer:
     """A sweep's document, or why there is none; `blown`: NVML did not answer in time, `where` its child stood then."""
 
     document: Mapping[str, Any] = field(default_factory=dict)
@@ -58,16 +58,16 @@ class Sweeper:
         self._abandoned = [process for process in self._abandoned if process.poll() is None]
         return tuple(process.pid for process in self._abandoned)
 
-    def ask(self, full: bool) -> Answer:
+    def ask(self, full: bool) -> NvmlAnswer:
         """One sweep; its deadline is longer where NVML has to be started first."""
         if self._closing.is_set():
-            return Answer(why="the agent is being stopped")
+            return NvmlAnswer(why="the agent is being stopped")
         left_behind = self.abandoned
         if len(left_behind) >= self._settings.nvml_abandoned:
             why = (
                 f"{len(left_behind)} probes of NVML are held by the driver and cannot be killed; no further one is sent"
             )
-            return Answer(why=why, blown=True)
+            return NvmlAnswer(why=why, blown=True)
         deadline_s = self._settings.nvml_answer_s if self._process else self._settings.nvml_start_s
         try:
             process = self._process = self._process or self._start()
@@ -76,7 +76,7 @@ class Sweeper:
             process.stdin.flush()
         except OSError as error:
             self.let_go()
-            return Answer(why=f"the child that asks NVML cannot be started: {error}")
+            return NvmlAnswer(why=f"the child that asks NVML cannot be started: {error}")
         line, blown = self._line(process, time.monotonic() + deadline_s)
         if line is None:
             where = _where(process.pid) if blown else ""
@@ -84,15 +84,15 @@ class Sweeper:
             why = f"no answer within {deadline_s:g} s" if blown else f"its child ended with status {status}"
             if status in _NOT_STARTED:
                 why = "the child that asks NVML cannot be started"
-            return Answer(why=why, blown=blown, where=where)
+            return NvmlAnswer(why=why, blown=blown, where=where)
         try:
             document = json.loads(line)
         except (ValueError, RecursionError):
             document = None
         if not isinstance(document, dict):
             self._end(process)
-            return Answer(why="its child answers no document")
-        return Answer(document)
+            return NvmlAnswer(why="its child answers no document")
+        return NvmlAnswer(document)
 
     def let_go(self) -> None:
         """Ends the child, and with it this machine's last use of NVML by us; the next sweep starts another."""
@@ -162,8 +162,8 @@ class Sweeper:
 def _bounded(command: Sequence[str]) -> Sequence[str]:
     """The command within the limits of tools; it reads nothing of a trainer's, so that it may run without them, too."""
     try:
-        return Child(Limits(address_bytes=0, data_bytes=0)).command(command, None)
-    except Refused:
+        return Child(ChildLimits(address_bytes=0, data_bytes=0)).command(command, None)
+    except CredentialsRefused:
         return command
 
 

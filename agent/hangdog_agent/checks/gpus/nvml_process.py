@@ -49,7 +49,7 @@ _FULL = (
 )
 
 
-class _Gpu:
+class _NvmlDevice:
     """What is asked of one GPU: values by name, and the code of NVML for each that has none."""
 
     def __init__(self, index: int) -> None:
@@ -167,7 +167,7 @@ class _Session:
             return document | {"init": error.value}
         with contextlib.suppress(n.NVMLError):
             document["driver"] = _text(n.nvmlSystemGetDriverVersion())
-        gpus = [_Gpu(index) for index in range(min(count, _MOST_GPUS))]
+        gpus = [_NvmlDevice(index) for index in range(min(count, _MOST_GPUS))]
         if self._events is None:
             with contextlib.suppress(n.NVMLError):
                 self._events = n.nvmlEventSetCreate()
@@ -175,17 +175,17 @@ class _Session:
                     gpu.listen(self._events)
         for gpu in gpus:
             gpu.sweep(full)
-        return document | {"gpus": [gpu.document for gpu in gpus], "events": self._heard()}
+        return document | {"gpus": [gpu.document for gpu in gpus], "events": self._read_events()}
 
-    def _heard(self) -> list[dict[str, Any]]:
-        heard: list[dict[str, Any]] = []
+    def _read_events(self) -> list[dict[str, Any]]:
+        received: list[dict[str, Any]] = []
         if self._events is None:
-            return heard
+            return received
         with contextlib.suppress(n.NVMLError):  # code 10 says that there are no more
-            while len(heard) < _MOST_EVENTS:
+            while len(received) < _MOST_EVENTS:
                 event = n.nvmlEventSetWait_v2(self._events, 0)
-                heard.append({"type": event.eventType, "data": event.eventData, "pci": _address(event.device)})
-        return heard
+                received.append({"type": event.eventType, "data": event.eventData, "pci": _address(event.device)})
+        return received
 
 
 def _address(handle: Any) -> str:

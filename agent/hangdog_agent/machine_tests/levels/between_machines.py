@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hangdog_agent.machine_tests.group import Group
-from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort, contained
+from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind, contained
 from hangdog_agent.machine_tests.levels.exchange import GB, Arrived, arrived, damaged, gathered, rates, slow
-from hangdog_agent.machine_tests.members import Member
+from hangdog_agent.machine_tests.members import GroupMember
 from hangdog_agent.machine_tests.run_members import run
 from hangdog_agent.machine_tests.settings import DiagnoseSettings
 from hangdog_agent.machine_tests.torch_engine import Engine, Probe, read
@@ -40,7 +40,7 @@ class Between:
     def supported(self) -> str:
         return self.probe.why or self.group.wrong()
 
-    def run(self, deadline_s: float, stop: threading.Event) -> tuple[Result, ...]:
+    def run(self, deadline_s: float, stop: threading.Event) -> tuple[LevelResult, ...]:
         """One process for this machine; the others start theirs, with the same meeting point, within the deadline."""
         names = self.group.names
         ran = run([self._member(deadline_s)], deadline_s, stop=stop)
@@ -48,8 +48,8 @@ class Between:
         report = read(ran.members[0])
         everything = [
             one
-            for told in _lists(report.found)
-            for one in arrived([each for each in told if isinstance(each, dict)], names)
+            for reported in _lists(report.found)
+            for one in arrived([each for each in reported if isinstance(each, dict)], names)
         ]
         links = tuple(f"{low} with {high}: {rate / GB:.3g} GB/s" for (low, high), rate in rates(everything).items())
         if not report.found or "silent" in report.found:
@@ -57,7 +57,7 @@ class Between:
             why = text(report.found, "why")
             words = f"{', '.join(silent)} did not answer: {why}" if silent else why or report.words
             at = f" (at: {report.at})" if report.found else ""
-            one = Result(3, "group", Outcome.INCONCLUSIVE, words + at, evidence=links, seconds=ran.seconds)
+            one = LevelResult(3, "group", LevelOutcome.INCONCLUSIVE, words + at, evidence=links, seconds=ran.seconds)
             return (*results, one)
         mine = gathered({names[self.group.member]: report.found}, names)
         results += self._judged(everything, tuple(mine), table(report.found, "gather"), links)
@@ -65,7 +65,7 @@ class Between:
 
     def _judged(
         self, everything: Sequence[Arrived], at_all: Sequence[Arrived], gather: Mapping[str, Any], links: Sequence[str]
-    ) -> list[Result]:
+    ) -> list[LevelResult]:
         s, often = self.settings, self.settings.pair_repetitions
         measured = rates(everything)
         late = slow(measured, s.between_drop if self.probe.accelerators else s.pair_drop_cpu, s.between_floor_gb_per_s)
@@ -84,16 +84,22 @@ class Between:
             ("gathering", among, f"all gathered from all at {rate:.3g} GB/s", "data gathered from all arrives wrong"),
             ("bandwidth", late, f"all {len(measured)} links are alike", "slow"),
         ):
-            one = Result(3, test, Outcome.PASS, good, evidence=tuple(links), measures=measures, repetitions=often)
+            one = LevelResult(
+                3, test, LevelOutcome.PASS, good, evidence=tuple(links), measures=measures, repetitions=often
+            )
             if bad:
                 words = f"{how}: " + "; ".join(f"{low} with {high}: {why}" for (low, high), why in bad.items())
                 # gathering goes from neighbour to neighbour: which of them damaged the data does not show
-                convicted = (Conviction(Sort.GROUP, self.group.names),) if test == "gathering" else _links(tuple(bad))
-                one = replace(one, outcome=Outcome.FAIL, words=words, convicts=convicted)
+                convicted = (
+                    (MachineConviction(PartKind.GROUP, self.group.names),)
+                    if test == "gathering"
+                    else _links(tuple(bad))
+                )
+                one = replace(one, outcome=LevelOutcome.FAIL, message=words, convicts=convicted)
             results.append(one)
         return results
 
-    def _member(self, deadline_s: float) -> Member:
+    def _member(self, deadline_s: float) -> GroupMember:
         s = self.settings
         accelerated = bool(self.probe.accelerators)
         patience_s = self.patience_s or max(deadline_s / 2, deadline_s - _LAST_WORDS_S)
@@ -121,9 +127,9 @@ class Between:
 
 def _lists(found: Mapping[str, Any]) -> list[list[Any]]:
     """What all members told; where they never came to that, what this one knows."""
-    told = found.get("all", [found.get("pairs")])
-    return [one for one in told if isinstance(one, list)] if isinstance(told, list) else []
+    reported = found.get("all", [found.get("pairs")])
+    return [one for one in reported if isinstance(one, list)] if isinstance(reported, list) else []
 
 
-def _links(pairs: Sequence[Pair]) -> tuple[Conviction, ...]:
-    return tuple(Conviction(Sort.LINK, pair) for pair in pairs)
+def _links(pairs: Sequence[Pair]) -> tuple[MachineConviction, ...]:
+    return tuple(MachineConviction(PartKind.LINK, pair) for pair in pairs)

@@ -50,8 +50,8 @@ def rates(everything: Sequence[Arrived]) -> dict[Pair, float]:
 
 def slow(measured: Mapping[Pair, float], drop: float, floor_gb_per_s: float) -> dict[Pair, str]:
     """The pairs that are slower than the others, and why."""
-    told = slow_pairs({pair: rate / GB for pair, rate in measured.items()}, drop, floor_gb_per_s or None)
-    return {pair: f"GB/s {why}" for pair, why in told.items()}
+    reported = slow_pairs({pair: rate / GB for pair, rate in measured.items()}, drop, floor_gb_per_s or None)
+    return {pair: f"GB/s {why}" for pair, why in reported.items()}
 
 
 def damaged(everything: Iterable[Arrived]) -> dict[Pair, str]:

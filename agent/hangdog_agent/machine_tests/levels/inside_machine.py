@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort, contained
+from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind, contained
 from hangdog_agent.machine_tests.levels.exchange import GB, Arrived, arrived, damaged, gathered, rates, slow
 from hangdog_agent.machine_tests.members import Ran
 from hangdog_agent.machine_tests.run_members import run
@@ -38,7 +38,7 @@ class Inside:
             return "there is one device only, and it takes two to exchange data"
         return self.probe.why
 
-    def run(self, deadline_s: float, stop: threading.Event) -> tuple[Result, ...]:
+    def run(self, deadline_s: float, stop: threading.Event) -> tuple[LevelResult, ...]:
         """All pairs, disjoint ones at once, in several passes: slow is a pair that was slow in each."""
         devices = self.probe.devices(self.processes)
         ran, reports = self._exchange(devices, deadline_s, stop)
@@ -46,7 +46,10 @@ class Inside:
         if silent := _silent(reports):
             words = f"{', '.join(silent)} did not answer: {reports[silent[0]].words}"
             evidence = tuple(report.words for report in reports.values() if not report.found)
-            return (*results, Result(2, "pairs", Outcome.INCONCLUSIVE, words, evidence=evidence, seconds=ran.seconds))
+            return (
+                *results,
+                LevelResult(2, "pairs", LevelOutcome.INCONCLUSIVE, words, evidence=evidence, seconds=ran.seconds),
+            )
         everything = _all(reports, devices)
         measured = rates(everything)
         drop = self.settings.inside_drop if self.probe.accelerators else self.settings.pair_drop_cpu
@@ -60,7 +63,9 @@ class Inside:
             ("integrity", wrong, "everything that was sent arrived as it was"),
             ("bandwidth", late, f"the slowest of {len(measured)} pairs reaches {slowest:.3g} GB/s"),
         ):
-            one = Result(2, test, Outcome.PASS, good, measures=measures, repetitions=often, seconds=ran.seconds)
+            one = LevelResult(
+                2, test, LevelOutcome.PASS, good, measures=measures, repetitions=often, seconds=ran.seconds
+            )
             results.append(_convicting(one, list(measured), bad) if bad else one)
         return tuple(results)
 
@@ -104,15 +109,18 @@ def _silent(reports: Mapping[str, Report]) -> list[str]:
     return dead or [name for name, report in open_.items() if report.step == least]
 
 
-def _convicting(passed: Result, pairs: Sequence[Pair], bad: Mapping[Pair, str]) -> Result:
+def _convicting(passed: LevelResult, pairs: Sequence[Pair], bad: Mapping[Pair, str]) -> LevelResult:
     ends, links = blame(pairs, bad)
-    convicted = [Conviction(Sort.DEVICE, (end,)) for end in ends]
+    convicted = [MachineConviction(PartKind.DEVICE, (end,)) for end in ends]
     if links:  # a link inside the machine is a part of the machine, whichever end is broken
-        convicted += [*(Conviction(Sort.LINK, link) for link in links), Conviction(Sort.MACHINE, ())]
+        convicted += [
+            *(MachineConviction(PartKind.LINK, link) for link in links),
+            MachineConviction(PartKind.MACHINE, ()),
+        ]
     who = [*ends, *(f"the link between {low} and {high}" for low, high in links)]
     how = "data arrives wrong" if passed.test == "integrity" else "transfers are slow"
     words = f"{how}: {', '.join(who)}"
-    return replace(passed, outcome=Outcome.FAIL, words=words, convicts=tuple(convicted), evidence=_of(bad))
+    return replace(passed, outcome=LevelOutcome.FAIL, message=words, convicts=tuple(convicted), evidence=_of(bad))
 
 
 def _of(bad: Mapping[Pair, str]) -> tuple[str, ...]:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hangdog_agent.checks.check_paths import Places
-from hangdog_agent.checks.check_result import Kind
-from hangdog_agent.checks.check_result import Sort as Part
+from hangdog_agent.checks.check_paths import CheckPaths
+from hangdog_agent.checks.check_result import CheckKind as Part
+from hangdog_agent.checks.check_result import CheckVerdict
 from hangdog_agent.checks.gpus.gpu import NOT_ASKED
-from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort, contained
+from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind, contained
 from hangdog_agent.machine_tests.run_members import run
 from hangdog_agent.machine_tests.settings import DiagnoseSettings
 from hangdog_agent.machine_tests.torch_engine import Engine, Report, cleaned, read
@@ -36,7 +36,7 @@ class Passive:
     settings: DiagnoseSettings
     environ: Mapping[str, str] = field(default_factory=lambda: cleaned(os.environ))
     known: str = ""
-    places: Places = field(default_factory=Places)
+    places: CheckPaths = field(default_factory=CheckPaths)
 
     number = 0
     name = "passive reading"
@@ -48,7 +48,7 @@ class Passive:
     def supported(self) -> str:
         return ""
 
-    def run(self, deadline_s: float, stop: threading.Event) -> tuple[Result, ...]:
+    def run(self, deadline_s: float, stop: threading.Event) -> tuple[LevelResult, ...]:
         """In a child, for a look into a sick driver may never return; whatever the other checks told by then counts."""
         asked = {
             "proc": str(self.places.proc),
@@ -65,32 +65,32 @@ class Passive:
         return (*results, *contained(0, ran))
 
 
-def judged(report: Report) -> Iterator[Result]:
+def judged(report: Report) -> Iterator[LevelResult]:
     """One result for each thing that speaks against the machine or could not be read, and one for all that was read well."""
     answers = {text(part, "check"): part for part in report.parts}
-    well, absent, told = [], [], []
+    well, absent, reported = [], [], []
     for check, read_ in _READ.items():
         part = answers.get(check)
         if part is None:
-            yield Result(0, read_, Outcome.INCONCLUSIVE, f"{read_}: no answer; {report.ended.words}")
+            yield LevelResult(0, read_, LevelOutcome.INCONCLUSIVE, f"{read_}: no answer; {report.ended.words}")
         elif why := text(part, "failed"):
-            yield Result(0, read_, Outcome.INCONCLUSIVE, f"{read_}: {why}")
+            yield LevelResult(0, read_, LevelOutcome.INCONCLUSIVE, f"{read_}: {why}")
         elif why := text(part, "why"):
             if there := _there(check, part):
-                yield Result(0, read_, Outcome.INCONCLUSIVE, f"{read_}: {there}{why}")
+                yield LevelResult(0, read_, LevelOutcome.INCONCLUSIVE, f"{read_}: {there}{why}")
             else:
                 absent.append(f"{read_} ({why})")
         else:
             rows = tables(part, "found")
             against = [row for row in rows if _against(row)]
-            told += [text(row, "words") for row in rows if not _against(row)]
+            reported += [text(row, "words") for row in rows if not _against(row)]
             yield from (_result(read_, row) for row in against)
             if not against:
                 well.append(read_)
     if well:
         words = f"nothing speaks against this machine in its {', '.join(well)}"
         words += f"; not here: {', '.join(absent)}" if absent else ""
-        yield Result(0, "reading", Outcome.PASS, words, evidence=tuple(told), repetitions=1)
+        yield LevelResult(0, "reading", LevelOutcome.PASS, words, evidence=tuple(reported), repetitions=1)
 
 
 def _there(check: str, part: Mapping[str, Any]) -> str:
@@ -103,19 +103,23 @@ def _there(check: str, part: Mapping[str, Any]) -> str:
 
 def _against(row: Mapping[str, Any]) -> bool:
     # a check that could not ask tells so as telemetry, since for an agent it is no news of the machine
-    return text(row, "kind") != Kind.TELEMETRY or text(row, "code") == NOT_ASKED
+    return text(row, "kind") != CheckVerdict.TELEMETRY or text(row, "code") == NOT_ASKED
 
 
-def _result(read_: str, row: Mapping[str, Any]) -> Result:
+def _result(read_: str, row: Mapping[str, Any]) -> LevelResult:
     kind, words = text(row, "kind"), text(row, "words")
-    one = Result(0, read_, Outcome.INCONCLUSIVE, words, evidence=texts(row, "evidence"), repetitions=1)
-    if kind == Kind.CONVICT:
-        return replace(one, outcome=Outcome.FAIL, convicts=(_whom(row),))
-    if kind == Kind.RESET:  # no job runs now: what could wait for the next stop is due
-        return replace(one, words=f"{words}; reset it and test it again")
+    one = LevelResult(0, read_, LevelOutcome.INCONCLUSIVE, words, evidence=texts(row, "evidence"), repetitions=1)
+    if kind == CheckVerdict.CONVICT:
+        return replace(one, outcome=LevelOutcome.FAIL, convicts=(_whom(row),))
+    if kind == CheckVerdict.RESET:  # no job runs now: what could wait for the next stop is due
+        return replace(one, message=f"{words}; reset it and test it again")
     return one
 
 
-def _whom(row: Mapping[str, Any]) -> Conviction:
+def _whom(row: Mapping[str, Any]) -> MachineConviction:
     called, name = _CALLED.get(text(row, "sort")), text(row, "name")
-    return Conviction(Sort.DEVICE, (f"{called} {name}",)) if called and name else Conviction(Sort.MACHINE, ())
+    return (
+        MachineConviction(PartKind.DEVICE, (f"{called} {name}",))
+        if called and name
+        else MachineConviction(PartKind.MACHINE, ())
+    )

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hangdog_agent.machine_tests.group import Group
-from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort, contained
-from hangdog_agent.machine_tests.members import End, Ended, Member
+from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind, contained
+from hangdog_agent.machine_tests.members import Ended, GroupMember, MemberEnd
 from hangdog_agent.machine_tests.run_members import run
 from hangdog_agent.machine_tests.settings import DiagnoseSettings
 from hangdog_agent.machine_tests.torch_engine import Probe, cleaned
@@ -43,31 +43,31 @@ class Replay:
             return "no command to replay was given"
         return self.group.wrong() if self.group.meet else ""
 
-    def run(self, deadline_s: float, stop: threading.Event) -> tuple[Result, ...]:
+    def run(self, deadline_s: float, stop: threading.Event) -> tuple[LevelResult, ...]:
         local = self.probe.accelerators or self.processes
         members = [self._member(at, local) for at in range(local)]
         ran = run(members, deadline_s, stop=stop)
         results = [self._judged(one) for one in ran.members]
         return (*results, *contained(5, ran))
 
-    def _judged(self, ended: Ended) -> Result:
+    def _judged(self, ended: Ended) -> LevelResult:
         test, seconds = ended.name, ended.seconds
         if ended.well:
-            return Result(
-                5, test, Outcome.PASS, f"{test} is done after {seconds:.0f} s", repetitions=1, seconds=seconds
+            return LevelResult(
+                5, test, LevelOutcome.PASS, f"{test} is done after {seconds:.0f} s", repetitions=1, seconds=seconds
             )
-        if ended.how in (End.NOT_STARTED, End.ABANDONED, End.WITH_THE_OTHERS):
-            return Result(5, test, Outcome.INCONCLUSIVE, ended.words, seconds=seconds)
-        how = "hangs" if ended.how is End.DEADLINE else "crashes"
+        if ended.how in (MemberEnd.NOT_STARTED, MemberEnd.ABANDONED, MemberEnd.WITH_THE_OTHERS):
+            return LevelResult(5, test, LevelOutcome.INCONCLUSIVE, ended.words, seconds=seconds)
+        how = "hangs" if ended.how is MemberEnd.DEADLINE else "crashes"
         group = self.group.names if self.group.meet else ("this machine",)
-        convicted = (Conviction(Sort.GROUP, group),)
+        convicted = (MachineConviction(PartKind.GROUP, group),)
         words = f"{how}: {ended.words}"
-        return Result(5, test, Outcome.FAIL, words, convicted, ended.last(8), seconds=seconds, repetitions=1)
+        return LevelResult(5, test, LevelOutcome.FAIL, words, convicted, ended.last(8), seconds=seconds, repetitions=1)
 
-    def _member(self, at: int, local: int) -> Member:
+    def _member(self, at: int, local: int) -> GroupMember:
         rank = self.group.member * local + at
         given = cleaned(os.environ) if self.environ is None else self.environ
-        told = {
+        reported = {
             "RANK": str(rank),
             "LOCAL_RANK": str(at),
             "WORLD_SIZE": str(self.group.members * local),
@@ -75,4 +75,4 @@ class Replay:
             "MASTER_ADDR": self.group.host or _ALONE,
             "MASTER_PORT": self.group.port or "29400",
         }
-        return Member(f"rank {rank}", self.command, {**given, **told}, self.folder, chatty=True)
+        return GroupMember(f"rank {rank}", self.command, {**given, **reported}, self.folder, chatty=True)

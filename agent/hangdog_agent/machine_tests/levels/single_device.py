@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from hangdog_agent.machine_tests.level import Conviction, Outcome, Result, Sort, contained
+from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind, contained
 from hangdog_agent.machine_tests.levels.peer_comparison import beside, doubted
 from hangdog_agent.machine_tests.run_members import run
 from hangdog_agent.machine_tests.settings import DiagnoseSettings
 from hangdog_agent.machine_tests.torch_engine import Engine, Probe, Report, read
 from hangdog_agent.machine_tests.untrusted_values import number, numbers, table, tables, text, whole
 from hangdog_models.counts import counted
-from hangdog_models.planning.alignment import Answer, Digests
+from hangdog_models.planning.alignment import Digests, GoldenAnswer
 from hangdog_models.planning.pace import too_slow
 
 _TYPES = ("bfloat16", "float32", "float16")
@@ -48,7 +48,7 @@ class OneDevice:
     def supported(self) -> str:
         return self.probe.why
 
-    def run(self, deadline_s: float, stop: threading.Event) -> tuple[Result, ...]:
+    def run(self, deadline_s: float, stop: threading.Event) -> tuple[LevelResult, ...]:
         """All devices at once: each is tested by a process of its own. One that seems slow is timed again, alone."""
         began = time.monotonic()
         devices = self.probe.devices(self.processes)
@@ -57,7 +57,7 @@ class OneDevice:
         reports = [read(ended) for ended in ran.members]
         results = [replace(one, seconds=ran.seconds) for report in reports for one in judged(report)]
         answers = [answer for report in reports if (answer := _answer(report))]
-        seconds: list[Answer] = []
+        seconds: list[GoldenAnswer] = []
         if again := doubted(answers, self.golden):
             left = deadline_s - (time.monotonic() - began)
             seconds = self._products(sorted(again), left, stop) if left > 0 and not stop.is_set() else []
@@ -73,7 +73,7 @@ class OneDevice:
             results.append(self._speed(device, rate, why))
         return (*results, *contained(1, ran))
 
-    def _products(self, devices: Sequence[str], deadline_s: float, stop: threading.Event) -> list[Answer]:
+    def _products(self, devices: Sequence[str], deadline_s: float, stop: threading.Event) -> list[GoldenAnswer]:
         """A second run of those whose bits differ: one alone convicts nobody."""
         members = [self.engine.member("one_device", self._asked(device, ("gemm",)), device) for device in devices]
         ran = run(members, deadline_s, linger_s=deadline_s, stop=stop)
@@ -112,20 +112,22 @@ class OneDevice:
         others = [*(each for name, each in rates.items() if name != device), *self.cohort_tflops]
         return too_slow(rate, others, self.settings.speed_floor_tflops or None, drop)
 
-    def _speed(self, device: str, rate: float, why: str) -> Result:
+    def _speed(self, device: str, rate: float, why: str) -> LevelResult:
         measured = f"{device} reaches {rate:.4g} TFLOP/s"
         measures, often = {"rate_tflops": rate}, self.settings.speed_repetitions
         if not why:
-            return Result(1, "speed", Outcome.PASS, measured, measures=measures, repetitions=often)
-        convicted = (Conviction(Sort.DEVICE, (device,)),)
-        return Result(1, "speed", Outcome.FAIL, f"{measured}, {why}", convicted, measures=measures, repetitions=often)
+            return LevelResult(1, "speed", LevelOutcome.PASS, measured, measures=measures, repetitions=often)
+        convicted = (MachineConviction(PartKind.DEVICE, (device,)),)
+        return LevelResult(
+            1, "speed", LevelOutcome.FAIL, f"{measured}, {why}", convicted, measures=measures, repetitions=often
+        )
 
 
-def judged(report: Report) -> Iterator[Result]:
+def judged(report: Report) -> Iterator[LevelResult]:
     """What memory and products of one device say; a device whose program did not come to its end is not convicted by that."""
     device = report.ended.name
     if not report.found:
-        yield Result(1, "device", Outcome.INCONCLUSIVE, report.words, evidence=report.ended.last(4))
+        yield LevelResult(1, "device", LevelOutcome.INCONCLUSIVE, report.words, evidence=report.ended.last(4))
         return
     memory = table(report.found, "memory")
     if memory:
@@ -134,23 +136,23 @@ def judged(report: Report) -> Iterator[Result]:
         yield _gemm(device, gemm)
 
 
-def _answer(report: Report) -> Answer | None:
+def _answer(report: Report) -> GoldenAnswer | None:
     """What a device computed, all of which passed: who is convicted by itself needs no others to compare it with."""
     gemms = tables(report.found, "gemm")
     device = report.ended.name
-    if not gemms or any(_gemm(device, gemm).outcome is not Outcome.PASS for gemm in gemms):
+    if not gemms or any(_gemm(device, gemm).outcome is not LevelOutcome.PASS for gemm in gemms):
         return None
     names = (f"{text(gemm, 'type')} {text(gemm, 'regime')}" for gemm in gemms)
     digests = (text(tables(gemm, "digests")[0], "digest") for gemm in gemms)
-    return Answer(device, text(report.found, "key"), dict(zip(names, digests, strict=True)))
+    return GoldenAnswer(device, text(report.found, "key"), dict(zip(names, digests, strict=True)))
 
 
-def _memory(device: str, memory: Mapping[str, Any]) -> Result:
+def _memory(device: str, memory: Mapping[str, Any]) -> LevelResult:
     count, passes = whole(memory, "count"), whole(memory, "passes")
     measures = {"tested_bytes": number(memory, "bytes")}
     if not count:
         words = f"{device}: {measures['tested_bytes'] / 2**20:.0f} MiB of memory kept every pattern"
-        return Result(1, "memory", Outcome.PASS, words, measures=measures, repetitions=passes)
+        return LevelResult(1, "memory", LevelOutcome.PASS, words, measures=measures, repetitions=passes)
     evidence = (
         f"word {whole(one, 'word')}: wrote {whole(one, 'wanted') & _WORD:#018x}, read {whole(one, 'was') & _WORD:#018x}"
         for one in tables(memory, "wrong")
@@ -159,7 +161,7 @@ def _memory(device: str, memory: Mapping[str, Any]) -> Result:
     return _convicting("memory", device, words, evidence, measures, passes)
 
 
-def _gemm(device: str, gemm: Mapping[str, Any]) -> Result:
+def _gemm(device: str, gemm: Mapping[str, Any]) -> LevelResult:
     name = f"products of {text(gemm, 'type')}, {text(gemm, 'regime')} operands"
     repetitions = whole(gemm, "repetitions")
     wrong, kinds, digests = tables(gemm, "wrong"), whole(gemm, "kinds"), tables(gemm, "digests")
@@ -170,26 +172,28 @@ def _gemm(device: str, gemm: Mapping[str, Any]) -> Result:
     ]
     if gemm.get("host wavers") is True:
         words = f"{device}: the host finds other rows wrong each time it checks the same {name}"
-        convicted = (Conviction(Sort.MACHINE, ()),)
-        return Result(1, "gemm", Outcome.FAIL, words, convicted, tuple(evidence), repetitions=repetitions)
+        convicted = (MachineConviction(PartKind.MACHINE, ()),)
+        return LevelResult(1, "gemm", LevelOutcome.FAIL, words, convicted, tuple(evidence), repetitions=repetitions)
     odd = repetitions - whole(digests[0], "times") if digests else 0
     if odd == 1 and not wrong:  # two are needed, or one and another proof
         words = f"{device}: one of {repetitions} {name} came out otherwise than the rest"
-        return Result(1, "gemm", Outcome.INCONCLUSIVE, words, evidence=tuple(evidence), repetitions=repetitions)
+        return LevelResult(
+            1, "gemm", LevelOutcome.INCONCLUSIVE, words, evidence=tuple(evidence), repetitions=repetitions
+        )
     if wrong or kinds > 1:
         how = "do not add up" if kinds <= 1 else f"came out in {kinds} ways from the same operands"
         return _convicting("gemm", device, f"{device}: {name} {how}", evidence, {}, repetitions)
     if not digests:
-        return Result(1, "gemm", Outcome.INCONCLUSIVE, f"{device}: {name} were not computed")
+        return LevelResult(1, "gemm", LevelOutcome.INCONCLUSIVE, f"{device}: {name} were not computed")
     words = f"{device}: {name} add up, and {repetitions} of them are equal"
-    return Result(1, "gemm", Outcome.PASS, words, repetitions=repetitions)
+    return LevelResult(1, "gemm", LevelOutcome.PASS, words, repetitions=repetitions)
 
 
 def _convicting(
     test: str, device: str, words: str, evidence: Iterable[str], measures: Mapping[str, float], repetitions: int
-) -> Result:
-    convicted = (Conviction(Sort.DEVICE, (device,)),)
-    return Result(1, test, Outcome.FAIL, words, convicted, tuple(evidence), measures, repetitions=repetitions)
+) -> LevelResult:
+    convicted = (MachineConviction(PartKind.DEVICE, (device,)),)
+    return LevelResult(1, test, LevelOutcome.FAIL, words, convicted, tuple(evidence), measures, repetitions=repetitions)
 
 
 def _listed(rows: Sequence[float]) -> str:

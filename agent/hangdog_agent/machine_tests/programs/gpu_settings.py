@@ -8,7 +8,7 @@ from typing import Any
 
 import pynvml as n  # type: ignore[import-untyped]  # NVIDIA ships no types with it
 
-from hangdog_agent.machine_tests.programs.report_line import Said
+from hangdog_agent.machine_tests.programs.report_line import ReportLines
 
 #: Most GPUs of one machine.
 _MOST = 64
@@ -68,14 +68,14 @@ def restore(wanted: dict[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    said = Said()
+    stated = ReportLines()
     try:
         n.nvmlInit()
     except n.NVMLError as error:
-        said.found({"none": str(error)})
+        stated.found({"none": str(error)})
         return
-    failed = restore(said.asked["wanted"]) if "wanted" in said.asked else []
-    said.found({"gpus": settings(), "failed": failed})
+    failed = restore(stated.asked["wanted"]) if "wanted" in stated.asked else []
+    stated.found({"gpus": settings(), "failed": failed})
 
 
 if __name__ == "__main__":

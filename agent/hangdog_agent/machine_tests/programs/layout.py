@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 
-class Layout:
+class ParallelLayout:
     """One rank's place. A single process has no groups, and all of this does nothing."""
 
     def __init__(self, asked: dict[str, Any] | None, device: str) -> None:

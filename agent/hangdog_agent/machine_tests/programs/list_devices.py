@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from hangdog_agent.machine_tests.programs.report_line import Said
+from hangdog_agent.machine_tests.programs.report_line import ReportLines
 
 
 def main() -> None:
-    said = Said()
+    stated = ReportLines()
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    said.found({"torch": torch.__version__, "accelerators": count, "nccl": torch.distributed.is_nccl_available()})
+    stated.found({"torch": torch.__version__, "accelerators": count, "nccl": torch.distributed.is_nccl_available()})
 
 
 if __name__ == "__main__":

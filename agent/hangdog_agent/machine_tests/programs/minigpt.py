@@ -19,18 +19,18 @@ from torch import nn
 from torch.nn import functional
 
 from hangdog_agent.machine_tests.programs.device import digest, key, steady, uniform, wait
-from hangdog_agent.machine_tests.programs.layout import Enter, Layout, Leave
-from hangdog_agent.machine_tests.programs.report_line import Said
+from hangdog_agent.machine_tests.programs.layout import Enter, Leave, ParallelLayout
+from hangdog_agent.machine_tests.programs.report_line import ReportLines
 
 _VOCABULARY, _HEADS, _EXPERTS = 256, 4, 4
 #: Outcomes and items told; with more than two outcomes nobody needs the rest.
-_TOLD = 4
+_REPORTED = 4
 
 
-class Attention(nn.Module):
+class GptAttention(nn.Module):
     """Some of the heads on each tensor-parallel rank; written out, so that no library chooses among kernels."""
 
-    def __init__(self, width: int, layout: Layout) -> None:
+    def __init__(self, width: int, layout: ParallelLayout) -> None:
         super().__init__()
         self.layout, self.each = layout, width // _HEADS
         self.mix = nn.Parameter(torch.empty(3 * width // layout.tp, width))
@@ -48,10 +48,10 @@ class Attention(nn.Module):
         return Leave.apply(functional.linear(joined, self.out), self.layout.tensor)
 
 
-class FeedForward(nn.Module):
+class GptFeedForward(nn.Module):
     """Two matrices, cut over the tensor-parallel ranks."""
 
-    def __init__(self, width: int, layout: Layout) -> None:
+    def __init__(self, width: int, layout: ParallelLayout) -> None:
         super().__init__()
         self.layout = layout
         self.up = nn.Parameter(torch.empty(4 * width // layout.tp, width))
@@ -65,7 +65,7 @@ class FeedForward(nn.Module):
 class Experts(nn.Module):
     """Each token goes to one expert; each rank of the group holds some of the experts."""
 
-    def __init__(self, width: int, layout: Layout) -> None:
+    def __init__(self, width: int, layout: ParallelLayout) -> None:
         super().__init__()
         self.layout, self.mine = layout, _EXPERTS // layout.tp
         self.router = nn.Parameter(torch.empty(_EXPERTS, width))
@@ -83,26 +83,26 @@ class Experts(nn.Module):
         return Leave.apply(made, self.layout.tensor).view_as(hidden)
 
 
-class Block(nn.Module):
-    def __init__(self, kind: str, width: int, layout: Layout) -> None:
+class GptBlock(nn.Module):
+    def __init__(self, kind: str, width: int, layout: ParallelLayout) -> None:
         super().__init__()
         self.before_attention, self.before_feeding = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention = Attention(width, layout)
-        self.feeding = Experts(width, layout) if kind == "moe" else FeedForward(width, layout)
+        self.attention = GptAttention(width, layout)
+        self.feeding = Experts(width, layout) if kind == "moe" else GptFeedForward(width, layout)
 
     def forward(self, hidden: Any) -> Any:
         hidden = hidden + self.attention(self.before_attention(hidden))
         return hidden + self.feeding(self.before_feeding(hidden))
 
 
-class Stage(nn.Module):
+class GptStage(nn.Module):
     """One pipeline stage: the first embeds the tokens, the last predicts the next ones."""
 
-    def __init__(self, kind: str, width: int, layers: int, layout: Layout) -> None:
+    def __init__(self, kind: str, width: int, layers: int, layout: ParallelLayout) -> None:
         super().__init__()
         if layout.first:
             self.embedding = nn.Parameter(torch.empty(_VOCABULARY, width))
-        self.blocks = nn.ModuleList(Block(kind, width, layout) for _ in range(layers // layout.pp))
+        self.blocks = nn.ModuleList(GptBlock(kind, width, layout) for _ in range(layers // layout.pp))
         if layout.last:
             self.norm = nn.LayerNorm(width)
             self.head = nn.Parameter(torch.empty(_VOCABULARY, width))
@@ -114,7 +114,7 @@ class Stage(nn.Module):
         return functional.linear(self.norm(hidden), self.head) if hasattr(self, "head") else hidden
 
 
-def weights(stage: Stage, layout: Layout) -> dict[str, Any]:
+def weights(stage: GptStage, layout: ParallelLayout) -> dict[str, Any]:
     """The stage's share, made on the host from the name of each parameter alone: equal on every machine."""
     made = {}
     for name, parameter in stage.named_parameters():
@@ -132,10 +132,10 @@ def update(parameter: Any) -> None:
         parameter.mul_(1 - 1e-5).sub_(1e-3 * mean / (square.sqrt() + 1e-8))
 
 
-def step(kind: str, asked: dict[str, Any], layout: Layout, device: str) -> dict[str, str]:
+def step(kind: str, asked: dict[str, Any], layout: ParallelLayout, device: str) -> dict[str, str]:
     """One step of training from the start; the digests of what came of it, by item."""
     width, kept = asked["width"], getattr(torch, asked["type"])
-    stage = Stage(kind, width, asked["layers"], layout)
+    stage = GptStage(kind, width, asked["layers"], layout)
     stage.load_state_dict(weights(stage, layout))
     stage.to(device=device, dtype=kept)
     maker = torch.Generator().manual_seed(layout.dp_at)
@@ -163,26 +163,26 @@ def step(kind: str, asked: dict[str, Any], layout: Layout, device: str) -> dict[
 
 
 def main() -> None:
-    said = Said()
-    asked = said.asked
+    stated = ReportLines()
+    asked = stated.asked
     device = asked["device"]
-    said.at(f"start of {asked['name']}")
+    stated.at(f"start of {asked['name']}")
     steady(asked["threads"])
-    layout = Layout(asked["layout"], device)
+    layout = ParallelLayout(asked["layout"], device)
     parts = []
     for kind in asked["kinds"]:
         outcomes: Counter[tuple[tuple[str, str], ...]] = Counter()
         for turn in range(asked["repetitions"]):
-            said.at(f"step {turn} of {kind} on {asked['name']}")
+            stated.at(f"step {turn} of {kind} on {asked['name']}")
             outcomes[tuple(step(kind, asked, layout, device).items())] += 1
-        (most, times), *rest = outcomes.most_common(_TOLD)
+        (most, times), *rest = outcomes.most_common(_REPORTED)
         usual = dict(most)
         odd = [name for other, _ in rest for name, mark in other if usual[name] != mark]
-        told = {"kind": kind, "items": usual, "times": times, "repetitions": asked["repetitions"]}
-        parts.append({**told, "kinds": len(outcomes), "odd": sorted(set(odd))[:_TOLD]})
+        reported = {"kind": kind, "items": usual, "times": times, "repetitions": asked["repetitions"]}
+        parts.append({**reported, "kinds": len(outcomes), "odd": sorted(set(odd))[:_REPORTED]})
     sizes = [f"{name} {asked[name]}" for name in ("type", "width", "layers", "batch", "tokens")]
     shape = f"tp {layout.tp} pp {layout.pp} dp {layout.dp}"
-    said.found(
+    stated.found(
         {
             "key": ", ".join([key(device, __file__, str(Path(__file__).with_name("layout.py"))), *sizes, shape]),
             "parts": parts,

@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 from hangdog_agent.machine_tests.programs.device import digest, key, steady, uniform, wait
-from hangdog_agent.machine_tests.programs.report_line import Said
+from hangdog_agent.machine_tests.programs.report_line import ReportLines
 
 #: Bit patterns of 64 bits: all cells low, all high, and neighbours that differ, both ways round.
 _PATTERNS = (0, -1, 0x5555555555555555, -0x5555555555555556)
 #: 64-bit words tested in one piece.
 _PIECE = 1 << 22
 #: Faults whose place is told: a broken row shows as many more.
-_TOLD = 4
+_REPORTED = 4
 #: Non-zero factors of a row of exact operands: their sums stay below 2**8, which bfloat16 holds exactly.
 _FACTORS = 16
 #: Rows of a product that the host checks at a time: the check in double precision shall not need the memory of the product.
@@ -25,7 +25,7 @@ _ROWS = 1024
 _WARM = 3
 
 
-def memory(said: Said, device: str, size: int, passes: int) -> dict[str, Any]:
+def memory(stated: ReportLines, device: str, size: int, passes: int) -> dict[str, Any]:
     """Writes patterns to `size` bytes and reads them back: another value in a cell is a fault of the memory or its path."""
     words = max(1, size // 8)
     pieces = [torch.empty(min(_PIECE, words - at), dtype=torch.int64, device=device) for at in range(0, words, _PIECE)]
@@ -33,14 +33,14 @@ def memory(said: Said, device: str, size: int, passes: int) -> dict[str, Any]:
     count = 0
     for turn in range(passes):
         for name in (*_PATTERNS, "address"):
-            said.at(f"memory of {device}, pass {turn}, pattern {name}")
+            stated.at(f"memory of {device}, pass {turn}, pattern {name}")
             for number, piece in enumerate(pieces):
                 _write(piece, name, number * _PIECE)
             wait(device)
             for number, piece in enumerate(pieces):
                 bad, places = _read(piece, name, number * _PIECE)
                 count += bad
-                wrong += places[: _TOLD - len(wrong)]
+                wrong += places[: _REPORTED - len(wrong)]
     return {"bytes": words * 8, "passes": passes, "count": count, "wrong": wrong}
 
 
@@ -56,11 +56,11 @@ def _read(piece: Any, pattern: int | str, start: int) -> tuple[int, list[dict[st
         places = (piece != pattern).nonzero().view(-1)
     else:
         places = (piece != torch.arange(start, start + piece.numel(), device=piece.device)).nonzero().view(-1)
-    told = [
+    reported = [
         {"word": start + at, "wanted": pattern if isinstance(pattern, int) else start + at, "was": int(piece[at])}
-        for at in places[:_TOLD].tolist()
+        for at in places[:_REPORTED].tolist()
     ]
-    return int(places.numel()), told
+    return int(places.numel()), reported
 
 
 def operands(regime: str, kind: Any, size: int) -> tuple[Any, Any]:
@@ -102,9 +102,9 @@ def wrong_rows(product: Any, left: Any, right: Any, exact: bool) -> list[int]:
     return found
 
 
-def multiply(said: Said, device: str, name: str, regime: str, size: int, repetitions: int) -> dict[str, Any]:
+def multiply(stated: ReportLines, device: str, name: str, regime: str, size: int, repetitions: int) -> dict[str, Any]:
     """The same product again and again: its bits must not change, and the host must find it right by another way."""
-    said.at(f"{name} products of {device}, {regime} operands")
+    stated.at(f"{name} products of {device}, {regime} operands")
     left, right = operands(regime, getattr(torch, name), size)
     there_left, there_right = left.to(device), right.to(device)
     digests: Counter[str] = Counter()
@@ -123,19 +123,19 @@ def multiply(said: Said, device: str, name: str, regime: str, size: int, repetit
         digests[mark] += 1
         if first is None:
             first, usual = product, mark
-        if digests[mark] == 1 and len(digests) <= _TOLD:
+        if digests[mark] == 1 and len(digests) <= _REPORTED:
             rows = wrong_rows(here, left, right, regime == "exact")
             if rows:
                 wavers |= rows != wrong_rows(here, left, right, regime == "exact")
-                wrong.append({"digest": mark, "rows": rows[:_TOLD], "count": len(rows)})
-    told = [{"digest": mark, "times": times} for mark, times in digests.most_common(_TOLD)]
+                wrong.append({"digest": mark, "rows": rows[:_REPORTED], "count": len(rows)})
+    reported = [{"digest": mark, "times": times} for mark, times in digests.most_common(_REPORTED)]
     kinds = {"type": name, "regime": regime, "size": size, "repetitions": repetitions}
-    return {**kinds, "digests": told, "kinds": len(digests), "wrong": wrong, "host wavers": wavers}
+    return {**kinds, "digests": reported, "kinds": len(digests), "wrong": wrong, "host wavers": wavers}
 
 
-def speed(said: Said, device: str, name: str, size: int, repetitions: int) -> dict[str, Any]:
+def speed(stated: ReportLines, device: str, name: str, size: int, repetitions: int) -> dict[str, Any]:
     """How long one product takes, again and again; in seconds."""
-    said.at(f"speed of {device}")
+    stated.at(f"speed of {device}")
     left, right = (each.to(device) for each in operands("ordinary", getattr(torch, name), size))
     seconds = []
     for turn in range(_WARM + repetitions):
@@ -159,24 +159,24 @@ def _bytes(device: str, asked: dict[str, Any]) -> int:
 
 
 def main() -> None:
-    said = Said()
-    asked = said.asked
+    stated = ReportLines()
+    asked = stated.asked
     device = asked["device"]
-    said.at(f"start of {device}")
+    stated.at(f"start of {device}")
     steady(asked["threads"])
     repetitions = asked["repetitions"]
     report: dict[str, Any] = {"device": device, "key": _cohort(device, asked)}
     if "memory" in asked["tests"]:
-        report["memory"] = memory(said, device, _bytes(device, asked), asked["memory_passes"])
+        report["memory"] = memory(stated, device, _bytes(device, asked), asked["memory_passes"])
     if "gemm" in asked["tests"]:
         report["gemm"] = [
-            multiply(said, device, name, regime, asked["size"], repetitions)
+            multiply(stated, device, name, regime, asked["size"], repetitions)
             for name in asked["types"]
             for regime in asked["regimes"]
         ]
     if "speed" in asked["tests"]:
-        report["speed"] = speed(said, device, asked["types"][0], asked["size"], asked["speed_repetitions"])
-    said.found(report)
+        report["speed"] = speed(stated, device, asked["types"][0], asked["size"], asked["speed_repetitions"])
+    stated.found(report)
 
 
 if __name__ == "__main__":

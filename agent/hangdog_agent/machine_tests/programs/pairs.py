@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from hangdog_agent.machine_tests.programs.device import wait
-from hangdog_agent.machine_tests.programs.report_line import Said
+from hangdog_agent.machine_tests.programs.report_line import ReportLines
 
 #: Between two signs of life.
 _BEAT_S = 1.0
@@ -22,15 +22,15 @@ _STORE_S = 5.0
 #: Bytes that are made at random; more of them are repeated, for making them takes longer than sending them.
 _BLOCK = 4 << 20
 #: Wrong bytes that are told by their place.
-_TOLD = 4
+_REPORTED = 4
 
 
-class Meeting:
+class PairRendezvous:
     """Where the members meet, and where each says that it lives and at which step it is: who is silent is known by that."""
 
-    def __init__(self, said: Said) -> None:
-        asked = said.asked
-        self.said = said
+    def __init__(self, stated: ReportLines) -> None:
+        asked = stated.asked
+        self.lines = stated
         self.meet: str = asked["meet"]
         self.rank: int = asked["rank"]
         self.world: int = asked["world"]
@@ -41,7 +41,7 @@ class Meeting:
         clock = threading.Timer(patience_s, self._give_up)
         clock.daemon = True
         clock.start()
-        said.at("the meeting point")
+        stated.at("the meeting point")
         self.patience_s = patience_s
 
     def begin(self) -> None:
@@ -49,7 +49,7 @@ class Meeting:
         self.store = self._store(self.rank == 0, 2 * self.patience_s)
         threading.Thread(target=self._beat, daemon=True).start()
         self.at("the meeting of all members")
-        device = self.said.asked["device"]
+        device = self.lines.asked["device"]
         backend = "gloo"
         if device.startswith("cuda"):
             torch.cuda.set_device(device)
@@ -61,7 +61,7 @@ class Meeting:
     def at(self, step: str) -> None:
         """All members take the same steps; the next one begins."""
         self.step += 1
-        self.said.at(step)
+        self.lines.at(step)
 
     def _store(self, serves: bool, patience_s: float) -> Any:
         kind, _, where = self.meet.partition("://")
@@ -116,7 +116,7 @@ class Meeting:
         return found
 
     def _leave(self, silent: list[int], why: str) -> None:
-        self.said.found({**self.result, "silent": silent, "why": why})
+        self.lines.found({**self.result, "silent": silent, "why": why})
         os._exit(0)
 
 
@@ -130,10 +130,10 @@ def known(sender: int, receiver: int, size: int) -> Any:
 def differing(was: Any, wanted: Any) -> tuple[int, list[int]]:
     """How many bytes differ, and where the first of them are; compared on the host."""
     places = (was.to("cpu") != wanted).nonzero().view(-1)
-    return int(places.numel()), places[:_TOLD].tolist()
+    return int(places.numel()), places[:_REPORTED].tolist()
 
 
-def exchange(meeting: Meeting, other: int, size: int, repetitions: int, device: str) -> dict[str, Any]:
+def exchange(meeting: PairRendezvous, other: int, size: int, repetitions: int, device: str) -> dict[str, Any]:
     """Both send and receive at once, again and again; the last exchange is checked like the first."""
     mine = known(meeting.rank, other, size).to(device)
     wanted = known(other, meeting.rank, size)
@@ -156,7 +156,7 @@ def exchange(meeting: Meeting, other: int, size: int, repetitions: int, device: 
     return {"from": other, "to": meeting.rank, "bytes": size, "seconds": seconds, "wrong": wrong, "places": places}
 
 
-def gather(meeting: Meeting, size: int, repetitions: int, device: str) -> dict[str, Any]:
+def gather(meeting: PairRendezvous, size: int, repetitions: int, device: str) -> dict[str, Any]:
     """Everybody's data at everybody, at once."""
     meeting.at("the gathering of all")
     mine = known(meeting.rank, meeting.rank, size).to(device)
@@ -174,8 +174,8 @@ def gather(meeting: Meeting, size: int, repetitions: int, device: str) -> dict[s
             count, _ = differing(each, known(rank, rank, size))
             if count:
                 wrong[rank] = wrong.get(rank, 0) + count
-    told = [{"from": rank, "wrong": count} for rank, count in wrong.items()]
-    return {"bytes": size, "seconds": seconds, "wrong": told}
+    reported = [{"from": rank, "wrong": count} for rank, count in wrong.items()]
+    return {"bytes": size, "seconds": seconds, "wrong": reported}
 
 
 def tournament(world: int) -> list[list[tuple[int, int]]]:
@@ -196,11 +196,11 @@ def ring(world: int) -> list[list[tuple[int, int]]]:
 
 
 def main() -> None:
-    said = Said()
-    asked = said.asked
+    stated = ReportLines()
+    asked = stated.asked
     device = asked["device"]
     torch.set_num_threads(asked["threads"])
-    meeting = Meeting(said)
+    meeting = PairRendezvous(stated)
     try:
         meeting.begin()
         play(meeting, device)
@@ -208,9 +208,9 @@ def main() -> None:
         meeting.give_up(str(error)[:300])
 
 
-def play(meeting: Meeting, device: str) -> None:
+def play(meeting: PairRendezvous, device: str) -> None:
     """All that the members do together."""
-    asked = meeting.said.asked
+    asked = meeting.lines.asked
     found: list[dict[str, Any]] = []
     meeting.result["pairs"] = found
     once = tournament(meeting.world) if asked["schedule"] == "all" else ring(meeting.world)
@@ -228,7 +228,7 @@ def play(meeting: Meeting, device: str) -> None:
     everybody: list[Any] = [None] * meeting.world
     dist.all_gather_object(everybody, found)
     dist.barrier()  # nobody leaves while another still asks
-    meeting.said.found({**meeting.result, "all": everybody})
+    meeting.lines.found({**meeting.result, "all": everybody})
     os._exit(0)  # what libraries do at their end is not what is tested
 
 

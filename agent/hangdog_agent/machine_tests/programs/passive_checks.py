@@ -12,15 +12,15 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from hangdog_agent.checks.check_paths import Places
-from hangdog_agent.checks.check_result import Check, Kind, Moment, Result
+from hangdog_agent.checks.check_paths import CheckPaths
+from hangdog_agent.checks.check_result import Check, CheckResult, CheckVerdict, Moment
 from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.gpus.gpu import Gpus
 from hangdog_agent.checks.kernel_log import Kernel
 from hangdog_agent.checks.network import Network
 from hangdog_agent.checks.pcie import Pcie
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_agent.machine_tests.programs.report_line import Said
+from hangdog_agent.machine_tests.programs.report_line import ReportLines
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _NAMES_S = 3.0
 #: Things told of one check, the worst first: a flood says no more than these.
 _MOST = 200
-_WORST = (Kind.CONVICT, Kind.RESET, Kind.SUSPECT, Kind.TELEMETRY)
+_WORST = (CheckVerdict.CONVICT, CheckVerdict.RESET, CheckVerdict.SUSPECT, CheckVerdict.TELEMETRY)
 
 
 class _Recalled(Notes):
@@ -59,10 +59,10 @@ def watch(
         log.exception("check %s failed", check.name)
         tell({"check": check.name, "failed": f"this is a bug in hangdog: {type(error).__name__}: {error}"})
         return
-    tell({"check": check.name, "found": _told([*(one for one in first if not one.lasting), *second])})
+    tell({"check": check.name, "found": _documents([*(one for one in first if not one.lasting), *second])})
 
 
-def _told(results: Iterable[Result]) -> list[dict[str, Any]]:
+def _documents(results: Iterable[CheckResult]) -> list[dict[str, Any]]:
     once = {result.identity: result for result in results}.values()
     return [
         {
@@ -78,12 +78,12 @@ def _told(results: Iterable[Result]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    said = Said()
-    asked = said.asked
-    places = Places(Path(asked["proc"]), Path(asked["sys"]), Path(asked["kmsg"]))
+    stated = ReportLines()
+    asked = stated.asked
+    places = CheckPaths(Path(asked["proc"]), Path(asked["sys"]), Path(asked["kmsg"]))
     # every record that tells something: what is left for a later look would not be read at all
     all_ = CheckSettings().kmsg_records
-    settings = CheckSettings(gpu_full_s=0.0, nvml_start_s=asked["nvml_s"], kmsg_telling=all_)
+    settings = CheckSettings(gpu_full_s=0.0, nvml_start_s=asked["nvml_s"], kmsg_relevant=all_)
     boot = places.boot()
     known = _Recalled(Path(asked["known"]) if asked["known"] else None, boot)
     gpus, pcie = Gpus(settings, known), Pcie(places, settings, known)
@@ -109,7 +109,7 @@ def main() -> None:
     for turn in turns:
         threading.Thread(target=turn, daemon=True).start()
     for _ in turns:
-        said.part(answers.get())
+        stated.part(answers.get())
     gpus.close()
     os._exit(0)
 

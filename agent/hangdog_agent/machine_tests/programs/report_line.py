@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 
-class Said:
+class ReportLines:
     """Parameters come as JSON in the first argument. Whatever a library prints goes to stderr, never between the lines."""
 
     def __init__(self) -> None:

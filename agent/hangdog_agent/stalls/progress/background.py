@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Errand(Generic[T]):
+class BackgroundWork(Generic[T]):
     """One piece of work; its thread ends with it. It raises nothing: what fails has no result."""
 
     def __init__(self, name: str, work: Callable[[], T]) -> None:

@@ -8,10 +8,10 @@ from functools import partial
 from hangdog_agent.capture import ras
 from hangdog_agent.capture.library_counters import asks_ras
 from hangdog_agent.capture.process_capture import Tools
-from hangdog_agent.discovery.discover import Member
-from hangdog_agent.stalls.progress.background import Errand
-from hangdog_agent.stalls.progress.progress_signal import Kind, Witness
-from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.discovery.discover import RankProcesses
+from hangdog_agent.stalls.progress.background import BackgroundWork
+from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
+from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.collectives import RasReport
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.collectives.library_counters import ras_report
@@ -36,21 +36,21 @@ class _Count:
 
 @dataclass(slots=True)
 class _Job:
-    witness: Witness
+    signal: ProgressSignal
     due: float
     last: int | None = None
-    errand: Errand[_Count] | None = None
+    work: BackgroundWork[_Count] | None = None
 
 
 class Collectives:
     """The counts of all jobs. Only one thread may use it; it never waits."""
 
-    def __init__(self, tools: Tools, settings: VigilSettings) -> None:
+    def __init__(self, tools: Tools, settings: StallSettings) -> None:
         self._tools = tools
         self._settings = settings
         self._jobs: dict[str, _Job] = {}
 
-    def hear(self, jobs: Mapping[str, Sequence[Member]], now: float) -> dict[str, Witness]:
+    def hear(self, jobs: Mapping[str, Sequence[RankProcesses]], now: float) -> dict[str, ProgressSignal]:
         """Asks where it is due, and answers the witness of each job whose collectives are counted."""
         every_s = self._settings.ras_every_s
         if not every_s:
@@ -61,35 +61,35 @@ class Collectives:
             if self._tools.settings.ras and asks_ras(members)
         }
         for job, one in self._jobs.items():
-            if one.errand is not None and one.errand.done():
-                self._take(one, one.errand, now)
-            elif one.errand is None and now >= one.due:
-                one.errand = Errand("ras", partial(count, jobs[job][0], self._tools))
-        return {job: one.witness for job, one in self._jobs.items() if one.last is not None}
+            if one.work is not None and one.work.done():
+                self._take(one, one.work, now)
+            elif one.work is None and now >= one.due:
+                one.work = BackgroundWork("ras", partial(count, jobs[job][0], self._tools))
+        return {job: one.signal for job, one in self._jobs.items() if one.last is not None}
 
     def _new(self, now: float) -> _Job:
-        return _Job(Witness(Kind.COLLECTIVES, self._settings.ras_every_s, vouches=True), now)
+        return _Job(ProgressSignal(SignalKind.COLLECTIVES, self._settings.ras_every_s, vouches=True), now)
 
-    def _take(self, one: _Job, errand: Errand[_Count], now: float) -> None:
-        one.errand = None
-        counted = errand.result or _Count(None)
+    def _take(self, one: _Job, work: BackgroundWork[_Count], now: float) -> None:
+        one.work = None
+        counted = work.result or _Count(None)
         if counted.launched is None:
             one.due = now + max(_TOO_LARGE_S if counted.large else _AGAIN_S, self._settings.ras_every_s)
             return
         # A count that falls is of communicators that ended, or of processes that did not answer: it shows nothing.
-        one.witness.look(one.last is not None and counted.launched > one.last, errand.ended)
+        one.signal.look(one.last is not None and counted.launched > one.last, work.ended)
         one.last = counted.launched
-        one.due = errand.began + max(self._settings.ras_every_s, counted.cost_s / _SHARE)
+        one.due = work.began + max(self._settings.ras_every_s, counted.cost_s / _SHARE)
 
 
-def count(member: Member, tools: Tools) -> _Count:
+def count(member: RankProcesses, tools: Tools) -> _Count:
     """Asks RAS where this trainer finds it; answers within ten seconds."""
-    said = ras.report(member, tools)
-    if len(said.data) > _MOST_BYTES:
+    stated = ras.report(member, tools)
+    if len(stated.data) > _MOST_BYTES:
         return _Count(None, large=True)
     began = time.thread_time()
     try:
-        launched = _launched(ras_report(said.data)) if said.missing is None else 0
+        launched = _launched(ras_report(stated.data)) if stated.missing is None else 0
     except UnreadableEvidence:
         launched = 0
     return _Count(launched or None, time.thread_time() - began)

@@ -9,7 +9,7 @@ MOST_PATH = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class FileQuery:
     """A file to be looked at: its content from `offset` on if it still is the file `known`, of any other only its end.
 
     `trainer` is its pid and start time. The file is what it has open as `descriptor`, else what `path` leads to from its

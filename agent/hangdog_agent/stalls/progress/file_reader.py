@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from hangdog_agent.confinement import confined_children, syscalls
 from hangdog_agent.confinement.credentials import Credentials
-from hangdog_agent.confinement.subprocesses import Leash
-from hangdog_agent.stalls.progress.file_query import Found, Wish
+from hangdog_agent.confinement.subprocesses import ParentDeathGuard
+from hangdog_agent.stalls.progress.file_query import FileQuery, Found
 
 #: A line of wishes must fit into an empty pipe, so that writing it never waits. Bytes.
 MOST_ASKED = 60 << 10
@@ -25,7 +25,7 @@ _DEATH_S = 0.2
 K = TypeVar("K")
 
 
-class Reader(Generic[K]):
+class FileReader(Generic[K]):
     """One such process, and the round of wishes it is at. Only one thread may use it."""
 
     def __init__(self, who: Credentials, proc: str) -> None:
@@ -36,7 +36,7 @@ class Reader(Generic[K]):
         self._found: list[Found | None] = []
         self._read = bytearray()
         self._moved = self.used
-        self._leash = Leash()
+        self._guard = ParentDeathGuard()
         order = {"uid": who.uid, "gid": who.gid, "groups": who.groups, "proc": proc}
         try:
             with syscalls.handing_on(confined_children.READER.capabilities):
@@ -45,14 +45,14 @@ class Reader(Generic[K]):
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
-                    pass_fds=(self._leash.far,),
+                    pass_fds=(self._guard.far,),
                     env=confined_children.environment(),
                     start_new_session=True,
                 )
         except OSError:
-            self._leash.pull()
+            self._guard.pull()
             raise
-        self._leash.tie(self._process.pid)
+        self._guard.tie(self._process.pid)
         for pipe in (self._process.stdout, self._process.stderr):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
@@ -66,7 +66,7 @@ class Reader(Generic[K]):
     def pid(self) -> int:
         return self._process.pid
 
-    def ask(self, wishes: Mapping[K, Wish]) -> None:
+    def ask(self, wishes: Mapping[K, FileQuery]) -> None:
         """Begins a round of the first of these wishes, as many as fit into one line. It must not be at one."""
         assert not self._asked
         line, keys = _line(wishes)
@@ -100,15 +100,15 @@ class Reader(Generic[K]):
             return None
         assert self._process.stderr is not None
         with contextlib.suppress(OSError):
-            said = os.read(self._process.stderr.fileno(), 1 << 12).decode("utf-8", "replace").strip()
-            return said.rpartition("\n")[2] or "it ended without a word"
+            stated = os.read(self._process.stderr.fileno(), 1 << 12).decode("utf-8", "replace").strip()
+            return stated.rpartition("\n")[2] or "it ended without a word"
         return "it ended without a word"
 
     def close(self) -> "subprocess.Popen[bytes] | None":
         """Kills it; gives the process where it does not die, for a dead file system holds it."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._leash.pull()
+        self._guard.pull()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert pipe is not None
             with contextlib.suppress(OSError):
@@ -132,7 +132,7 @@ class Reader(Generic[K]):
                 self._moved = time.monotonic() if lines else self._moved
 
 
-def _line(wishes: Mapping[K, Wish]) -> tuple[bytes, tuple[K, ...]]:
+def _line(wishes: Mapping[K, FileQuery]) -> tuple[bytes, tuple[K, ...]]:
     """As many wishes as fit into one line; a path that is longer than any can be is left out."""
     parts: list[str] = []
     keys: list[K] = []
@@ -147,7 +147,7 @@ def _line(wishes: Mapping[K, Wish]) -> tuple[bytes, tuple[K, ...]]:
     return f"[{','.join(parts)}]\n".encode(), tuple(keys)
 
 
-def _asked(wish: Wish) -> dict[str, Any]:
+def _asked(wish: FileQuery) -> dict[str, Any]:
     return {
         "pid": wish.trainer[0],
         "started": wish.trainer[1],
@@ -159,9 +159,9 @@ def _asked(wish: Wish) -> dict[str, Any]:
     }
 
 
-def _found(said: dict[str, Any] | None) -> Found | None:
-    if said is None:
+def _found(stated: dict[str, Any] | None) -> Found | None:
+    if stated is None:
         return None
-    device, inode = said["identity"]
-    data = base64.b64decode(said.get("data", ""))
-    return Found((device, inode), said["touched_ns"], said["offset"], data, said["joins"])
+    device, inode = stated["identity"]
+    data = base64.b64decode(stated.get("data", ""))
+    return Found((device, inode), stated["touched_ns"], stated["offset"], data, stated["joins"])

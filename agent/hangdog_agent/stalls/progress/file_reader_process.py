@@ -12,8 +12,8 @@ import sys
 from typing import Any
 
 from hangdog_agent.confinement import syscalls
-from hangdog_agent.confinement.credentials import Credentials, Refused
-from hangdog_agent.confinement.pinned_process import Trainer
+from hangdog_agent.confinement.credentials import Credentials, CredentialsRefused
+from hangdog_agent.confinement.pinned_process import PinnedProcess
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     who = Credentials(order["uid"], order["gid"], tuple(order["groups"]))
     try:
         syscalls.become(who, None)
-    except Refused as error:
+    except CredentialsRefused as error:
         sys.exit(str(error))
     for line in sys.stdin.buffer:
         for wish in json.loads(line):
@@ -34,7 +34,7 @@ def _look(proc: str, who: Credentials, wish: dict[str, Any]) -> dict[str, Any] |
     """One file; None where there is none, its user may not read it, or it is anything but a regular file."""
     try:
         handle = _opened(proc, who, wish)
-    except (OSError, Refused, ValueError):  # ValueError: a path with a zero byte in it
+    except (OSError, CredentialsRefused, ValueError):  # ValueError: a path with a zero byte in it
         return None
     try:
         return read(handle, wish)
@@ -47,10 +47,10 @@ def _look(proc: str, who: Credentials, wish: dict[str, Any]) -> dict[str, Any] |
 def _opened(proc: str, who: Credentials, wish: dict[str, Any]) -> int:
     """An O_PATH descriptor of what a trainer of this user has open, or of what its path leads to."""
     with syscalls.privileged():
-        trainer = Trainer(proc, wish["pid"], wish["started"])
+        trainer = PinnedProcess(proc, wish["pid"], wish["started"])
         try:
             if trainer.credentials() != who:
-                raise Refused("it is another user's by now")
+                raise CredentialsRefused("it is another user's by now")
             if wish["descriptor"] is not None:
                 return trainer.descriptor(wish["descriptor"])
             root, path = trainer.root(), trainer.absolute(wish["path"])

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from hangdog_agent.stalls.progress.progress_signal import Kind, Witness
-from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
+from hangdog_agent.stalls.settings import StallSettings
 
 #: Shorter than this it may be one long collective, or a slow batch: two sweeps of NVML. Seconds.
 _LEAST_S = 20.0
@@ -12,11 +12,11 @@ _LEAST_S = 20.0
 class Power:
     """The witness of a machine's GPUs. `look` takes what the last sweep of NVML said; nothing here asks NVML."""
 
-    def __init__(self, settings: VigilSettings) -> None:
+    def __init__(self, settings: StallSettings) -> None:
         self._settings = settings
-        self._witness: Witness | None = None
+        self._signal: ProgressSignal | None = None
 
-    def look(self, power: Mapping[str, tuple[float, float]], now: float) -> list[Witness]:
+    def look(self, power: Mapping[str, tuple[float, float]], now: float) -> list[ProgressSignal]:
         """`power`: by GPU its power as a share of its limit, and how busy it is, 0 to 1; GPUs without an answer are absent.
 
         It advances while a GPU computes; one that is busy at less power spins, and one that is idle waits. Where none has
@@ -26,9 +26,9 @@ class Power:
         if not bound or not power:
             return []
         computes = any(busy > 0 and share >= bound for share, busy in power.values())
-        if computes and self._witness is None:
-            self._witness = Witness(Kind.POWER, _LEAST_S)
-        if self._witness is None:
+        if computes and self._signal is None:
+            self._signal = ProgressSignal(SignalKind.POWER, _LEAST_S)
+        if self._signal is None:
             return []
-        self._witness.look(computes, now)
-        return [self._witness]
+        self._signal.look(computes, now)
+        return [self._signal]

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 from hangdog_agent.confinement import credentials
-from hangdog_agent.confinement.credentials import Credentials, Refused
-from hangdog_agent.stalls.progress.file_query import MOST_PATH, Found, Wish
-from hangdog_agent.stalls.progress.file_reader import Reader
+from hangdog_agent.confinement.credentials import Credentials, CredentialsRefused
+from hangdog_agent.stalls.progress.file_query import MOST_PATH, FileQuery, Found
+from hangdog_agent.stalls.progress.file_reader import FileReader
 
 #: A round takes a millisecond, unless a file hangs; whoever waits for it waits no longer. Seconds.
 _GRACE_S = 0.05
@@ -44,14 +44,14 @@ class Files(Generic[K]):
     def __init__(self, proc: str = "/proc") -> None:
         """`proc` is the folder of the process table."""
         self._proc = proc
-        self._readers: dict[Credentials, Reader[K]] = {}
+        self._readers: dict[Credentials, FileReader[K]] = {}
         self._aside: dict[K, float] = {}
         self._devices: dict[K, int] = {}
         self._dead: dict[int, float] = {}
         self._refused: dict[Credentials, float] = {}
         self._held: dict[Credentials, list[subprocess.Popen[bytes]]] = {}
 
-    def look(self, wishes: Mapping[K, Wish]) -> list[Answer[K]]:
+    def look(self, wishes: Mapping[K, FileQuery]) -> list[Answer[K]]:
         """Starts a round of each user whose last one has ended, and answers the rounds that have: when, and what they found.
 
         None stands for what is no file. What hangs is absent from an answer.
@@ -66,9 +66,9 @@ class Files(Generic[K]):
         for who in list(self._readers):
             self._end(who)
 
-    def _grouped(self, wishes: Mapping[K, Wish], now: float) -> dict[Credentials, dict[K, Wish]]:
+    def _grouped(self, wishes: Mapping[K, FileQuery], now: float) -> dict[Credentials, dict[K, FileQuery]]:
         whose: dict[tuple[int, int], Credentials | None] = {}
-        groups: dict[Credentials, dict[K, Wish]] = {}
+        groups: dict[Credentials, dict[K, FileQuery]] = {}
         for key, wish in wishes.items():
             if key in self._aside or self._devices.get(key) in self._dead or len(wish.path) > MOST_PATH:
                 continue
@@ -82,10 +82,10 @@ class Files(Generic[K]):
     def _owner(self, pid: int) -> Credentials | None:
         try:
             return credentials.of(pid, self._proc)
-        except (Refused, ProcessLookupError):
+        except (CredentialsRefused, ProcessLookupError):
             return None
 
-    def _begin(self, who: Credentials, wishes: dict[K, Wish], now: float) -> None:
+    def _begin(self, who: Credentials, wishes: dict[K, FileQuery], now: float) -> None:
         reader = self._readers.get(who)
         if reader is None:
             held = [process for process in self._held.pop(who, []) if process.poll() is None]
@@ -94,7 +94,7 @@ class Files(Generic[K]):
             if who in self._refused or len(self._readers) >= _MOST_READERS or len(held) >= _MOST_HELD:
                 return
             try:
-                reader = self._readers[who] = Reader(who, self._proc)
+                reader = self._readers[who] = FileReader(who, self._proc)
             except OSError as error:
                 self._refuse(who, str(error.strerror or error))
                 return

@@ -8,13 +8,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hangdog_agent.discovery.discover import HEARTBEAT, LOG, STEP_PATTERN, Key, Member
-from hangdog_agent.stalls.progress.file_query import Found, Identity, Wish
+from hangdog_agent.discovery.discover import HEARTBEAT, LOG, STEP_PATTERN, Key, RankProcesses
+from hangdog_agent.stalls.progress.file_query import FileQuery, Found, Identity
 from hangdog_agent.stalls.progress.heartbeat_files import Files
-from hangdog_agent.stalls.progress.progress_signal import Kind, Witness
+from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
 from hangdog_agent.stalls.progress.safe_regex import safe
-from hangdog_agent.stalls.progress.step_lines import Steps
-from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.stalls.progress.step_lines import StepLines
+from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.errors import WrongUse
 from hangdog_models.reading.printable import printable
 
@@ -36,16 +36,16 @@ _Slot = tuple[Key, str]
 class _Log:
     """One file, whoever writes to it: `counted` follows all that counts in it, `stepped` what surely are steps."""
 
-    steps: Steps
-    counted: Witness
-    stepped: Witness
+    steps: StepLines
+    counted: ProgressSignal
+    stepped: ProgressSignal
     offset: int = 0
 
     def take(self, found: Found, at: float) -> None:
         self.offset = found.offset
-        told = self.steps.take(found.data.decode("utf-8", "replace"), found.joins)
-        self.counted.look(told.counted, at)
-        self.stepped.look(told.stepped, at)
+        reported = self.steps.take(found.data.decode("utf-8", "replace"), found.joins)
+        self.counted.look(reported.counted, at)
+        self.stepped.look(reported.stepped, at)
 
 
 @dataclass(slots=True)
@@ -53,13 +53,13 @@ class _Beat:
     """A heartbeat file by its name, for some are written anew each time."""
 
     seen: tuple[Identity, int]
-    witness: Witness
+    signal: ProgressSignal
 
 
 class Logs:
     """The logs and heartbeats of all trainers. Only one thread may use it; it never waits for a file."""
 
-    def __init__(self, proc: str, settings: VigilSettings) -> None:
+    def __init__(self, proc: str, settings: StallSettings) -> None:
         """`proc` is the folder of the process table."""
         self._settings = settings
         self._files: Files[_Slot] = Files(proc)
@@ -70,32 +70,32 @@ class Logs:
         self._patterns: dict[str, re.Pattern[str] | None] = {}
         self._logs_at = self._beats_at = float("-inf")
 
-    def hear(self, trainers: Mapping[Key, Member], now: float) -> dict[Key, list[Witness]]:
+    def hear(self, trainers: Mapping[Key, RankProcesses], now: float) -> dict[Key, list[ProgressSignal]]:
         """Looks at what is due, and answers the witnesses of each trainer as they are known now."""
         self._forget(trainers)
         for at, found in self._files.look(self._wishes(trainers, now)):
             self._take(trainers, found, at)
-        heard: dict[Key, list[Witness]] = {key: [] for key in trainers}
+        received: dict[Key, list[ProgressSignal]] = {key: [] for key in trainers}
         for (key, _), identity in self._names.items():
             one = self._logs[identity]
-            heard[key] += [one.stepped, one.counted]
+            received[key] += [one.stepped, one.counted]
         for (key, _), beat in self._beats.items():
-            heard[key].append(beat.witness)
-        return heard
+            received[key].append(beat.signal)
+        return received
 
-    def _forget(self, trainers: Mapping[Key, Member]) -> None:
+    def _forget(self, trainers: Mapping[Key, RankProcesses]) -> None:
         for table in (self._names, self._beats, self._absent_until):
             for slot in [slot for slot in table if slot[0] not in trainers]:
                 del table[slot]
         held = set(self._names.values())
         self._logs = {identity: one for identity, one in self._logs.items() if identity in held}
 
-    def _wishes(self, trainers: Mapping[Key, Member], now: float) -> dict[_Slot, Wish]:
+    def _wishes(self, trainers: Mapping[Key, RankProcesses], now: float) -> dict[_Slot, FileQuery]:
         logs_due = 0 < self._settings.log_every_s <= now - self._logs_at + _EARLY_S
         beats_due = 0 < self._settings.touch_every_s <= now - self._beats_at + _EARLY_S
         self._logs_at = now if logs_due else self._logs_at
         self._beats_at = now if beats_due else self._beats_at
-        wishes: dict[_Slot, Wish] = {}
+        wishes: dict[_Slot, FileQuery] = {}
         claimed: set[Identity] = set()
         for key, member in trainers.items():
             for name, (descriptor, path) in (_log_places(member) if logs_due else {}).items():
@@ -104,17 +104,17 @@ class Logs:
                 # what several ranks write to is read by way of one of them only
                 most = 0 if known in claimed else self._settings.log_bytes
                 offset = one.offset if one is not None else 0
-                wishes[key, name] = Wish(key, descriptor, path, most, known, offset)
+                wishes[key, name] = FileQuery(key, descriptor, path, most, known, offset)
                 claimed |= {known} if known is not None else set()
             if beats_due and (path := _named(member, HEARTBEAT)):
-                wishes[key, _BEAT] = Wish(key, path=path)
+                wishes[key, _BEAT] = FileQuery(key, path=path)
         return {slot: wish for slot, wish in wishes.items() if self._absent_until.get(slot, now) <= now}
 
     def close(self) -> None:
         """Ends the processes that look."""
         self._files.close()
 
-    def _take(self, trainers: Mapping[Key, Member], answer: Mapping[_Slot, Found | None], at: float) -> None:
+    def _take(self, trainers: Mapping[Key, RankProcesses], answer: Mapping[_Slot, Found | None], at: float) -> None:
         read: set[Identity] = set()
         for slot, found in answer.items():
             if slot[0] not in trainers:  # it ended meanwhile
@@ -135,17 +135,22 @@ class Logs:
 
     def _take_beat(self, slot: _Slot, found: Found, at: float) -> None:
         seen = found.identity, found.touched_ns
-        beat = self._beats.setdefault(slot, _Beat(seen, Witness(Kind.HEARTBEAT, self._settings.doubt_s, vouches=True)))
-        beat.witness.look(seen != beat.seen, at)
+        beat = self._beats.setdefault(
+            slot, _Beat(seen, ProgressSignal(SignalKind.HEARTBEAT, self._settings.suspicious_s, vouches=True))
+        )
+        beat.signal.look(seen != beat.seen, at)
         beat.seen = seen
 
-    def _followed(self, member: Member) -> _Log:
+    def _followed(self, member: RankProcesses) -> _Log:
         """A log that is seen for the first time."""
-        floor_s = self._settings.doubt_s
-        counted, stepped = Witness(Kind.LINES, floor_s), Witness(Kind.LINES, floor_s, vouches=True)
-        return _Log(Steps(self._pattern(member)), counted, stepped)
+        floor_s = self._settings.suspicious_s
+        counted, stepped = (
+            ProgressSignal(SignalKind.LINES, floor_s),
+            ProgressSignal(SignalKind.LINES, floor_s, vouches=True),
+        )
+        return _Log(StepLines(self._pattern(member)), counted, stepped)
 
-    def _pattern(self, member: Member) -> re.Pattern[str] | None:
+    def _pattern(self, member: RankProcesses) -> re.Pattern[str] | None:
         text = (member.process.environ or {}).get(STEP_PATTERN, "")
         if not text:
             return None
@@ -160,12 +165,12 @@ class Logs:
         return self._patterns[text]
 
 
-def _log_places(member: Member) -> dict[str, tuple[int | None, str]]:
+def _log_places(member: RankProcesses) -> dict[str, tuple[int | None, str]]:
     """The files a trainer logs to: what it has open as stdout and stderr, and the one its environment names."""
     places: dict[str, tuple[int | None, str]] = {name: (int(name), "") for name in _FDS}
     named = _named(member, LOG)
     return places | ({_LOG: (None, named)} if named else {})
 
 
-def _named(member: Member, variable: str) -> str:
+def _named(member: RankProcesses, variable: str) -> str:
     return (member.process.environ or {}).get(variable, "")

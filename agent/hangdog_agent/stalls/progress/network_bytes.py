@@ -4,11 +4,11 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hangdog_agent.checks.check_paths import Places, text
+from hangdog_agent.checks.check_paths import CheckPaths, text
 from hangdog_agent.checks.traffic import Traffic
-from hangdog_agent.stalls.progress.background import Errand
-from hangdog_agent.stalls.progress.progress_signal import Kind, Witness
-from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.stalls.progress.background import BackgroundWork
+from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
+from hangdog_agent.stalls.settings import StallSettings
 
 #: Rates remembered: with those of every five seconds the last minutes.
 _REMEMBERED = 32
@@ -19,18 +19,18 @@ _RECEIVED, _SENT = 0, 8
 class Meter:
     """Turns bytes moved into advances: more than a share of what is usual here, which the busiest of the last rates tell."""
 
-    def __init__(self, settings: VigilSettings) -> None:
+    def __init__(self, settings: StallSettings) -> None:
         self._settings = settings
         self._rates: deque[float] = deque(maxlen=_REMEMBERED)
-        self.witness = Witness(Kind.BYTES, settings.doubt_s)
+        self.signal = ProgressSignal(SignalKind.BYTES, settings.suspicious_s)
 
     def take(self, moved: int, seconds: float, at: float) -> None:
         """So many bytes moved in so many seconds up to `at`."""
         rate = moved / max(seconds, 1e-3)
         usual = max(self._rates, default=0.0)
         noise = max(self._settings.traffic_least, self._settings.traffic_share * usual)
-        self.witness.look(rate >= noise, at)
-        if self.witness.stalled_since is None:  # else the noise of a standstill would become what is usual
+        self.signal.look(rate >= noise, at)
+        if self.signal.stalled_since is None:  # else the noise of a standstill would become what is usual
             self._rates.append(rate)
 
 
@@ -45,32 +45,32 @@ class _Reading:
 class Flow:
     """The meters of a machine's ports and of each job's network interfaces. Only one thread may use it; it never waits."""
 
-    def __init__(self, places: Places, settings: VigilSettings) -> None:
+    def __init__(self, places: CheckPaths, settings: StallSettings) -> None:
         self._places = places
         self._settings = settings
         self._traffic = Traffic(places)
         self._ports: Meter | None = None
         self._interfaces: dict[str, tuple[Meter, int]] = {}
-        self._errand: Errand[_Reading] | None = None
+        self._work: BackgroundWork[_Reading] | None = None
         self._due = self._read_at = float("-inf")
 
-    def hear(self, pids: Mapping[str, int], now: float) -> dict[str, list[Witness]]:
+    def hear(self, pids: Mapping[str, int], now: float) -> dict[str, list[ProgressSignal]]:
         """Reads when it is due. `pids` has a trainer of each job, in whose network its interfaces are read."""
         if not self._settings.traffic_every_s:
             return {}
         self._interfaces = {job: each for job, each in self._interfaces.items() if job in pids}
-        if self._errand is None and now >= self._due and pids:
+        if self._work is None and now >= self._due and pids:
             self._due = now + self._settings.traffic_every_s
-            self._errand = Errand("traffic", lambda: self._read(pids))
-        if self._errand is not None and self._errand.done():
-            if self._errand.result is not None:
-                self._take(self._errand.result, self._errand.ended)
-            self._errand = None
-        ports = [self._ports.witness] if self._ports is not None else []
+            self._work = BackgroundWork("traffic", lambda: self._read(pids))
+        if self._work is not None and self._work.done():
+            if self._work.result is not None:
+                self._take(self._work.result, self._work.ended)
+            self._work = None
+        ports = [self._ports.signal] if self._ports is not None else []
         return {job: [*ports, *self._of(job)] for job in pids}
 
-    def _of(self, job: str) -> list[Witness]:
-        return [self._interfaces[job][0].witness] if job in self._interfaces else []
+    def _of(self, job: str) -> list[ProgressSignal]:
+        return [self._interfaces[job][0].signal] if job in self._interfaces else []
 
     def _read(self, pids: Mapping[str, int]) -> _Reading:
         folder = self._places.proc

@@ -7,7 +7,7 @@ from collections import deque
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class SignalKind(StrEnum):
     """What is witnessed; two of one kind may have the same reason to stall."""
 
     LINES = "lines"
@@ -25,7 +25,7 @@ REMEMBERED = 16
 UNUSUAL = 1.25
 
 
-class Witness:
+class ProgressSignal:
     """One of them. All times are of `time.monotonic`.
 
     `vouches`: its advance is the job's own progress and nothing else, so that while it advances nothing stands still, and
@@ -33,7 +33,7 @@ class Witness:
     together with one of another kind. `floor_s` is the shortest stall.
     """
 
-    def __init__(self, kind: Kind, floor_s: float, vouches: bool = False) -> None:
+    def __init__(self, kind: SignalKind, floor_s: float, vouches: bool = False) -> None:
         self.kind = kind
         self.vouches = vouches
         #: Whether the latest look saw it advance.

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Mapping
 
 from hangdog_agent.capture.process_capture import Tools
-from hangdog_agent.checks.check_paths import Places
-from hangdog_agent.discovery.discover import Key, Member
+from hangdog_agent.checks.check_paths import CheckPaths
+from hangdog_agent.discovery.discover import Key, RankProcesses
 from hangdog_agent.stalls.progress.collective_counts import Collectives
 from hangdog_agent.stalls.progress.gpu_power import Power
 from hangdog_agent.stalls.progress.logs import Logs
 from hangdog_agent.stalls.progress.network_bytes import Flow
-from hangdog_agent.stalls.progress.progress_signal import Witness
-from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.stalls.progress.progress_signal import ProgressSignal
+from hangdog_agent.stalls.settings import StallSettings
 
 log = logging.getLogger(__name__)
 
@@ -21,22 +21,22 @@ log = logging.getLogger(__name__)
 Readings = Callable[[], Mapping[str, tuple[float, float]]]
 
 
-class Witnesses:
+class ProgressSources:
     """All of them. Only one thread may use it."""
 
-    def __init__(self, tools: Tools, settings: VigilSettings, power: Readings = dict) -> None:
+    def __init__(self, tools: Tools, settings: StallSettings, power: Readings = dict) -> None:
         """`power` answers what is known of the GPUs without asking them."""
         self._power = power
         self._logs = Logs(os.fspath(tools.proc.root), settings)
         self._collectives = Collectives(tools, settings)
-        self._flow = Flow(Places(proc=tools.proc.root), settings)
+        self._flow = Flow(CheckPaths(proc=tools.proc.root), settings)
         self._gpus = Power(settings)
 
-    def hear(self, trainers: Mapping[str, Mapping[Key, Member]]) -> dict[Key, list[Witness]]:
+    def hear(self, trainers: Mapping[str, Mapping[Key, RankProcesses]]) -> dict[Key, list[ProgressSignal]]:
         """The witnesses of each trainer, by job; what speaks for a job or the machine stands beside each of its trainers."""
         now = time.monotonic()
         everybody = {key: member for members in trainers.values() for key, member in members.items()}
-        heard = self._logs.hear(everybody, now)
+        received = self._logs.hear(everybody, now)
         jobs = {job: list(members.values()) for job, members in trainers.items() if members}
         collectives = self._collectives.hear(jobs, now)
         flow = self._flow.hear({job: members[0].process.pid for job, members in jobs.items()}, now)
@@ -44,8 +44,8 @@ class Witnesses:
         for job, members in trainers.items():
             of_all = [*([collectives[job]] if job in collectives else []), *flow.get(job, ()), *gpus]
             for key in members:
-                heard[key] += of_all
-        return heard
+                received[key] += of_all
+        return received
 
     def close(self) -> None:
         """Ends the processes that look at trainers' files."""

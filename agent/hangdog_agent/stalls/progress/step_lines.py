@@ -32,7 +32,7 @@ _NAMES = frozenset({"step", "steps", "iter", "iters", "iteration", "iterations",
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StepLine:
     """Whether new lines hold an advance of anything that counts, and whether it surely is one of the job's steps."""
 
     counted: bool = False
@@ -65,7 +65,7 @@ class _Counter:
 
 
 @dataclass(slots=True)
-class Steps:
+class StepLines:
     """The step lines of one log. `pattern` is the job's own; until it has matched once, lines are learned."""
 
     pattern: re.Pattern[str] | None = None
@@ -73,26 +73,26 @@ class Steps:
     _rest: str = ""
     _skeletons: dict[tuple[str, ...], list[_Counter]] = field(default_factory=dict)
 
-    def take(self, text: str, joins: bool = True) -> Told:
+    def take(self, text: str, joins: bool = True) -> StepLine:
         """Takes what was appended. Not `joins`: what lies before it was left out, so its first line may lack its front."""
         lines = _END.split((self._rest if joins else "") + text)
         self._rest = lines.pop()[:LINE]
         counted = False
         for number, line in enumerate(lines if joins else lines[1:]):
-            told = self._line(_COLOUR.sub("", line[:LINE]))
-            counted |= told.counted
-            if told.stepped or number >= _LINES:
-                return Told(counted, told.stepped)
-        return Told(counted)
+            reported = self._line(_COLOUR.sub("", line[:LINE]))
+            counted |= reported.counted
+            if reported.stepped or number >= _LINES:
+                return StepLine(counted, reported.stepped)
+        return StepLine(counted)
 
-    def _line(self, line: str) -> Told:
+    def _line(self, line: str) -> StepLine:
         if self.pattern is not None and self.pattern.search(line):
             self._matched = True
-            return Told(counted=True, stepped=True)
+            return StepLine(counted=True, stepped=True)
         if self._matched:
-            return Told()
+            return StepLine()
         advanced = self._learned(line)
-        return Told(bool(advanced), any(counter.named for counter in advanced))
+        return StepLine(bool(advanced), any(counter.named for counter in advanced))
 
     def _learned(self, line: str) -> list[_Counter]:
         tokens = [token for token, _ in zip(_TOKEN.findall(line), range(_TOKENS), strict=False)]

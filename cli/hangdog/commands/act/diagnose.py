@@ -21,23 +21,23 @@ from rich.text import Text
 from hangdog.durations import seconds
 from hangdog.options import Number, format_option, server_option
 from hangdog.output import campaign_lines
-from hangdog.output.campaign_lines import Wanted
+from hangdog.output.campaign_lines import WantedTests
 from hangdog.output.terminal import console_for, printable
-from hangdog_agent.machine_tests.gpu_settings_backup import Keepsake
+from hangdog_agent.machine_tests.gpu_settings_backup import GpuSettingsBackup
 from hangdog_agent.machine_tests.group import Group
-from hangdog_agent.machine_tests.level import Level, Outcome
-from hangdog_agent.machine_tests.level_runner import SCHEMA, Diagnosis, Verdict, climb, golden, to_json
+from hangdog_agent.machine_tests.level import Level, LevelOutcome
+from hangdog_agent.machine_tests.level_runner import SCHEMA, Diagnosis, LadderOutcome, climb, golden, to_json
 from hangdog_agent.machine_tests.settings import DiagnoseSettings
-from hangdog_agent.machine_tests.standard_levels import ALONE, LEVELS, Wish, standard
+from hangdog_agent.machine_tests.standard_levels import ALONE, LEVELS, WantedLevels, standard
 from hangdog_agent.machine_tests.torch_engine import Engine, Probe
 from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, UnreadableEvidence, WrongUse
 from hangdog_models.reading.json_document import read_json
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 
 #: The word stands beside the colour, so nothing is lost without it.
-STYLES = {Outcome.PASS: "green", Outcome.INCONCLUSIVE: "yellow", Outcome.FAIL: "bold red"}
-STATUSES = {Verdict.CONVICTED: 1, Verdict.FAILED: 1, Verdict.OPEN: 2, Verdict.NOT_CONVICTED: 0}
+STYLES = {LevelOutcome.PASS: "green", LevelOutcome.INCONCLUSIVE: "yellow", LevelOutcome.FAIL: "bold red"}
+STATUSES = {LadderOutcome.CONVICTED: 1, LadderOutcome.FAILED: 1, LadderOutcome.OPEN: 2, LadderOutcome.NOT_CONVICTED: 0}
 #: What only a test of this machine takes, by parameter.
 LOCAL_ONLY = (
     "processes",
@@ -149,7 +149,7 @@ def command(
     members: int,
     replayed: tuple[str, ...],
     form: str,
-    server: Reach,
+    server: ServerAddress,
 ) -> None:
     """Test machines, level by level, while no job runs on them: this one, or several over a server.
 
@@ -175,7 +175,7 @@ def command(
     if not local:
         _require_no_local(ctx)
         named = tuple(name.strip() for name in machines.split(",") if name.strip())
-        ctx.exit(_over_server(server, Wanted(named, incident, wanted, budget, why), dry_run, follow, abort, form))
+        ctx.exit(_over_server(server, WantedTests(named, incident, wanted, budget, why), dry_run, follow, abort, form))
     if dry_run:
         raise WrongUse("--dry-run shows what a server would have tested", "give --machines or --incident")
     group = Group(meet, member, members)
@@ -187,19 +187,19 @@ def command(
     stored_digests = golden([_report(path) for path in stored])
     settings = replace(DiagnoseSettings(), dcgm_level=dcgm, speed_floor_tflops=floor)
     engine = Engine(interpreter=str(python)) if python else Engine()
-    wish = Wish(processes, stored_digests, group, replayed, str(Path.cwd()), str(state))
+    wish = WantedLevels(processes, stored_digests, group, replayed, str(Path.cwd()), str(state))
     asked = frozenset(wanted or ALONE)
     stop, until = threading.Event(), time.monotonic() + budget
     with _ending(stop):
         # before anything wakes a driver that may be sick
         diagnosis = climb(standard(engine, Probe(), settings, wish, asked & {0}), budget, stop, _begins)
         probe = Probe(why="a level before it has convicted this machine")
-        if not (first and diagnosis.verdict is Verdict.CONVICTED) and asked - {0}:
+        if not (first and diagnosis.verdict is LadderOutcome.CONVICTED) and asked - {0}:
             _tell("looking for devices ...")
             probe = engine.probe(min(settings.start_s, until - time.monotonic()), stop)
         levels = standard(engine, probe, settings, wish, asked - {0})
         left = until - time.monotonic()
-        diagnosis = climb(levels, left, stop, _begins, not first, Keepsake(), diagnosis.levels)
+        diagnosis = climb(levels, left, stop, _begins, not first, GpuSettingsBackup(), diagnosis.levels)
     if form == "json":
         document = to_json(diagnosis, socket.gethostname(), {"torch": probe.torch, "python": engine.interpreter})
         click.echo(json.dumps(document, indent=2))
@@ -208,7 +208,7 @@ def command(
     ctx.exit(STATUSES[diagnosis.verdict])
 
 
-def _over_server(server: Reach, wanted: Wanted, dry_run: bool, follow: str, abort: str, form: str) -> int:
+def _over_server(server: ServerAddress, wanted: WantedTests, dry_run: bool, follow: str, abort: str, form: str) -> int:
     if follow:
         return campaign_lines.follow(server, follow, form)
     if abort:
@@ -273,8 +273,8 @@ def _print(diagnosis: Diagnosis) -> None:
         if level.skipped:
             table.add_row(name, Text("skipped", "dim"), printable(level.skipped))
         for at, result in enumerate(level.results):
-            table.add_row("" if at else name, Text(result.outcome, STYLES[result.outcome]), printable(result.words))
-            if result.outcome is not Outcome.PASS:
+            table.add_row("" if at else name, Text(result.outcome, STYLES[result.outcome]), printable(result.message))
+            if result.outcome is not LevelOutcome.PASS:
                 for line in result.evidence:
                     table.add_row("", "", Text(printable(line), "dim"))
     console.print(table)
@@ -287,10 +287,10 @@ def _sentence(diagnosis: Diagnosis) -> str:
     whom = dict.fromkeys(
         f"{one.sort} {' with '.join(one.names)}".strip() for result in diagnosis.results for one in result.convicts
     )
-    tests = sum(result.outcome is Outcome.PASS for result in diagnosis.results)
+    tests = sum(result.outcome is LevelOutcome.PASS for result in diagnosis.results)
     return {
-        Verdict.CONVICTED: f"convicted: {', '.join(whom)}",
-        Verdict.FAILED: f"a test failed, for which this machine is not to blame yet: {', '.join(whom)}",
-        Verdict.OPEN: "open: nothing failed, and not every test came to an end",
-        Verdict.NOT_CONVICTED: f"not convicted by {counted(tests, 'test')}, which is no proof of health",
+        LadderOutcome.CONVICTED: f"convicted: {', '.join(whom)}",
+        LadderOutcome.FAILED: f"a test failed, for which this machine is not to blame yet: {', '.join(whom)}",
+        LadderOutcome.OPEN: "open: nothing failed, and not every test came to an end",
+        LadderOutcome.NOT_CONVICTED: f"not convicted by {counted(tests, 'test')}, which is no proof of health",
     }[diagnosis.verdict]

@@ -15,7 +15,7 @@ from hangdog.output.times import utc
 from hangdog_models.counts import counted
 from hangdog_models.errors import WrongUse
 from hangdog_models.views.answer_text import percent
-from hangdog_proto.client.incidents import Client, Kept
+from hangdog_proto.client.incidents import Client, StoredIncident
 
 
 @click.command("bundle")
@@ -44,12 +44,12 @@ def command(incident: str, output: Path, server: str) -> None:
     click.echo(f"{counted(count, 'file')} in {printable(str(output))}: hangdog triage {printable(str(output))}")
 
 
-def _remarks(kept: Kept) -> tuple[str, ...]:
+def _remarks(kept: StoredIncident) -> tuple[str, ...]:
     line, verdict = kept.line, kept.verdict
-    said = f"{verdict.kind}, {percent(verdict.confidence)} sure" if verdict else "none"
+    stated = f"{verdict.kind}, {percent(verdict.confidence)} sure" if verdict else "none"
     return (
         f"Incident {line.id} of {utc(line.began)}: {line.why or 'somebody asked'}",
-        f"Verdict of the server: {said}",
+        f"Verdict of the server: {stated}",
     )
 
 

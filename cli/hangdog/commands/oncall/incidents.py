@@ -11,7 +11,7 @@ from hangdog.output.lines import add_row, table
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.times import here, utc
 from hangdog_models.views.answer_text import percent
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client, IncidentLine
 
 
@@ -20,7 +20,7 @@ from hangdog_proto.client.incidents import Client, IncidentLine
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
 @format_option
 @server_option
-def command(job: str, limit: int, form: str, server: Reach) -> None:
+def command(job: str, limit: int, form: str, server: ServerAddress) -> None:
     """List the incidents the server remembers, the newest first."""
     with Client(server) as client:
         incidents = client.incidents(job, limit)

@@ -18,7 +18,7 @@ from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.printable import printable
 from hangdog_models.views.answer_text import percent
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client, IncidentLine, MachineLine
 
 #: Incidents that are looked through for those of the jobs: what a server tells at once.
@@ -28,7 +28,7 @@ _NAME, _CONFLICT = 100, 400
 
 
 @dataclass(frozen=True, slots=True)
-class JobNow:
+class JobRow:
     """A job on its machines, by name; `lost` are those whose agents fell silent. `world_size` 0: nobody told.
 
     `owner` is whose it is, as the kernel of its machines says; `conflict` what machines contradict each other about.
@@ -55,7 +55,7 @@ class JobNow:
 @click.command("jobs")
 @format_option
 @server_option
-def command(form: str, server: Reach) -> None:
+def command(form: str, server: ServerAddress) -> None:
     """List the jobs that run: on which machines, which ranks, the incident that is open, the last verdict.
 
     A job is open while an incident of it has no verdict yet. Jobs that have ended are in `hangdog incidents`.
@@ -74,7 +74,7 @@ def command(form: str, server: Reach) -> None:
         click.echo("no job is known; `hangdog machines` lists the agents that look for them")
 
 
-def running(machines: Iterable[MachineLine], incidents: Sequence[IncidentLine]) -> tuple[JobNow, ...]:
+def running(machines: Iterable[MachineLine], incidents: Sequence[IncidentLine]) -> tuple[JobRow, ...]:
     """The jobs that agents told of, those with an open incident first; `incidents` are the latest, newest first."""
     on: dict[str, list[MachineLine]] = {}
     for machine in machines:
@@ -84,9 +84,9 @@ def running(machines: Iterable[MachineLine], incidents: Sequence[IncidentLine]) 
     return tuple(sorted(found, key=lambda job: (job.under_way is None, not job.lost, job.name)))
 
 
-def _job(name: str, machines: Sequence[MachineLine], incidents: Sequence[IncidentLine]) -> JobNow:
+def _job(name: str, machines: Sequence[MachineLine], incidents: Sequence[IncidentLine]) -> JobRow:
     local = [one for machine in machines for one in machine.jobs if one.job == name]
-    return JobNow(
+    return JobRow(
         name,
         tuple(machine.name for machine in machines),
         tuple(machine.name for machine in machines if not machine.connected and not machine.stopped),
@@ -100,7 +100,7 @@ def _job(name: str, machines: Sequence[MachineLine], incidents: Sequence[Inciden
     )
 
 
-def show(jobs: Sequence[JobNow], console: Console) -> None:
+def show(jobs: Sequence[JobRow], console: Console) -> None:
     """Prints a line for each job, and below what stands against acting by itself."""
     rows = table("job", "machines", "ranks", "state", "open incident", "last verdict")
     for job in jobs:
@@ -117,7 +117,7 @@ def show(jobs: Sequence[JobNow], console: Console) -> None:
             console.print(Text(text + printable(job.conflict, _CONFLICT)))
 
 
-def _last(job: JobNow) -> str:
+def _last(job: JobRow) -> str:
     one = job.judged
     if one is None:
         return "-"
@@ -125,7 +125,7 @@ def _last(job: JobNow) -> str:
     return f"{one.verdict} {percent(one.confidence)}{evict}, {one.id}, {here(one.began)}"
 
 
-def as_json(job: JobNow) -> dict[str, object]:
+def as_json(job: JobRow) -> dict[str, object]:
     """A job as JSON; `incident` and `last` are null where there is none."""
     last = job.judged
     return {

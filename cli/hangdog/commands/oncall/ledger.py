@@ -12,7 +12,7 @@ from hangdog.output.lines import add_row, table
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.times import here, utc
 from hangdog_models.views.answer_text import percent
-from hangdog_proto.client.history import LedgerLine, RecordLine
+from hangdog_proto.client.history import HistoryLine, RecordLine
 from hangdog_proto.client.incidents import Client
 
 #: Seconds of a day.
@@ -46,10 +46,10 @@ def command(machine: str, days: float | None, limit: int, form: str, server: str
         click.echo(f"no verdict named {printable(machine) if machine else 'a machine'}")
 
 
-def _entry(entry: LedgerLine) -> dict[str, object]:
+def _entry(entry: HistoryLine) -> dict[str, object]:
     return {
         "at": utc(entry.at),
-        "standing": entry.standing,
+        "standing": entry.mention,
         "probability": round(entry.probability, 3),
         "among": entry.among,
         "verdict": entry.verdict,
@@ -69,12 +69,12 @@ def _record(record: RecordLine) -> dict[str, object]:
     }
 
 
-def _lines(entries: Iterable[LedgerLine]) -> Table:
+def _lines(entries: Iterable[HistoryLine]) -> Table:
     rows = table("when", "standing", "probability", "verdict", "incident", "job")
     for entry in entries:
         among = f" of {entry.among}" if entry.among > 1 else ""
-        likely = "" if entry.standing == "cleared" else f"{percent(entry.probability)}{among}"
-        add_row(rows, here(entry.at), entry.standing, likely, entry.verdict, entry.incident, entry.job)
+        likely = "" if entry.mention == "cleared" else f"{percent(entry.probability)}{among}"
+        add_row(rows, here(entry.at), entry.mention, likely, entry.verdict, entry.incident, entry.job)
     return rows
 
 

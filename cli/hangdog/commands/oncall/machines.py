@@ -11,9 +11,9 @@ from hangdog.output.lines import add_row, table
 from hangdog.output.machine_history import print_past
 from hangdog.output.terminal import console_for
 from hangdog.output.times import ago
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 from hangdog_models.ranks import format_ranks
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client, JobLine, MachineLine
 
 #: Findings of a machine that stand in its line; JSON has them all.
@@ -24,7 +24,7 @@ NAMED = 3
 @click.argument("machine", default="")
 @format_option
 @server_option
-def command(machine: str, form: str, server: Reach) -> None:
+def command(machine: str, form: str, server: ServerAddress) -> None:
     """List the machines whose agents report to the server, the jobs on them and what their checks found.
 
     Lost ones stay in the list for some hours. A certificate that ends soon is said. With MACHINE, or the UUID of a GPU: what it was tested for, and convicted of.
@@ -66,7 +66,7 @@ def _as_json(machine: MachineLine) -> dict[str, object]:
             {
                 "source": finding.source,
                 "code": finding.code,
-                "bearing": str(finding.bearing),
+                "bearing": str(finding.impact),
                 "what": finding.what,
                 "device": finding.device or None,
                 "times": finding.times,
@@ -89,8 +89,8 @@ def _table(machines: tuple[MachineLine, ...]) -> Table:
 
 def _findings(machine: MachineLine) -> str:
     """The codes of what was found, the worst first; `-` where nothing was."""
-    order = list(Bearing)
-    codes = list(dict.fromkeys(f.code for f in sorted(machine.findings, key=lambda found: order.index(found.bearing))))
+    order = list(Impact)
+    codes = list(dict.fromkeys(f.code for f in sorted(machine.findings, key=lambda found: order.index(found.impact))))
     more = f" and {len(codes) - NAMED} more" if len(codes) > NAMED else ""
     return ", ".join(codes[:NAMED]) + more or "-"
 

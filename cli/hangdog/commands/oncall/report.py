@@ -13,7 +13,7 @@ from hangdog.output.report_text import print_report
 from hangdog_models.operations import run_histories
 from hangdog_models.operations.report import OperationsReport
 from hangdog_models.operations.report_json import to_json
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
 
 
@@ -35,7 +35,7 @@ from hangdog_proto.client.incidents import Client
 )
 @format_option
 @server_option
-def command(within_s: float, histories: tuple[Path, ...], html: Path | None, form: str, server: Reach) -> None:
+def command(within_s: float, histories: tuple[Path, ...], html: Path | None, form: str, server: ServerAddress) -> None:
     """Report on operation: times to detect, to judge and to mend, incidents by kind, machines, and whether evictions were right.
 
     Each figure comes with its definition and with how many cases it rests on. What nothing tells is unknown, and the
@@ -53,7 +53,7 @@ def command(within_s: float, histories: tuple[Path, ...], html: Path | None, for
         print_report(report)
 
 
-def _asked(server: Reach, within_s: float) -> OperationsReport:
+def _asked(server: ServerAddress, within_s: float) -> OperationsReport:
     with Client(server) as client:
         return client.report(within_s)
 

@@ -12,7 +12,7 @@ from hangdog.output.terminal import console_for, printable
 from hangdog.output.times import here
 from hangdog.output.verdict_text import print_verdict
 from hangdog_models.verdict import to_json
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client, IncidentLine
 
 #: Exit status for an incident without a verdict: as little is decided as by `undetermined`.
@@ -24,7 +24,7 @@ UNDECIDED = 2
 @format_option
 @server_option
 @click.pass_context
-def command(ctx: click.Context, incident: str, form: str, server: Reach) -> None:
+def command(ctx: click.Context, incident: str, form: str, server: ServerAddress) -> None:
     """Show the incident ID (its beginning is enough) and its verdict.
 
     As JSON it is the verdict itself, or the incident's line of the list while there is none. Exit status: 0 nothing was

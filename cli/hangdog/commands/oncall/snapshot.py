@@ -10,11 +10,11 @@ from hangdog.evidence.machine_facts import UNDER_WAY
 from hangdog.options import Number, format_option, server_option
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.verdict_text import print_verdict
-from hangdog.retry import Patience
+from hangdog.retry import RetryPolicy
 from hangdog_models.errors import OurFault, ServerUnreachable, UnreadableEvidence, WrongUse
 from hangdog_models.reading.job import read_job
 from hangdog_models.verdict import Verdict, to_json
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
 
 #: Bytes of a job.toml: what the reader takes, and one more, so that it sees when there is more.
@@ -54,7 +54,7 @@ def command(
     interval: float | None,
     why: str,
     form: str,
-    server: Reach,
+    server: ServerAddress,
 ) -> None:
     """Capture a running job now, and judge it.
 
@@ -72,7 +72,9 @@ def command(
     ctx.exit(verdict.exit_code)
 
 
-def _asked(server: Reach, job: str, rounds: int, interval_s: float, job_toml: str, why: str, light: bool) -> Verdict:
+def _asked(
+    server: ServerAddress, job: str, rounds: int, interval_s: float, job_toml: str, why: str, light: bool
+) -> Verdict:
     """The verdict, once it is there; what happens meanwhile goes to stderr."""
     incident = ""
     try:
@@ -93,12 +95,12 @@ def _asked(server: Reach, job: str, rounds: int, interval_s: float, job_toml: st
     raise OurFault(f"the server ended incident {incident} without a verdict", "its log says more")
 
 
-def _went_on(server: Reach, incident: str, error: ServerUnreachable) -> Verdict:
+def _went_on(server: ServerAddress, incident: str, error: ServerUnreachable) -> Verdict:
     """The verdict of an incident whose server went away; the one that is started next goes on with it.
 
     Raises ServerUnreachable when none answers in time, or the incident fails.
     """
-    patience, told = Patience(f"incident {incident}", f"hangdog watch {incident}"), ""
+    patience, reported = RetryPolicy(f"incident {incident}", f"hangdog watch {incident}"), ""
     patience.lost(error)
     try:
         with Client(server) as client:
@@ -113,9 +115,9 @@ def _went_on(server: Reach, incident: str, error: ServerUnreachable) -> Verdict:
                     return verdict
                 if line.state not in UNDER_WAY:
                     raise ServerUnreachable(f"incident {incident} failed: {line.note or error}", error.hint)
-                if line.state != told:
+                if line.state != reported:
                     click.echo(f"incident {incident} goes on: {printable(line.state)}", err=True)
-                    told = line.state
+                    reported = line.state
                 patience.wait(patience.again_s)
     except KeyboardInterrupt:
         click.echo(f"the incident goes on: hangdog show {incident}", err=True)

@@ -14,12 +14,12 @@ from hangdog.options import format_option, server_option
 from hangdog.output.terminal import console_for
 from hangdog.output.times import here
 from hangdog.output.verdict_text import print_verdict
-from hangdog.retry import Patience
+from hangdog.retry import RetryPolicy
 from hangdog_models.errors import ServerUnreachable
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import to_json
 from hangdog_models.views.answer_text import percent
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client, IncidentLine
 
 #: Incidents that are looked at each time: more do not change between two looks.
@@ -27,7 +27,7 @@ LATEST = 100
 #: Characters of a name, and of a foreign sentence.
 NAMED, SENTENCE = 80, 240
 #: What changes of an incident.
-News = tuple[str, str, float, str]
+IncidentKey = tuple[str, str, float, str]
 
 
 @click.command("watch")
@@ -39,7 +39,7 @@ News = tuple[str, str, float, str]
 @format_option
 @server_option
 @click.pass_context
-def command(ctx: click.Context, incident: str, job: str, every: float, form: str, server: Reach) -> None:
+def command(ctx: click.Context, incident: str, job: str, every: float, form: str, server: ServerAddress) -> None:
     """Follow the incident ID (its beginning is enough) until its verdict, or without ID all that comes, until Ctrl-C.
 
     A line for each incident that begins or changes; as JSON each is an object in one line. A server that goes away
@@ -70,7 +70,7 @@ def followed(
     yield from (line for line in reversed(lines) if line.state in UNDER_WAY)
     away = False
     while True:
-        known = {line.id: _news(line) for line in lines}
+        known = {line.id: _key(line) for line in lines}
         wait(every)
         try:
             lines = tuple(ask())
@@ -82,14 +82,14 @@ def followed(
         if away:
             click.echo("the server answers again", err=True)
             away = False
-        yield from (line for line in reversed(lines) if known.get(line.id) != _news(line))
+        yield from (line for line in reversed(lines) if known.get(line.id) != _key(line))
 
 
 def _until_verdict(client: Client, name: str, form: str, every: float) -> int:
     """Follows one incident to its end and prints its verdict; the exit status."""
     whole = client.incident(name)[0].id  # its beginning may come to mean several while it is followed
-    patience = Patience(f"incident {whole}", f"hangdog watch {whole}", again_s=every)
-    told: News | None = None
+    patience = RetryPolicy(f"incident {whole}", f"hangdog watch {whole}", again_s=every)
+    reported: IncidentKey | None = None
     while True:
         try:
             line, verdict = client.incident(whole)
@@ -98,9 +98,9 @@ def _until_verdict(client: Client, name: str, form: str, every: float) -> int:
             continue
         patience.answered()
         if line.state in UNDER_WAY:
-            if told != _news(line):
+            if reported != _key(line):
                 _tell(line, form, err=form != "json")
-            told = _news(line)
+            reported = _key(line)
             patience.wait(every)
             continue
         if verdict is None:
@@ -109,23 +109,23 @@ def _until_verdict(client: Client, name: str, form: str, every: float) -> int:
         if form == "json":
             click.echo(json.dumps(to_json(verdict)))
         else:
-            click.echo(_said(line))
+            click.echo(_line(line))
             click.echo()
             print_verdict(verdict, console_for(sys.stdout))
         return verdict.exit_code
 
 
-def _news(line: IncidentLine) -> News:
+def _key(line: IncidentLine) -> IncidentKey:
     return line.state, line.verdict, line.confidence, line.note
 
 
 def _tell(line: IncidentLine, form: str, err: bool = False) -> None:
-    said = json.dumps({"schema": "hangdog.incident/1", **as_json(line)}) if form == "json" else _said(line)
-    click.echo(said, err=err)
+    stated = json.dumps({"schema": "hangdog.incident/1", **as_json(line)}) if form == "json" else _line(line)
+    click.echo(stated, err=err)
     sys.stdout.flush()
 
 
-def _said(line: IncidentLine) -> str:
+def _line(line: IncidentLine) -> str:
     """`2026-11-22 03:04:05  3fa9…  llama-70b: judged, machine 97%, evict node-64`."""
     verdict = f", {line.verdict} {percent(line.confidence)}" if line.verdict else ""
     evict = f", evict {printable(', '.join(line.evict), NAMED)}" if line.evict else ""

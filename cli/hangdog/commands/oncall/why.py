@@ -8,18 +8,18 @@ from collections.abc import Iterator
 import click
 from rich.console import Console
 
-from hangdog.evidence.machine_facts import Facts, ask
+from hangdog.evidence.machine_facts import MachineFacts, ask
 from hangdog.options import format_option, server_option
-from hangdog.output.action_lines import news
+from hangdog.output.action_lines import line_text
 from hangdog.output.lines import Line, more, print_line, print_sections
-from hangdog.output.machine_status import Standing, Word, assess
+from hangdog.output.machine_status import MachineStatus, Word, assess
 from hangdog.output.terminal import console_for
 from hangdog.output.times import ago, here, utc
 from hangdog_models.ranks import format_ranks
 from hangdog_models.reading.printable import printable
-from hangdog_models.views.answer_text import percent, ranks_said
+from hangdog_models.views.answer_text import percent, rank_text
 from hangdog_models.views.repeated_tests import alike, times
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 
 #: How many of each are shown, so that all of it is one screen; JSON has all that was asked for.
 REASONS, JOBS, FINDINGS, LEDGER, TESTS, ACTS = 6, 3, 5, 5, 5, 3
@@ -37,7 +37,7 @@ STYLES = {Word.CLEAR: "bold green", Word.OPEN: "bold yellow", Word.LOST: "bold y
 @format_option
 @server_option
 @click.pass_context
-def command(ctx: click.Context, machine: str, form: str, server: Reach) -> None:
+def command(ctx: click.Context, machine: str, form: str, server: ServerAddress) -> None:
     """Say all of MACHINE in one screen: is it suspected now, by which incident, how sure, why, and what to do now.
 
     Below that: what verdicts said of it before, what tests came to, what was done to it, what its checks find now.
@@ -50,22 +50,22 @@ def command(ctx: click.Context, machine: str, form: str, server: Reach) -> None:
     hangdog why gpu-a17 --format json | jq -r '.standing, .do[]'
     """
     facts = ask(server, machine)
-    standing = assess(facts)
+    state = assess(facts)
     if form == "json":
-        click.echo(json.dumps(as_json(facts, standing), indent=2))
+        click.echo(json.dumps(as_json(facts, state), indent=2))
     else:
-        show(facts, standing, console_for(sys.stdout))
-    ctx.exit(standing.exit_code)
+        show(facts, state, console_for(sys.stdout))
+    ctx.exit(state.exit_code)
 
 
-def show(facts: Facts, standing: Standing, console: Console) -> None:
+def show(facts: MachineFacts, state: MachineStatus, console: Console) -> None:
     """Prints the answer first, then what to do, then what it rests on."""
-    said = f"{printable(facts.machine, NAMED)}: {standing.word}, {standing.says}"
-    print_line(Line(said), console, STYLES.get(standing.word, "bold red"))
+    stated = f"{printable(facts.machine, NAMED)}: {state.word}, {state.says}"
+    print_line(Line(stated), console, STYLES.get(state.word, "bold red"))
     print_line(Line(_present(facts)), console)
     sections = (
-        ("do now", (Line(line, "- ") for line in standing.do)),
-        ("because", _cut(standing.because, REASONS, "reason")),
+        ("do now", (Line(line, "- ") for line in state.do)),
+        ("because", _cut(state.reasons, REASONS, "reason")),
         ("found by its checks", _findings(facts)),
         ("acts", _acts(facts)),
         ("verdicts", _ledger(facts)),
@@ -74,49 +74,49 @@ def show(facts: Facts, standing: Standing, console: Console) -> None:
     print_sections(sections, console)
 
 
-def _present(facts: Facts) -> str:
+def _present(facts: MachineFacts) -> str:
     now = facts.now
     if now is None:
         return "no agent speaks for it"
     state = "connected" if now.connected else "stopped" if now.stopped else "lost"
-    jobs = "; ".join(f"{printable(job.job, NAMED)} ({ranks_said(job.ranks, NAMED)})" for job in now.jobs[:JOBS])
+    jobs = "; ".join(f"{printable(job.job, NAMED)} ({rank_text(job.ranks, NAMED)})" for job in now.jobs[:JOBS])
     rest = f" and {len(now.jobs) - JOBS} more" if len(now.jobs) > JOBS else ""
     return f"agent {state}, heard {ago(now.silent_s)} ago; runs {jobs or 'no job'}{rest}"
 
 
-def _findings(facts: Facts) -> Iterator[Line]:
+def _findings(facts: MachineFacts) -> Iterator[Line]:
     findings = facts.now.findings if facts.now else ()
     for one in findings[:FINDINGS]:
         times = f", {one.times} times" if one.times > 1 else ""
-        yield Line(f"{printable(one.code, NAMED)} ({one.bearing}{times}): {printable(one.what, SENTENCE)}", "- ")
+        yield Line(f"{printable(one.code, NAMED)} ({one.impact}{times}): {printable(one.what, SENTENCE)}", "- ")
     yield from more(len(findings) - FINDINGS, "finding")
 
 
-def _acts(facts: Facts) -> Iterator[Line]:
+def _acts(facts: MachineFacts) -> Iterator[Line]:
     for act in facts.acts[:ACTS]:
-        told = f": {printable(words, SENTENCE)}" if (words := news(act)) else ""
+        reported = f": {printable(words, SENTENCE)}" if (words := line_text(act)) else ""
         by = f" by {printable(act.who, NAMED)}" if act.who else ""
-        yield Line(f"{here(act.changed)}  {act.state}{by}, incident {act.incident}{told}", "- ")
+        yield Line(f"{here(act.changed)}  {act.state}{by}, incident {act.incident}{reported}", "- ")
     yield from more(len(facts.acts) - ACTS, "act")
     if facts.breaker:
         yield Line(f"the breaker is open: {printable(facts.breaker, SENTENCE)}", "! ")
 
 
-def _ledger(facts: Facts) -> Iterator[Line]:
+def _ledger(facts: MachineFacts) -> Iterator[Line]:
     if not facts.ledger:
         return
-    counts = Counter(entry.standing for entry in facts.ledger)
+    counts = Counter(entry.mention for entry in facts.ledger)
     yield Line(", ".join(f"{counts[word]} {word}" for word in ("convicted", "suspected", "cleared")))
     for entry in facts.ledger[:LEDGER]:
-        likely = "" if entry.standing == "cleared" else f" {percent(entry.probability)}"
+        likely = "" if entry.mention == "cleared" else f" {percent(entry.probability)}"
         among = f" of {entry.among} machines" if entry.among > 1 and likely else ""
         by = f"{'campaign' if entry.verdict == CAMPAIGN else 'incident'} {entry.incident}"
         of = f" of {printable(entry.job, NAMED)}" if entry.job else ""
-        yield Line(f"{here(entry.at)}  {entry.standing}{likely}{among}, {by}{of}", "- ")
+        yield Line(f"{here(entry.at)}  {entry.mention}{likely}{among}, {by}{of}", "- ")
     yield from more(len(facts.ledger) - LEDGER, "verdict", "hangdog ledger MACHINE")
 
 
-def _tests(facts: Facts) -> Iterator[Line]:
+def _tests(facts: MachineFacts) -> Iterator[Line]:
     past = facts.past
     for one in past.convictions[:TESTS]:
         yield Line(f"{here(one.at)}  convicted by campaign {one.campaign}: {_part(one.part)}", "! ")
@@ -139,23 +139,23 @@ def _cut(sentences: tuple[str, ...], most: int, what: str) -> Iterator[Line]:
     yield from more(len(sentences) - most, what)
 
 
-def as_json(facts: Facts, standing: Standing) -> dict[str, object]:
+def as_json(facts: MachineFacts, state: MachineStatus) -> dict[str, object]:
     """All of it as JSON; `incident` and `probability` are null where no verdict stands behind the answer."""
     now, past = facts.now, facts.past
     return {
         "schema": "hangdog.why/1",
         "machine": facts.machine,
-        "standing": str(standing.word),
-        "says": standing.says,
-        "incident": standing.incident or None,
-        "probability": None if standing.probability is None else round(standing.probability, 3),
-        "because": list(standing.because),
-        "do": list(standing.do),
+        "standing": str(state.word),
+        "says": state.says,
+        "incident": state.incident or None,
+        "probability": None if state.probability is None else round(state.probability, 3),
+        "because": list(state.reasons),
+        "do": list(state.do),
         "connected": bool(now and now.connected),
         "silent_s": round(now.silent_s, 1) if now else None,
         "jobs": [{"job": job.job, "ranks": format_ranks(job.ranks)} for job in (now.jobs if now else ())],
         "findings": [
-            {"code": one.code, "bearing": str(one.bearing), "what": one.what, "device": one.device or None}
+            {"code": one.code, "bearing": str(one.impact), "what": one.what, "device": one.device or None}
             for one in (now.findings if now else ())
         ],
         "mode": facts.mode,
@@ -166,14 +166,14 @@ def as_json(facts: Facts, standing: Standing) -> dict[str, object]:
                 "state": act.state,
                 "changed": utc(act.changed),
                 "who": act.who,
-                "words": act.words,
+                "words": act.message,
             }
             for act in facts.acts
         ],
         "verdicts": [
             {
                 "at": utc(one.at),
-                "standing": one.standing,
+                "standing": one.mention,
                 "probability": round(one.probability, 3),
                 "among": one.among,
                 "incident": one.incident,

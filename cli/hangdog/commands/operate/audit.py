@@ -98,9 +98,9 @@ def _verified(file: Path, expect: tuple[str, ...], form: str) -> int:
 
 
 def _line(entry: dict[str, object]) -> str:
-    said = {key: str(value) for key, value in entry.items()}
-    who = f"{said.get('who', '?')} ({', '.join(filter(None, (said.get('role'), said.get('by'), said.get('peer'))))})"
-    what = " ".join(filter(None, (said.get("what"), said.get("job"))))
-    incident = f" incident {said['incident']}" if said.get("incident") else ""
-    why = f": {said['why']}" if said.get("why") else ""
-    return f"{said.get('at', '?')} {who} {what}{incident}{why} -> {said.get('outcome', '?')}"
+    stated = {key: str(value) for key, value in entry.items()}
+    who = f"{stated.get('who', '?')} ({', '.join(filter(None, (stated.get('role'), stated.get('by'), stated.get('peer'))))})"
+    what = " ".join(filter(None, (stated.get("what"), stated.get("job"))))
+    incident = f" incident {stated['incident']}" if stated.get("incident") else ""
+    why = f": {stated['why']}" if stated.get("why") else ""
+    return f"{stated.get('at', '?')} {who} {what}{incident}{why} -> {stated.get('outcome', '?')}"

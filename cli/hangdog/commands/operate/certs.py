@@ -177,7 +177,7 @@ def deny(which: str, reason: str, undo: bool, file: Path) -> None:
         record(file, "certificate allowed", serial or owner)
         click.echo(f"{printable(serial or owner)} is denied no longer")
         return
-    if not deny_list.add(file, deny_list.Denied(serial, owner, _now(), reason)):
+    if not deny_list.add(file, deny_list.DeniedCertificate(serial, owner, _now(), reason)):
         click.echo(f"{printable(serial or owner)} was denied already")
         return
     record(file, "certificate denied", f"{serial or owner}{': ' * bool(reason)}{reason}")
@@ -250,18 +250,18 @@ def _tell(paths: Sequence[Path], form: str) -> None:
         click.echo(printable(f"{each.owner}{names}: {until}, serial {each.serial}, {each.path}"))
 
 
-def _which(said: str) -> tuple[str, str]:
+def _which(stated: str) -> tuple[str, str]:
     """A serial number or an owner, one of them empty; raises WrongUse."""
     from hangdog_proto.x509 import serial_digits
     from hangdog_server.auth import certificates
 
-    kind, _, name = said.partition(" ")
+    kind, _, name = stated.partition(" ")
     if kind in KINDS and name.strip():
         return "", f"{kind} {name.strip()}"
-    if said and Path(said).exists():
-        return certificates.show(Path(said)).serial, ""
+    if stated and Path(stated).exists():
+        return certificates.show(Path(stated)).serial, ""
     try:
-        return serial_digits(said), ""
+        return serial_digits(stated), ""
     except ValueError as error:
         raise WrongUse(f"{error}, and no file", "give SERIAL, a folder, or an owner as in 'machine gpu-a17'") from error
 

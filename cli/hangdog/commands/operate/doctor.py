@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hangdog.output.terminal import console_for, printable
-from hangdog_agent.doctor.doctor import Finding, Health, examine, works
+from hangdog_agent.doctor.doctor import DoctorFinding, Health, examine, works
 
 #: The word stands beside the colour, so nothing is lost without it.
 STYLES = {Health.OK: "green", Health.WARN: "yellow", Health.FAIL: "bold red"}
@@ -33,7 +33,7 @@ def command(ctx: click.Context, form: str) -> None:
     ctx.exit(0 if works(findings) else 1)
 
 
-def _print(findings: tuple[Finding, ...]) -> None:
+def _print(findings: tuple[DoctorFinding, ...]) -> None:
     console = console_for(sys.stdout)
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)

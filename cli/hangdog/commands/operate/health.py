@@ -4,13 +4,13 @@ import click
 
 from hangdog.options import server_option
 from hangdog_models.errors import ServerUnreachable
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
 
 
 @click.command("health")
 @server_option
-def command(server: Reach) -> None:
+def command(server: ServerAddress) -> None:
     """Say whether the server serves: exit status 0 it does, 69 it does not.
 
     Asks by gRPC's own health check, as probes and load balancers do. A certificate is enough, or a token.

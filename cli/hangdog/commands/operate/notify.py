@@ -40,10 +40,10 @@ def command(file: Path, names: tuple[str, ...], dry_run: bool) -> None:
     hangdog notify --notify /etc/hangdog/notify.toml --to on-call
     """
     from hangdog_server.notifications.message import message
-    from hangdog_server.notifications.notify_config import told  # here: the server's packages come with an extra
+    from hangdog_server.notifications.notify_config import read_config  # here: the server's packages come with an extra
     from hangdog_server.notifications.send import check
 
-    found = told(file)
+    found = read_config(file)
     if unknown := set(names) - {one.name for one in found.receivers}:
         known = ", ".join(one.name for one in found.receivers)
         raise WrongUse(f"{file}: nobody is called {', '.join(sorted(unknown))}", f"known: {known}")

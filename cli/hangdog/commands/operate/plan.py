@@ -15,7 +15,7 @@ from hangdog.output.terminal import console_for, printable
 from hangdog_models.counts import counted
 from hangdog_models.errors import WrongUse
 from hangdog_models.planning.backups import place
-from hangdog_models.planning.standby import Fleet, compound, pool, single, spares
+from hangdog_models.planning.standby import FleetDemand, compound, pool, single, spares
 from hangdog_models.reading.job import read_job
 from hangdog_models.topology import DEFAULT_ORDER, Layout, build
 
@@ -87,7 +87,7 @@ def standby(
     `single`, ByteRobust's binomial, in which each incident takes one machine, and `compound`, a Poisson number of
     incidents of which --over says how many take a whole group. Size by the second where verdicts evict groups.
     """
-    fleet = Fleet(machines, daily, replenish, _sizes(over))
+    fleet = FleetDemand(machines, daily, replenish, _sizes(over))
     alone, demand = single(fleet), compound(fleet)
     rows = sorted({spares(demand, each) for each in (*SHOWN, quantile)} | ({kept} if kept is not None else set()))
     answer, plain = spares(demand, quantile), spares(alone, quantile)
@@ -168,7 +168,7 @@ def backups(
             "holder": list(placement.holder),
             "survives": list(placement.survives),
             "lost": [{"kind": domain.kind, "name": domain.name} for domain in placement.lost],
-            "because": list(placement.because),
+            "because": list(placement.reasons),
         }
         click.echo(json.dumps(document, indent=2))
         return

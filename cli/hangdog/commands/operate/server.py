@@ -214,17 +214,17 @@ def command(
     """
     from hangdog_models.diagnosis.judge import diagnose  # here: the server's packages come with an extra
     from hangdog_server.auth.issuer import LIFE_DAYS
-    from hangdog_server.listener import Door
+    from hangdog_server.listener import ListenerConfig
     from hangdog_server.main import serve
-    from hangdog_server.settings import Settings
+    from hangdog_server.settings import ServerSettings
 
     configure(log_format, "%(asctime)s %(levelname)s %(message)s")
-    settings = Settings()
+    settings = ServerSettings()
     settings = settings if patience is None else replace(settings, patience_s=patience)
     settings = settings if keep is None else replace(settings, keep_s=keep * DAY_S)
     settings = settings if keep_captures is None else replace(settings, keep_captures_s=keep_captures * DAY_S)
     settings = settings if keep_size is None else replace(settings, keep_bytes=int(keep_size * (1 << 30)))
-    door = Door(
+    door = ListenerConfig(
         None if insecure else tls,
         people,
         insecure,
@@ -248,12 +248,12 @@ def command(
     asyncio.run(serve(listen, store, diagnose, announce, settings, door, metrics or "", acting, notify, trust_date))
 
 
-def _granted(said: str) -> tuple[int, str]:
+def _granted(stated: str) -> tuple[int, str]:
     """The number of a group, and the role its members have, by `GROUP=ROLE`; raises WrongUse."""
-    group, _, role = said.rpartition("=")
+    group, _, role = stated.rpartition("=")
     if role not in ROLES or not group:
         raise WrongUse(
-            f"--socket-group {said!r} says no role", f"write GROUP=ROLE, where ROLE is one of {', '.join(ROLES)}"
+            f"--socket-group {stated!r} says no role", f"write GROUP=ROLE, where ROLE is one of {', '.join(ROLES)}"
         )
     try:
         return (int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid), role

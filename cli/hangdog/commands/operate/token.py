@@ -100,10 +100,10 @@ def revoke(name: str, tokens: Path) -> None:
 
 def record(file: Path, what: str, why: str) -> None:
     """Records who changed `file`, which lies beside the record; that must not undo the change, so a failure is only told."""
-    from hangdog_server.auth.audit_log import Deed, append, line
+    from hangdog_server.auth.audit_log import AuditEntry, append, line
 
-    deed = Deed(what, getpass.getuser(), "", "shell", "", "", why, outcome="done")
+    entry = AuditEntry(what, getpass.getuser(), "", "shell", "", "", why, outcome="done")
     try:
-        append(beside(str(file), AUDIT), line(deed, time.time()))  # noqa: TID251  # a record is dated by the wall clock
+        append(beside(str(file), AUDIT), line(entry, time.time()))  # noqa: TID251  # a record is dated by the wall clock
     except OSError as error:
         click.echo(f"hangdog: cannot be recorded in {beside(str(file), AUDIT)}: {error.strerror}", err=True)

@@ -22,16 +22,16 @@ from hangdog.supervising.logs import Log
 from hangdog.supervising.outage_bill import bill
 from hangdog.supervising.pending_changes import Pending
 from hangdog.supervising.run_options import copies_in, limits, price_of
-from hangdog.supervising.run_order import Order
+from hangdog.supervising.run_order import RunOrder
 from hangdog.supervising.supervisor import Supervisor
-from hangdog.supervising.watcher import Cluster, Watcher
+from hangdog.supervising.watcher import WatchedCluster, Watcher
 from hangdog_agent.settings import chosen
 from hangdog_agent.stalls.progress.safe_regex import safe
 from hangdog_models.errors import WrongUse
-from hangdog_models.recovery.recovery_history import TESTS, Act
-from hangdog_models.recovery.recovery_ladder import Means
+from hangdog_models.recovery.recovery_history import TESTS, RecoveryRung
+from hangdog_models.recovery.recovery_ladder import RecoveryResources
 from hangdog_models.recovery.spare_tests import LEVELS as TRIALS
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 
 #: What a machine may be called: its name is part of file names and of command lines.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
@@ -188,7 +188,7 @@ def command(
     ladder: tuple[str, ...],
     agent: tuple[str, ...],
     attach: bool,
-    server: Reach,
+    server: ServerAddress,
     words: tuple[str, ...],
     **on: str | None,
 ) -> None:
@@ -202,13 +202,13 @@ def command(
     """
     names = machines or (socket.gethostname(),)
     _check_names((*names, *spares, job))
-    order = Order(
+    order = RunOrder(
         words, names, spares, job, state, once, _hooks(on), hook_s=hook_limit, grace_s=grace, patience_s=patience,
         levels=tuple(sorted(map(int, set(levels)))), test_s=spare_budget,
     )  # fmt: skip
     if levels and not spares:
         raise WrongUse("--spare-level tests spares, and there is none", "name one: --spare NAME")
-    if (pending is None) is not (Act.UPDATE not in order.hooks):
+    if (pending is None) is not (RecoveryRung.UPDATE not in order.hooks):
         raise WrongUse("--pending and --on-update need each other", "one says what waits, the other brings it in")
     chosen(agent)  # what is wrong is said before anything is started
     pattern = safe(step_pattern) if step_pattern else None
@@ -221,7 +221,7 @@ def command(
             _tell,
             _pass_on,
             _now,
-            lambda: Means(copies=copies_in(copies, _tell), price=price_of(checkpoint, _now())),
+            lambda: RecoveryResources(copies=copies_in(copies, _tell), price=price_of(checkpoint, _now())),
             Pending(pending),
             [Log(pattern) for _ in order.machines],
             limited,
@@ -236,9 +236,11 @@ def command(
     ctx.exit(0 if finished else CALLED)
 
 
-def _hooks(on: Mapping[str, str | None]) -> dict[Act, str]:
-    acts = {"on_restart": Act.REATTEMPT}
-    found = {acts.get(name) or Act(name.removeprefix("on_")): hook for name, hook in on.items() if hook is not None}
+def _hooks(on: Mapping[str, str | None]) -> dict[RecoveryRung, str]:
+    acts = {"on_restart": RecoveryRung.REATTEMPT}
+    found = {
+        acts.get(name) or RecoveryRung(name.removeprefix("on_")): hook for name, hook in on.items() if hook is not None
+    }
     for act, hook in found.items():
         hooks.check(hook, act in TESTS)
     return found
@@ -253,9 +255,9 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def _watcher(attach: bool, server: Reach, order: Order, agent: Sequence[str]) -> Iterator[Watcher]:
+def _watcher(attach: bool, server: ServerAddress, order: RunOrder, agent: Sequence[str]) -> Iterator[Watcher]:
     if attach:
-        yield Cluster(server)
+        yield WatchedCluster(server)
         return
     with Local(order.state / "watch", (*order.machines, *order.spares), agent) as local:
         yield local
@@ -272,8 +274,10 @@ def _ending() -> Iterator[None]:
             raise KeyboardInterrupt
         raise SystemExit(128 + number)
 
-    heard = [number for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup ignores one for us
-    before = {number: signal.signal(number, leave) for number in heard}
+    received = [
+        number for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN
+    ]  # nohup ignores one for us
+    before = {number: signal.signal(number, leave) for number in received}
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from hangdog.demo.demo_plan import Outcome, Plan, draw
+from hangdog.demo.demo_plan import DemoOutcome, DemoPlan, draw
 from hangdog.demo.faults import FAULTS
 from hangdog.demo.shape import MACHINES, SIZES, WORLD_SIZE
 from hangdog.output.lines import Line, print_line
@@ -65,13 +65,13 @@ def command(
     _require_packages()
     plan = draw(random.randrange(SEEDS) if seed is None else seed, fault)
 
-    def say(outcome: Outcome) -> None:
+    def say(outcome: DemoOutcome) -> None:
         if form == "json":
             click.echo(json.dumps(_document(outcome), indent=2))
         else:
             _print_outcome(outcome, keep)
 
-    def linger(outcome: Outcome, address: str) -> None:
+    def linger(outcome: DemoOutcome, address: str) -> None:
         say(outcome)
         click.echo(f"pages    {address}   (Ctrl-C ends the demo)", err=form == "json")
         with contextlib.suppress(KeyboardInterrupt):
@@ -92,7 +92,9 @@ def _require_packages() -> None:
         )
 
 
-def _play(plan: Plan, keep: Path | None, to_stderr: bool, stay: Callable[[Outcome, str], None] | None) -> Outcome:
+def _play(
+    plan: DemoPlan, keep: Path | None, to_stderr: bool, stay: Callable[[DemoOutcome, str], None] | None
+) -> DemoOutcome:
     from hangdog.demo.conductor import play
 
     def tell(line: str) -> None:
@@ -108,14 +110,14 @@ def _play(plan: Plan, keep: Path | None, to_stderr: bool, stay: Callable[[Outcom
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _print_outcome(outcome: Outcome, keep: Path | None) -> None:
+def _print_outcome(outcome: DemoOutcome, keep: Path | None) -> None:
     plan = outcome.plan
     click.echo()
     print_verdict(outcome.verdict, console_for(sys.stdout))
     click.echo()
     click.echo(f"truth    rank {plan.rank} on {plan.machine}: {plan.fault.truth}")
-    click.echo(f"right is {_said(plan.fault.right, outcome.expected)}")
-    click.echo(f"verdict  {_said(outcome.verdict.kind, outcome.named)}: {'right' if outcome.right else 'WRONG'}")
+    click.echo(f"right is {_answer_text(plan.fault.right, outcome.expected)}")
+    click.echo(f"verdict  {_answer_text(outcome.verdict.kind, outcome.named)}: {'right' if outcome.right else 'WRONG'}")
     click.echo(
         f"times    {outcome.onset_s:.0f} s from fault to standstill, {outcome.verdict_s:.0f} s from question to verdict"
     )
@@ -124,11 +126,11 @@ def _print_outcome(outcome: Outcome, keep: Path | None) -> None:
         click.echo(f"kept     hangdog triage {keep}")
 
 
-def _said(kind: Kind, machines: tuple[str, ...]) -> str:
+def _answer_text(kind: Kind, machines: tuple[str, ...]) -> str:
     return f"{kind}, {', '.join(machines) or 'no machine'}"
 
 
-def _document(outcome: Outcome) -> dict[str, object]:
+def _document(outcome: DemoOutcome) -> dict[str, object]:
     plan = outcome.plan
     return {
         "schema": "hangdog.demo/1",

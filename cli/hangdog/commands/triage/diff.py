@@ -16,9 +16,9 @@ from hangdog_models.diagnosis.observe.activity import main_thread
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.printable import printable
 from hangdog_models.stack import Frame
-from hangdog_models.views.one_rank import Seen
-from hangdog_models.views.stack_diff import Alike, Row, side_by_side
-from hangdog_proto.client.channel_options import Reach
+from hangdog_models.views.one_rank import RankView
+from hangdog_models.views.stack_diff import Alike, DiffRow, side_by_side
+from hangdog_proto.client.channel_options import ServerAddress
 
 #: What stands between two frames, as `diff --side-by-side` has it; the sign tells it without colour, too.
 SIGNS = {Alike.SAME: " ", Alike.LINE: "|", Alike.LEFT: "<", Alike.RIGHT: ">"}
@@ -31,7 +31,7 @@ STYLES = {Alike.SAME: "dim", Alike.LINE: "yellow", Alike.LEFT: "red", Alike.RIGH
 @click.argument("right", type=RANK)
 @format_option
 @server_option
-def command(where: str, left: int, right: int, form: str, server: Reach) -> None:
+def command(where: str, left: int, right: int, form: str, server: ServerAddress) -> None:
     """Show where the stacks of two ranks part: the threads that train, side by side, outermost call first.
 
     Between them stands | where only the line differs, < and > where only one of them has the call. ID is an incident of
@@ -49,7 +49,7 @@ def command(where: str, left: int, right: int, form: str, server: Reach) -> None
         show(found, (left, right), rows, console_for(sys.stdout))
 
 
-def show(found: Evidence, ranks: tuple[int, int], rows: tuple[Row, ...], console: Console) -> None:
+def show(found: Evidence, ranks: tuple[int, int], rows: tuple[DiffRow, ...], console: Console) -> None:
     """Prints the two stacks in as many columns as the console has; a frame that is wider is cut."""
     width = max((console.width - 3) // 2, 1)
     titles = [_titled(found, rank) for rank in ranks]
@@ -73,13 +73,13 @@ def _cell(text: str, width: int) -> str:
     return set_cell_size(text, width)
 
 
-def _frames(seen: Seen) -> tuple[Frame, ...]:
+def _frames(seen: RankView) -> tuple[Frame, ...]:
     """The stack of the thread that trains; of a process in which none is told to, its first."""
     thread = main_thread(seen.trace) or seen.trace.threads[0]
     return thread.frames
 
 
-def _as_json(found: Evidence, ranks: tuple[int, int], rows: tuple[Row, ...]) -> dict[str, object]:
+def _as_json(found: Evidence, ranks: tuple[int, int], rows: tuple[DiffRow, ...]) -> dict[str, object]:
     return {
         "schema": "hangdog.diff/1",
         **found.as_json(),

@@ -17,10 +17,10 @@ from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.ranks import Rank, format_ranks, format_runs, size
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import ClusterView, Suspect, Verdict
-from hangdog_models.views.answer_text import BLAMELESS, doing, headline, percent, ranks_said
+from hangdog_models.views.answer_text import BLAMELESS, doing, headline, percent, rank_text
 from hangdog_models.views.grid import JOINED
-from hangdog_models.views.waits_view import Surroundings, Wait, around
-from hangdog_proto.client.channel_options import Reach
+from hangdog_models.views.waits_view import Surroundings, WaitView, around
+from hangdog_proto.client.channel_options import ServerAddress
 
 #: Clusters for people, those of suspects and then the largest; JSON has all.
 CLUSTERS = 40
@@ -33,7 +33,7 @@ SET, SENTENCE = 120, 240
 @click.option("--rank", type=RANK, help="Where this one stands, for whom it waits and who waits for it.")
 @format_option
 @server_option
-def command(where: str, rank: int | None, form: str, server: Reach) -> None:
+def command(where: str, rank: int | None, form: str, server: ServerAddress) -> None:
     """Show which ranks of an incident, or of a bundle, stand where; or all that is known of one rank's place.
 
     ID is an incident of the server (its beginning is enough), BUNDLE a folder or archive, for which no server is asked.
@@ -58,7 +58,7 @@ def command(where: str, rank: int | None, form: str, server: Reach) -> None:
 def show(found: Evidence, verdict: Verdict, console: Console) -> None:
     """Prints a line for each cluster."""
     print_line(Line(headline(verdict)), console, "bold")
-    missing = f", not captured: {ranks_said(verdict.coverage.missing, SET)}" if verdict.coverage.missing else ""
+    missing = f", not captured: {rank_text(verdict.coverage.missing, SET)}" if verdict.coverage.missing else ""
     print_line(Line(f"{found.named}, {counted(verdict.world_size, 'rank')}{missing}"), console)
     blamed = verdict.kind not in BLAMELESS
     weighed = sorted(verdict.clusters, key=lambda one: (-_suspicion(one, verdict), -len(one.ranks), one.id))
@@ -95,7 +95,7 @@ def show_one(found: Evidence, case: Case, verdict: Verdict, near: Surroundings, 
     print_line(Line(f"rank {rank} of {found.world_size}{on}: {_stands(near)}"), console, "bold")
     sections = (
         ("suspected", _suspected(verdict, rank)),
-        ("in each look", (Line(said, f"{number}: ") for number, said in _looks(case, rank))),
+        ("in each look", (Line(stated, f"{number}: ") for number, stated in _looks(case, rank))),
         ("groups", _groups(found, rank)),
         ("waits for", _waits(near.waits_for, "awaited")),
         ("waited for by", (*_waits(near.waited_for_by, "inside"), *_behind(near))),
@@ -112,15 +112,15 @@ def _suspected(verdict: Verdict, rank: Rank) -> Iterator[Line]:
     for suspect in verdict.suspects if verdict.kind not in BLAMELESS else ():
         if rank in suspect.ranks:
             evict = " (to be evicted)" if set(suspect.machines) & set(verdict.evict.machines) else ""
-            yield Line(f"{percent(suspect.probability)}, {ranks_said(suspect.ranks, SET)}{evict}")
+            yield Line(f"{percent(suspect.probability)}, {rank_text(suspect.ranks, SET)}{evict}")
             yield from (Line(printable(reason, SENTENCE), "- ") for reason in suspect.because)
 
 
 def _looks(case: Case, rank: Rank) -> Iterator[tuple[int, str]]:
     for number, look in enumerate(case.looks):
-        standing = look.get(rank)
-        why = f": {standing.missing}" if standing and standing.missing else ""
-        yield number, printable(f"{stands(standing)}{why}") if standing else "not seen"
+        state = look.get(rank)
+        why = f": {state.missing}" if state and state.missing else ""
+        yield number, printable(f"{stands(state)}{why}") if state else "not seen"
 
 
 def _groups(found: Evidence, rank: Rank) -> Iterator[Line]:
@@ -132,7 +132,7 @@ def _groups(found: Evidence, rank: Rank) -> Iterator[Line]:
             )
 
 
-def _waits(waits: tuple[Wait, ...], side: str) -> Iterator[Line]:
+def _waits(waits: tuple[WaitView, ...], side: str) -> Iterator[Line]:
     for wait in waits:
         runs = wait.awaited if side == "awaited" else wait.inside
         ranks = f"rank{'s' * (size(runs) > 1)} {_set(format_runs(runs))}" if runs else "nobody: all have joined"
@@ -147,7 +147,7 @@ def _behind(near: Surroundings) -> Iterator[Line]:
 def _alike(verdict: Verdict, rank: Rank) -> Iterator[Line]:
     cluster = next((cluster for cluster in verdict.clusters if rank in cluster.ranks), None)
     if cluster is not None:
-        yield Line(f"cluster #{cluster.id}: {ranks_said(cluster.ranks, SET)}")
+        yield Line(f"cluster #{cluster.id}: {rank_text(cluster.ranks, SET)}")
 
 
 def _set(text: str) -> str:
@@ -186,7 +186,7 @@ def _one_json(found: Evidence, case: Case, verdict: Verdict, near: Surroundings,
         "cluster": cluster,
         "suspicion": round(max((one.probability for one in suspects), default=0.0), 3),
         "because": [reason for one in suspects for reason in one.because],
-        "looks": [said for _, said in _looks(case, rank)],
+        "looks": [stated for _, stated in _looks(case, rank)],
         "groups": {dim: format_ranks(group) for dim, group in groups if group},
         "waits_for": [_wait_json(wait) for wait in near.waits_for],
         "waited_for_by": [_wait_json(wait) for wait in near.waited_for_by],
@@ -194,7 +194,7 @@ def _one_json(found: Evidence, case: Case, verdict: Verdict, near: Surroundings,
     }
 
 
-def _wait_json(wait: Wait) -> dict[str, object]:
+def _wait_json(wait: WaitView) -> dict[str, object]:
     return {
         "dim": wait.dim,
         "operation": wait.what,

@@ -11,13 +11,13 @@ from rich.console import Console
 from hangdog.evidence.cases import Evidence, evidence
 from hangdog.options import RANK, evidence_argument, format_option, server_option
 from hangdog.output.lines import Line, print_line, print_sections
-from hangdog.output.raw_stacks import frame_said, state_said, thread_json, thread_said
+from hangdog.output.raw_stacks import frame_text, state_text, thread_json, thread_text
 from hangdog.output.terminal import console_for
 from hangdog_models.diagnosis.observe.activity import main_thread
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.printable import printable
-from hangdog_models.views.one_rank import Seen, alike
-from hangdog_proto.client.channel_options import Reach
+from hangdog_models.views.one_rank import RankView, alike
+from hangdog_proto.client.channel_options import ServerAddress
 
 #: Different names of threads that stand alike, and threads of one process in all; JSON has the others.
 NAMES, THREADS = 6, 200
@@ -31,7 +31,7 @@ HANG = 4
 @click.option("--look", type=click.IntRange(0), help="Of this look.  [default: the last one that saw stacks]")
 @format_option
 @server_option
-def command(where: str, rank: int, look: int | None, form: str, server: Reach) -> None:
+def command(where: str, rank: int, look: int | None, form: str, server: ServerAddress) -> None:
     """Show the raw stacks of RANK in an incident, or in a bundle: every process, every thread, outermost call first.
 
     ID is an incident of the server (its beginning is enough), BUNDLE a folder or archive, for which no server is asked.
@@ -49,7 +49,7 @@ def command(where: str, rank: int, look: int | None, form: str, server: Reach) -
         show(found, rank, seen, console_for(sys.stdout))
 
 
-def show(found: Evidence, rank: int, seen: tuple[Seen, ...], console: Console) -> None:
+def show(found: Evidence, rank: int, seen: tuple[RankView, ...], console: Console) -> None:
     """Prints every process of the rank."""
     machine = found.topology.machine(Rank(rank))
     on = f" on {printable(machine)}" if machine else ""
@@ -57,14 +57,14 @@ def show(found: Evidence, rank: int, seen: tuple[Seen, ...], console: Console) -
     print_sections(((_title(one), _process(one)) for one in seen), console)
 
 
-def _title(seen: Seen) -> str:
+def _title(seen: RankView) -> str:
     trace = seen.trace
     pid = f", pid {trace.pid}" if trace.pid else ""
-    state = state_said(trace.state)
+    state = state_text(trace.state)
     return f"{printable(trace.role)}{pid}, look {seen.look}{f': {state}' if state else ''}"
 
 
-def _process(seen: Seen) -> Iterator[Line]:
+def _process(seen: RankView) -> Iterator[Line]:
     trace = seen.trace
     if trace.missing:
         yield Line(printable(str(trace.missing)), "! ")
@@ -72,16 +72,16 @@ def _process(seen: Seen) -> Iterator[Line]:
         yield Line("no threads were seen")
     main = main_thread(trace)
     for together in alike(trace.threads[:THREADS], main):
-        names = Counter(thread_said(thread, thread is main) for thread in together)
-        said = [f"{name} ({times} alike)" if times > 1 else name for name, times in names.items()]
-        others = f" and {len(said) - NAMES} more names" if len(said) > NAMES else ""
-        yield Line("; ".join(said[:NAMES]) + others)
-        yield from (Line(frame_said(frame), "  ", hang=HANG) for frame in together[0].frames)
+        names = Counter(thread_text(thread, thread is main) for thread in together)
+        stated = [f"{name} ({times} alike)" if times > 1 else name for name, times in names.items()]
+        others = f" and {len(stated) - NAMES} more names" if len(stated) > NAMES else ""
+        yield Line("; ".join(stated[:NAMES]) + others)
+        yield from (Line(frame_text(frame), "  ", hang=HANG) for frame in together[0].frames)
     if len(trace.threads) > THREADS:
         yield Line(f"... and {len(trace.threads) - THREADS} more threads: --format json has all")
 
 
-def _as_json(found: Evidence, rank: int, seen: tuple[Seen, ...]) -> dict[str, object]:
+def _as_json(found: Evidence, rank: int, seen: tuple[RankView, ...]) -> dict[str, object]:
     return {
         "schema": "hangdog.stacks/1",
         **found.as_json(),
@@ -91,7 +91,7 @@ def _as_json(found: Evidence, rank: int, seen: tuple[Seen, ...]) -> dict[str, ob
     }
 
 
-def _process_json(seen: Seen) -> dict[str, object]:
+def _process_json(seen: RankView) -> dict[str, object]:
     trace, main = seen.trace, main_thread(seen.trace)
     return {
         "role": trace.role,

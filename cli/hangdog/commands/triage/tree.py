@@ -16,12 +16,12 @@ from hangdog_models.counts import counted
 from hangdog_models.ranks import Runs, format_runs, meet, runs_of, size
 from hangdog_models.reading.printable import printable
 from hangdog_models.views import stack_tree, unique_stacks
-from hangdog_models.views.collapsed_tree import Limb, folded
+from hangdog_models.views.collapsed_tree import Branch, folded
 from hangdog_models.views.stack_tree import Call, Node
-from hangdog_proto.client.channel_options import Reach
+from hangdog_proto.client.channel_options import ServerAddress
 
 #: Limbs for people, unless they ask for all: a few screens.
-LIMBS = 60
+BRANCHES = 60
 #: Calls of one limb at its beginning and at its end that are shown; what lies between has no fork.
 FIRST, LAST = 1, 3
 #: Forks that are indented further: deeper ones stand below each other, and their depth is told.
@@ -35,7 +35,7 @@ SET = 48
 @click.option("--all", "whole", is_flag=True, help="Every call and every limb, however many there are.")
 @format_option
 @server_option
-def command(where: str, whole: bool, form: str, server: Reach) -> None:
+def command(where: str, whole: bool, form: str, server: ServerAddress) -> None:
     """Show the stacks of all ranks as one tree, with the ranks that are inside of each part of it.
 
     Calls without a fork between them are one part, ! marks those with a suspected rank. ID is an incident of the server
@@ -60,12 +60,12 @@ def show(found: Evidence, nodes: Sequence[Node], whole: bool, console: Console) 
         print_line(Line(f"no stack was captured in {found.named}"), console)
         return
     suspected = runs_of(rank for suspect in found.verdict().suspects for rank in suspect.ranks)
-    for limb in folded(nodes, suspected, len(nodes) if whole else LIMBS):
+    for limb in folded(nodes, suspected, len(nodes) if whole else BRANCHES):
         for line in _limb(limb, suspected, whole):
             print_line(line, console, "bold" if limb.suspect and not line.frame else "")
 
 
-def _limb(limb: Limb, suspected: Runs, whole: bool) -> Iterator[Line]:
+def _limb(limb: Branch, suspected: Runs, whole: bool) -> Iterator[Line]:
     indent = "  " * min(limb.depth, INDENTED)
     deeper = f", {limb.depth} forks deep" if limb.depth > INDENTED else ""
     mark = "!" if limb.suspect else "-"

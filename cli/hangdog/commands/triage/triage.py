@@ -80,9 +80,9 @@ def command(
     """
     if explain and form == "json":
         raise click.UsageError("--explain is for people: leave --format json away")
-    with _shown() as told:
+    with _shown() as reported:
         options = Options(coverage_target=coverage, budget_machines=budget, clustering=clustering)
-        case = opened(path, options, progress=told)
+        case = opened(path, options, progress=reported)
         verdict = conclude(case)
         unwritten = _unwritten(html, case, verdict) if html is not None else None
     if form == "json":

@@ -16,14 +16,14 @@ class Journal:
         self._entries: list[str] = []
         self._entries_guard = threading.Lock()
         self._file_guard = threading.Lock()
-        self._news = threading.Event()
+        self._changed = threading.Event()
         threading.Thread(target=self._keep_writing, name="journal", daemon=True).start()
 
     def record(self, entry: str, backlog: int) -> None:
         """Adds an entry; when `backlog` entries are waiting to be written, writes them in the caller's thread."""
         with self._entries_guard:
             self._entries.append(entry)
-            self._news.set()
+            self._changed.set()
             if len(self._entries) >= backlog:
                 with self._file_guard:
                     self._write(self._entries)
@@ -32,8 +32,8 @@ class Journal:
     def _keep_writing(self) -> None:
         while True:
             with self._file_guard:
-                self._news.wait()
-                self._news.clear()
+                self._changed.wait()
+                self._changed.clear()
                 with self._entries_guard:
                     entries, self._entries = self._entries, []
                 self._write(entries)

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from hangdog.demo.job.data import Corpus, batches, stage_shards
 from hangdog.demo.job.journal import Journal
-from hangdog.demo.job.memory import Memory
-from hangdog.demo.job.settings import Settings, read_settings
+from hangdog.demo.job.memory import MemoryKeeper
+from hangdog.demo.job.settings import LiveSettings, read_settings
 from hangdog.demo.prctl import die_with, let_others_look
 
 
@@ -46,16 +46,16 @@ def _worker_preparation() -> Callable[[int], None]:
     return prepare
 
 
-class Loop(ABC):
+class TrainingLoop(ABC):
     """The training loop of one rank; it tells each finished step on stdout as a line of JSON."""
 
     #: What may be changed while it runs.
-    settings: type[Settings] = Settings
+    settings: type[LiveSettings] = LiveSettings
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.journal = Journal(folder / "journal.log")
-        self.memory = Memory()
+        self.memory = MemoryKeeper()
 
     @abstractmethod
     def train_step(self, batch: Tensor) -> float | None:
@@ -94,7 +94,7 @@ class Loop(ABC):
         unfinished.replace(self.folder / "model.pt")
         dist.barrier()
 
-    def between_steps(self, step: int, loss: float | None, settings: Settings) -> None:
+    def between_steps(self, step: int, loss: float | None, settings: LiveSettings) -> None:
         self.journal.record(f"step {step} loss {loss}", settings.journal_backlog)
         self.memory.keep(settings.keep_samples)
         self.memory.tidy(step)

@@ -24,7 +24,7 @@ class Sample:
             before.after = self
 
 
-class Memory:
+class MemoryKeeper:
     """Remembers past samples and tidies up between steps."""
 
     def __init__(self) -> None:

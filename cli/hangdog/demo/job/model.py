@@ -71,7 +71,7 @@ class Block(nn.Module):
         return mixed
 
 
-class Stage(nn.Module):
+class ModelStage(nn.Module):
     """One pipeline stage: the first also embeds the tokens, the last also predicts the next ones."""
 
     def __init__(self, shape: Shape, stage: int, stages: int) -> None:
@@ -95,12 +95,12 @@ class Stage(nn.Module):
         return self.head(self.norm(hidden)).clone() if self.last else hidden
 
 
-def spread(stage: Stage, tensor: DeviceMesh, data: DeviceMesh) -> Stage:
+def spread(stage: ModelStage, tensor: DeviceMesh, data: DeviceMesh) -> ModelStage:
     """Shards a stage's matrices over the `tensor` mesh and its parameters over the `data` mesh (FSDP2)."""
     return shard(cut(stage, tensor), data)
 
 
-def cut(stage: Stage, tensor: DeviceMesh) -> Stage:
+def cut(stage: ModelStage, tensor: DeviceMesh) -> ModelStage:
     """Shards a stage's matrices over the `tensor` mesh: each rank computes with some rows or columns of each."""
     if stage.first:
         parallelize_module(stage, tensor, {"embedding": RowwiseParallel(input_layouts=Replicate())})
@@ -122,7 +122,7 @@ def cut(stage: Stage, tensor: DeviceMesh) -> Stage:
     return stage
 
 
-def shard(stage: Stage, data: DeviceMesh) -> Stage:
+def shard(stage: ModelStage, data: DeviceMesh) -> ModelStage:
     """Shards a stage's parameters over the `data` mesh (FSDP2): they are gathered block by block where they are used."""
     for block in stage.blocks:
         fully_shard(block, mesh=data)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class LiveSettings:
     """`report_every`, `save_every` in steps; `journal_backlog` in entries; `keep_samples` in past samples kept in memory."""
 
     report_every: int = 2
@@ -16,7 +16,7 @@ class Settings:
     keep_samples: int = 0
 
 
-Known = TypeVar("Known", bound=Settings)
+Known = TypeVar("Known", bound=LiveSettings)
 
 
 def read_settings(path: Path, kind: type[Known]) -> Known:

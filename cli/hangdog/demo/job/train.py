@@ -11,8 +11,8 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.nn import functional
 
 from hangdog.demo.job.data import Corpus
-from hangdog.demo.job.loop import Loop, set_out
-from hangdog.demo.job.model import Shape, Stage, spread
+from hangdog.demo.job.loop import TrainingLoop, set_out
+from hangdog.demo.job.model import ModelStage, Shape, spread
 from hangdog.demo.shape import ROWS, SIZES, TOKENS
 
 #: Micro-batches the pipeline cuts a batch into: at least as many as it has stages, here enough to see it pump.
@@ -30,16 +30,16 @@ def main() -> None:
     corpus = Corpus(shape.vocabulary, TOKENS, ROWS)
     loader = set_out(folder, corpus, seed, replica=rank // SIZES["tp"] % SIZES["dp"])
     mesh = init_device_mesh("cpu", tuple(SIZES[dim] for dim in MESH), mesh_dim_names=MESH)
-    Trainer(folder, shape, mesh).run(loader)
+    DemoTrainer(folder, shape, mesh).run(loader)
 
 
-class Trainer(Loop):
+class DemoTrainer(TrainingLoop):
     """Trains one pipeline stage, spread over a mesh of `MESH`'s dimensions."""
 
     def __init__(self, folder: Path, shape: Shape, mesh: DeviceMesh) -> None:
         self.stages = mesh["pp"].size()
         self.stage = mesh["pp"].get_local_rank()
-        self.model = spread(Stage(shape, self.stage, self.stages), mesh["tp"], mesh["dp"])
+        self.model = spread(ModelStage(shape, self.stage, self.stages), mesh["tp"], mesh["dp"])
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=LEARNING_RATE)
         stage = PipelineStage(self.model, self.stage, self.stages, torch.device("cpu"), group=mesh["pp"].get_group())
         self.schedule = Schedule1F1B(stage, MICRO_BATCHES, loss_fn=token_loss)

@@ -9,32 +9,32 @@ from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 
 #: How often each symbol was seen.
-Tally = Counter[int]
+LabelCounts = Counter[int]
 
 #: The symbol of every label that a single rank has: such labels tell nothing but that they are odd.
 ODD = 0
 
 
-def length(tally: Mapping[int, int], kinds: int) -> float:
+def length(counts: Mapping[int, int], kinds: int) -> float:
     """Bits for a sequence with these counts of `kinds` possible symbols, whose shares are not known beforehand.
 
     The estimator of Krichevsky and Trofimov (1981): it pays for its parameters by itself.
     """
-    total = sum(tally.values())
+    total = sum(counts.values())
     bits = lgamma(total + kinds / 2) - lgamma(kinds / 2)
-    return (bits - sum(lgamma(count + 0.5) - lgamma(0.5) for count in tally.values())) / log(2)
+    return (bits - sum(lgamma(count + 0.5) - lgamma(0.5) for count in counts.values())) / log(2)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Encoding:
     """Labels that need not be described again: how many of each cell, and of each role."""
 
-    cells: Tally
-    roles: Tally
+    cells: LabelCounts
+    roles: LabelCounts
 
 
 #: Before anything was told.
-NOTHING = Told(Counter(), Counter())
+NOTHING = Encoding(Counter(), Counter())
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Plain:
     stage: list[int]
     cell: list[int]
     kinds: int
-    everybody: Told
+    everybody: Encoding
 
     @classmethod
     def of(cls, labels: Mapping[Rank, Hashable], topology: Topology) -> "Plain | None":
@@ -69,7 +69,7 @@ class Plain:
         kinds = len(common) + 1
         role = _roles(symbol, topology, kinds)
         cell = [at * kinds + seen if seen >= 0 else -1 for at, seen in zip(role, symbol, strict=True)]
-        plain = cls(symbol, _places(topology.groups.get("pp", ()), size), cell, kinds, Told(Counter(), Counter()))
+        plain = cls(symbol, _places(topology.groups.get("pp", ()), size), cell, kinds, Encoding(Counter(), Counter()))
         plain.tell(labels, plain.everybody)
         return plain
 
@@ -77,7 +77,7 @@ class Plain:
         """Those of the ranks that have a label."""
         return [rank for rank in ranks if rank < len(self.cell) and self.cell[rank] >= 0]
 
-    def tally(self, ranks: Iterable[Rank]) -> Tally:
+    def count(self, ranks: Iterable[Rank]) -> LabelCounts:
         return Counter(map(self.symbol.__getitem__, ranks))
 
     def majority(self, rank: Rank) -> bool:
@@ -85,22 +85,22 @@ class Plain:
         cell = self.cell[rank]
         return 2 * self.everybody.cells[cell] > self.everybody.roles[cell // self.kinds]
 
-    def tell(self, ranks: Iterable[Rank], told: Told) -> None:
+    def tell(self, ranks: Iterable[Rank], reported: Encoding) -> None:
         """Adds the labels of these ranks to `told`."""
         for cell, count in Counter(map(self.cell.__getitem__, ranks)).items():
-            told.cells[cell] += count
-            told.roles[cell // self.kinds] += count
+            reported.cells[cell] += count
+            reported.roles[cell // self.kinds] += count
 
-    def without(self, ranks: Iterable[Rank], told: Told) -> float:
+    def without(self, ranks: Iterable[Rank], reported: Encoding) -> float:
         """Bits that the plain description loses when it need not tell these ranks, after it lost those of `told`."""
         saved = 0.0
-        roles: Tally = Counter()
+        roles: LabelCounts = Counter()
         for cell, count in Counter(map(self.cell.__getitem__, ranks)).items():
             roles[cell // self.kinds] += count
-            there = self.everybody.cells[cell] - told.cells[cell]
+            there = self.everybody.cells[cell] - reported.cells[cell]
             saved -= lgamma(there + 0.5) - lgamma(there - count + 0.5)
         for role, count in roles.items():
-            left = self.everybody.roles[role] - told.roles[role]
+            left = self.everybody.roles[role] - reported.roles[role]
             saved += lgamma(left + self.kinds / 2) - lgamma(left - count + self.kinds / 2)
         return saved / log(2)
 
@@ -128,7 +128,7 @@ def _roles(symbol: list[int], topology: Topology, kinds: int) -> list[int]:
 
 
 def _described(role: list[int], symbol: list[int], kinds: int) -> float:
-    cells: dict[int, Tally] = {}
+    cells: dict[int, LabelCounts] = {}
     for (at, seen), count in Counter(zip(role, symbol, strict=True)).items():
         if seen >= 0:
             cells.setdefault(at, Counter())[seen] = count

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
 
-from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.rules.ruleset import last_component
 
 #: One frame as it is compared, function and file: the line is not part of it.
@@ -47,16 +47,16 @@ _SLEEPS = {"wait", "_wait", "wait_for", "acquire", "sleep", "select", "poll", "_
 _SLEEPS |= {"futex", "futex_wait", "nanosleep", "clock_nanosleep", "sched_yield", "clock_gettime", "pthread_cond_wait"}
 
 
-def path(standing: Standing) -> Path:
+def path(state: RankState) -> Path:
     """The path of a standing that has a signature: it ends at its label, the frame that calls the operation.
 
     How a library waits inside of an operation is not where a rank stands.
     """
-    kept = standing.signature.kept if standing.signature else ()
+    kept = state.signature.kept if state.signature else ()
     steps = [(last_component(frame.name), frame.place) for frame in kept]
     end = len(steps)
-    if standing.operation is not None:
-        end = next((at + 1 for at in range(len(steps) - 1, -1, -1) if steps[at][0] == standing.label), end)
+    if state.operation is not None:
+        end = next((at + 1 for at in range(len(steps) - 1, -1, -1) if steps[at][0] == state.label), end)
     while end > 1 and steps[end - 1][0] in _SLEEPS:
         end -= 1
     once = tuple(dict.fromkeys(reversed(steps[:end])))[:DEEPEST]
@@ -87,7 +87,7 @@ class Rarity:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class StackFeatures:
     """A path as it was seen in one stage: the rarity of frames there, and which steps of its own are rare."""
 
     path: Path
@@ -97,12 +97,12 @@ class Seen:
     ending: float
 
     @classmethod
-    def among(cls, steps: Path, rarity: Rarity) -> "Seen":
+    def among(cls, steps: Path, rarity: Rarity) -> "StackFeatures":
         having = tuple(rarity.of_having(step) for step in steps)
         return cls(steps, rarity, {step: at for at, step in enumerate(steps)}, having, rarity.of_ending(steps[-1]))
 
 
-def distance(one: Seen, other: Seen, *, operation: bool, group: bool) -> float:
+def distance(one: StackFeatures, other: StackFeatures, *, operation: bool, group: bool) -> float:
     """The distance of two paths, 0 to 1; symmetric.
 
     `operation`, `group`: rules name that of both, and it is the same. The time is n log n in the length of the paths.
@@ -115,7 +115,7 @@ def distance(one: Seen, other: Seen, *, operation: bool, group: bool) -> float:
     return min(1.0, cost * (AGREED if group else 1.0))
 
 
-def _cost(one: Seen, other: Seen, deeper: float) -> float:
+def _cost(one: StackFeatures, other: StackFeatures, deeper: float) -> float:
     """What lies between the steps that the paths share, gap by gap, the innermost gap last: there they part for good."""
     ends = (len(one.path), len(other.path))
     cost = 0.0
@@ -138,7 +138,7 @@ def _cost(one: Seen, other: Seen, deeper: float) -> float:
     return cost
 
 
-def _weight(one: Seen, at: int, other: Seen) -> float:
+def _weight(one: StackFeatures, at: int, other: StackFeatures) -> float:
     """The weight of a step that the other path lacks."""
     return COMMON + (RARE - COMMON) * max(one.having[at], other.rarity.of_lacking(one.path[at]))
 
@@ -151,7 +151,7 @@ def _layers(one: Sequence[Step], other: Sequence[Step]) -> bool:
     return any(a[0] == b[0] for a, b in pairs) and all(a[0] == b[0] or a[1] == b[1] for a, b in pairs)
 
 
-def _meetings(one: Seen, other: Seen) -> list[tuple[int, int]]:
+def _meetings(one: StackFeatures, other: StackFeatures) -> list[tuple[int, int]]:
     """Where the paths meet: what they share, without lone rare steps between what they do not share."""
     shared = _shared(one.path, other.where)
     ends = {(-1, -1), *shared, (len(one.path), len(other.path))}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hangdog_models.diagnosis.observe.activity import Standing, sites
+from hangdog_models.diagnosis.observe.activity import RankState, sites
 from hangdog_models.ranks import Rank
 
 
@@ -12,16 +12,16 @@ class Cluster:
     """Ranks whose standings are alike; `sample` is the standing of its lowest rank."""
 
     ranks: tuple[Rank, ...]
-    sample: Standing
+    sample: RankState
 
 
-def exact(look: Mapping[Rank, Standing]) -> tuple[Cluster, ...]:
+def exact(look: Mapping[Rank, RankState]) -> tuple[Cluster, ...]:
     """Partitions the ranks seen; the order is by size, then by lowest rank, so it does not depend on arrival."""
-    classes: dict[tuple[object, ...], list[tuple[Standing, list[Rank]]]] = {}
-    for standing, ranks in sites(look):
-        if standing.missing is None or standing.frames:
-            digest = standing.signature.digest if standing.signature else str(standing.missing or "")
-            classes.setdefault((digest, *standing.place), []).append((standing, ranks))
+    classes: dict[tuple[object, ...], list[tuple[RankState, list[Rank]]]] = {}
+    for state, ranks in sites(look):
+        if state.missing is None or state.frames:
+            digest = state.signature.digest if state.signature else str(state.missing or "")
+            classes.setdefault((digest, *state.place), []).append((state, ranks))
     found = [
         Cluster(tuple(sorted(rank for _, ranks in members for rank in ranks)), members[0][0])
         for members in classes.values()

@@ -4,9 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from hangdog_models.diagnosis.clustering.distance import CUT, Path, Rarity, Seen, Step, distance, path
+from hangdog_models.diagnosis.clustering.distance import CUT, Path, Rarity, StackFeatures, Step, distance, path
 from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
-from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.topology import Topology
 
 #: Answers the cluster of each point from their square of distances and the ranks behind each.
@@ -21,7 +21,7 @@ PAIRS_MOST = 10_000
 class Point:
     """Classes whose stacks are the same path, `ranks` in all."""
 
-    seen: Seen
+    seen: StackFeatures
     classes: tuple[Cluster, ...]
     ranks: int
 
@@ -44,9 +44,9 @@ def near(classes: Sequence[Cluster], topology: Topology, model: Model) -> tuple[
     return tuple(sorted(found, key=lambda cluster: (-len(cluster.ranks), cluster.ranks[0])))
 
 
-def _block(standing: Standing) -> tuple[object, ...]:
+def _block(state: RankState) -> tuple[object, ...]:
     """What classes must have in common to be compared; why a capture was partial is no place."""
-    return (standing.activity, standing.wait, standing.operation, standing.dim)
+    return (state.activity, state.wait, state.operation, state.dim)
 
 
 def _points(blocks: Iterable[Sequence[Cluster]], topology: Topology) -> Iterator[list[Point]]:
@@ -74,7 +74,7 @@ def _points(blocks: Iterable[Sequence[Cluster]], topology: Topology) -> Iterator
     rarities = {at: Rarity(ranks[at], having[at], ending[at]) for at in ranks}
     for draft in drafts:
         points = [
-            Point(Seen.among(steps, rarities[_home(staged)]), members, staged.total())
+            Point(StackFeatures.among(steps, rarities[_home(staged)]), members, staged.total())
             for steps, members, staged in draft
         ]
         yield sorted(points, key=lambda point: (-point.ranks, point.seen.path))

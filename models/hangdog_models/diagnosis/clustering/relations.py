@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import log2
 
-from hangdog_models.diagnosis.clustering.description_length import NOTHING, ODD, Plain, Tally, Told, length
+from hangdog_models.diagnosis.clustering.description_length import NOTHING, ODD, Encoding, LabelCounts, Plain, length
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.topology import Topology
 
@@ -54,7 +54,7 @@ class Candidate:
     ranks: tuple[Rank, ...]
     bits: float
     relations: tuple[Relation, ...]
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def _touched(
         group = domains.group(dim, rank)
         if group and group[0] not in found:
             seen = plain.seen(group)
-            found[group[0]] = (plain.without(seen, NOTHING) - length(plain.tally(seen), plain.kinds), group)
+            found[group[0]] = (plain.without(seen, NOTHING) - length(plain.count(seen), plain.kinds), group)
     return found
 
 
@@ -208,36 +208,36 @@ def _relations(members: tuple[Rank, ...], domains: Domains, plain: Plain) -> tup
         both = sorted(set(domains.around(other, near[one])).difference(members))
         cells += _cells(f"{one} and {other}", both, members, plain)
     own = plain.symbol[members[0]] if len(members) == 1 and plain.symbol[members[0]] != ODD else None
-    told = Told(Counter(), Counter())
-    plain.tell(plain.seen(members), told)
+    reported = Encoding(Counter(), Counter())
+    plain.tell(plain.seen(members), reported)
     claimed: set[Rank] = set()
-    places: list[Tally] = []
+    places: list[LabelCounts] = []
     saved = 0.0
     found: list[Relation] = []
-    worth = {relation: _gain(ranks, told, [], plain)[0] / len(ranks) for relation, ranks in cells}
+    worth = {relation: _gain(ranks, reported, [], plain)[0] / len(ranks) for relation, ranks in cells}
     for relation, related in sorted(cells, key=lambda cell: (-round(worth[cell[0]], 6), cell[0].dim, cell[0].side)):
         ranks = [rank for rank in related if rank not in claimed]
-        if own is not None and plain.tally(ranks)[own] * 2 > len(ranks):
+        if own is not None and plain.count(ranks)[own] * 2 > len(ranks):
             continue  # who waits for a rank stands elsewhere than it does; where they stand alike, their group is meant
-        gain, at = _gain(ranks, told, places, plain)
+        gain, at = _gain(ranks, reported, places, plain)
         if gain > 0:
             saved += gain
             claimed.update(ranks)
-            plain.tell(ranks, told)
-            places[at : at + 1] = [plain.tally(ranks) + (places[at] if at < len(places) else Counter())]
+            plain.tell(ranks, reported)
+            places[at : at + 1] = [plain.count(ranks) + (places[at] if at < len(places) else Counter())]
             found.append(replace(relation, count=len(ranks)))
     return saved, tuple(found)
 
 
-def _gain(ranks: Sequence[Rank], told: Told, places: Sequence[Tally], plain: Plain) -> tuple[float, int]:
+def _gain(ranks: Sequence[Rank], reported: Encoding, places: Sequence[LabelCounts], plain: Plain) -> tuple[float, int]:
     """Bits saved when these ranks are described by themselves, or with those of the place that suits them best; which one."""
     if not ranks:
         return 0.0, 0
-    tally = plain.tally(ranks)
-    costs = [length(place + tally, plain.kinds) - length(place, plain.kinds) for place in places]
-    costs.append(length(tally, plain.kinds))
+    counts = plain.count(ranks)
+    costs = [length(place + counts, plain.kinds) - length(place, plain.kinds) for place in places]
+    costs.append(length(counts, plain.kinds))
     at = min(range(len(costs)), key=costs.__getitem__)
-    return plain.without(ranks, told) - costs[at] - FLAG, at
+    return plain.without(ranks, reported) - costs[at] - FLAG, at
 
 
 def _cells(
@@ -266,9 +266,9 @@ def _because(name: str, bits: float, relations: Sequence[Relation]) -> str:
     """One sentence: `who shares the tp group of rank 5 (7 ranks) or ... stands where that relation says`."""
     if not relations:
         return f"{name} is the odd one by itself: no relation to it tells where others stand ({bits:.0f} bits)"
-    told = [
+    reported = [
         f"{one.count} of its {one.dim}"
         + ("" if one.side == BESIDE else f" at {'earlier' if one.side == BEFORE else 'later'} stages")
         for one in relations
     ]
-    return f"where others stand follows from their relation to {name}: {', '.join(told)} ({bits:.0f} bits saved)"
+    return f"where others stand follows from their relation to {name}: {', '.join(reported)} ({bits:.0f} bits saved)"

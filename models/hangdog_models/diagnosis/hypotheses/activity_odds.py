@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.stack import Reason
 from hangdog_models.verdict import Activity
 
@@ -56,17 +56,17 @@ OF_FAILED_CAPTURE: Mapping[Reason, Odds] = {
 }
 
 
-def odds_of(standing: Standing) -> Odds:
+def odds_of(state: RankState) -> Odds:
     """The odds for a rank that stands like this while others wait for it."""
-    if standing.remote_storage:
+    if state.remote_storage:
         return Odds(24, software=0.5, dependency=100)
-    if standing.activity is Activity.MISSING and standing.missing:
-        return OF_FAILED_CAPTURE.get(standing.missing.reason, ODDS[Activity.MISSING])
+    if state.activity is Activity.MISSING and state.missing:
+        return OF_FAILED_CAPTURE.get(state.missing.reason, ODDS[Activity.MISSING])
     # So stood the odd rank of 5 of 467 simulated faults of the code, and of 896 hosts at fault none.
-    if standing.activity is Activity.COMPUTE and standing.queued:
+    if state.activity is Activity.COMPUTE and state.queued:
         return ODDS[Activity.LAUNCH]
-    if standing.activity is Activity.LAUNCH and standing.operation == "ncclGroupEnd":
+    if state.activity is Activity.LAUNCH and state.operation == "ncclGroupEnd":
         return LAUNCHING
-    if standing.activity is Activity.COMPILE and standing.operation == LOAD:
+    if state.activity is Activity.COMPILE and state.operation == LOAD:
         return LOADING
-    return ODDS.get(standing.activity, ODDS[Activity.UNKNOWN])
+    return ODDS.get(state.activity, ODDS[Activity.UNKNOWN])

@@ -6,7 +6,7 @@ from hangdog_models.diagnosis.hypotheses.activity_odds import LOAD, odds_of
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor
 from hangdog_models.diagnosis.hypotheses.reason_text import where
 from hangdog_models.diagnosis.hypotheses.single_round import LASTING, restless
-from hangdog_models.diagnosis.observe.activity import Standing, sites
+from hangdog_models.diagnosis.observe.activity import RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.waits.collective_counters import BY_COUNTERS
@@ -77,12 +77,12 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
     known: dict[tuple[object, ...], tuple[Factor, ...]] = {}
     found: dict[Rank, tuple[Factor, ...]] = {}
     for rank in waits.roots:
-        standing, mute = look[rank], rank in silent
+        state, mute = look[rank], rank in silent
         moved = "still" if rank in motion.still else "moving" if rank in motion.moving else ""
         moved = moved or ("travelling" if rank in motion.travelling else "")
         working = rank in motion.working
         key = (
-            id(standing),
+            id(state),
             moved,
             explained[rank],
             working,
@@ -90,19 +90,19 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
             topology.machine(rank) if mute else None,
         )
         if key not in known:
-            factors = _factors(standing, moved, explained[rank], waits, motion, working)
-            place = standing.place if standing.frames else (standing.activity,)
+            factors = _factors(state, moved, explained[rank], waits, motion, working)
+            place = state.place if state.frames else (state.activity,)
             others = len(where_of.get(place, ())) - 1
             if mute:
                 on = len(topology.machines[topology.machine(rank) or ""])
                 factors.append(Factor(f"none of the {counted(on, 'rank')} of its machine answers", SILENT_MACHINE))
-            elif merely_failed(standing):
+            elif merely_failed(state):
                 factors.append(Factor(f"{counted(failed, 'capture')} failed, on machines that answer", UNREAD / failed))
-            if len(at_work) > (rank in at_work) and not mute and standing.activity not in LASTING:
+            if len(at_work) > (rank in at_work) and not mute and state.activity not in LASTING:
                 factors.append(Factor("other ranks are at work, in the one look there is", STAGE))
-            if them.barred and works_for_all(standing, rank in motion.still, working):
+            if them.barred and works_for_all(state, rank in motion.still, working):
                 factors.append(Factor("it is at work, and the others are at a barrier", FOR_ALL))
-            factors += masked_waits.against(standing, them)
+            factors += masked_waits.against(state, them)
             if others >= ELSEWHERE:
                 factors.append(Factor(f"{others} other machines have a rank at the very same place", PHASE))
             known[key] = tuple(factors)
@@ -110,77 +110,77 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
     return found
 
 
-def writes(standing: Standing, working: bool) -> bool:
+def writes(state: RankState, working: bool) -> bool:
     """Whether it is seen to write or read: it runs, or used the processor between the looks."""
-    return standing.activity in (Activity.CHECKPOINT, Activity.STORAGE) and (working or bool(standing.busy))
+    return state.activity in (Activity.CHECKPOINT, Activity.STORAGE) and (working or bool(state.busy))
 
 
-def works_for_all(standing: Standing, still: bool, working: bool) -> bool:
+def works_for_all(state: RankState, still: bool, working: bool) -> bool:
     """Whether it does what a rank does that others let work alone: computes, and gets on with it as far as is known.
 
     One long call without the interpreter's lock looks the same in every look: there the processor time it used between
     them speaks, as a few layers that take nearly all of an evaluation are met again and again.
     """
-    launches = standing.activity is Activity.LAUNCH and bool(standing.busy)  # without a GPU that is computing, too
-    calls = bool(standing.busy) and not standing.interpreting and working
-    return launches or (standing.activity is Activity.COMPUTE and (calls or not still))
+    launches = state.activity is Activity.LAUNCH and bool(state.busy)  # without a GPU that is computing, too
+    calls = bool(state.busy) and not state.interpreting and working
+    return launches or (state.activity is Activity.COMPUTE and (calls or not still))
 
 
-def compiling(standing: Standing) -> bool:
+def compiling(state: RankState) -> bool:
     """Whether it compiles, which takes minutes, and not merely loads what was compiled: standing there shows nothing."""
-    return standing.activity is Activity.COMPILE and standing.operation != LOAD
+    return state.activity is Activity.COMPILE and state.operation != LOAD
 
 
 def _where_of(look: Look, topology: Topology) -> dict[tuple[object, ...], set[str | None]]:
     """The machines with a rank at each place where many may be at once, and, for ranks without a stack, by what they do."""
     found: dict[tuple[object, ...], set[str | None]] = {}
-    for standing, ranks in sites(look):
-        if not standing.waits and standing.activity in SHARED:
+    for state, ranks in sites(look):
+        if not state.waits and state.activity in SHARED:
             on = {topology.machine(rank) for rank in ranks}
-            found.setdefault(standing.place, set()).update(on)
-            found.setdefault((standing.activity,), set()).update(on)
+            found.setdefault(state.place, set()).update(on)
+            found.setdefault((state.activity,), set()).update(on)
     return found
 
 
-def merely_failed(standing: Standing) -> bool:
+def merely_failed(state: RankState) -> bool:
     """Nothing is known of it, for reasons that lie in the capture."""
-    missing = standing.missing
-    return standing.activity is Activity.MISSING and missing is not None and missing.reason in MERELY_FAILED
+    missing = state.missing
+    return state.activity is Activity.MISSING and missing is not None and missing.reason in MERELY_FAILED
 
 
 def _factors(
-    standing: Standing, moved: str, explained: float, waits: Waits, motion: Motion, working: bool
+    state: RankState, moved: str, explained: float, waits: Waits, motion: Motion, working: bool
 ) -> list[Factor]:
-    doing = Factor(where(standing), odds_of(standing).machine)
-    if standing.rule == BY_RAS:
+    doing = Factor(where(state), odds_of(state).machine)
+    if state.rule == BY_RAS:
         return [Factor("does not answer NCCL RAS while its peers do", SILENT)]
-    if standing.rule == BY_COUNTERS:
+    if state.rule == BY_COUNTERS:
         doing = Factor("counters tell that it is behind, not what holds it", COUNTED)
     factors = [doing]
-    if standing.queued and not standing.interpreting:
+    if state.queued and not state.interpreting:
         # A full queue of its device or mismatched collectives before it: as likely as a fault of the host. It may spin.
         return [doing, Factor("share of the waiting ranks it explains", explained)]
-    if standing.activity is Activity.DATALOADER and standing.interpreting and not moved:
+    if state.activity is Activity.DATALOADER and state.interpreting and not moved:
         factors.append(Factor("it runs: a loader that runs is loading", LOADING))
-    if standing.activity is Activity.COMPUTE and standing.busy and not standing.interpreting and moved in ("", "still"):
+    if state.activity is Activity.COMPUTE and state.busy and not state.interpreting and moved in ("", "still"):
         factors.append(Factor("runs without the interpreter's lock, as who waits for a device does", SPINNING))
-    compiles = compiling(standing)
+    compiles = compiling(state)
     if moved:
         times = {"still": 1.0 if compiles else STILL, "moving": MOVING, "travelling": TRAVELLING}[moved]
         factors.append(Factor(f"{moved} in {motion.rounds} looks", times))
-    elif standing.activity is Activity.COMPUTE:
+    elif state.activity is Activity.COMPUTE:
         factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / REMARKABLE)))
-    if writes(standing, working):
+    if writes(state, working):
         factors.append(Factor("it is running: a writer that runs is writing", WRITING))
     # its other captures failed, the others stand still
-    seen_once = motion.known and not moved and bool(standing.frames)
-    lasting = ((moved in ("still", "moving") or seen_once) and not compiles) or standing.activity in LASTING
+    seen_once = motion.known and not moved and bool(state.frames)
+    lasting = ((moved in ("still", "moving") or seen_once) and not compiles) or state.activity in LASTING
     if lasting and len(waits.waiting) > REMARKABLE:
         factors.append(Factor(f"{len(waits.waiting)} ranks wait", min(MANY, len(waits.waiting) / REMARKABLE)))
     if not waits.waiting:
         # Nobody waits: only a state that no healthy process stays in speaks for itself.
-        lasting = moved == "still" and standing.activity in (*SHARED, *_OWN)
-        speaks = lasting or standing.activity in (Activity.STOPPED, Activity.DEAD, Activity.STORAGE)
+        lasting = moved == "still" and state.activity in (*SHARED, *_OWN)
+        speaks = lasting or state.activity in (Activity.STOPPED, Activity.DEAD, Activity.STORAGE)
         factors.append(Factor("nobody was seen to wait for it", UNAWAITED if speaks else 0.0))
     factors.append(Factor("share of the waiting ranks it explains", explained))
     return factors

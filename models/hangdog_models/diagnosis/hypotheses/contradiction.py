@@ -7,14 +7,14 @@ from hangdog_models.collectives import RankCounters
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import are, ranks_of
-from hangdog_models.diagnosis.waits.waits import Hold
+from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.verdict import Activity, Kind
 
 #: Odds that the explanations rest on evidence of another moment: about those of one rank that stands outside, so that
 #: nobody is evicted on counters that his own stack denies.
-DOUBT = 12.0
+CONTRADICTED = 12.0
 #: So many ranks at least, and this share of those of whom both tell, must be contradicted before dumps count as old.
 OLD_LEAST, OLD_SHARE = 2, 0.5
 
@@ -24,10 +24,12 @@ class Contradiction:
     """Ranks whose stack and counters tell of different moments, and how to say it."""
 
     ranks: tuple[Rank, ...]
-    words: str
+    message: str
 
 
-def find(records: Sequence[RankCounters], holds: Sequence[Hold], look: Look, motion: Motion) -> list[Contradiction]:
+def find(
+    records: Sequence[RankCounters], holds: Sequence[GroupWait], look: Look, motion: Motion
+) -> list[Contradiction]:
     """What one look's stacks deny of the counters; only ranks that stand still count, for the others went on in between.
 
     `holds` are those read off the counters. A rank that waits inside of a collective of its group cannot be late for it;
@@ -39,14 +41,14 @@ def find(records: Sequence[RankCounters], holds: Sequence[Hold], look: Look, mot
         for record in records
         if record.rank in motion.still
         and record.rank not in exact
-        and (standing := look.get(record.rank)) is not None
-        and standing.activity is Activity.COLLECTIVE
-        and standing.wait is Wait.GROUP
+        and (state := look.get(record.rank)) is not None
+        and state.activity is Activity.COLLECTIVE
+        and state.wait is Wait.GROUP
     }
     if not holds:
-        told = [record for record in records if record.rank in look and look[record.rank].frames]
+        reported = [record for record in records if record.rank in look and look[record.rank].frames]
         old = tuple(sorted(inside))
-        if len(old) < max(OLD_LEAST, OLD_SHARE * len(told)):
+        if len(old) < max(OLD_LEAST, OLD_SHARE * len(reported)):
             return []
         words = f"{ranks_of(old)} stand still in collectives of which their counters know nothing: the dumps are older than the stacks"
         return [Contradiction(old, words)]
@@ -62,9 +64,9 @@ def find(records: Sequence[RankCounters], holds: Sequence[Hold], look: Look, mot
     return found
 
 
-def doubt(contradictions: Sequence[Contradiction]) -> list[Hypothesis]:
+def explain_contradictions(contradictions: Sequence[Contradiction]) -> list[Hypothesis]:
     """One explanation that nothing can be concluded; the first contradiction is worth as much as all."""
     if not contradictions:
         return []
-    factors = odds("stacks and counters contradict each other", DOUBT)
-    return [Hypothesis(Kind.UNDETERMINED, factors, because=tuple(one.words for one in contradictions[:3]))]
+    factors = odds("stacks and counters contradict each other", CONTRADICTED)
+    return [Hypothesis(Kind.UNDETERMINED, factors, reasons=tuple(one.message for one in contradictions[:3]))]

@@ -30,7 +30,7 @@ class Disagreement:
     sequence: int
     odd: tuple[Rank, ...]
     others: tuple[Rank, ...]
-    words: str
+    message: str
     shown: bool = True
 
 
@@ -50,9 +50,9 @@ def find(records: Sequence[RankCounters]) -> tuple[Disagreement, ...]:
 
 
 def _first(group: Group, first: int, last: int, records: Mapping[Rank, RankCounters]) -> Disagreement | None:
-    said = _said(group, records)
-    for number in sorted(number for number in said if first <= number <= last):
-        launched = {rank: _written(entry) for rank, entry in said[number].items()}
+    stated = _operations(group, records)
+    for number in sorted(number for number in stated if first <= number <= last):
+        launched = {rank: _written(entry) for rank, entry in stated[number].items()}
         counts = Counter(launched.values()).most_common()
         if len(counts) > 1:
             most = counts[0][0]
@@ -69,18 +69,18 @@ def _unsteady(group: Group, first: int, last: int, records: Mapping[Rank, RankCo
 
     In all-to-alls and gathers sizes may differ; where they never did before, a program that pads its work forgot to.
     """
-    said = _said(group, records)
+    stated = _operations(group, records)
     steady = 0
-    for number in sorted(said):
-        sizes = Counter(entry.input_sizes for entry in said[number].values())
+    for number in sorted(stated):
+        sizes = Counter(entry.input_sizes for entry in stated[number].values())
         if len(sizes) == 1:
             steady += 1
         elif number < first or not steady:
             return None
         elif number <= last:
             most = sizes.most_common()[0][0]
-            odd = tuple(sorted(rank for rank, entry in said[number].items() if entry.input_sizes != most))
-            others = tuple(sorted(rank for rank, entry in said[number].items() if entry.input_sizes == most))
+            odd = tuple(sorted(rank for rank, entry in stated[number].items() if entry.input_sizes != most))
+            others = tuple(sorted(rank for rank, entry in stated[number].items() if entry.input_sizes == most))
             words = (
                 f"under number {number} of process group {group[0]} the size of {ranks_of(odd)} is another one than "
             )
@@ -89,13 +89,13 @@ def _unsteady(group: Group, first: int, last: int, records: Mapping[Rank, RankCo
     return None
 
 
-def _said(group: Group, records: Mapping[Rank, RankCounters]) -> dict[int, dict[Rank, CollectiveRecord]]:
-    said: dict[int, dict[Rank, CollectiveRecord]] = {}
+def _operations(group: Group, records: Mapping[Rank, RankCounters]) -> dict[int, dict[Rank, CollectiveRecord]]:
+    stated: dict[int, dict[Rank, CollectiveRecord]] = {}
     for rank, record in records.items():
         for entry in record.entries:
             if entry.group == group[0] and not entry.p2p:
-                said.setdefault(entry.sequence, {})[rank] = entry
-    return said
+                stated.setdefault(entry.sequence, {})[rank] = entry
+    return stated
 
 
 def _written(entry: CollectiveRecord) -> str:
@@ -126,10 +126,10 @@ def blame(disagreements: Sequence[Disagreement], topology: Topology) -> list[Hyp
         found.append(
             Hypothesis(
                 Kind.SOFTWARE,
-                odds(one.words, SHOWN if one.shown else FIRST_TIME),
+                odds(one.message, SHOWN if one.shown else FIRST_TIME),
                 ranks,
                 units,
-                (one.words, "each waits for the other for ever"),
+                (one.message, "each waits for the other for ever"),
             )
         )
     return found

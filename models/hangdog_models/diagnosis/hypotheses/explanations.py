@@ -6,7 +6,7 @@ from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, o
 from hangdog_models.diagnosis.hypotheses.mismatch import blame_code, blame_odd
 from hangdog_models.diagnosis.hypotheses.roots import blame_roots
 from hangdog_models.diagnosis.hypotheses.stuck_groups import blame_groups, proven
-from hangdog_models.diagnosis.observe.activity import Standing, sites
+from hangdog_models.diagnosis.observe.activity import RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
@@ -58,18 +58,18 @@ def unseen(captured: int, expected: int, *, inside: bool = False) -> Hypothesis:
     factors = odds("the culprit left no evidence", UNSEEN + UNSEEN_ALL * share)
     if inside:
         factors = (*factors, Factor("a group that was seen whole has joined and does not complete", NOT_INSIDE))
-    return Hypothesis(Kind.UNDETERMINED, factors, because=because)
+    return Hypothesis(Kind.UNDETERMINED, factors, reasons=because)
 
 
 def moment(look: Look, waits: Waits, topology: Topology) -> Hypothesis:
     """The other explanation that remains after a single look: nothing is stuck."""
-    if not look or not any(standing.frames for standing in look.values()):
+    if not look or not any(state.frames for state in look.values()):
         return Hypothesis(Kind.UNDETERMINED, odds("nothing is stuck, one look caught a moment", MOMENT))
     running = sum(look[rank].activity is Activity.COMPUTE for rank in waits.roots)
     at_work = running > len(waits.waiting)
     because = ("one look cannot show that nothing moves",)
     if at_work:
-        return Hypothesis(Kind.UNDETERMINED, odds("more ranks run than wait", AT_WORK), because=because)
+        return Hypothesis(Kind.UNDETERMINED, odds("more ranks run than wait", AT_WORK), reasons=because)
     few = max(MOMENT, COMMON * min(1.0, FEW / max(1, len(waits.waiting))))
     places = len({(place.label, place.signature.innermost if place.signature else "") for place, _ in _seen(look)})
     usual = PLACES_IN_STAGES if "pp" in topology.groups else PLACES
@@ -77,14 +77,14 @@ def moment(look: Look, waits: Waits, topology: Topology) -> Hypothesis:
         Factor("nothing is stuck, one look caught a moment", few),
         Factor(f"the ranks stand in {counted(places, 'place')}", max(1.0, places / usual) ** SPREAD),
     )
-    return Hypothesis(Kind.UNDETERMINED, factors, because=because)
+    return Hypothesis(Kind.UNDETERMINED, factors, reasons=because)
 
 
 def slow_step(motion: Motion) -> Hypothesis:
     """What a job that moved on while it was being looked at may be doing since: nothing worse than a slow step."""
     because = f"the job moved on before the last {motion.rounds} looks: look again a few seconds later"
     words = f"a slow step: the job moved on before the last {motion.rounds} looks"
-    return Hypothesis(Kind.UNDETERMINED, odds(words, SLOW_STEP / (motion.rounds - 1) ** 2), because=(because,))
+    return Hypothesis(Kind.UNDETERMINED, odds(words, SLOW_STEP / (motion.rounds - 1) ** 2), reasons=(because,))
 
 
 def _unknown(hypothesis: Hypothesis, look: Look) -> bool:
@@ -92,5 +92,5 @@ def _unknown(hypothesis: Hypothesis, look: Look) -> bool:
     return bool(hypothesis.ranks) and all(merely_failed(look[rank]) for rank in hypothesis.ranks)
 
 
-def _seen(look: Look) -> list[tuple[Standing, list[Rank]]]:
-    return [(standing, ranks) for standing, ranks in sites(look) if standing.frames]
+def _seen(look: Look) -> list[tuple[RankState, list[Rank]]]:
+    return [(state, ranks) for state, ranks in sites(look) if state.frames]

@@ -7,7 +7,7 @@ and companions do not multiply: the strongest finding sets the factor. What most
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.rules.policy import OLD_S, STALE_S
 from hangdog_models.topology import Topology
 
@@ -33,8 +33,8 @@ CONFIRMED = 2.0
 _WEAK = frozenset({"Xid 63", "Xid 156", "row remap pending", "page retirement pending", "driver mismatch", "no driver"})
 _WEAK |= {f"Xid {number}" for number in range(144, 151)}
 #: From weak to strong; what is not here does not speak against a machine.
-_STRENGTH = {Bearing.SLOWS: 1, Bearing.SUSPECTS: 2, Bearing.RESET: 3, Bearing.CONVICTS: 4}
-_STRONG = (Bearing.RESET, Bearing.CONVICTS)
+_STRENGTH = {Impact.SLOWS: 1, Impact.SUSPECTS: 2, Impact.RESET: 3, Impact.CONVICTS: 4}
+_STRONG = (Impact.RESET, Impact.CONVICTS)
 #: A strong finding on so many machines, and more than half of all, is taken for a common cause: two or three may well be
 #: broken at once, more are a power cut, a driver or a fabric.
 _COMMON_STRONG = 4
@@ -52,10 +52,10 @@ class MachineEvidence:
 
     machine: str
     findings: tuple[Finding, ...]
-    bearing: Bearing
+    impact: Impact
     factor: float
     slow_factor: float
-    because: str
+    reason: str
 
 
 def weigh(findings: Sequence[Finding], topology: Topology) -> Mapping[str, MachineEvidence]:
@@ -85,7 +85,7 @@ def _placed(findings: Iterable[Finding], topology: Topology) -> list[tuple[str, 
         machine = finding.machine
         if not machine and finding.rank is not None:
             machine = topology.machine(finding.rank) or ""
-        if machine and finding.bearing in _STRENGTH:
+        if machine and finding.impact in _STRENGTH:
             placed.append((machine, finding))
     return placed
 
@@ -97,12 +97,12 @@ def _fresh(placed: Sequence[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
     newest: dict[object, float] = {}
     for machine, finding in placed:
         clock, moment = _clock(machine, finding)
-        for kind in ((clock, True), (clock, False)) if finding.bearing in _STRONG else ((clock, False),):
+        for kind in ((clock, True), (clock, False)) if finding.impact in _STRONG else ((clock, False),):
             newest[kind] = max(newest.get(kind, moment), moment)
     kept = []
     for machine, finding in placed:
         clock, moment = _clock(machine, finding)
-        strong = finding.bearing in _STRONG
+        strong = finding.impact in _STRONG
         if newest[clock, strong] - moment <= OLD_S and newest[clock, False] - moment <= (STALE_S if strong else OLD_S):
             kept.append((machine, finding))
     return kept
@@ -139,24 +139,24 @@ def _common(placed: Iterable[tuple[str, Finding]], topology: Topology) -> dict[_
 
 
 def _sort(finding: Finding) -> _Sort:
-    return finding.source, finding.code, finding.bearing in _STRONG
+    return finding.source, finding.code, finding.impact in _STRONG
 
 
 def _evidence(machine: str, findings: Iterable[Finding]) -> MachineEvidence:
-    ordered = sorted(findings, key=lambda f: (-_factor(f), -_STRENGTH[f.bearing], f.source, f.code, f.device, f.what))
+    ordered = sorted(findings, key=lambda f: (-_factor(f), -_STRENGTH[f.impact], f.source, f.code, f.device, f.what))
     first = ordered[0]
     factor = _factor(first)
     if any(finding.source != first.source for finding in ordered):
         factor *= CONFIRMED
-    slow = SLOW if any(finding.bearing is Bearing.SLOWS for finding in ordered) else 1.0
-    bearing = max((finding.bearing for finding in ordered), key=_STRENGTH.__getitem__)
-    return MachineEvidence(machine, tuple(ordered), bearing, factor, slow, _because(machine, ordered))
+    slow = SLOW if any(finding.impact is Impact.SLOWS for finding in ordered) else 1.0
+    impact = max((finding.impact for finding in ordered), key=_STRENGTH.__getitem__)
+    return MachineEvidence(machine, tuple(ordered), impact, factor, slow, _because(machine, ordered))
 
 
 def _factor(finding: Finding) -> float:
-    if finding.bearing is Bearing.SUSPECTS:
+    if finding.impact is Impact.SUSPECTS:
         return WEAK if finding.code in _WEAK else SUSPICIOUS
-    return {Bearing.CONVICTS: CONVICTING, Bearing.RESET: RESETTING}.get(finding.bearing, SLOWING)
+    return {Impact.CONVICTS: CONVICTING, Impact.RESET: RESETTING}.get(finding.impact, SLOWING)
 
 
 def _because(machine: str, ordered: Sequence[Finding]) -> str:

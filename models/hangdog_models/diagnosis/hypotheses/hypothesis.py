@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from math import prod
 
-from hangdog_models.diagnosis.waits.waits import Hold
+from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Kind
 
@@ -27,8 +27,8 @@ class Hypothesis:
     factors: tuple[Factor, ...]
     ranks: tuple[Rank, ...] = ()
     units: tuple[str, ...] = ()
-    because: tuple[str, ...] = ()
-    hold: Hold | None = None
+    reasons: tuple[str, ...] = ()
+    hold: GroupWait | None = None
 
     @property
     def odds(self) -> float:
@@ -38,9 +38,9 @@ class Hypothesis:
         """The same explanation with more evidence for or against it."""
         return replace(self, factors=(*self.factors, *factors))
 
-    def told(self, *because: str) -> "Hypothesis":
+    def with_reasons(self, *because: str) -> "Hypothesis":
         """The same explanation with more reasons for people."""
-        return replace(self, because=(*self.because, *because))
+        return replace(self, reasons=(*self.reasons, *because))
 
 
 def odds(why: str, times: float) -> tuple[Factor, ...]:

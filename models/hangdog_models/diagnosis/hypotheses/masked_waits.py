@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor
 from hangdog_models.diagnosis.hypotheses.single_round import held
-from hangdog_models.diagnosis.observe.activity import Standing, sites
+from hangdog_models.diagnosis.observe.activity import RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.waits.waits import CHILD, Waits
 from hangdog_models.verdict import Activity
@@ -44,7 +44,7 @@ class Others:
 def others(look: Look, waits: Waits) -> Others:
     """Asked once a place, for all roots together."""
     waiting = set(waits.waiting)
-    here = [(standing, len(waiting.intersection(ranks))) for standing, ranks in sites(look)]
+    here = [(state, len(waiting.intersection(ranks))) for state, ranks in sites(look)]
 
     def most(count: int) -> bool:
         return 2 * count > len(waiting)
@@ -58,14 +58,14 @@ def others(look: Look, waits: Waits) -> Others:
     )
 
 
-def against(standing: Standing, them: Others) -> list[Factor]:
+def against(state: RankState, them: Others) -> list[Factor]:
     """What speaks against the guilt of a root that stands like this while the others wait where they do."""
-    if standing.activity is Activity.COMPUTE and standing.busy is False and not standing.interpreting and them.queued:
+    if state.activity is Activity.COMPUTE and state.busy is False and not state.interpreting and them.queued:
         return [Factor("it idles in an operator, and the others wait for room in their devices' queues", FULL_QUEUES)]
-    if not _sleeps(standing):
+    if not _sleeps(state):
         return []
-    inside = standing.signature.innermost if standing.signature else None
-    if them.barred and standing.sleeping and inside not in them.way:
+    inside = state.signature.innermost if state.signature else None
+    if them.barred and state.sleeping and inside not in them.way:
         return [Factor("the others are at a barrier: it may wait for calls they make no more", ONCE_MORE)]
     if them.called:
         return [Factor("functions that backward calls hide waits of this job: it may be in one", IN_BACKWARD)]
@@ -74,21 +74,21 @@ def against(standing: Standing, them: Others) -> list[Factor]:
 
 def at_barrier(look: Look, waits: Waits) -> bool:
     """Whether most of those who wait do so at a barrier."""
-    barred = sum(len(ranks) for standing, ranks in sites(look) if standing.waits and standing.operation in BARRIERS)
+    barred = sum(len(ranks) for state, ranks in sites(look) if state.waits and state.operation in BARRIERS)
     return 2 * barred > len(waits.waiting)
 
 
 def _to_barrier(look: Look) -> frozenset[tuple[str, str]]:
-    barred = [standing for standing, _ in sites(look) if standing.waits and standing.operation in BARRIERS]
+    barred = [state for state, _ in sites(look) if state.waits and state.operation in BARRIERS]
     return frozenset(place for standing in barred if standing.signature for place in standing.signature.places)
 
 
-def _sleeps(standing: Standing) -> bool:
+def _sleeps(state: RankState) -> bool:
     """Whether it sleeps where no rule knows, and nothing tells that it does so for itself."""
-    plain = standing.activity is Activity.UNKNOWN and standing.operation != CHILD and standing.busy is False
-    return plain and not standing.waits and not held(standing)
+    plain = state.activity is Activity.UNKNOWN and state.operation != CHILD and state.busy is False
+    return plain and not state.waits and not held(state)
 
 
-def _called_by_backward(standing: Standing) -> bool:
+def _called_by_backward(state: RankState) -> bool:
     """Whether the engine of autograd called the function it is in."""
-    return standing.signature is not None and any(name in _ENGINE for name, _ in standing.signature.places[:-1])
+    return state.signature is not None and any(name in _ENGINE for name, _ in state.signature.places[:-1])

@@ -45,10 +45,10 @@ def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> 
     joined = {rank for hold in waits.holds if hold.joined and not hold.inferred for rank in hold.inside}
     sides: dict[tuple[object, ...], list[Rank]] = {}
     for rank in waits.waiting:
-        standing = look[rank]
-        if standing.wait in (Wait.GROUP, Wait.PEER) and rank not in joined:
+        state = look[rank]
+        if state.wait in (Wait.GROUP, Wait.PEER) and rank not in joined:
             # Sending here and receiving there is how a pipeline works: it is one side.
-            side = (Wait.PEER, standing.dim) if standing.wait is Wait.PEER else standing.place
+            side = (Wait.PEER, state.dim) if state.wait is Wait.PEER else state.place
             sides.setdefault(side, []).append(rank)
     unnamed = [rank for rank in waits.waiting if look[rank].wait not in (Wait.GROUP, Wait.PEER)]
     # then the other side is in something the frames do not name: direction and cause stay open
@@ -79,19 +79,19 @@ def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> 
         "no rank stands outside of a collective: nothing that a machine does explains this",
     )
     if not alone:
-        code = Hypothesis(Kind.SOFTWARE, tuple(factors), because=because)
+        code = Hypothesis(Kind.SOFTWARE, tuple(factors), reasons=because)
         if Wait.PEER not in (look[odd[0]].wait, look[other[0]].wait):
             return [code]
         # Who sends need not wait: what one half waits for may have been sent and lost. Frames look alike either way, and
         # whose messages they were only the network knows.
         lost = (f"{sides_of}: the code differs, or what was sent between them is lost",)
-        return [replace(code, because=lost), replace(code, kind=Kind.GROUP, because=lost)]
+        return [replace(code, reasons=lost), replace(code, kind=Kind.GROUP, reasons=lost)]
     units = tuple(topology.machine(rank) or f"rank {rank}" for rank in odd)
     code = Hypothesis(Kind.SOFTWARE, tuple(factors), tuple(odd), tuple(dict.fromkeys(units)), because)
     if undirected and len(odd) > 1 and look[odd[0]].wait is Wait.GROUP and not crossed:
         # Several that are ahead may have had what the others lost: where a network parts, a collective ends on some of its
         # ranks (a recorded gloo job: three of eight went on to the next one). Of one that skips a call nobody else is ahead.
-        return [code, Hypothesis(Kind.GROUP, tuple(factors), because=(f"{sides_of}: what was sent may be lost",))]
+        return [code, Hypothesis(Kind.GROUP, tuple(factors), reasons=(f"{sides_of}: what was sent may be lost",))]
     return [code]
 
 

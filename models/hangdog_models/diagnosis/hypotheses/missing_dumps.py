@@ -10,7 +10,7 @@ from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.rank_words import ranks_of, wait
 from hangdog_models.diagnosis.waits.collective_counters import awaited_by_dim, follows
-from hangdog_models.diagnosis.waits.waits import Hold, Waits
+from hangdog_models.diagnosis.waits.waits import GroupWait, Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
@@ -66,14 +66,14 @@ def blame_lost(
             "it has not come, or has come and something between them is broken"
         )
         because = (text, f"collect next: the flight recorder dump of {ranks_of([rank])}, or its stack")
-        hold = Hold(holds[0].dim if len(holds) == 1 else None, ranks, (), holds[0].what, counted=True, assumed=1)
+        hold = GroupWait(holds[0].dim if len(holds) == 1 else None, ranks, (), holds[0].what, counted=True, assumed=1)
         found.append(Hypothesis(Kind.GROUP, tuple(factors), ranks, (), because, hold))
         code = Factor(f"code that leads {ranks_of([rank])} elsewhere", BY_CODE)
-        found.append(Hypothesis(Kind.SOFTWARE, (*factors, code), because=because))
+        found.append(Hypothesis(Kind.SOFTWARE, (*factors, code), reasons=because))
     return found
 
 
-def _freed(lost: Sequence[Rank], counted: Sequence[Hold]) -> set[Rank]:
+def _freed(lost: Sequence[Rank], counted: Sequence[GroupWait]) -> set[Rank]:
     """Who would go on if the lost ones came: those all of whose operations then complete, and those who wait for them alone.
 
     Ranks that wait for each other in a circle are not among them: code that calls in different orders holds them up.
@@ -112,6 +112,6 @@ def _beside(rank: Rank, look: Look, waits: Waits) -> bool:
     )
 
 
-def _first(holds: Sequence[Hold], late_in: Mapping[str | None, Container[Rank]]) -> list[Hold]:
+def _first(holds: Sequence[GroupWait], late_in: Mapping[str | None, Container[Rank]]) -> list[GroupWait]:
     """The operations a rank may be in: not those that come after another one in which it is awaited."""
     return [hold for hold in holds if not any(follows(hold, other, late_in) for other in holds)] or list(holds)

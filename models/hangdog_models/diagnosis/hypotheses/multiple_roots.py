@@ -7,7 +7,7 @@ from hangdog_models.diagnosis.hypotheses.blame_factors import REMARKABLE, SHARED
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.hypotheses.reason_text import reasons
 from hangdog_models.diagnosis.hypotheses.single_round import LASTING, at_rest
-from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import are, ranks_of
 from hangdog_models.diagnosis.stragglers.sample_lengths import replica
@@ -96,27 +96,27 @@ def blame_several(
     found += [
         Hypothesis(kind, (*top, factor), ranks, tuple(rivals), why)
         if kind is not Kind.UNDETERMINED
-        else Hypothesis(kind, (*top, factor), because=why)
+        else Hypothesis(kind, (*top, factor), reasons=why)
         for kind, factor in _one_cause([look[rank] for rank in ranks], many, machines, alike, running, lasting, mates)
     ]
     return found
 
 
-def _stays(rank: Rank, standing: Standing, motion: Motion) -> bool:
+def _stays(rank: Rank, state: RankState, motion: Motion) -> bool:
     """Whether it stays where it is: of one whose other captures failed it is told by the others, who stood still."""
-    if rank in motion.still or rank in motion.moving or standing.activity in LASTING:
+    if rank in motion.still or rank in motion.moving or state.activity in LASTING:
         return True
-    return motion.known and rank not in motion.travelling and bool(standing.frames)
+    return motion.known and rank not in motion.travelling and bool(state.frames)
 
 
 def _one_cause(
-    standings: Sequence[Standing], many: int, machines: int, alike: bool, running: bool, lasting: bool, mates: bool
+    states: Sequence[RankState], many: int, machines: int, alike: bool, running: bool, lasting: bool, mates: bool
 ) -> list[tuple[Kind, Factor]]:
     """What may be behind all of them, by what they are doing: a service, the code, or work that takes its time."""
-    activities = {standing.activity for standing in standings}
+    activities = {state.activity for state in states}
     share = many / machines
-    if mates or (len(standings) > many and all(standing.rule == BY_DEVICE for standing in standings)):
-        behind = Factor(f"{len(standings)} devices on {many} machines are behind alike: work that takes its time", many)
+    if mates or (len(states) > many and all(standing.rule == BY_DEVICE for standing in states)):
+        behind = Factor(f"{len(states)} devices on {many} machines are behind alike: work that takes its time", many)
         return [(Kind.UNDETERMINED, behind)]
     code = Factor(f"code that {many} of {machines} machines run", many * share / 2)
     if activities == {Activity.COMPILE}:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
 from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.masked_waits import BARRIERS
-from hangdog_models.diagnosis.observe.activity import Standing, sites
+from hangdog_models.diagnosis.observe.activity import RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.waits.waits import Waits
@@ -83,9 +83,9 @@ def find(clusters: Sequence[Cluster], look: Look, waits: Waits, topology: Topolo
     return Apart(ranks, dim, group, pairs, message, closed, _led(odd, pairs, look, topology))
 
 
-def _may_wait(standing: Standing) -> bool:
+def _may_wait(state: RankState) -> bool:
     """Whether a rank of which no frame says that it waits may do so all the same: its launch queue is full, or nobody saw it."""
-    return standing.activity is Activity.LAUNCH or merely_failed(standing)
+    return state.activity is Activity.LAUNCH or merely_failed(state)
 
 
 def _odd(clusters: Sequence[Cluster], topology: Topology) -> tuple[Rank, ...]:
@@ -149,7 +149,7 @@ def _led(odd: frozenset[Rank], pairs: Sequence[Pair], look: Look, topology: Topo
 
 def _met(look: Look, topology: Topology) -> tuple[Pair, ...]:
     """Neighbour stages of which one is in a send, and the other in the receive that belongs to it."""
-    ways = {id(standing): _ways(standing) for standing, _ in sites(look)}
+    ways = {id(state): _ways(state) for state, _ in sites(look)}
     return tuple(
         (one, other)
         for group in topology.groups.get(PIPELINE, ())
@@ -181,11 +181,11 @@ def _narrow(pairs: Sequence[Pair], topology: Topology) -> bool:
     return bool(pairs) and all(len(topology.machines_of(ends)) == 1 for ends in zip(*pairs, strict=True))
 
 
-def _ways(standing: Standing) -> frozenset[tuple[str, ...]]:
+def _ways(state: RankState) -> frozenset[tuple[str, ...]]:
     """What the message sends or takes that a rank is in; both, where one call exchanges two."""
-    if standing.wait is not Wait.PEER:
+    if state.wait is not Wait.PEER:
         return frozenset()
-    functions = {frame.function for frame in standing.frames}
+    functions = {frame.function for frame in state.frames}
     ways = (_SENDS_ON, _TAKES_ON, _SENDS_BACK, _TAKES_BACK)
     return frozenset(way for way in ways if any(name in function for name in way for function in functions))
 

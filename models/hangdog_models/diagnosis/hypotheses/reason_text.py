@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import are, ranks_of, wait
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE
@@ -17,8 +17,8 @@ def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | No
     Without `motion` they are one root of several: then whoever waits for nobody knows whom is no reason for this one.
     """
     ranks = list(ranks)
-    standing = look[ranks[0]]
-    text = f"{ranks_of(ranks)} {are(ranks)} {where(standing)}, outside of any collective"
+    state = look[ranks[0]]
+    text = f"{ranks_of(ranks)} {are(ranks)} {where(state)}, outside of any collective"
     if motion is not None and set(ranks) <= motion.still:
         text += f", unchanged in {motion.rounds} looks"
     elif motion is not None and set(ranks) <= motion.moving:
@@ -26,8 +26,8 @@ def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | No
     elif motion is not None and set(ranks) <= motion.travelling:
         text += f", and elsewhere in other ones of {motion.rounds} looks"
     reasons = [text]
-    if standing.missing:
-        reasons.append(f"{ranks_of(ranks)}: {standing.missing}")
+    if state.missing:
+        reasons.append(f"{ranks_of(ranks)}: {state.missing}")
     reached = waits.reached_from(ranks)
     if reached:
         dims = sorted({str(hold.dim) for rank in ranks for hold in waits.holds_for(rank)})
@@ -45,7 +45,7 @@ def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | No
     return tuple(reasons)
 
 
-def where(standing: Standing) -> str:
+def where(state: RankState) -> str:
     """Where a rank stands, to follow `is`: `computing in tidy`."""
     doing = {
         Activity.UNKNOWN: "asleep",
@@ -61,14 +61,14 @@ def where(standing: Standing) -> str:
         Activity.GC: "collecting garbage",
         Activity.COMPILE: "compiling",
         Activity.MISSING: "not captured",
-    }.get(standing.activity, str(standing.activity).replace("_", " "))
-    if standing.rule == BY_DEVICE:
-        return f"held up by its own GPU, which has not reached {standing.operation}"
-    if standing.activity is Activity.DEVICE_SYNC and not standing.waits:
+    }.get(state.activity, str(state.activity).replace("_", " "))
+    if state.rule == BY_DEVICE:
+        return f"held up by its own GPU, which has not reached {state.operation}"
+    if state.activity is Activity.DEVICE_SYNC and not state.waits:
         doing = "asleep in the driver of its GPU"
-    if standing.waits:
-        doing = standing.operation or doing
-        if standing.dim:
-            doing += f" ({standing.dim})"
+    if state.waits:
+        doing = state.operation or doing
+        if state.dim:
+            doing += f" ({state.dim})"
     # in backward itself the innermost frame of the caller is the operation
-    return f"{doing} in {standing.label}" if standing.label not in ("", doing) else doing
+    return f"{doing} in {state.label}" if state.label not in ("", doing) else doing

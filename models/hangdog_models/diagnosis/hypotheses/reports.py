@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from hangdog_models.diagnosis.hypotheses import hardware, tcp_retransmits
 from hangdog_models.diagnosis.hypotheses.hardware import MachineEvidence
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
-from hangdog_models.diagnosis.waits.waits import Hold
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.diagnosis.waits.waits import GroupWait
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
@@ -18,14 +18,14 @@ BEFORE, BEFORE_SLOW = 0.05, 0.1
 TOGETHER = 50.0
 #: Odds of explanations that a log gives alone. A program that names its own error is believed; a path or a service is
 #: named by whoever suffers from it.
-ALONE: Mapping[Bearing, tuple[Kind, float]] = {
-    Bearing.PROGRAM: (Kind.SOFTWARE, 30.0),
-    Bearing.PATH: (Kind.GROUP, 12.0),
-    Bearing.SERVICE: (Kind.DEPENDENCY, 12.0),
+ALONE: Mapping[Impact, tuple[Kind, float]] = {
+    Impact.PROGRAM: (Kind.SOFTWARE, 30.0),
+    Impact.PATH: (Kind.GROUP, 12.0),
+    Impact.SERVICE: (Kind.DEPENDENCY, 12.0),
 }
 #: The dimension of a path between machines: what is held up has its ends in common and no process group.
 PATH = "path"
-_STRONG = (Bearing.CONVICTS, Bearing.RESET)
+_STRONG = (Impact.CONVICTS, Impact.RESET)
 
 
 def weighed(found: Sequence[Hypothesis], findings: Sequence[Finding], topology: Topology) -> tuple[Hypothesis, ...]:
@@ -38,7 +38,7 @@ def weighed(found: Sequence[Hypothesis], findings: Sequence[Finding], topology: 
     known = {hypothesis.units for hypothesis in found if hypothesis.kind is Kind.MACHINE}
     own = [_machine(one, topology) for name, one in evidence.items() if (name,) not in known]
     slow = [_slow(one, topology) for one in evidence.values() if one.slow_factor > 1]
-    convicted = [one for one in evidence.values() if one.bearing in _STRONG]
+    convicted = [one for one in evidence.values() if one.impact in _STRONG]
     all_of_them = (*moved, *own, *slow, *_together(convicted, topology), *_logged(findings, topology))
     return tcp_retransmits.weighed(all_of_them, findings)
 
@@ -53,17 +53,17 @@ def _moved(hypothesis: Hypothesis, evidence: Mapping[str, MachineEvidence]) -> H
     if hypothesis.kind is not Kind.MACHINE or len(hypothesis.units) != 1 or hypothesis.units[0] not in evidence:
         return hypothesis
     one = evidence[hypothesis.units[0]]
-    return hypothesis.moved(Factor(one.because, one.factor)).told(one.because)
+    return hypothesis.moved(Factor(one.reason, one.factor)).with_reasons(one.reason)
 
 
 def _machine(one: MachineEvidence, topology: Topology) -> Hypothesis:
-    factors = (Factor("nothing else speaks against it", BEFORE), Factor(one.because, one.factor))
-    return Hypothesis(Kind.MACHINE, factors, _on(one, topology), (one.machine,), (one.because,))
+    factors = (Factor("nothing else speaks against it", BEFORE), Factor(one.reason, one.factor))
+    return Hypothesis(Kind.MACHINE, factors, _on(one, topology), (one.machine,), (one.reason,))
 
 
 def _slow(one: MachineEvidence, topology: Topology) -> Hypothesis:
-    factors = (Factor("nothing else speaks against it", BEFORE_SLOW), Factor(one.because, one.slow_factor))
-    return Hypothesis(Kind.SLOW, factors, _on(one, topology), (one.machine,), (one.because,))
+    factors = (Factor("nothing else speaks against it", BEFORE_SLOW), Factor(one.reason, one.slow_factor))
+    return Hypothesis(Kind.SLOW, factors, _on(one, topology), (one.machine,), (one.reason,))
 
 
 def _together(convicted: Sequence[MachineEvidence], topology: Topology) -> list[Hypothesis]:
@@ -74,7 +74,7 @@ def _together(convicted: Sequence[MachineEvidence], topology: Topology) -> list[
     factors = (*_machine(strongest, topology).factors, Factor("each is convicted by itself", TOGETHER))
     ranks = tuple(sorted({rank for one in convicted for rank in _on(one, topology)}))
     units = tuple(one.machine for one in convicted)
-    return [Hypothesis(Kind.MACHINE, factors, ranks, units, tuple(one.because for one in convicted))]
+    return [Hypothesis(Kind.MACHINE, factors, ranks, units, tuple(one.reason for one in convicted))]
 
 
 def _on(one: MachineEvidence, topology: Topology) -> tuple[Rank, ...]:
@@ -86,17 +86,17 @@ def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
     """One explanation for each kind and place: the first finding tells it, repeats do not multiply."""
     groups: dict[tuple[Kind, tuple[str, ...]], list[Finding]] = {}
     for finding in findings:
-        if finding.bearing in ALONE:
-            kind, _ = ALONE[finding.bearing]
+        if finding.impact in ALONE:
+            kind, _ = ALONE[finding.impact]
             groups.setdefault((kind, _units(finding, topology)), []).append(finding)
     found = []
-    for (kind, units), said in groups.items():
-        lead = said[0]
+    for (kind, units), stated in groups.items():
+        lead = stated[0]
         ranks = lead.ranks or ((lead.rank,) if lead.rank is not None else ())
         ranks = ranks or tuple(rank for unit in units for rank in topology.machines.get(unit, ()))
-        because = tuple(dict.fromkeys(_sentence(finding, units) for finding in said[:3]))
-        hold = Hold(PATH, ranks, (), lead.what) if kind is Kind.GROUP and len(ranks) > 1 else None
-        factors = odds(f"{lead.source}: {lead.code} {lead.bearing}", ALONE[lead.bearing][1])
+        because = tuple(dict.fromkeys(_sentence(finding, units) for finding in stated[:3]))
+        hold = GroupWait(PATH, ranks, (), lead.what) if kind is Kind.GROUP and len(ranks) > 1 else None
+        factors = odds(f"{lead.source}: {lead.code} {lead.impact}", ALONE[lead.impact][1])
         found.append(Hypothesis(kind, factors, ranks, units, because, hold))
     return found
 

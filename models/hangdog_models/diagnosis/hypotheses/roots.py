@@ -23,7 +23,7 @@ from hangdog_models.diagnosis.hypotheses.masked_waits import at_barrier
 from hangdog_models.diagnosis.hypotheses.multiple_roots import NAMED_ALONE, SERVED, blame_several
 from hangdog_models.diagnosis.hypotheses.reason_text import reasons, where
 from hangdog_models.diagnosis.hypotheses.single_round import held
-from hangdog_models.diagnosis.observe.activity import SERVICES, Standing
+from hangdog_models.diagnosis.observe.activity import SERVICES, RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.stragglers.fail_slow import ROUNDS
 from hangdog_models.diagnosis.stragglers.sample_lengths import replica
@@ -85,7 +85,7 @@ def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) ->
             (kind, (*factors, unawaited) if kind in (Kind.SLOW, Kind.UNDETERMINED) else factors)
             for kind, factors in others
         ]
-    return found + [Hypothesis(kind, factors, tuple(guilty[top]), (top,), found[0].because) for kind, factors in others]
+    return found + [Hypothesis(kind, factors, tuple(guilty[top]), (top,), found[0].reasons) for kind, factors in others]
 
 
 def _victims(look: Look, waits: Waits, motion: Motion, topology: Topology) -> frozenset[Rank]:
@@ -102,9 +102,9 @@ def _victims(look: Look, waits: Waits, motion: Motion, topology: Topology) -> fr
     return frozenset(rank for rank in waits.roots if rank in mates and _idles(look[rank]))
 
 
-def _idles(standing: Standing) -> bool:
-    plain = standing.activity in (Activity.UNKNOWN, Activity.COMPUTE, Activity.LAUNCH) and standing.rule != BY_COUNTERS
-    return plain and standing.busy is False and not standing.interpreting
+def _idles(state: RankState) -> bool:
+    plain = state.activity in (Activity.UNKNOWN, Activity.COMPUTE, Activity.LAUNCH) and state.rule != BY_COUNTERS
+    return plain and state.busy is False and not state.interpreting
 
 
 def _alone(
@@ -123,36 +123,36 @@ def _alone(
     return queued[0] if like is not None and len(like) > CROWD_LEAST else None
 
 
-def _same(standing: Standing, other: Standing) -> bool:
+def _same(state: RankState, other: RankState) -> bool:
     """Both wait for what may be one and the same service, at the same place: whatever each explains, they are one matter."""
-    return standing.activity in SHARED and standing.place == other.place
+    return state.activity in SHARED and state.place == other.place
 
 
 def _others(
     rank: Rank, ranks: list[Rank], look: Look, waits: Waits, motion: Motion, machines: int
 ) -> list[tuple[Kind, tuple[Factor, ...]]]:
     """What else may hold the first suspect where it stands: the code, a service, or work that takes its time."""
-    standing = look[rank]
-    odds, doing = odds_of(standing), where(standing)
+    state = look[rank]
+    odds, doing = odds_of(state), where(state)
     code = Factor(f"the code stops there, {doing}", odds.software)
-    if len(ranks) > 1 and standing.rule == BY_COUNTERS:
+    if len(ranks) > 1 and state.rule == BY_COUNTERS:
         code = Factor(f"{len(ranks)} ranks of one machine are behind alike, which code does", ALIKE_BEHIND)
     service = Factor(f"a service does not answer, {doing}", odds.dependency)
     few = Factor("only one machine asks for it", min(1.0, SERVED / max(1, machines)) ** 4)
-    if rank in motion.travelling and standing.activity is Activity.STORAGE:
+    if rank in motion.travelling and state.activity is Activity.STORAGE:
         few = Factor("it got on with other things between the looks", TRAVELLING)
     served = []
     if not motion.known and len(waits.waiting) > REMARKABLE:
         past = f"{len(waits.waiting)} ranks wait for it: they are past what they asked of a service"
         served = [Factor(past, 1 / min(MANY, len(waits.waiting) / REMARKABLE))]
-    still = rank in motion.still and not compiling(standing)
-    works = works_for_all(standing, rank in motion.still, rank in motion.working) and at_barrier(look, waits)
+    still = rank in motion.still and not compiling(state)
+    works = works_for_all(state, rank in motion.still, rank in motion.working) and at_barrier(look, waits)
     pace = _pace(still, works or rank in motion.travelling)
     slow = (Factor(f"merely slow, {doing}", odds.slow), Factor("stood still, or gets on with its work", pace))
-    writing = writes(standing, rank in motion.working)
+    writing = writes(state, rank in motion.working)
     at_work = [Factor("it is running: a writer that runs is writing", WRITING)] if writing else []
     # compiling takes minutes on sound machines: of 32 simulated verdicts that called one slow which was seen at one place none was right
-    paused = compiling(standing) and rank not in motion.travelling and motion.rounds < ROUNDS
+    paused = compiling(state) and rank not in motion.travelling and motion.rounds < ROUNDS
     late = Kind.UNDETERMINED if paused else Kind.SLOW
     return [(Kind.SOFTWARE, (code, *at_work)), (Kind.DEPENDENCY, (service, few, *served, *at_work)), (late, slow)]
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from hangdog_models.diagnosis.hypotheses.activity_odds import LOAD
-from hangdog_models.diagnosis.observe.activity import Standing, sites
+from hangdog_models.diagnosis.observe.activity import RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE
 from hangdog_models.diagnosis.waits.waits import CHILD, Waits
@@ -18,25 +18,25 @@ LASTING = (Activity.STOPPED, Activity.DEAD)
 _HELD = (*LASTING, Activity.LOCK, Activity.GIL, Activity.GC, Activity.NETWORK, Activity.STORAGE, Activity.DEVICE_SYNC)
 
 
-def held(standing: Standing) -> bool:
+def held(state: RankState) -> bool:
     """Whether a root is held where no step of training rests: by the kernel, a lock, a peer outside of the job, a program."""
-    if standing.interpreting or standing.rule == BY_DEVICE:
+    if state.interpreting or state.rule == BY_DEVICE:
         return False
-    child = standing.activity is Activity.UNKNOWN and standing.operation == CHILD
-    loads = standing.activity is Activity.COMPILE and standing.operation == LOAD
-    return standing.activity in _HELD or child or loads
+    child = state.activity is Activity.UNKNOWN and state.operation == CHILD
+    loads = state.activity is Activity.COMPILE and state.operation == LOAD
+    return state.activity in _HELD or child or loads
 
 
-def at_rest(standings: Sequence[Standing]) -> bool:
+def at_rest(states: Sequence[RankState]) -> bool:
     """Whether roots seen once are stuck and no moment of a step: some are held, and the others sleep, but for one at most.
 
     That one runs Python, as in a loop without an end: so it is in 199 of 700 simulated single looks at two faulty hosts, and
     in none of 1,315 where no machine is at fault. Two that run are a step at work: alone they are seen in 76 of 532 looks
     at healthy jobs, and in 19 of those 700.
     """
-    running = [standing for standing in standings if standing.interpreting]
-    asleep = all(held(standing) or standing.busy is False for standing in standings if not standing.interpreting)
-    return asleep and len(running) <= 1 and any(map(held, standings))
+    running = [state for state in states if state.interpreting]
+    asleep = all(held(standing) or standing.busy is False for standing in states if not standing.interpreting)
+    return asleep and len(running) <= 1 and any(map(held, states))
 
 
 def restless(look: Look, waits: Waits, topology: Topology) -> frozenset[Rank]:
@@ -72,7 +72,7 @@ def _awaiting(at_work: frozenset[Rank], queued: frozenset[Rank], topology: Topol
 
 def _at_work(look: Look, waits: Waits, topology: Topology) -> frozenset[Rank]:
     """Ranks whose hosts run Python, which no wait does, and roots that run or whose devices are behind; not those behind a peer that is held."""
-    runs = {rank for standing, ranks in sites(look) if standing.interpreting for rank in ranks}
+    runs = {rank for state, ranks in sites(look) if state.interpreting for rank in ranks}
     busy = {rank for rank in waits.roots if look[rank].activity is Activity.COMPUTE and not look[rank].queued}
     stuck = {topology.machine(rank) for rank in waits.roots if held(look[rank])} - {None}
     behind = {r for r in waits.roots if look[r].rule == BY_DEVICE and topology.machine(r) not in stuck}

@@ -9,7 +9,7 @@ from hangdog_models.diagnosis.hypotheses.outliers import PIPELINE, TENSOR, Apart
 from hangdog_models.diagnosis.hypotheses.stuck_groups import CODE, HARDWARE
 from hangdog_models.diagnosis.observe.motion import Motion
 from hangdog_models.diagnosis.rank_words import ranks_of
-from hangdog_models.diagnosis.waits.waits import Hold, Waits
+from hangdog_models.diagnosis.waits.waits import GroupWait, Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
@@ -51,7 +51,7 @@ def _lost(ranks: tuple[Rank, ...], pair: bool) -> list[Hypothesis]:
         if pair
         else f"{ranks_of(ranks)} are one pipeline that waits for messages of its own, and no other one does as a whole"
     )
-    return _both(Hold("pp", ranks, (), "a message"), Factor(text, LOST), Factor(text, LOST_BY_CODE))
+    return _both(GroupWait("pp", ranks, (), "a message"), Factor(text, LOST), Factor(text, LOST_BY_CODE))
 
 
 def _held_up(apart: Apart, topology: Topology) -> list[Hypothesis]:
@@ -66,19 +66,19 @@ def _held_up(apart: Apart, topology: Topology) -> list[Hypothesis]:
     hardware, code = (LED, LED_BY_CODE) if apart.led else (HARDWARE, CODE)
     if apart.dim == PIPELINE and not apart.pairs and TENSOR in topology.groups:
         hardware, code = LOST, LOST_BY_CODE  # collectives join whole tensor groups: only messages part them so
-    return _both(Hold(apart.dim, ranks, (), "a group apart"), Factor(text, hardware), Factor(text, code))
+    return _both(GroupWait(apart.dim, ranks, (), "a group apart"), Factor(text, hardware), Factor(text, code))
 
 
-def _both(hold: Hold, hardware: Factor, code: Factor) -> list[Hypothesis]:
+def _both(hold: GroupWait, hardware: Factor, code: Factor) -> list[Hypothesis]:
     because = (hardware.why, TELLS)
     group = Hypothesis(Kind.GROUP, (hardware,), hold.inside, (), because, hold)
-    return [group, Hypothesis(Kind.SOFTWARE, (code,), because=because)]
+    return [group, Hypothesis(Kind.SOFTWARE, (code,), reasons=because)]
 
 
 def _related(best: Candidate, topology: Topology) -> Hypothesis:
     factors = odds("its relations explain who stands where", FIRST)
     machines = topology.machines_of(best.ranks)
     if len(machines) == 1:
-        return Hypothesis(Kind.MACHINE, factors, best.ranks, machines, (best.because,))
-    hold = Hold(best.kind, best.ranks, (), best.name)
-    return Hypothesis(Kind.GROUP, factors, best.ranks, (), (best.because,), hold)
+        return Hypothesis(Kind.MACHINE, factors, best.ranks, machines, (best.reason,))
+    hold = GroupWait(best.kind, best.ranks, (), best.name)
+    return Hypothesis(Kind.GROUP, factors, best.ranks, (), (best.reason,), hold)

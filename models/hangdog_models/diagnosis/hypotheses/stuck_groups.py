@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import ranks_of
-from hangdog_models.diagnosis.waits.waits import Hold, Waits
+from hangdog_models.diagnosis.waits.waits import GroupWait, Waits
 from hangdog_models.ranks import format_ranks
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Topology
@@ -61,13 +61,13 @@ def blame_groups(look: Look, waits: Waits, motion: Motion, topology: Topology) -
             continue
         found.append(Hypothesis(Kind.GROUP, tuple(factors), hold.inside, (), because, hold))
         if hold.inferred:  # which group each rank means is not known: they may mean different ones, in different order
-            found.append(Hypothesis(Kind.SOFTWARE, tuple(factors), because=because))
+            found.append(Hypothesis(Kind.SOFTWARE, tuple(factors), reasons=because))
         elif hold.assumed:
             code = Factor("code that leads elsewhere whose counters are lost", BY_CODE)
-            found.append(Hypothesis(Kind.SOFTWARE, (*factors, code), because=because))
+            found.append(Hypothesis(Kind.SOFTWARE, (*factors, code), reasons=because))
         elif not hold.counted:
             code = Factor("code whose sizes or types differ in it shows the same stacks", CODE / HARDWARE)
-            found.append(Hypothesis(Kind.SOFTWARE, (*factors, code), because=because))
+            found.append(Hypothesis(Kind.SOFTWARE, (*factors, code), reasons=because))
     return [*found, *_common(stuck, waits, motion, look, topology)]
 
 
@@ -78,7 +78,7 @@ def proven(look: Look, waits: Waits) -> bool:
     return joined and not waits.outside(look)
 
 
-def _factors(hold: Hold, waits: Waits, motion: Motion, look: Look) -> list[Factor]:
+def _factors(hold: GroupWait, waits: Waits, motion: Motion, look: Look) -> list[Factor]:
     factors = [Factor("all have joined and nothing completes", JOINED)]
     if hold.counted:
         factors.append(Factor("counters show that all have begun", BEGUN))
@@ -98,23 +98,25 @@ def _store(factors: Sequence[Factor], text: str) -> list[Hypothesis]:
     because = (f"{text}: nobody is late, so the store they meet at does not answer",)
     code = Factor("ranks that look for each other in different stores show the same", OTHER_STORE)
     return [
-        Hypothesis(Kind.DEPENDENCY, tuple(factors), because=because),
-        Hypothesis(Kind.SOFTWARE, (*factors, code), because=because),
+        Hypothesis(Kind.DEPENDENCY, tuple(factors), reasons=because),
+        Hypothesis(Kind.SOFTWARE, (*factors, code), reasons=because),
     ]
 
 
-def _sentence(hold: Hold, factors: Sequence[Factor]) -> str:
+def _sentence(hold: GroupWait, factors: Sequence[Factor]) -> str:
     still = any("moved" in factor.why or "gave it up" in factor.why for factor in factors)
     text = f"all {len(hold.inside)} ranks of {hold.dim} group {format_ranks(hold.inside)} are in {hold.what}"
     return text + (" and none has moved" if still else "")
 
 
-def _in_all(holds: Sequence[Hold], topology: Topology) -> set[str]:
+def _in_all(holds: Sequence[GroupWait], topology: Topology) -> set[str]:
     """The machines that have a rank in each of the holds."""
     return set(topology.machines_of(holds[0].inside)).intersection(*(topology.machines_of(h.inside) for h in holds[1:]))
 
 
-def _common(stuck: Sequence[Hold], waits: Waits, motion: Motion, look: Look, topology: Topology) -> list[Hypothesis]:
+def _common(
+    stuck: Sequence[GroupWait], waits: Waits, motion: Motion, look: Look, topology: Topology
+) -> list[Hypothesis]:
     """What all stuck groups touch, where they are several: one machine's network, or the smallest switch over them."""
     # Frames alone cannot tell groups that are stuck from groups whose members launched different things.
     counted = [hold for hold in stuck if hold.counted]
@@ -143,9 +145,9 @@ def _common(stuck: Sequence[Hold], waits: Waits, motion: Motion, look: Look, top
         machines = tuple(machine for one in least for machine in topology.switches[one])
         ranks = tuple(sorted(rank for machine in machines for rank in topology.machines.get(machine, ())))
         text = f"{len(crossing)} groups are stuck although all have joined, and each has members under switch {name}"
-        hold = Hold("switch", ranks, (), f"behind switch {name}", counted=True, lasting=crossing[0].lasting)
+        hold = GroupWait("switch", ranks, (), f"behind switch {name}", counted=True, lasting=crossing[0].lasting)
         return [Hypothesis(Kind.GROUP, (*base, Factor("all stuck groups touch it", COMMON)), ranks, (), (text,), hold)]
     ranks = tuple(sorted({rank for hold in crossing for rank in hold.inside}))
     text = f"{len(crossing)} groups are stuck although all have joined, with {ranks_of(ranks)} in them"
-    hold = Hold(SEVERAL, ranks, (), "several operations", counted=True, lasting=crossing[0].lasting)
+    hold = GroupWait(SEVERAL, ranks, (), "several operations", counted=True, lasting=crossing[0].lasting)
     return [Hypothesis(Kind.GROUP, tuple(base), ranks, (), (text,), hold)]

@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Sequence
 
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.verdict import Kind
 
 #: What is left of the code where several machines tell of it, and where one does: a process that hangs still acknowledges,
@@ -17,32 +17,32 @@ _BETWEEN = (
     "what machines of the job send each other is not acknowledged: their network loses it, or one of them is gone"
 )
 #: Connections that a verdict tells of.
-_SAID = 3
+_SHOWN = 3
 
 
 def weighed(found: Sequence[Hypothesis], findings: Sequence[Finding]) -> tuple[Hypothesis, ...]:
     """The explanations as they are beside what was sent and not acknowledged; which end is at fault it does not tell."""
-    told = _of_the_job([finding for finding in findings if finding.bearing is Bearing.UNACKNOWLEDGED])
-    if not told:
+    reported = _of_the_job([finding for finding in findings if finding.impact is Impact.UNACKNOWLEDGED])
+    if not reported:
         return tuple(found)
-    several = len({finding.machine for finding in told}) > 1
-    because = tuple(dict.fromkeys(_sentence(finding) for finding in told))[:_SAID]
+    several = len({finding.machine for finding in reported}) > 1
+    because = tuple(dict.fromkeys(_sentence(finding) for finding in reported))[:_SHOWN]
     against = Factor("what trainers sent stays unacknowledged, which no code does", NOT_BY_CODE if several else BY_ONE)
     moved = [one.moved(against) if one.kind is Kind.SOFTWARE else one for one in found]
     if any(one.kind is Kind.GROUP for one in found):
-        return tuple(one.told(*because) if one.kind is Kind.GROUP else one for one in moved)
+        return tuple(one.with_reasons(*because) if one.kind is Kind.GROUP else one for one in moved)
     network = odds("what trainers sent stays unacknowledged", BY_NETWORK if several else BY_NETWORK_OF_ONE)
-    return (*moved, Hypothesis(Kind.GROUP, network, because=(_BETWEEN, *because)))
+    return (*moved, Hypothesis(Kind.GROUP, network, reasons=(_BETWEEN, *because)))
 
 
-def _of_the_job(told: Sequence[Finding]) -> Sequence[Finding]:
+def _of_the_job(reported: Sequence[Finding]) -> Sequence[Finding]:
     """Those that may be about machines of the job: an address of the Internet is rather a service that a trainer reports to.
 
     Where a cluster's own addresses are of the Internet, several machines tell of several.
     """
-    if len({finding.machine for finding in told}) > 1 and len({finding.device for finding in told}) > 1:
-        return told
-    return [finding for finding in told if not _global(finding.device)]
+    if len({finding.machine for finding in reported}) > 1 and len({finding.device for finding in reported}) > 1:
+        return reported
+    return [finding for finding in reported if not _global(finding.device)]
 
 
 def _global(address: str) -> bool:

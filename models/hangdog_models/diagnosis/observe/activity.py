@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from hangdog_models.diagnosis.observe import kernel_sleep
-from hangdog_models.diagnosis.observe.call_site import Place, place_of
+from hangdog_models.diagnosis.observe.call_site import CallSite, place_of
 from hangdog_models.diagnosis.observe.canonicalise import Signature
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet, Wait
@@ -30,7 +30,7 @@ SERVICES = (Activity.DATALOADER, Activity.STORAGE, Activity.CHECKPOINT, Activity
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RankState:
     """Where ranks stand at one moment: it names no rank, so thousands share one object, and the cost is that of the places.
 
     `operation` is what it performs (`all_reduce`), `label` the first frame of the caller (`get_grad_norm_fp32`), `dim`
@@ -70,7 +70,7 @@ class Standing:
         return launches and not self.interpreting
 
 
-class Reader:
+class RankStateReader:
     """Reads the rounds of one snapshot; ranks whose evidence is alike get one and the same standing, in all rounds."""
 
     def __init__(self, rules: RuleSet, dims: Container[str] = ()) -> None:
@@ -83,33 +83,33 @@ class Reader:
         self._written: dict[int, tuple[int, tuple[int, ...]]] = {}
         self._threads: dict[tuple[object, ...], int] = {}
         # by a trace's own words, which are quick to compare, and by what `read` looks at in them, which more ranks share
-        self._told: dict[tuple[object, ...], Standing] = {}
-        self._standings: dict[tuple[object, ...], Standing] = {}
+        self._known: dict[tuple[object, ...], RankState] = {}
+        self._states: dict[tuple[object, ...], RankState] = {}
 
-    def look(self, traces: Iterable[ProcessTrace]) -> dict[Rank, Standing]:
+    def look(self, traces: Iterable[ProcessTrace]) -> dict[Rank, RankState]:
         """Where each rank's trainer stands; other roles are passed over."""
-        found: dict[Rank, Standing] = {}
+        found: dict[Rank, RankState] = {}
         for trace in traces:
             if trace.role == TRAINER:
                 threads, tids = self._written.get(id(trace.threads)) or self._write(trace.threads)
                 state = trace.state
                 kernel = (state.state, state.wchan, state.syscall) if state is not None else None
-                told = (threads, trace.pid if tids else None, kernel, trace.missing)
-                standing = self._told.get(told)
-                if standing is None:
-                    standing = self._told[told] = self._read(trace)
-                found[trace.rank] = standing
+                reported = (threads, trace.pid if tids else None, kernel, trace.missing)
+                rank_state = self._known.get(reported)
+                if rank_state is None:
+                    rank_state = self._known[reported] = self._read(trace)
+                found[trace.rank] = rank_state
         return found
 
-    def _read(self, trace: ProcessTrace) -> Standing:
+    def _read(self, trace: ProcessTrace) -> RankState:
         key = self._key(trace)
-        standing = self._standings.get(key)
-        if standing is None:
-            standing = read(trace, self._rules)
-            if standing.dim in NARROWER and standing.dim not in self._dims:
-                standing = replace(standing, dim=NARROWER[standing.dim])
-            self._standings[key] = standing
-        return standing
+        state = self._states.get(key)
+        if state is None:
+            state = read(trace, self._rules)
+            if state.dim in NARROWER and state.dim not in self._dims:
+                state = replace(state, dim=NARROWER[state.dim])
+            self._states[key] = state
+        return state
 
     def _key(self, trace: ProcessTrace) -> tuple[object, ...]:
         """Everything of a trace that `read` looks at: two traces with equal keys stand alike."""
@@ -134,20 +134,20 @@ class Reader:
         return written
 
 
-def sites(look: Mapping[Rank, Standing]) -> list[tuple[Standing, list[Rank]]]:
+def sites(look: Mapping[Rank, RankState]) -> list[tuple[RankState, list[Rank]]]:
     """The distinct standings of a look with their ranks, ascending: what depends on the place is asked once a place."""
-    found: dict[int, tuple[Standing, list[Rank]]] = {}
-    before: Standing | None = None
+    found: dict[int, tuple[RankState, list[Rank]]] = {}
+    before: RankState | None = None
     ranks: list[Rank] = []
     for rank in sorted(look):
-        standing = look[rank]
-        if standing is not before:  # neighbours often stand alike
-            before, ranks = standing, found.setdefault(id(standing), (standing, []))[1]
+        state = look[rank]
+        if state is not before:  # neighbours often stand alike
+            before, ranks = state, found.setdefault(id(state), (state, []))[1]
         ranks.append(rank)
     return list(found.values())
 
 
-def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
+def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
     """The standing of the process `trace` describes, which is a rank's trainer."""
     state = trace.state
     thread = main_thread(trace)
@@ -161,7 +161,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
         asleep = kernel_sleep.activity(state, ())
         label = state.wchan if state is not None and asleep is not None else ""
         far = _remote_storage(trace)
-        return Standing(
+        return RankState(
             asleep or Activity.MISSING,
             Wait.NONE,
             label=label,
@@ -173,7 +173,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
     holder = _holder(trace, thread)
     if holder is not None:
         label = place_of(holder.frames, rules).label or holder.name or ""
-        return Standing(
+        return RankState(
             Activity.GIL, Wait.NONE, label=label, rule="another thread holds the interpreter lock",
             signature=place.signature, busy=True, frames=(*thread.frames, *holder.frames),
             remote_storage=_remote_storage(trace), missing=trace.missing,
@@ -196,7 +196,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> Standing:
         activity = kernel_sleep.activity(state, thread.frames) or activity
     if state is not None and activity is Activity.UNKNOWN and state.syscall.partition(" ")[0] in _SOCKET_CALLS:
         activity = Activity.NETWORK
-    return Standing(
+    return RankState(
         activity=activity,
         wait=wait,
         operation=place.operation,
@@ -225,7 +225,7 @@ def _holder(trace: ProcessTrace, main: Thread) -> Thread | None:
     return next((thread for thread in trace.threads if thread.gil and thread.active and thread is not main), None)
 
 
-def _by_kernel(trace: ProcessTrace, thread: Thread | None, rules: RuleSet) -> Standing:
+def _by_kernel(trace: ProcessTrace, thread: Thread | None, rules: RuleSet) -> RankState:
     state = trace.state.state if trace.state else ""
     if state in _DEAD:
         activity = Activity.DEAD
@@ -238,7 +238,7 @@ def _by_kernel(trace: ProcessTrace, thread: Thread | None, rules: RuleSet) -> St
     place = place_of(thread.frames, rules) if thread else None
     label = place.label if place else ""
     rule = f"state {state}" if state in _DEAD | _STOPPED else "reason of the failed capture"
-    return Standing(
+    return RankState(
         activity, Wait.NONE, label=label, rule=rule, signature=place.signature if place else None, busy=False,
         frames=thread.frames if thread else (), remote_storage=_remote_storage(trace), missing=trace.missing,
     )  # fmt: skip
@@ -248,7 +248,7 @@ def _remote_storage(trace: ProcessTrace) -> bool:
     return trace.state is not None and trace.state.wchan.startswith(kernel_sleep.NETWORK_FILE_SYSTEMS)
 
 
-def _autograd(trace: ProcessTrace, rules: RuleSet) -> Place | None:
+def _autograd(trace: ProcessTrace, rules: RuleSet) -> CallSite | None:
     """In backward the main thread only waits; an autograd thread that runs Python may tell where it really is."""
     for thread in trace.threads:
         if thread.name == "MainThread" or thread.tid == trace.pid:

@@ -16,7 +16,7 @@ _TELLS_NOTHING = {"wrapper", "wrapped", "inner", "fn", "call", "unwrap"}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CallSite:
     """One stack, understood. `rule` is None where no rule knows it; then only `label`, the innermost frame, is set."""
 
     signature: Signature
@@ -27,15 +27,15 @@ class Place:
 
 
 @lru_cache(maxsize=1 << 16)  # thousands of ranks stand in tens of places
-def place_of(frames: tuple[Frame, ...], rules: RuleSet) -> Place:
+def place_of(frames: tuple[Frame, ...], rules: RuleSet) -> CallSite:
     """The place of one thread; `frames` run from the outermost call to the innermost."""
     signature = canonicalise(frames, rules)
     rule, at = _doing(signature, rules)
     if rule is None:
-        return Place(signature, None, None, None, _label(signature, len(signature.frames)))
+        return CallSite(signature, None, None, None, _label(signature, len(signature.frames)))
     door = _door(signature, at, rule)
     operation = rule.operation or last_component(signature.frames[door].name)
-    return Place(signature, rule, operation, rule.dim or _group(signature, at, rules), _label(signature, door))
+    return CallSite(signature, rule, operation, rule.dim or _group(signature, at, rules), _label(signature, door))
 
 
 def _doing(signature: Signature, rules: RuleSet) -> tuple[Rule | None, int]:

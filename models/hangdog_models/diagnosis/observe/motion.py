@@ -4,17 +4,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Round
 from hangdog_models.stack import TRAINER, Frame
 from hangdog_models.verdict import Activity
 
-Look = Mapping[Rank, Standing]
+Look = Mapping[Rank, RankState]
 
-_TOLD_BY_KERNEL = (Activity.STORAGE, Activity.DEVICE_SYNC, Activity.STOPPED, Activity.DEAD)
+_KNOWN_TO_KERNEL = (Activity.STORAGE, Activity.DEVICE_SYNC, Activity.STOPPED, Activity.DEAD)
 #: What no frame tells: who came to be so between two looks has changed, whatever its frames.
-_TOLD_BY_KERNEL_ALONE = frozenset({Activity.STOPPED, Activity.DEAD})
+_KNOWN_TO_KERNEL_ALONE = frozenset({Activity.STOPPED, Activity.DEAD})
 
 #: A collective that completes frees at least two ranks; one alone may be a torn non-blocking read of its stack.
 FREED_AT_LEAST = 2
@@ -72,7 +72,7 @@ def observe(looks: Sequence[Look], working: frozenset[Rank] = frozenset()) -> Mo
         key = tuple(map(id, track))
         kind = known.get(key)
         if kind is None:
-            kind = known[key] = _kind([standing for standing in track if standing is not None and _shows(standing)])
+            kind = known[key] = _kind([state for state in track if state is not None and _shows(state)])
         kinds[kind].append(rank)
     still, moving, travelling = (frozenset(kinds[kind]) for kind in ("still", "moving", "travelling"))
     return Motion(len(looks) - start, still, moving, travelling, freed, stirring, working, start > 0)
@@ -97,21 +97,21 @@ def working(rounds: Sequence[Round], interval_s: float | None) -> frozenset[Rank
     return frozenset(rank for rank, seconds in spent.items() if seconds >= least)
 
 
-def _shows(standing: Standing) -> bool:
+def _shows(state: RankState) -> bool:
     """A stack to compare, or a kernel state that needs none: asleep in a disk or a driver in two looks is still."""
-    return bool(standing.frames) or standing.activity in _TOLD_BY_KERNEL
+    return bool(state.frames) or state.activity in _KNOWN_TO_KERNEL
 
 
-def _kind(track: Sequence[Standing]) -> str:
+def _kind(track: Sequence[RankState]) -> str:
     """What the standings of one rank show; nothing where it was seen once."""
     if len(track) < 2:
         return ""
-    if all(alike(standing, track[0]) for standing in track):
+    if all(alike(state, track[0]) for state in track):
         return "still"
     return "moving" if _at_one_place(track) else "travelling"
 
 
-def _at_one_place(track: Sequence[Standing]) -> bool:
+def _at_one_place(track: Sequence[RankState]) -> bool:
     """Whether only lines differ, or most looks met it in one function and the others in what is called from there.
 
     A loop that collects garbage asks now and then how much memory is left: it goes nowhere for that. Who is met at
@@ -120,7 +120,7 @@ def _at_one_place(track: Sequence[Standing]) -> bool:
     digest, times = Counter(map(_digest, track)).most_common(1)[0]
     if times == len(track):
         return True
-    kinds = {(standing.activity, standing.rule) for standing in track}
+    kinds = {(state.activity, state.rule) for state in track}
     if 2 * times <= len(track) or not digest or len(kinds) > 1:
         return False
     places = [standing.signature.places if standing.signature else () for standing in track]
@@ -128,7 +128,7 @@ def _at_one_place(track: Sequence[Standing]) -> bool:
     return bool(home) and all(place[: len(home)] == home for place in places)
 
 
-def alike(one: Standing, other: Standing) -> bool:
+def alike(one: RankState, other: RankState) -> bool:
     """Whether a rank stood at one line, doing one thing, in two looks.
 
     Where only one of them shows native frames, the Python frames above them decide, and what the native ones tell beyond
@@ -138,15 +138,15 @@ def alike(one: Standing, other: Standing) -> bool:
         return one.activity is other.activity
     first, second = _python(one), _python(other)
     deeper = (len(first) < len(one.frames)) != (len(second) < len(other.frames))
-    return deeper and bool(first) and first == second and not {one.activity, other.activity} & _TOLD_BY_KERNEL_ALONE
+    return deeper and bool(first) and first == second and not {one.activity, other.activity} & _KNOWN_TO_KERNEL_ALONE
 
 
-def _python(standing: Standing) -> tuple[Frame, ...]:
-    return tuple(frame for frame in standing.frames if not frame.native)
+def _python(state: RankState) -> tuple[Frame, ...]:
+    return tuple(frame for frame in state.frames if not frame.native)
 
 
-def _digest(standing: Standing) -> str:
-    return standing.signature.digest if standing.signature else ""
+def _digest(state: RankState) -> str:
+    return state.signature.digest if state.signature else ""
 
 
 def _progress(before: Look, after: Look) -> tuple[tuple[Rank, ...], tuple[Rank, ...]]:

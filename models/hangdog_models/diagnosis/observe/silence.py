@@ -17,7 +17,7 @@ def silent(machine: str, look: Look, topology: Topology) -> bool:
 
 def silent_ranks(look: Look, topology: Topology) -> frozenset[Rank]:
     """All ranks of such machines."""
-    missing = [rank for rank, standing in look.items() if standing.activity is Activity.MISSING]
+    missing = [rank for rank, state in look.items() if state.activity is Activity.MISSING]
     suspected = {topology.machine(rank) for rank in missing if _gone(rank, look)} - {None}
     return frozenset(
         rank for name in suspected if name and silent(name, look, topology) for rank in topology.machines[name]
@@ -25,7 +25,7 @@ def silent_ranks(look: Look, topology: Topology) -> frozenset[Rank]:
 
 
 def _gone(rank: Rank, look: Look) -> bool:
-    standing = look.get(rank)
-    if standing is None or standing.activity is not Activity.MISSING:
+    state = look.get(rank)
+    if state is None or state.activity is not Activity.MISSING:
         return False
-    return standing.missing is not None and standing.missing.reason in _GONE
+    return state.missing is not None and state.missing.reason in _GONE

@@ -63,7 +63,7 @@ class Slowness:
     kind: Kind
     suspects: tuple[Degrader, ...]
     looks_used: int
-    because: tuple[str, ...]
+    reasons: tuple[str, ...]
     more: int = 0
 
     @property
@@ -85,7 +85,7 @@ def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, dis
     for used in range(1, len(kept) + 1):
         total, suspects, notes = _weigh(ballots, used, topology)
         if suspects:
-            return Slowness(Kind.SLOW, suspects, used, tuple(_told(suspect, kept) for suspect in suspects))
+            return Slowness(Kind.SLOW, suspects, used, tuple(_reason(suspect, kept) for suspect in suspects))
         waiting = lateness.served(kept[used - 1], topology)
         service *= SERVICE_SLOW / SERVICE_SOUND if waiting else (1 - SERVICE_SLOW) / (1 - SERVICE_SOUND)
         if service >= NAMED_FROM:
@@ -117,10 +117,10 @@ def _weigh(
         prior = share[ballot.dim] / whole / len(ballot.kinds)
         odds = {pattern: prior * value for pattern, value in ratio.items()}
         total += sum(odds[pattern] * count for pattern, count in patterns.items())
-        standing_out = {pattern for pattern, value in odds.items() if value > 1}
-        if standing_out:
+        state_out = {pattern for pattern, value in odds.items() if value > 1}
+        if state_out:
             votes = zip(ballot.kinds, *ballot.votes[:used], strict=True)
-            strong += [(odds[pattern], ballot, at) for at, pattern in enumerate(votes) if pattern in standing_out]
+            strong += [(odds[pattern], ballot, at) for at, pattern in enumerate(votes) if pattern in state_out]
     if total < NAMED_FROM:
         return total, (), ()
     late = {ballot.ranks(at)[0] for _, ballot, at in strong if ballot.dim == "rank"}
@@ -181,7 +181,7 @@ def _alike(
     return sorted(found)
 
 
-def _told(suspect: Degrader, looks: Sequence[Look]) -> str:
+def _reason(suspect: Degrader, looks: Sequence[Look]) -> str:
     doing = Counter(
         look[rank].label or str(look[rank].activity)
         for look in looks[: suspect.looks]

@@ -71,7 +71,7 @@ def ballots(looks: Sequence[Look], topology: Topology) -> list[Ballot]:
 
 def served(look: Look, topology: Topology) -> tuple[Rank, ...]:
     """The late ranks that wait for a service outside of the job, where they are most of the late and on most machines."""
-    seen = [rank for rank, standing in look.items() if standing.activity not in _UNSEEN]
+    seen = [rank for rank, state in look.items() if state.activity not in _UNSEEN]
     late = [rank for rank in seen if not look[rank].waits]
     waiting = [rank for rank in late if look[rank].activity in SERVICES]
     if len(waiting) < MOVED_AT_LEAST or len(waiting) < WIDESPREAD * len(late):
@@ -107,23 +107,23 @@ def _votes(looks: Sequence[Look], world: int) -> list[bytes]:
     """
     duties = {Rank(0), Rank(world - 1)}
     common = {
-        standing.place
+        state.place
         for look in looks
-        for standing in {id(s): s for rank, s in look.items() if rank not in duties}.values()
-        if not standing.waits
+        for state in {id(s): s for rank, s in look.items() if rank not in duties}.values()
+        if not state.waits
     }
     cast = []
     for look in looks:
         votes = bytearray([UNSEEN]) * world
         crowd = _crowd(look)
-        of_standing: dict[int, int] = {}
+        of_state: dict[int, int] = {}
         for rank, standing in look.items():
             if rank < world:
-                vote = of_standing.get(id(standing))
+                vote = of_state.get(id(standing))
                 if vote is None:
                     in_time = standing.waits or (standing.activity, standing.label) == crowd
                     vote = UNSEEN if standing.activity in _UNSEEN else IN_TIME if in_time else LATE
-                    of_standing[id(standing)] = vote
+                    of_state[id(standing)] = vote
                 votes[rank] = vote
         for rank in duties if world > len(duties) else ():
             if votes[rank] == LATE and look[rank].place not in common:

@@ -35,7 +35,7 @@ class Load:
     """`because` says it to people, for samples that are more or of which nothing is known."""
 
     samples: Samples
-    because: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
 
 def load(
@@ -87,14 +87,14 @@ def _carried(late: Collection[Rank], records: Iterable[RankCounters], topology: 
     amounts: dict[Rank, dict[Rank, Mapping[Kind, float]]] = {}
     for record in records:
         amounts.setdefault(like_of(record.rank, topology), {})[record.rank] = _amounts(record, topology)
-    told = []
+    reported = []
     for rank in late:
         alike = amounts.get(like_of(rank, topology), {})
         for kind, amount in alike.get(rank, {}).items():
             usual = [theirs[kind] for other, theirs in alike.items() if other not in late and kind in theirs]
             if usual:
-                told.append(amount / median(usual))
-    return max(told, default=None)
+                reported.append(amount / median(usual))
+    return max(reported, default=None)
 
 
 def _amounts(record: RankCounters, topology: Topology) -> Mapping[Kind, float]:

@@ -49,7 +49,7 @@ LATE_BY = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class LatenessSum:
     """All spells of one rank in one group: `share` of their time it worked longer than its like.
 
     `repeated` is in how many spells of equal weight: 1 where one alone makes the sum. In `late` of `spells` it came late, by
@@ -78,30 +78,30 @@ def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None
     if not spells:
         spells, usual, turn_ns = list(launch_intervals.excesses(records, topology)), USUAL_OF_HOSTS, TURN_OF_HOSTS_NS
     tallies = {rank: _weighed(theirs) for rank, theirs in _by_rank(spells).items()}
-    best: dict[str, Tally] = {}
-    for rank, tally in tallies.items():
+    best: dict[str, LatenessSum] = {}
+    for rank, counts in tallies.items():
         machine = topology.machine(rank)
-        if machine is not None and (machine not in best or tally.share > best[machine].share):
-            best[machine] = tally
+        if machine is not None and (machine not in best or counts.share > best[machine].share):
+            best[machine] = counts
     first, *others = sorted(best, key=lambda machine: (-best[machine].share, machine)) or [""]
     if not others or best[first].lost_ns < LOST_AT_LEAST_NS or best[first].late_ns < turn_ns * best[first].late:
         return None
-    tally = best[first]
-    late = frozenset(rank for rank, one in tallies.items() if one.share > ALIKE * tally.share)
-    together = best[others[0]].share > ALIKE * tally.share
+    counts = best[first]
+    late = frozenset(rank for rank, one in tallies.items() if one.share > ALIKE * counts.share)
+    together = best[others[0]].share > ALIKE * counts.share
     if together and not sample_lengths.one_replica(late, tallies, topology):
         return None
     ranks = tuple(sorted(late if together else late.intersection(topology.machines[first])))
-    times = min(tally.repeated, REPEATED_AT_MOST) - 1
-    odds = PRIOR * min(tally.share / usual, ONCE_AT_MOST) ** times
-    load = sample_lengths.load(ranks, 1 / (1 - min(tally.share, LONGEST)), tallies, records, topology)
+    times = min(counts.repeated, REPEATED_AT_MOST) - 1
+    odds = PRIOR * min(counts.share / usual, ONCE_AT_MOST) ** times
+    load = sample_lengths.load(ranks, 1 / (1 - min(counts.share, LONGEST)), tallies, records, topology)
     if {Rank(0), Rank(topology.world_size - 1)}.issuperset(ranks):
         odds = min(odds, DUTY)
     if load.samples is Samples.UNTOLD:
         odds = min(odds, UNTOLD)
     kind = Kind.SOFTWARE if load.samples is Samples.MORE else Kind.SLOW
-    degrader = Degrader(ranks, topology.machines_of(ranks), odds / (1 + odds), tally.late, tally.spells)
-    return Slowness(kind, (degrader,), 0, (_told(tally, first, ranks), *load.because))
+    degrader = Degrader(ranks, topology.machines_of(ranks), odds / (1 + odds), counts.late, counts.spells)
+    return Slowness(kind, (degrader,), 0, (_reason(counts, first, ranks), *load.reasons))
 
 
 def _by_rank(found: Iterable[Excess]) -> dict[Rank, dict[str, list[Excess]]]:
@@ -113,30 +113,30 @@ def _by_rank(found: Iterable[Excess]) -> dict[Rank, dict[str, list[Excess]]]:
     return at_home | abroad
 
 
-def _weighed(by_group: dict[str, list[Excess]]) -> Tally:
+def _weighed(by_group: dict[str, list[Excess]]) -> LatenessSum:
     """What the group that accuses the rank least says, of those that cover the time; repeated as often as any of them tells."""
-    tallies = [_tally(spells) for spells in by_group.values()]
-    longest = max(tally.span_ns for tally in tallies)
-    telling = [tally for tally in tallies if tally.span_ns >= COVERED * longest]
-    return replace(min(telling, key=lambda tally: tally.share), repeated=max(tally.repeated for tally in telling))
+    tallies = [_lateness(spells) for spells in by_group.values()]
+    longest = max(counts.span_ns for counts in tallies)
+    relevant = [tally for tally in tallies if tally.span_ns >= COVERED * longest]
+    return replace(min(relevant, key=lambda tally: tally.share), repeated=max(tally.repeated for tally in relevant))
 
 
-def _tally(spells: Sequence[Excess]) -> Tally:
+def _lateness(spells: Sequence[Excess]) -> LatenessSum:
     span = sum(one.span_ns for one in spells)
     lost = sum(one.own_ns for one in spells)
     late = [one.own_ns for one in spells if one.own_ns > LATE_BY * one.span_ns]
     longer = [float(max(0, one.own_ns)) for one in spells]
     squares = sum(own * own for own in longer)
-    return Tally(
+    return LatenessSum(
         spells[0].rank, spells[0].group, min(1.0, lost / span), sum(longer) ** 2 / squares if squares else 0.0,
         len(late), len(spells), sum(late), lost, span,
     )  # fmt: skip
 
 
-def _told(tally: Tally, machine: str, ranks: Sequence[Rank]) -> str:
-    who = f"rank {tally.rank}" if len(ranks) == 1 else f"rank {tally.rank}, like {ranks_of(ranks)},"
+def _reason(counts: LatenessSum, machine: str, ranks: Sequence[Rank]) -> str:
+    who = f"rank {counts.rank}" if len(ranks) == 1 else f"rank {counts.rank}, like {ranks_of(ranks)},"
     return (
-        f"{who} on {machine} joined {tally.late} of {tally.spells} operations of process group {tally.group} late, on average "
-        f"{tally.late_ns / max(1, tally.late) / 1e6:.0f} ms after the ranks that do the same work; "
-        f"these waited for it {tally.share:.0%} of the time"
+        f"{who} on {machine} joined {counts.late} of {counts.spells} operations of process group {counts.group} late, on average "
+        f"{counts.late_ns / max(1, counts.late) / 1e6:.0f} ms after the ranks that do the same work; "
+        f"these waited for it {counts.share:.0%} of the time"
     )

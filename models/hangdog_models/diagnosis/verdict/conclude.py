@@ -7,13 +7,13 @@ from math import floor
 from hangdog_models.diagnosis.hypotheses import reports
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
 from hangdog_models.diagnosis.hypotheses.stuck_groups import SEVERAL
-from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.verdict import eviction, moving_jobs
 from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.verdict.write_verdict import written
-from hangdog_models.diagnosis.waits.waits import Hold
+from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.snapshot import Snapshot
@@ -42,7 +42,7 @@ SLOW_LOOKS = 5
 #: In fewer looks it must be this probable.
 SLOW_DECIDES = 0.6
 #: Contradictions between stacks and counters that a verdict tells: the first ones show what is wrong with the evidence.
-CONTRADICTIONS_SAID = 3
+CONTRADICTIONS_SHOWN = 3
 #: So many machines of a group at most are evicted on one look, where no watchdog waited: a pair is the least that a link
 #: takes, and of more it is cheaper to look again, a few seconds later.
 ONE_LOOK_MOST = 2
@@ -67,7 +67,7 @@ def with_absent(look: Look, topology: Topology, snapshot: Snapshot) -> Look:
     if not look or not absent or len(absent) > ABSENT_AT_MOST * topology.world_size:
         return look
     gone = Missing(Reason.NO_EVIDENCE, "")
-    return {**look, **dict.fromkeys(absent, Standing(Activity.MISSING, Wait.NONE, rule="absent", missing=gone))}
+    return {**look, **dict.fromkeys(absent, RankState(Activity.MISSING, Wait.NONE, rule="absent", missing=gone))}
 
 
 def conclude(case: Case) -> Verdict:
@@ -122,7 +122,7 @@ def _suspects(case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kin
         blamed = set(lead.ranks)
         ranks = lead.ranks if lead.hold else tuple(rank for rank in on.get(str(key[0]), ()) if rank in blamed)
         if probability >= WORTH_NAMING or (key == most and probability >= LEAST):
-            suspects.append(Suspect(ranks, case.topology.machines_of(ranks), probability, lead.because))
+            suspects.append(Suspect(ranks, case.topology.machines_of(ranks), probability, lead.reasons))
     return tuple(sorted(suspects, key=lambda suspect: (-suspect.probability, suspect.ranks)))
 
 
@@ -143,18 +143,18 @@ def _evict(
     return Eviction()
 
 
-def _lead(weighed: Sequence[tuple[Hypothesis, float]], kind: Kind) -> Hold | None:
+def _lead(weighed: Sequence[tuple[Hypothesis, float]], kind: Kind) -> GroupWait | None:
     """The likeliest group, of those that explanations of a kind name."""
     holds = [(p, hypothesis.hold) for hypothesis, p in weighed if hypothesis.kind is kind and hypothesis.hold]
     return max(holds, key=lambda one: one[0])[1] if holds else None
 
 
-def _one_end(hold: Hold, suspects: Sequence[Suspect]) -> bool:
+def _one_end(hold: GroupWait, suspects: Sequence[Suspect]) -> bool:
     """Whether what is known of a path is one of its ends: who tells of it is the one that suffers."""
     return hold.dim == reports.PATH and bool(suspects) and len(suspects[0].machines) < 2
 
 
-def _too_soon(case: Case, hold: Hold, suspects: Sequence[Suspect]) -> bool:
+def _too_soon(case: Case, hold: GroupWait, suspects: Sequence[Suspect]) -> bool:
     """Whether a group is too wide for the one look there is."""
     wide = bool(suspects) and len(suspects[0].machines) > ONE_LOOK_MOST
     return wide and case.motion.rounds < 2 and not hold.lasting
@@ -177,17 +177,17 @@ def _because(
     lines: list[str] = []
     if kind is Kind.UNDETERMINED:
         first, likely = max(weighed, key=lambda entry: entry[1])
-        if first.because and not first.units and not first.hold and likely > DECIDES / 2:
-            lines.append("the evidence does not decide; likeliest: " + first.because[0])
+        if first.reasons and not first.units and not first.hold and likely > DECIDES / 2:
+            lines.append("the evidence does not decide; likeliest: " + first.reasons[0])
         elif suspects:
             lines.append("the evidence does not decide; most suspicious: " + suspects[0].because[0])
         else:
             lines.append("no rank stands out: all that were seen wait for others")
-        lines += [line for h, p in leads for line in h.because]
+        lines += [line for h, p in leads for line in h.reasons]
         return (*lines, *_collect_next(case))
     if leads:
-        lines += max(leads, key=lambda entry: entry[1])[0].because
-    lines += [one.words for one in case.contradictions[:CONTRADICTIONS_SAID]]
+        lines += max(leads, key=lambda entry: entry[1])[0].reasons
+    lines += [one.message for one in case.contradictions[:CONTRADICTIONS_SHOWN]]
     if kind in (Kind.MACHINE, Kind.GROUP) and not evict.machines:
         lines += _kept(case, weighed, kind, suspects)
     if kind is Kind.SOFTWARE:
@@ -231,8 +231,8 @@ def _lacking(case: Case, probability: float) -> str:
     best = 100 * probability
     target = 100 * case.options.coverage_target
     # 94.96 is below 95, and must read as if it were
-    said = best if round(best, 1) < target else floor(10 * best) / 10
-    return f"nobody is evicted: {said:.1f}% is less than the {target:g}% that an eviction takes"
+    stated = best if round(best, 1) < target else floor(10 * best) / 10
+    return f"nobody is evicted: {stated:.1f}% is less than the {target:g}% that an eviction takes"
 
 
 def _collect_next(case: Case) -> list[str]:

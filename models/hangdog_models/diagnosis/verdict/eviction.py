@@ -36,9 +36,9 @@ def smallest(explanations: Mapping[frozenset[str], float], options: Options) -> 
 
 def eligible(explanations: Mapping[frozenset[str], float]) -> dict[frozenset[str], float]:
     """The explanations all of whose machines are suspected by themselves, over all explanations that blame them."""
-    guilt: dict[str, float] = {}
+    blame: dict[str, float] = {}
     for machines, p in explanations.items():
         for machine in machines:
-            guilt[machine] = guilt.get(machine, 0.0) + p
-    suspected = {machine for machine, p in guilt.items() if p >= WORTH_EVICTING}
+            blame[machine] = blame.get(machine, 0.0) + p
+    suspected = {machine for machine, p in blame.items() if p >= WORTH_EVICTING}
     return {machines: p for machines, p in explanations.items() if machines <= suspected}

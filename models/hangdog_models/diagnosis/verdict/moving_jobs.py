@@ -1,6 +1,6 @@
 """The verdict on a job that is seen to move: that it is sound, or whom it waits for again and again."""
 
-from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import FREED_AT_LEAST
 from hangdog_models.diagnosis.stragglers import fail_slow, straggler
 from hangdog_models.diagnosis.stragglers.fail_slow import Slowness
@@ -24,7 +24,7 @@ ALIVE = 10
 def judge(case: Case) -> Verdict | None:
     """The verdict when the job is seen to move: none, or slow when the looks show it waiting for the same few ranks."""
     motion = case.motion
-    if any(standing.activity in (Activity.STOPPED, Activity.DEAD) for standing in case.look.values()):
+    if any(state.activity in (Activity.STOPPED, Activity.DEAD) for state in case.look.values()):
         return None
     stuck = any(r in motion.still and _stands(case.look[r]) for r in case.waits.roots)
     moved = motion.freed or (() if stuck and len(motion.stirring) < ALIVE else motion.stirring)
@@ -56,9 +56,9 @@ def judge(case: Case) -> Verdict | None:
     return written(case, Kind.NONE, SOUND, (because,), (), Eviction())
 
 
-def _stands(standing: Standing) -> bool:
+def _stands(state: RankState) -> bool:
     """Whether it is stuck where two looks met it: who computes or waits for its own device comes by there in every step."""
-    return standing.activity is not Activity.COMPUTE and standing.rule != BY_DEVICE
+    return state.activity is not Activity.COMPUTE and state.rule != BY_DEVICE
 
 
 def _alone(case: Case) -> frozenset[Rank]:
@@ -67,13 +67,13 @@ def _alone(case: Case) -> frozenset[Rank]:
     Where one is late in every step the others wait for it most of the time, and two looks may well find them at that.
     """
     outside = [rank for rank in case.waits.roots if case.look[rank].activity is not Activity.MISSING]
-    told = case.motion.rounds <= 2 and all(case.look[rank].rule == BY_DEVICE for rank in outside)
-    return frozenset(outside) if told else frozenset()
+    reported = case.motion.rounds <= 2 and all(case.look[rank].rule == BY_DEVICE for rank in outside)
+    return frozenset(outside) if reported else frozenset()
 
 
 def _late(case: Case, late: Slowness) -> Verdict:
     """The verdict on a job that moves and waits for the same ones again and again."""
-    suspects = tuple(Suspect(one.ranks, one.machines, one.probability, late.because[:1]) for one in late.suspects)
+    suspects = tuple(Suspect(one.ranks, one.machines, one.probability, late.reasons[:1]) for one in late.suspects)
     named = {frozenset(one.machines): one.probability for one in late.suspects if one.machines}
     evict = eviction.smallest(named, case.options) if late.kind is Kind.SLOW else Eviction()
     if len(named) > 1 and all(probability >= case.options.coverage_target for probability in named.values()):
@@ -82,4 +82,4 @@ def _late(case: Case, late: Slowness) -> Verdict:
         fits = len(machines) <= case.options.budget_machines
         evict = Eviction(machines, min(named.values())) if fits and late.kind is Kind.SLOW else evict
     confidence = max((one.probability for one in late.suspects), default=SOUND)
-    return written(case, late.kind, confidence, late.because, suspects, evict)
+    return written(case, late.kind, confidence, late.reasons, suspects, evict)

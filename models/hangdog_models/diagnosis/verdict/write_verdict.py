@@ -68,7 +68,7 @@ def _view(number: int, cluster: Cluster) -> ClusterView:
 
 
 def _coverage(case: Case) -> Coverage:
-    seen = {rank for look in case.looks for rank, standing in look.items() if standing.frames}
+    seen = {rank for look in case.looks for rank, state in look.items() if state.frames}
     seen |= {record.rank for record in case.snapshot.counters}
     failed: dict[str, str] = {}
     for round_ in case.snapshot.rounds:

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from hangdog_models.collectives import COALESCED, FLIGHT_RECORDER, NCCL_LOG, WATCHDOG, RankCounters
-from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.waits.transfers import transfers
-from hangdog_models.diagnosis.waits.waits import Hold
+from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.stack import MERELY_FAILED
@@ -23,13 +23,13 @@ BY_COUNTERS, BY_DEVICE = "counters", "device behind"
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CounterWaits:
     """`holds`: one for each operation that some rank is inside of. `standings`: what counters say of a rank better than
     its stack does: of ranks without one, and of ranks whose device is behind what the host has launched.
     """
 
-    holds: tuple[Hold, ...] = ()
-    standings: Mapping[Rank, Standing] = field(default_factory=dict)
+    holds: tuple[GroupWait, ...] = ()
+    states: Mapping[Rank, RankState] = field(default_factory=dict)
 
 
 class Position(NamedTuple):
@@ -57,7 +57,7 @@ def ordered(records: Iterable[RankCounters]) -> list[RankCounters]:
 
 def count(
     records: Sequence[RankCounters], look: Look, topology: Topology, crowd: Container[Rank] = frozenset()
-) -> Counted:
+) -> CounterWaits:
     """Reads the counters of one moment.
 
     Launches run ahead of the device, so a group is stuck in the *oldest* operation that somebody has not completed
@@ -68,16 +68,16 @@ def count(
     it is no reason to blame it, unless no rank of its machine answers.
     """
     if not records:
-        return Counted((), {})
-    holds: list[Hold] = []
+        return CounterWaits((), {})
+    holds: list[GroupWait] = []
     behind: dict[Rank, str] = {}
     recorded = {record.rank for record in records}
     silent = silent_ranks(look, topology)
     absent = [Rank(rank) for rank in range(topology.world_size) if rank not in look and rank not in recorded]
     unrecorded = {
         rank
-        for rank, standing in look.items()
-        if rank not in recorded and rank not in silent and (rank in crowd or _lost(standing))
+        for rank, state in look.items()
+        if rank not in recorded and rank not in silent and (rank in crowd or _lost(state))
     }
     unrecorded.update(absent if SEVERAL_ABSENT <= len(absent) <= FEW_ABSENT * topology.world_size else ())
     for group, positions in sorted(by_group(records).items()):
@@ -91,27 +91,27 @@ def count(
     behind.update(late)
     inside = {rank: hold.what for hold in holds for rank in hold.inside}
     awaited = {rank for hold in holds for rank in hold.awaited}
-    standings: dict[Rank, Standing] = {}
+    states: dict[Rank, RankState] = {}
     for record in records:
         rank = record.rank
         seen = look.get(rank)
         if rank in inside:
             if seen is None:
-                standings[rank] = Standing(Activity.COLLECTIVE, Wait.GROUP, operation=inside[rank], rule=BY_COUNTERS)
+                states[rank] = RankState(Activity.COLLECTIVE, Wait.GROUP, operation=inside[rank], rule=BY_COUNTERS)
         elif rank in awaited and (what := behind.get(rank) or _own_device(record, seen, rank in crowd)):
-            device = seen or Standing(Activity.DEVICE_SYNC, Wait.NONE)
-            standings[rank] = replace(
+            device = seen or RankState(Activity.DEVICE_SYNC, Wait.NONE)
+            states[rank] = replace(
                 device, activity=Activity.DEVICE_SYNC, wait=Wait.NONE, operation=what, rule=BY_DEVICE
             )
         elif seen is None:
-            standings[rank] = Standing(Activity.UNKNOWN, Wait.NONE, label="outside of any collective", rule=BY_COUNTERS)
-    return Counted(tuple(holds), standings)
+            states[rank] = RankState(Activity.UNKNOWN, Wait.NONE, label="outside of any collective", rule=BY_COUNTERS)
+    return CounterWaits(tuple(holds), states)
 
 
-def _lost(standing: Standing) -> bool:
+def _lost(state: RankState) -> bool:
     """Nothing is known of it that speaks against it: its stack waits, or the capture failed as captures do."""
-    failed = standing.missing is not None and standing.missing.reason in MERELY_FAILED and not standing.frames
-    return standing.waits or (failed and standing.activity is Activity.MISSING)
+    failed = state.missing is not None and state.missing.reason in MERELY_FAILED and not state.frames
+    return state.waits or (failed and state.activity is Activity.MISSING)
 
 
 def by_group(records: Iterable[RankCounters]) -> dict[Group, dict[Rank, Position]]:
@@ -134,13 +134,13 @@ def by_group(records: Iterable[RankCounters]) -> dict[Group, dict[Rank, Position
 
 def _stuck(
     group: Group, positions: Mapping[Rank, Position], unrecorded: set[Rank], look: Look, topology: Topology
-) -> tuple[list[Hold], dict[Rank, str]]:
+) -> tuple[list[GroupWait], dict[Rank, str]]:
     """The holds of one group, oldest operation first, and the ranks whose device has not reached what they launched."""
     name, listed = group
     members = listed or _members(name, positions, topology)
     dim = _dim(members, topology) or f"group {name}"
     pending = {rank: p for rank, p in positions.items() if p.completed < p.enqueued}
-    holds: list[Hold] = []
+    holds: list[GroupWait] = []
     behind: dict[Rank, str] = {}
     for number in sorted({p.completed + 1 for p in pending.values()}):
         inside = tuple(
@@ -173,14 +173,16 @@ def _stuck(
         guessed = assumed if complete else ()
         inside = tuple(sorted((*inside, *guessed)))
         holds.append(
-            Hold(dim, inside, awaited, what, counted=True, complete=complete, lasting=lasting, assumed=len(guessed))
+            GroupWait(
+                dim, inside, awaited, what, counted=True, complete=complete, lasting=lasting, assumed=len(guessed)
+            )
         )
     return holds, behind
 
 
-def _assumed_once(holds: Sequence[Hold], recorded: Container[Rank]) -> list[Hold]:
+def _assumed_once(holds: Sequence[GroupWait], recorded: Container[Rank]) -> list[GroupWait]:
     """A rank whose dump was lost is inside of one operation only: of that of which most others tell; in the rest it is late."""
-    best: dict[Rank, tuple[int, Hold]] = {}
+    best: dict[Rank, tuple[int, GroupWait]] = {}
     for hold in holds:
         if hold.assumed:
             lost = [rank for rank in hold.inside if rank not in recorded]
@@ -196,9 +198,11 @@ def _assumed_once(holds: Sequence[Hold], recorded: Container[Rank]) -> list[Hold
     return found
 
 
-def _assumed_in_the_first(holds: Sequence[Hold], pairs: Sequence[Hold], recorded: Container[Rank]) -> list[Hold]:
+def _assumed_in_the_first(
+    holds: Sequence[GroupWait], pairs: Sequence[GroupWait], recorded: Container[Rank]
+) -> list[GroupWait]:
     """A rank whose dump was lost is assumed in no operation that comes after a message for which another one waits."""
-    for_messages: dict[Rank, list[Hold]] = {}
+    for_messages: dict[Rank, list[GroupWait]] = {}
     for pair in pairs:
         for rank in pair.awaited:
             if rank not in recorded:
@@ -213,7 +217,7 @@ def _assumed_in_the_first(holds: Sequence[Hold], pairs: Sequence[Hold], recorded
     return found
 
 
-def awaited_by_dim(holds: Iterable[Hold]) -> dict[str | None, set[Rank]]:
+def awaited_by_dim(holds: Iterable[GroupWait]) -> dict[str | None, set[Rank]]:
     """Who is awaited in some operation of each kind of group."""
     found: dict[str | None, set[Rank]] = {}
     for hold in holds:
@@ -221,7 +225,7 @@ def awaited_by_dim(holds: Iterable[Hold]) -> dict[str | None, set[Rank]]:
     return found
 
 
-def follows(hold: Hold, other: Hold, late_in: Mapping[str | None, Container[Rank]]) -> bool:
+def follows(hold: GroupWait, other: GroupWait, late_in: Mapping[str | None, Container[Rank]]) -> bool:
     """Whether the operation of `hold` comes after the `other` one, for whoever takes part in both.
 
     Replicas run the same operations in the same order, and somebody in the other one is awaited in one of this kind.
@@ -230,9 +234,9 @@ def follows(hold: Hold, other: Hold, late_in: Mapping[str | None, Container[Rank
     return hold.dim != other.dim and any(rank in late for rank in other.inside)
 
 
-def _elsewhere(standing: Standing | None, with_them: Container[object]) -> bool:
+def _elsewhere(state: RankState | None, with_them: Container[object]) -> bool:
     """Its stack is known, and no rank that is inside stands where it does."""
-    return standing is not None and bool(standing.frames) and standing.place not in with_them
+    return state is not None and bool(state.frames) and state.place not in with_them
 
 
 def _late(position: Position | None, number: int) -> bool:
@@ -244,7 +248,7 @@ def _late(position: Position | None, number: int) -> bool:
     )
 
 
-def _own_device(record: RankCounters, seen: Standing | None, crowd: bool) -> str:
+def _own_device(record: RankCounters, seen: RankState | None, crowd: bool) -> str:
     """What the host waits for where it waits for its own device, on which no operation is under way; empty otherwise."""
     spins = seen is not None and seen.activity is Activity.COMPUTE and bool(seen.busy) and not seen.interpreting
     # asleep in a launch: the queue of its device is full, and no collective is what fills it

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hangdog_models.collectives import RasCommunicator, RasMember, RasStatus
-from hangdog_models.diagnosis.observe.activity import Standing
+from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.waits.collective_counters import BY_COUNTERS
-from hangdog_models.diagnosis.waits.waits import Hold
+from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.snapshot import Snapshot
@@ -27,27 +27,27 @@ _LOST = {
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class RasWaits:
     """`holds`: who lags behind in which communicator. `standings`: of ranks that do not answer. `answered`: ranks that do."""
 
-    holds: tuple[Hold, ...] = ()
-    standings: Mapping[Rank, Standing] = field(default_factory=dict)
+    holds: tuple[GroupWait, ...] = ()
+    states: Mapping[Rank, RankState] = field(default_factory=dict)
     answered: int = 0
 
 
-def hear(snapshot: Snapshot, look: Look, topology: Topology) -> Heard:
+def hear(snapshot: Snapshot, look: Look, topology: Topology) -> RasWaits:
     """What the last report says, and whether the one before said the same.
 
     Counts are launches and not completions, so they tell who is late, not who is inside. Equal counts acquit nobody.
     """
     if not snapshot.ras:
-        return Heard()
+        return RasWaits()
     places = _Places(snapshot, topology)
     last, before = (
         snapshot.ras[-1],
         {c.name: c for c in snapshot.ras[-2].communicators} if len(snapshot.ras) > 1 else {},
     )
-    holds: list[Hold] = []
+    holds: list[GroupWait] = []
     answered = 0
     lost: dict[Rank, RasStatus] = {}
     for communicator in last.communicators:
@@ -65,26 +65,26 @@ def hear(snapshot: Snapshot, look: Look, topology: Topology) -> Heard:
         rank = places.rank(member, None)
         if rank is not None:
             lost.setdefault(rank, member.status)
-    standings = {rank: _silent(status, look.get(rank)) for rank, status in lost.items()}
+    states = {rank: _silent(status, look.get(rank)) for rank, status in lost.items()}
     for hold in holds:
-        inside = Standing(Activity.COLLECTIVE, Wait.GROUP, operation=hold.what, rule=BY_COUNTERS)
-        late = Standing(Activity.UNKNOWN, Wait.NONE, label="launched fewer operations", rule=BY_COUNTERS)
-        for ranks, standing in ((hold.inside, inside), (hold.awaited, late)):
-            standings.update({rank: standing for rank in ranks if rank not in look and rank not in standings})
-    return Heard(tuple(holds), standings, answered)
+        inside = RankState(Activity.COLLECTIVE, Wait.GROUP, operation=hold.what, rule=BY_COUNTERS)
+        late = RankState(Activity.UNKNOWN, Wait.NONE, label="launched fewer operations", rule=BY_COUNTERS)
+        for ranks, state in ((hold.inside, inside), (hold.awaited, late)):
+            states.update({rank: state for rank in ranks if rank not in look and rank not in states})
+    return RasWaits(tuple(holds), states, answered)
 
 
-def _silent(status: RasStatus, seen: Standing | None) -> Standing:
+def _silent(status: RasStatus, seen: RankState | None) -> RankState:
     """A rank RAS cannot reach; where its stack was read all the same, the stack says more."""
     if seen is not None and (seen.frames or seen.activity in (Activity.DEAD, Activity.STOPPED)):
         return seen
     activity = Activity.DEAD if status is RasStatus.DEAD else Activity.MISSING
-    return Standing(activity, Wait.NONE, rule=BY_RAS, missing=_LOST.get(status, _LOST[RasStatus.UNRESPONSIVE]))
+    return RankState(activity, Wait.NONE, rule=BY_RAS, missing=_LOST.get(status, _LOST[RasStatus.UNRESPONSIVE]))
 
 
 def _lagging(
     communicator: RasCommunicator, frozen: bool, places: "_Places", topology: Topology, look: Look
-) -> Hold | None:
+) -> GroupWait | None:
     launched = [(member, sum(member.launched.values())) for member in communicator.members if member.launched]
     counts = sorted({*(count for _, count in launched), *(number for number, _ in communicator.classes)})
     if len(counts) < 2 or (counts[-1] - counts[0] <= JITTER and not frozen):
@@ -98,7 +98,7 @@ def _lagging(
         return None
     dim = next((d for d in topology.dims if topology.group(d, inside[0]) == members), None)
     what = f"operation {counts[-1]} of communicator {communicator.name}"
-    return Hold(dim or f"communicator {communicator.name}", inside, late, what, counted=True)
+    return GroupWait(dim or f"communicator {communicator.name}", inside, late, what, counted=True)
 
 
 def _members(communicator: RasCommunicator, ranks: Mapping[Rank | None, int], topology: Topology) -> tuple[Rank, ...]:

@@ -4,18 +4,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from hangdog_models.collectives import COALESCED, CollectiveRecord, RankCounters
-from hangdog_models.diagnosis.waits.waits import Hold
+from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank, format_ranks
 
 
-class End(NamedTuple):
+class TransferEnd(NamedTuple):
     """One end of a transfer as its owner sees it: with whom, and which way."""
 
     peer: Rank
     sends: bool
 
 
-def transfers(records: Sequence[RankCounters], *, joined: bool = False) -> tuple[list[Hold], dict[Rank, str]]:
+def transfers(records: Sequence[RankCounters], *, joined: bool = False) -> tuple[list[GroupWait], dict[Rank, str]]:
     """Sends and receives under way: each rank waits for the other ends that have not posted the counterpart.
 
     Each operation is asked by itself, for sends and receives outside of a batch have communicator and stream of their pair
@@ -26,8 +26,8 @@ def transfers(records: Sequence[RankCounters], *, joined: bool = False) -> tuple
 
     Also the ranks whose device has not begun what the host posted, where another one waits for just that.
     """
-    posted: dict[Rank, dict[End, bool]] = {}  # for each rank its open ends: whether the device has begun
-    begun: list[tuple[Rank, tuple[End, ...]]] = []  # the ends of each operation that a device has begun
+    posted: dict[Rank, dict[TransferEnd, bool]] = {}  # for each rank its open ends: whether the device has begun
+    begun: list[tuple[Rank, tuple[TransferEnd, ...]]] = []  # the ends of each operation that a device has begun
     for record in sorted(records, key=lambda record: record.rank):
         for entry, open_ends in _batches(record):
             if not entry.done:
@@ -36,14 +36,14 @@ def transfers(records: Sequence[RankCounters], *, joined: bool = False) -> tuple
                     mine[end] = mine.get(end, False) or entry.started is not False
                 if entry.started is not False:
                     begun.append((record.rank, tuple(sorted(open_ends))))
-    holds: list[Hold] = []
+    holds: list[GroupWait] = []
     behind: dict[Rank, str] = {}
-    whole: list[tuple[Rank, tuple[End, ...]]] = []
+    whole: list[tuple[Rank, tuple[TransferEnd, ...]]] = []
     # ends of operations that wait for another end as well: whether one of these tells that it has not come
-    torn: dict[tuple[Rank, End], bool] = {}
+    torn: dict[tuple[Rank, TransferEnd], bool] = {}
     recorded = {record.rank for record in records}
     for rank, ends in begun:
-        states = {end.peer: posted.get(end.peer, {}).get(End(rank, not end.sends)) for end in ends}
+        states = {end.peer: posted.get(end.peer, {}).get(TransferEnd(rank, not end.sends)) for end in ends}
         awaited = tuple(sorted(peer for peer, started in states.items() if not started))
         behind.update((peer, f"point-to-point with rank {rank}") for peer in awaited if states[peer] is False)
         if awaited:
@@ -55,8 +55,10 @@ def transfers(records: Sequence[RankCounters], *, joined: bool = False) -> tuple
 
 
 def _joined(
-    whole: Sequence[tuple[Rank, tuple[End, ...]]], torn: Mapping[tuple[Rank, End], bool], elsewhere: bool
-) -> list[Hold]:
+    whole: Sequence[tuple[Rank, tuple[TransferEnd, ...]]],
+    torn: Mapping[tuple[Rank, TransferEnd], bool],
+    elsewhere: bool,
+) -> list[GroupWait]:
     """Pairs that have joined and stay. Where the other end is in a batch that waits for a third as well, the two are in
     different turns of a ring and the one waits for the other: what passes between two in one turn passes without a third.
     Where of the third nothing is known, they count as joined if nothing else has."""
@@ -66,9 +68,9 @@ def _joined(
     for rank, ends in whole:
         peers = sorted({end.peer for end in ends})
         for end in ends:
-            told = torn.get((end.peer, End(rank, not end.sends)))
-            if told is not None:
-                (apart if told else doubtful)[rank, end.peer] = peers
+            reported = torn.get((end.peer, TransferEnd(rank, not end.sends)))
+            if reported is not None:
+                (apart if reported else doubtful)[rank, end.peer] = peers
             else:
                 pairs.setdefault((min(rank, end.peer), max(rank, end.peer)), peers)
     if not pairs and not elsewhere:
@@ -77,14 +79,14 @@ def _joined(
     return [*waits, *(_hold(pair, (), peers) for pair, peers in pairs.items())]
 
 
-def _hold(inside: tuple[Rank, ...], awaited: tuple[Rank, ...], peers: Iterable[Rank]) -> Hold:
-    return Hold("p2p", inside, awaited, f"point-to-point with {format_ranks(peers)}", counted=True)
+def _hold(inside: tuple[Rank, ...], awaited: tuple[Rank, ...], peers: Iterable[Rank]) -> GroupWait:
+    return GroupWait("p2p", inside, awaited, f"point-to-point with {format_ranks(peers)}", counted=True)
 
 
-def _batches(record: RankCounters) -> Iterator[tuple[CollectiveRecord, list[End]]]:
+def _batches(record: RankCounters) -> Iterator[tuple[CollectiveRecord, list[TransferEnd]]]:
     """Each point-to-point operation with its ends. Of a batch only its last entry, `coalesced`, knows how far it is:
     ProcessGroupNCCL passes no events to the recorder for the sends and receives inside."""
-    inside: dict[str, list[End]] = {}
+    inside: dict[str, list[TransferEnd]] = {}
     for entry in record.entries:
         members = record.members.get(entry.group, ())
         if entry.operation.endswith(COALESCED):
@@ -99,10 +101,10 @@ def _batches(record: RankCounters) -> Iterator[tuple[CollectiveRecord, list[End]
                 yield entry, [end]
 
 
-def _end(operation: str, members: Sequence[Rank]) -> End | None:
+def _end(operation: str, members: Sequence[Rank]) -> TransferEnd | None:
     """The other end in `nccl:send 3->4` and `nccl:recv 4<-3`, whose numbers count inside the group; None where not told."""
     head, arrow, tail = operation.replace("<-", "<").replace("->", ">").partition("<" if "<-" in operation else ">")
     number = tail.strip().partition(" ")[0]
     if not arrow or not head or not number.isdigit() or int(number) >= len(members):
         return None
-    return End(members[int(number)], arrow == ">")
+    return TransferEnd(members[int(number)], arrow == ">")

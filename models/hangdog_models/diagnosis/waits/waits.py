@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hangdog_models.diagnosis.observe.activity import SERVICES, Standing, sites
+from hangdog_models.diagnosis.observe.activity import SERVICES, RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
@@ -27,7 +27,7 @@ CHILD = "subprocess"
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class GroupWait:
     """Ranks at one place of one process group (`inside`), and the members that are elsewhere (`awaited`).
 
     `dim` is None where neither frames nor counters tell the group: then `awaited` is empty and any rank may be meant.
@@ -61,8 +61,8 @@ class Waits:
     roots: tuple[Rank, ...]
     waiting: tuple[Rank, ...]
     crowd: tuple[Rank, ...]
-    holds: tuple[Hold, ...]
-    _awaiting: Mapping[Rank, tuple[Hold, ...]] = field(default_factory=dict, repr=False)
+    holds: tuple[GroupWait, ...]
+    _awaiting: Mapping[Rank, tuple[GroupWait, ...]] = field(default_factory=dict, repr=False)
 
     def reached_from(self, roots: Iterable[Rank]) -> frozenset[Rank]:
         """The ranks that wait for one of `roots`, directly or through others, in groups that are known."""
@@ -75,7 +75,7 @@ class Waits:
                 edge.extend(fresh)
         return frozenset(reached)
 
-    def holds_for(self, rank: Rank) -> tuple[Hold, ...]:
+    def holds_for(self, rank: Rank) -> tuple[GroupWait, ...]:
         """The holds in which `rank` is awaited."""
         return self._awaiting.get(rank, ())
 
@@ -95,22 +95,22 @@ def crowd_of(look: Look, motion: Motion, topology: Topology) -> frozenset[Rank]:
     return frozenset(_crowd(sites(look), motion.moving | motion.travelling, topology))
 
 
-def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Hold] = ()) -> Waits:
+def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[GroupWait] = ()) -> Waits:
     """The waits of one look. `counted` are holds known exactly from collective counters: they win over frames."""
     places = sites(look)
     crowd = _crowd(places, motion.moving | motion.travelling, topology)
     exact = {rank for hold in counted for rank in hold.inside}
     stuck = {
         rank
-        for standing, ranks in places
-        if exact and not standing.waits and (standing.activity in _OWN_WORK or standing.operation == CHILD)
+        for state, ranks in places
+        if exact and not state.waits and (state.activity in _OWN_WORK or state.operation == CHILD)
         for rank in ranks
         if rank in exact and rank in motion.still
     }
     holds = list(counted)
     for standing, ranks in _waiting_places(places, exact):
         holds.extend(_holds(standing, ranks, look, topology))
-    awaiting: dict[Rank, list[Hold]] = {}
+    awaiting: dict[Rank, list[GroupWait]] = {}
     for hold in holds:
         for rank in hold.awaited:
             awaiting.setdefault(rank, []).append(hold)
@@ -126,7 +126,7 @@ def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Hold]
     )
 
 
-Site = tuple[Standing, list[Rank]]
+Site = tuple[RankState, list[Rank]]
 
 
 def _crowd(sites: Sequence[Site], restless: frozenset[Rank], topology: Topology) -> set[Rank]:
@@ -135,12 +135,12 @@ def _crowd(sites: Sequence[Site], restless: frozenset[Rank], topology: Topology)
     Many are three on several machines, or the whole of a process group: what stops one process stops no others alike.
     """
     places: dict[tuple[object, ...], list[Rank]] = {}
-    for standing, ranks in sites:
-        if not standing.waits and standing.activity in _UNNAMED and standing.signature is not None:
+    for state, ranks in sites:
+        if not state.waits and state.activity in _UNNAMED and state.signature is not None:
             calm = [rank for rank in ranks if rank not in restless]
-            launches = standing.activity is Activity.LAUNCH
-            innermost = standing.signature.innermost
-            places.setdefault((standing.label, innermost, launches, standing.interpreting), []).extend(calm)
+            launches = state.activity is Activity.LAUNCH
+            innermost = state.signature.innermost
+            places.setdefault((state.label, innermost, launches, state.interpreting), []).extend(calm)
     alone = len(topology.machines) < 2
     unseen = {rank for standing, ranks in sites if standing.activity is Activity.MISSING for rank in ranks}
     return {
@@ -154,7 +154,7 @@ def _crowd(sites: Sequence[Site], restless: frozenset[Rank], topology: Topology)
 
 def _leaving(sites: Sequence[Site]) -> set[Rank]:
     """Ranks on their way out, where another one is dead or stopped: its loss broke their connections, so they are victims."""
-    lost = any(standing.activity in (Activity.DEAD, Activity.STOPPED) for standing, _ in sites)
+    lost = any(state.activity in (Activity.DEAD, Activity.STOPPED) for state, _ in sites)
     leaving = (ranks for standing, ranks in sites if standing.activity is Activity.TEARDOWN and not standing.waits)
     return {rank for ranks in leaving for rank in ranks} if lost else set()
 
@@ -164,7 +164,7 @@ def _served(sites: Sequence[Site], blocked: set[Rank]) -> set[Rank]:
 
     One that launched its collectives before it asked a service waits in these by its counters, and asks all the same.
     """
-    at_work = [(standing, ranks) for standing, ranks in sites if not standing.waits and standing.activity in SERVICES]
+    at_work = [(state, ranks) for state, ranks in sites if not state.waits and state.activity in SERVICES]
     free = {standing.place for standing, ranks in at_work if not blocked.issuperset(ranks)}
     return {rank for standing, ranks in at_work if standing.place in free for rank in ranks}
 
@@ -172,38 +172,38 @@ def _served(sites: Sequence[Site], blocked: set[Rank]) -> set[Rank]:
 def _waiting_places(sites: Sequence[Site], exact: set[Rank]) -> list[Site]:
     """The ranks that wait as their frames say, by place: sites that differ only in line numbers are one."""
     places: dict[tuple[object, ...], Site] = {}
-    for standing, ranks in sites:
-        if standing.waits:
+    for state, ranks in sites:
+        if state.waits:
             here = [rank for rank in ranks if rank not in exact] if exact else ranks
             if here:
-                places.setdefault((standing.wait, *standing.place), (standing, []))[1].extend(here)
+                places.setdefault((state.wait, *state.place), (state, []))[1].extend(here)
     return list(places.values())
 
 
-def _holds(first: Standing, ranks: list[Rank], look: Look, topology: Topology) -> list[Hold]:
+def _holds(first: RankState, ranks: list[Rank], look: Look, topology: Topology) -> list[GroupWait]:
     """The holds of the ranks at one place: one for each process group that it touches."""
     what = f"{first.operation or first.activity}" + (
         f" of {first.label}" if first.label not in ("", first.operation) else ""
     )
     everybody = tuple(sorted(ranks))
     if first.wait is Wait.SOME:
-        return [Hold(None, everybody, (), what)]
+        return [GroupWait(None, everybody, (), what)]
     if first.wait is Wait.STORE:
         late = tuple(rank for rank in _world(topology) if rank not in look or look[rank].wait is not Wait.STORE)
-        return [Hold(WORLD, everybody, late, what)]
+        return [GroupWait(WORLD, everybody, late, what)]
     if first.wait is Wait.PEER:
         return _peers(everybody, first.dim, topology, what)
     here = set(everybody)
-    told = first.dim is not None and first.dim in topology.groups
-    dim = first.dim if told else _joined_dim(here, topology)
+    reported = first.dim is not None and first.dim in topology.groups
+    dim = first.dim if reported else _joined_dim(here, topology)
     if dim is None:
-        return [Hold(None, everybody, (), what)]
+        return [GroupWait(None, everybody, (), what)]
     groups, without = _by_group(everybody, dim, topology)
     holds = [
-        Hold(dim, tuple(inside), tuple(rank for rank in group if rank not in here), what, inferred=not told)
+        GroupWait(dim, tuple(inside), tuple(rank for rank in group if rank not in here), what, inferred=not reported)
         for group, inside in groups
     ]
-    return [*holds, Hold(None, tuple(without), (), what)] if without else holds
+    return [*holds, GroupWait(None, tuple(without), (), what)] if without else holds
 
 
 def _by_group(
@@ -223,12 +223,12 @@ def _by_group(
     return list(found.values()), without
 
 
-def _peers(ranks: tuple[Rank, ...], dim: str | None, topology: Topology, what: str) -> list[Hold]:
+def _peers(ranks: tuple[Rank, ...], dim: str | None, topology: Topology, what: str) -> list[GroupWait]:
     """A rank in a pipeline operation waits for its neighbour stages; without a known pipeline, for anybody."""
     if dim is None or dim not in topology.groups:
-        return [Hold(None, ranks, (), what)]
+        return [GroupWait(None, ranks, (), what)]
     groups, without = _by_group(ranks, dim, topology)
-    holds = [Hold(None, tuple(without), (), what)] if without else []
+    holds = [GroupWait(None, tuple(without), (), what)] if without else []
     for group, inside in groups:
         here = set(inside)
         run: list[Rank] = []
@@ -238,7 +238,7 @@ def _peers(ranks: tuple[Rank, ...], dim: str | None, topology: Topology, what: s
             if run and (rank not in here or at == len(group) - 1):
                 first = group.index(run[0])
                 ends = (*group[max(0, first - 1) : first], *((rank,) if rank not in here else ()))
-                holds.append(Hold(dim, tuple(run), ends, what, complete=False))
+                holds.append(GroupWait(dim, tuple(run), ends, what, complete=False))
                 run = []
     return holds
 

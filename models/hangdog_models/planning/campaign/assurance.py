@@ -8,7 +8,7 @@ from math import prod
 from hangdog_models.counts import counted
 from hangdog_models.planning.campaign.belief import Belief
 from hangdog_models.planning.campaign.fault import FailureMode
-from hangdog_models.planning.campaign.launch import Diagnostic, Launch, Result
+from hangdog_models.planning.campaign.launch import Diagnostic, Launch, LaunchResult
 
 #: No fault of a mode is looked for with more repetitions than this: at a minute each they are a week.
 ENDLESS = 10_000
@@ -34,7 +34,7 @@ def bought(belief: Belief) -> tuple[Assurance, ...]:
     """What was bought for each machine and diagnostic, in the belief's order: launches that passed only."""
     passed: dict[tuple[str, str], list[Launch]] = defaultdict(list)
     for outcome in belief.evidence:
-        if outcome.result is Result.PASS:
+        if outcome.result is LaunchResult.PASS:
             for machine in outcome.launch.machines:
                 passed[machine, outcome.launch.diagnostic.name].append(outcome.launch)
     return tuple(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from hangdog_models.planning.campaign.fault import FIXED, FailureMode
-from hangdog_models.planning.campaign.launch import Launch, Outcome
+from hangdog_models.planning.campaign.launch import Launch, LaunchOutcome
 
 #: How far probabilities that should add up to 1 may be off: they are written by people and summed in floats.
 SLACK = 1e-6
@@ -29,7 +29,7 @@ class Belief:
     link: float = 0.0
     further: float = 0.05
     modes: tuple[FailureMode, ...] = (FIXED,)
-    evidence: tuple[Outcome, ...] = ()
+    evidence: tuple[LaunchOutcome, ...] = ()
     gone: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class Belief:
         return {name: at for at, name in enumerate(self.machines)}
 
 
-def update(belief: Belief, outcomes: Iterable[Outcome]) -> Belief:
+def update(belief: Belief, outcomes: Iterable[LaunchOutcome]) -> Belief:
     """The belief with these outcomes, too. Evidence has no order: the same outcomes make the same belief in any.
 
     Raises ValueError for an outcome on a machine that is not of this belief.
@@ -68,8 +68,8 @@ def members(belief: Belief, launch: Launch) -> tuple[int, ...]:
     return tuple(sorted({belief.number[name] for name in launch.machines}))
 
 
-def _key(belief: Belief, outcome: Outcome) -> tuple[object, ...]:
+def _key(belief: Belief, outcome: LaunchOutcome) -> tuple[object, ...]:
     """An order in which only equal outcomes are alike."""
     launch = outcome.launch
     asked = launch.diagnostic.name, members(belief, launch), launch.repetitions
-    return *asked, outcome.result, outcome.because, launch.machines, repr(launch.diagnostic)
+    return *asked, outcome.result, outcome.reason, launch.machines, repr(launch.diagnostic)

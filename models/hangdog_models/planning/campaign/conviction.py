@@ -6,7 +6,7 @@ import numpy as np
 
 from hangdog_models.planning.campaign.belief import SLACK, Belief
 from hangdog_models.planning.campaign.fault_sites import numbers
-from hangdog_models.planning.campaign.launch import UNERRING, Result
+from hangdog_models.planning.campaign.launch import UNERRING, LaunchResult
 from hangdog_models.planning.campaign.posterior import Posterior
 from hangdog_models.planning.campaign.thresholds import USUAL, Thresholds
 
@@ -22,9 +22,9 @@ def convicted(belief: Belief, posterior: Posterior, thresholds: Thresholds = USU
         alarms, failed = [], 0
         for outcome in belief.evidence:
             touched = posterior.places.touched(numbers(belief, outcome.launch), outcome.launch.diagnostic.network)
-            if outcome.result is not Result.INCONCLUSIVE and at in touched and found.isdisjoint(touched.tolist()):
+            if outcome.result is not LaunchResult.INCONCLUSIVE and at in touched and found.isdisjoint(touched.tolist()):
                 alarms.append(outcome.launch.diagnostic.alarm)
-                failed += outcome.result is Result.FAIL
+                failed += outcome.result is LaunchResult.FAIL
         alike = int((prior >= prior[at] * (1 - SLACK)).sum()) if at < len(prior) else 0
         if failed >= thresholds.failures and alike * by_chance(alarms, failed) <= thresholds.innocent:
             found.add(at)

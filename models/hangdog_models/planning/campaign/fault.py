@@ -15,7 +15,7 @@ class Where(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FaultSite:
     """A machine; the link between two machines, whatever lies on the way; or a leaf switch. `names` in the belief's order."""
 
     where: Where

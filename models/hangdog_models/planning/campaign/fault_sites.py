@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hangdog_models.planning.campaign.belief import Belief, members
-from hangdog_models.planning.campaign.fault import Place, Where
-from hangdog_models.planning.campaign.launch import Launch, Result
+from hangdog_models.planning.campaign.fault import FaultSite, Where
+from hangdog_models.planning.campaign.launch import Launch, LaunchResult
 
 Numbers = NDArray[np.int64]
 
@@ -20,7 +20,7 @@ LINKS = 4096
 
 
 @dataclass(frozen=True)
-class Places:
+class FaultSites:
     """Numbers of places: first the machines, then the leafs, then some links, last all other links together."""
 
     names: tuple[str, ...]
@@ -41,15 +41,15 @@ class Places:
     def first_link(self) -> int:
         return len(self.names) + len(self.leafs)
 
-    def place(self, number: int) -> Place:
+    def place(self, number: int) -> FaultSite:
         """The place of this number; ValueError for `elsewhere`, which is many."""
         if number < len(self.names):
-            return Place(Where.MACHINE, (self.names[number],))
+            return FaultSite(Where.MACHINE, (self.names[number],))
         if number < self.first_link:
-            return Place(Where.LEAF, (self.leafs[number - len(self.names)],))
+            return FaultSite(Where.LEAF, (self.leafs[number - len(self.names)],))
         if number < self.elsewhere:
             low, high = self.links[number - self.first_link]
-            return Place(Where.LINK, (self.names[low], self.names[high]))
+            return FaultSite(Where.LINK, (self.names[low], self.names[high]))
         raise ValueError("this stands for all links that nobody suspects by name")
 
     def touched(self, group: Numbers, network: bool) -> Numbers:
@@ -63,13 +63,13 @@ class Places:
         return np.concatenate([group, leafs, links])
 
 
-def locate(belief: Belief) -> Places:
+def locate(belief: Belief) -> FaultSites:
     """All machines and leafs of a belief, and the links that failed launches make worth a place."""
     number = belief.number
     under = np.zeros((len(belief.leafs), len(number)), dtype=bool)
     for at, names in enumerate(belief.leafs.values()):
         under[at, [number[name] for name in names]] = True
-    return Places(tuple(belief.machines), tuple(belief.leafs), under, _links(belief))
+    return FaultSites(tuple(belief.machines), tuple(belief.leafs), under, _links(belief))
 
 
 def numbers(belief: Belief, launch: Launch) -> Numbers:
@@ -77,7 +77,9 @@ def numbers(belief: Belief, launch: Launch) -> Numbers:
 
 
 def _links(belief: Belief) -> Numbers:
-    failed = [one.launch for one in belief.evidence if one.result is Result.FAIL and one.launch.diagnostic.network]
+    failed = [
+        one.launch for one in belief.evidence if one.result is LaunchResult.FAIL and one.launch.diagnostic.network
+    ]
     found: dict[tuple[int, int], None] = {}
     if belief.link:
         for group in sorted((members(belief, launch) for launch in failed), key=lambda group: (len(group), group)):

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hangdog_models.planning.campaign.belief import Belief, members
-from hangdog_models.planning.campaign.fault_sites import LINKED, Numbers, Places
+from hangdog_models.planning.campaign.fault_sites import LINKED, FaultSites, Numbers
 from hangdog_models.planning.campaign.hypotheses import Floats
 from hangdog_models.planning.campaign.information_gain import gained, reach
-from hangdog_models.planning.campaign.launch import Diagnostic, Result
+from hangdog_models.planning.campaign.launch import Diagnostic, LaunchResult
 from hangdog_models.planning.campaign.posterior import Posterior
 
 #: A diagnostic is given up on a machine when so many launches had no answer and it alone can be why: once is a mishap.
@@ -90,7 +90,7 @@ def cross(belief: Belief, posterior: Posterior, deck: Deck, repetitions: int) ->
     """Up to two groups chosen machine by machine for what they tell, links included."""
     suspects = [at for at in np.argsort(-deck.mass, kind="stable") if at not in deck.out][:CROSSED]
     groups: list[list[int]] = [[], []]
-    told = 0.0
+    reported = 0.0
     for suspect in (at for at in suspects if deck.mass[at] >= FAINTEST * deck.mass[suspects[0]]):
         tried = []
         for at in (0, 1):
@@ -100,8 +100,8 @@ def cross(belief: Belief, posterior: Posterior, deck: Deck, repetitions: int) ->
                 reached = reach(posterior, deck.diagnostic.network, arrays)
                 tried.append((gained(reached, belief.modes, deck.diagnostic, repetitions), -at, new))
         best = max(tried, key=lambda entry: entry[:2], default=None)
-        if best is not None and best[0] >= told:
-            told, _, groups = best
+        if best is not None and best[0] >= reported:
+            reported, _, groups = best
     return _filled(deck, [group for group in groups if group])
 
 
@@ -130,7 +130,7 @@ def scatter(posterior: Posterior, deck: Deck, count: int) -> list[Numbers]:
     return groups
 
 
-def alone(deck: Deck, places: Places, suspects: Sequence[int], count: int) -> list[Numbers]:
+def alone(deck: Deck, places: FaultSites, suspects: Sequence[int], count: int) -> list[Numbers]:
     """At most `count` groups, each to test one place again: its machine, both ends of its link, or two machines of its leaf."""
     groups: list[list[int]] = []
     for place in suspects:
@@ -182,7 +182,7 @@ def _filled(deck: Deck, groups: list[list[int]]) -> list[Numbers]:
 def _silent(belief: Belief, diagnostic: Diagnostic) -> tuple[Numbers, frozenset[int]]:
     """How often each machine, never part of a launch that ended, was part of one that did not; and who is given up."""
     mine = [one for one in belief.evidence if one.launch.diagnostic.name == diagnostic.name]
-    groups = [(set(members(belief, one.launch)), one.result is Result.INCONCLUSIVE) for one in mine]
+    groups = [(set(members(belief, one.launch)), one.result is LaunchResult.INCONCLUSIVE) for one in mine]
     answered = set().union(*(group for group, lost in groups if not lost))
     left = [group - answered for group, lost in groups if lost]
     silent = np.zeros(len(belief.machines), dtype=np.int64)

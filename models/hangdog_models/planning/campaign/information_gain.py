@@ -14,7 +14,7 @@ from hangdog_models.planning.campaign.posterior import Posterior
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class GroupReach:
     """Which sets of faults the groups of a round touch: worked out once, whatever the repetitions.
 
     `met` numbers each meeting of a set with a group as set * groups + group; each fault of a set that a group touches is an
@@ -29,7 +29,7 @@ class Reach:
     part: Floats
 
 
-def reach(posterior: Posterior, network: bool, groups: Sequence[Numbers], links: bool = False) -> Reach:
+def reach(posterior: Posterior, network: bool, groups: Sequence[Numbers], links: bool = False) -> GroupReach:
     """What disjoint groups touch. With `links`, links that have no place of their own count, too."""
     places = posterior.places
     touched = [places.touched(group, network) for group in groups]
@@ -53,10 +53,10 @@ def reach(posterior: Posterior, network: bool, groups: Sequence[Numbers], links:
         modes.append(column[held][rows] % posterior.modes)
         shares.append(part[at])
     met, which = np.unique(np.concatenate(keys), return_inverse=True)
-    return Reach(posterior, len(groups), met, which, np.concatenate(modes), np.concatenate(shares))
+    return GroupReach(posterior, len(groups), met, which, np.concatenate(modes), np.concatenate(shares))
 
 
-def gained(reached: Reach, modes: Sequence[FailureMode], diagnostic: Diagnostic, repetitions: int) -> float:
+def gained(reached: GroupReach, modes: Sequence[FailureMode], diagnostic: Diagnostic, repetitions: int) -> float:
     """Expected bits of launching a diagnostic on the groups reached, each launch reckoned by itself.
 
     Launches of one round tell a little of the same thing, so the sum is an upper bound; what is uncertain is another.
@@ -74,7 +74,7 @@ def gained(reached: Reach, modes: Sequence[FailureMode], diagnostic: Diagnostic,
     passing: Floats = np.asarray(sound + changed, dtype=np.float64)
     noise = float(_entropy(np.array([sound]))[0])
     known = reached.groups * noise + float(held @ (_entropy(quiet) - noise))
-    return max(0.0, min(float(_entropy(passing).sum()) - known, reached.posterior.doubt))
+    return max(0.0, min(float(_entropy(passing).sum()) - known, reached.posterior.uncertainty))
 
 
 def unseen(posterior: Posterior, group: Numbers) -> Numbers:

@@ -10,7 +10,7 @@ from hangdog_models.planning.campaign.fault import FailureMode
 UNERRING = 1e-6
 
 
-class Result(StrEnum):
+class LaunchResult(StrEnum):
     """How a launch came out. What could not run, or did not answer in time, is inconclusive, never a failure."""
 
     PASS = "pass"
@@ -84,21 +84,21 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LaunchOutcome:
     """How one launch came out; `because` is for people, above all where it was inconclusive."""
 
     launch: Launch
-    result: Result
-    because: str = ""
+    result: LaunchResult
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class CampaignRound:
     """Launches on disjoint groups, to be run at once; `bits` is the information expected of them."""
 
     launches: tuple[Launch, ...]
     bits: float
-    because: str
+    reason: str
 
     @property
     def seconds(self) -> float:
@@ -106,7 +106,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class LaunchBudget:
     """What a campaign may still spend: seconds, launches, rounds, and how many launches may run at once."""
 
     seconds: float = inf
@@ -114,7 +114,7 @@ class Budget:
     rounds: int = 1_000
     parallel: int = 1_000_000
 
-    def after(self, spent: Round) -> "Budget":
+    def after(self, spent: CampaignRound) -> "LaunchBudget":
         """What is left when a round was run."""
         return replace(
             self,

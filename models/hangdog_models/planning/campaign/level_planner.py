@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from hangdog_models.planning.campaign.fault import FailureMode
 from hangdog_models.planning.campaign.grouping import GIVEN_UP
-from hangdog_models.planning.campaign.launch import Diagnostic, Launch, Outcome, Result
+from hangdog_models.planning.campaign.launch import Diagnostic, Launch, LaunchOutcome, LaunchResult
 from hangdog_models.reading.hardware.test_report import Diagnosed
 
 #: How a machine may fail: its memory, its units for products, always or at times, those that only a training step uses,
@@ -40,7 +40,7 @@ LADDER: Mapping[int, Diagnostic] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LevelAnswer:
     """What one machine of a launch answered: a report, or `silent` says why there is none. `out`: there will be none again."""
 
     report: Diagnosed | None = None
@@ -55,8 +55,8 @@ class Conclusion:
     Both give a reason for each machine. `out` are those of the silent that can be asked no more.
     """
 
-    result: Result
-    because: str = ""
+    result: LaunchResult
+    reason: str = ""
     silent: Mapping[str, str] = field(default_factory=dict)
     unable: Mapping[str, str] = field(default_factory=dict)
     out: frozenset[str] = frozenset()
@@ -74,30 +74,34 @@ def modes(chosen: Collection[Diagnostic]) -> tuple[FailureMode, ...]:
     return tuple(FailureMode(mode.name, mode.manifestation, mode.share / share) for mode in seen)
 
 
-def concluded(diagnostic: Diagnostic, answers: Mapping[str, Answer]) -> Conclusion:
+def concluded(diagnostic: Diagnostic, answers: Mapping[str, LevelAnswer]) -> Conclusion:
     """The outcome of a launch: one machine that reports a failure fails it, and only all together pass it.
 
     Who did not answer is known by its own silence, never by the word of the others: they may be cut off themselves.
     """
     reports = {name: one.report for name, one in answers.items() if one.report is not None}
     if failures := [words for report in reports.values() if (words := _failures(report))]:
-        return Conclusion(Result.FAIL, "; ".join(dict.fromkeys(failures)))  # the members of a group tell the same
+        return Conclusion(LaunchResult.FAIL, "; ".join(dict.fromkeys(failures)))  # the members of a group tell the same
     silent = {name: one.silent for name, one in answers.items() if one.report is None}
     unable = {name: why for name, report in reports.items() if (why := report.skipped.get(diagnostic.name))}
     open_ = {name: why for name, report in reports.items() if name not in unable and (why := _open(diagnostic, report))}
-    told = silent or unable or open_
-    if not told:
-        return Conclusion(Result.PASS)
-    because = "; ".join(f"{name}: {why}" for name, why in told.items())
-    return Conclusion(Result.INCONCLUSIVE, because, silent, unable, frozenset(n for n in silent if answers[n].out))
+    reported = silent or unable or open_
+    if not reported:
+        return Conclusion(LaunchResult.PASS)
+    because = "; ".join(f"{name}: {why}" for name, why in reported.items())
+    return Conclusion(
+        LaunchResult.INCONCLUSIVE, because, silent, unable, frozenset(n for n in silent if answers[n].out)
+    )
 
 
-def outcomes(launch: Launch, came: Conclusion) -> tuple[Outcome, ...]:
+def outcomes(launch: Launch, came: Conclusion) -> tuple[LaunchOutcome, ...]:
     """What the planner is told of it: where single machines are why there is no result, it is theirs alone."""
-    if came.result is not Result.INCONCLUSIVE or not (came.silent or came.unable):
-        return (Outcome(launch, came.result, came.because),)
+    if came.result is not LaunchResult.INCONCLUSIVE or not (came.silent or came.unable):
+        return (LaunchOutcome(launch, came.result, came.reason),)
     blamed = [*came.silent.items(), *list(came.unable.items()) * GIVEN_UP]
-    return tuple(Outcome(replace(launch, machines=(name,)), Result.INCONCLUSIVE, why) for name, why in blamed)
+    return tuple(
+        LaunchOutcome(replace(launch, machines=(name,)), LaunchResult.INCONCLUSIVE, why) for name, why in blamed
+    )
 
 
 def _failures(report: Diagnosed) -> str:
@@ -107,5 +111,5 @@ def _failures(report: Diagnosed) -> str:
 def _open(diagnostic: Diagnostic, report: Diagnosed) -> str:
     """What keeps a report without failures from being a pass; empty where it is one."""
     mine = [one for one in report.tests if one.of == diagnostic.name]
-    told = [f"{one.test}: {one.says}" for one in mine if one.outcome != "pass"]
-    return "; ".join(told) if mine else "its report tells nothing of this test"
+    reported = [f"{one.test}: {one.says}" for one in mine if one.outcome != "pass"]
+    return "; ".join(reported) if mine else "its report tells nothing of this test"

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hangdog_models.planning.campaign.belief import Belief
-from hangdog_models.planning.campaign.fault_sites import Numbers, Places, locate, numbers
+from hangdog_models.planning.campaign.fault_sites import FaultSites, Numbers, locate, numbers
 from hangdog_models.planning.campaign.hypotheses import Atoms, Floats, Sets, weigh
-from hangdog_models.planning.campaign.launch import Result
+from hangdog_models.planning.campaign.launch import LaunchResult
 
 #: Sets of faults less probable than this are not looked at when the next launches are chosen.
 FAINT = 1e-7
@@ -34,7 +34,7 @@ class Posterior:
     their own or were in a launch that passed; `rest` counts the others.
     """
 
-    places: Places
+    places: FaultSites
     modes: int
     place: Floats
     none: float
@@ -62,7 +62,7 @@ class Posterior:
         return np.asarray(found / self.mass.sum())
 
     @cached_property
-    def doubt(self) -> float:
+    def uncertainty(self) -> float:
         """How many bits the sets of faults are short of certainty: no round tells more."""
         mass = self.mass[self.mass > 0] / self.mass.sum()
         return float(-(mass * np.log2(mass)).sum())
@@ -79,7 +79,7 @@ def infer(belief: Belief) -> Posterior:
     """The posterior of a belief; the same for the same evidence, in whatever order it came."""
     places = locate(belief)
     weight, seen, rest = _weights(belief, places)
-    failed = [one.launch for one in belief.evidence if one.result is Result.FAIL]
+    failed = [one.launch for one in belief.evidence if one.result is LaunchResult.FAIL]
     survive = np.ones((*weight.shape, len(failed)))
     for at, launch in enumerate(failed):
         touched = places.touched(numbers(belief, launch), launch.diagnostic.network)
@@ -98,7 +98,7 @@ def infer(belief: Belief) -> Posterior:
     return _summed(belief, places, weight, joint, Sets(rows, sets.logs), beside, seen, rest)
 
 
-def _weights(belief: Belief, places: Places) -> tuple[Floats, Numbers, int]:
+def _weights(belief: Belief, places: FaultSites) -> tuple[Floats, Numbers, int]:
     """The prior of each place and mode, times the probability of the passes given it; the links seen, and how many were not."""
     shares = np.array([mode.share for mode in belief.modes])
     count = len(places.names)
@@ -110,7 +110,7 @@ def _weights(belief: Belief, places: Places) -> tuple[Floats, Numbers, int]:
     weight: Floats = prior[:, None] * shares
     passed: list[tuple[Numbers, Floats]] = []
     for outcome in belief.evidence:
-        if outcome.result is Result.PASS:
+        if outcome.result is LaunchResult.PASS:
             launch = outcome.launch
             group = numbers(belief, launch)
             survive = np.array([1 - launch.diagnostic.shows(mode, launch.repetitions) for mode in belief.modes])
@@ -122,7 +122,7 @@ def _weights(belief: Belief, places: Places) -> tuple[Floats, Numbers, int]:
     return weight, seen, pairs - len(seen)
 
 
-def _elsewhere(places: Places, passed: list[tuple[Numbers, Floats]], left: Floats) -> tuple[Floats, Numbers]:
+def _elsewhere(places: FaultSites, passed: list[tuple[Numbers, Floats]], left: Floats) -> tuple[Floats, Numbers]:
     """How many of all links are left beside those with a place of their own, each counted by how it survived what passed."""
     count = len(places.names)
     own = places.links[:, 0] * count + places.links[:, 1]
@@ -131,20 +131,20 @@ def _elsewhere(places: Places, passed: list[tuple[Numbers, Floats]], left: Float
     codes = [group[low] * count + group[high] for (group, _), (low, high) in zip(passed, inside, strict=True)]
     if not codes or sum(map(len, codes)) > PAIRS:
         return left, own
-    told, which = np.unique(np.concatenate(codes), return_inverse=True)
-    other = ~np.isin(told, own)
+    reported, which = np.unique(np.concatenate(codes), return_inverse=True)
+    other = ~np.isin(reported, own)
     logs = np.concatenate(
         [np.tile(np.log(survive), (len(code), 1)) for code, (_, survive) in zip(codes, passed, strict=True)]
     )
     for mode in range(len(left)):
-        survived = np.exp(np.bincount(which, weights=logs[:, mode], minlength=len(told)))
+        survived = np.exp(np.bincount(which, weights=logs[:, mode], minlength=len(reported)))
         left[mode] += float((survived[other] - 1).sum())
-    return np.maximum(left, 0), np.union1d(told, own)
+    return np.maximum(left, 0), np.union1d(reported, own)
 
 
 def _summed(
     belief: Belief,
-    places: Places,
+    places: FaultSites,
     weight: Floats,
     joint: NDArray[np.bool_],
     sets: Sets,

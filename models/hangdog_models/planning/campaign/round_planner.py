@@ -10,11 +10,11 @@ import numpy as np
 from hangdog_models.counts import counted
 from hangdog_models.planning.campaign.belief import Belief
 from hangdog_models.planning.campaign.conviction import convicted, sure
-from hangdog_models.planning.campaign.fault import Place, Where, repetitions
+from hangdog_models.planning.campaign.fault import FaultSite, Where, repetitions
 from hangdog_models.planning.campaign.fault_sites import Numbers
 from hangdog_models.planning.campaign.grouping import Deck, alone, cross, deck, scatter, spread
-from hangdog_models.planning.campaign.information_gain import Reach, gained, reach
-from hangdog_models.planning.campaign.launch import Budget, Diagnostic, Launch, Round
+from hangdog_models.planning.campaign.information_gain import GroupReach, gained, reach
+from hangdog_models.planning.campaign.launch import CampaignRound, Diagnostic, Launch, LaunchBudget
 from hangdog_models.planning.campaign.posterior import Posterior, infer
 from hangdog_models.planning.campaign.thresholds import USUAL, Thresholds
 
@@ -45,12 +45,12 @@ class Stop:
     are such; `untested` those that never answered a diagnostic.
     """
 
-    because: Because
+    reason: Because
     evict: tuple[str, ...]
-    tell: tuple[Place, ...]
+    tell: tuple[FaultSite, ...]
     covered: float
     none: float
-    ranked: tuple[tuple[Place, float], ...]
+    ranked: tuple[tuple[FaultSite, float], ...]
     instead: tuple[str, ...]
     untested: tuple[str, ...]
 
@@ -60,8 +60,8 @@ RANKED = 16
 
 
 def plan(
-    belief: Belief, diagnostics: Sequence[Diagnostic], budget: Budget, thresholds: Thresholds = USUAL
-) -> Round | Stop:
+    belief: Belief, diagnostics: Sequence[Diagnostic], budget: LaunchBudget, thresholds: Thresholds = USUAL
+) -> CampaignRound | Stop:
     """The next launches to run at once, or the end of the campaign. Deterministic; well under a second for 1,024 machines.
 
     Of all rounds that the budget allows, the one that promises most bits for its time and price. As many launches run at
@@ -89,10 +89,10 @@ def _offers(
     belief: Belief,
     posterior: Posterior,
     diagnostic: Diagnostic,
-    budget: Budget,
+    budget: LaunchBudget,
     named: frozenset[int],
     thresholds: Thresholds,
-) -> Iterator[tuple[float, Round]]:
+) -> Iterator[tuple[float, CampaignRound]]:
     """Rounds of one diagnostic that the budget allows, with their bits a second."""
     dealt = deck(belief, posterior, diagnostic, named)
     count = min(_at_once(posterior.bits, budget), dealt.groups)
@@ -118,10 +118,10 @@ def _again(
     belief: Belief,
     posterior: Posterior,
     diagnostic: Diagnostic,
-    budget: Budget,
+    budget: LaunchBudget,
     named: frozenset[int],
     thresholds: Thresholds,
-) -> Iterator[tuple[float, Round]]:
+) -> Iterator[tuple[float, CampaignRound]]:
     """Rounds that tell little but would convict: those who are sure, and have not failed often enough for it."""
     unproven = [at for at in sure(posterior, thresholds) if at not in named]
     dealt = deck(belief, posterior, diagnostic, named)
@@ -145,18 +145,20 @@ def _formed(dealt: Deck, count: int) -> Iterator[list[Numbers]]:
         count //= 2
 
 
-def _offer(belief: Belief, reached: Reach, dealt: Deck, groups: Sequence[Numbers], times: int) -> tuple[float, Round]:
+def _offer(
+    belief: Belief, reached: GroupReach, dealt: Deck, groups: Sequence[Numbers], times: int
+) -> tuple[float, CampaignRound]:
     diagnostic, posterior = dealt.diagnostic, reached.posterior
     bits = gained(reached, belief.modes, diagnostic, times)
     cost = diagnostic.takes_s(times) + diagnostic.price * len(groups)
     names = posterior.places.names
     launches = tuple(Launch(diagnostic, tuple(names[at] for at in group), times) for group in groups)
-    tells = f"expected to tell {bits:.2f} of {posterior.doubt:.2f} bits"
+    tells = f"expected to tell {bits:.2f} of {posterior.uncertainty:.2f} bits"
     because = f"{len(groups)} x {diagnostic.name}, {counted(times, 'repetition')}: {tells}"
-    return bits / cost, Round(launches, bits, because)
+    return bits / cost, CampaignRound(launches, bits, because)
 
 
-def _at_once(bits: float, budget: Budget) -> int:
+def _at_once(bits: float, budget: LaunchBudget) -> int:
     """The most launches at once with which the launches left suffice: k groups tell log2(k + 1) bits at best."""
     left = min(budget.launches, budget.parallel * budget.rounds)
     most = min(budget.parallel, budget.launches)
@@ -200,7 +202,7 @@ def _stop(
     found = [places.place(at) for at in sorted(named)]
     given_up = frozenset().union(*(deck(belief, posterior, one).given_up for one in diagnostics))
     return Stop(
-        because=because,
+        reason=because,
         evict=tuple(place.names[0] for place in found if place.where is Where.MACHINE),
         tell=tuple(place for place in found if place.where is not Where.MACHINE),
         covered=posterior.covered(named),

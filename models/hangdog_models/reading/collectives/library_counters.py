@@ -16,7 +16,7 @@ _HEAD = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LibraryCounters:
     """What the libraries of one machine told in one message.
 
     `unreadable` says by name what could not be read, and why; `lacking` why there is nothing, by rank (None: of RAS).
@@ -53,12 +53,14 @@ def ras_report(data: bytes, limits: Limits = DEFAULTS) -> RasReport:
     return ras_text.read(text, limits)[-1]
 
 
-def joined(told: Mapping[str, Mapping[int, Told]], owner: Mapping[Rank, str]) -> Joined:
+def joined(reported: Mapping[str, Mapping[int, LibraryCounters]], owner: Mapping[Rank, str]) -> Joined:
     """Unites what machines told at one moment, each in numbered messages; of a rank its `owner` machine is believed."""
     counters: dict[Rank, RankCounters] = {}
     unreadable: dict[str, str] = {}
     lacking: dict[Rank | None, Missing] = {}
-    messages = [(machine, told[machine][number]) for machine in sorted(told) for number in sorted(told[machine])]
+    messages = [
+        (machine, reported[machine][number]) for machine in sorted(reported) for number in sorted(reported[machine])
+    ]
     for machine, message in messages:
         for record in message.counters:
             if owner.get(record.rank, machine) == machine:
@@ -111,10 +113,10 @@ def _notes(lacks: Mapping[Rank | None, Missing], counted: bool, reported: bool) 
             by_reason.setdefault(why, []).append(rank)
     if counted or any(why.reason is not Reason.NO_EVIDENCE for why in by_reason):
         for why, ranks in sorted(by_reason.items(), key=lambda item: min(item[1])):
-            yield f"no flight record of {_ranks(ranks)}: {printable(why.words)}"
+            yield f"no flight record of {_ranks(ranks)}: {printable(why.message)}"
     why_no_report = lacks.get(None)
     if why_no_report and not reported and why_no_report.reason is not Reason.NO_EVIDENCE:
-        yield f"no report of NCCL RAS: {printable(why_no_report.words)}"
+        yield f"no report of NCCL RAS: {printable(why_no_report.message)}"
 
 
 def _ranks(ranks: Iterable[Rank]) -> str:

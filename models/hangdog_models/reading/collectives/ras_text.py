@@ -38,7 +38,7 @@ _MOST_SOUND = 1 << 16
 
 
 @dataclass(slots=True)
-class _Member:
+class _RasMember:
     status: RasStatus = RasStatus.RUNNING
     host: str = ""
     pid: int | None = None
@@ -50,7 +50,7 @@ class _Member:
 @dataclass(slots=True)
 class _Communicator:
     name: str
-    members: dict[int, _Member] = field(default_factory=dict)
+    members: dict[int, _RasMember] = field(default_factory=dict)
     classes: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
@@ -110,7 +110,7 @@ def _take_of_block(report: _Report, inside: _Communicator, line: str, limits: Li
     elif missing := _MISSING.fullmatch(line):
         for number in map(int_of, missing[1].split(",")):
             if number is not None and number <= MAX_RANK:
-                inside.members.setdefault(number, _Member()).status = RasStatus.UNRESPONSIVE
+                inside.members.setdefault(number, _RasMember()).status = RasStatus.UNRESPONSIVE
     elif some := _CLASS.fullmatch(line):
         report.says = some[2]
         _count(inside, report.kind, report.says, int(some[1]))
@@ -119,7 +119,7 @@ def _take_of_block(report: _Report, inside: _Communicator, line: str, limits: Li
             return
         if member[2]:  # the one-line form: a class of its own
             _count(inside, report.kind, member[2], 1)
-        about = inside.members.setdefault(int(member[1]), _Member())
+        about = inside.members.setdefault(int(member[1]), _RasMember())
         _say(about, report.kind, member[2] or report.says, limits)
         if place := _PLACE.match(member[3]):
             about.device, about.pid = int(place[2] or place[1]), int(place[3])
@@ -141,7 +141,7 @@ def _count(inside: _Communicator, kind: str, says: str, members: int) -> None:
         inside.classes.setdefault(kind, {})[number] = members
 
 
-def _say(about: _Member, kind: str, says: str, limits: Limits) -> None:
+def _say(about: _RasMember, kind: str, says: str, limits: Limits) -> None:
     number = _launched(says)
     if number is not None:
         about.launched[kind] = number

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.reading.json_document import int_of, text_of
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.printable import printable
@@ -51,14 +51,14 @@ def read(document: object, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
     categories = inside.get("test_categories")
     if not isinstance(categories, list):
         if text := _runtime_error(document, inside, limits):
-            return (Finding(SOURCE, "DCGM did not run", Bearing.TELLS_NOTHING, f"the diagnosis could not run: {text}"),)
+            return (Finding(SOURCE, "DCGM did not run", Impact.TELLS_NOTHING, f"the diagnosis could not run: {text}"),)
         raise UnreadableEvidence("not a DCGM diagnosis: test_categories is no list")
     serials = _serials(document, limits)
-    found: dict[tuple[str, str, Bearing], Finding] = {}
+    found: dict[tuple[str, str, Impact], Finding] = {}
     for result in _results(categories, limits):
         for finding in _of_result(result, serials):
             if len(found) < _MOST:
-                found.setdefault((finding.code, finding.device, finding.bearing), finding)
+                found.setdefault((finding.code, finding.device, finding.impact), finding)
     return tuple(found.values())
 
 
@@ -100,14 +100,14 @@ def _of_result(result: _Result, serials: Mapping[str, str]) -> Iterator[Finding]
     rules = policy.dcgm()
     for text, error, severity in result.warnings or (("", None, None),):
         meaning = rules.of(text[:_SEARCHED], error, severity)
-        bearing = meaning.bearing
+        impact = meaning.impact
         if not failed:  # a warning is a remark beside a passed test
             if meaning is rules.failed:
                 continue
-            bearing = Bearing.SUSPECTS if bearing in (Bearing.CONVICTS, Bearing.RESET) else bearing
+            impact = Impact.SUSPECTS if impact in (Impact.CONVICTS, Impact.RESET) else impact
         for device in result.devices or ("",):
             yield Finding(
-                SOURCE, f"DCGM {result.test}", bearing, _sentence(result.test, meaning, text, device, serials), device=device
+                SOURCE, f"DCGM {result.test}", impact, _sentence(result.test, meaning, text, device, serials), device=device
             )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.reading.hardware.kernel_line import KernelLine
 from hangdog_models.rules.policy import OLD_S, STALE_S
 
@@ -17,7 +17,7 @@ _HALF_A_YEAR_S = 182 * 86_400.0
 @dataclass(slots=True)
 class _Entry:
     code: str
-    bearing: Bearing
+    impact: Impact
     what: str
     device: str
     peers: tuple[str, ...]
@@ -27,12 +27,12 @@ class _Entry:
     times: int = 1
 
 
-class Tally:
+class EventDedup:
     """The events of one log, in the order of their first appearance."""
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._entries: dict[tuple[str, str, Bearing], _Entry] = {}
+        self._entries: dict[tuple[str, str, Impact], _Entry] = {}
         self._dropped = 0
         self._boot = 0
         self._year = 0
@@ -55,7 +55,7 @@ class Tally:
     def add(
         self,
         code: str,
-        bearing: Bearing,
+        impact: Impact,
         what: str,
         line: KernelLine,
         device: str = "",
@@ -63,13 +63,13 @@ class Tally:
         echo: bool = False,
     ) -> None:
         """Counts an event of the line that was passed by last; an `echo` counts only where its event was not seen."""
-        key = (code, device or ",".join(peers), bearing)
+        key = (code, device or ",".join(peers), impact)
         entry = self._entries.get(key)
         if entry is None and len(self._entries) >= _MOST:
             self._dropped += 1
         elif entry is None:
             if not (echo and not device and any(k[0] == code for k in self._entries)):
-                self._entries[key] = _Entry(code, bearing, what, device, peers, line, self._boot, self._year)
+                self._entries[key] = _Entry(code, impact, what, device, peers, line, self._boot, self._year)
         else:
             entry.times += not echo
             entry.line, entry.boot, entry.year = line, self._boot, self._year
@@ -88,27 +88,27 @@ class Tally:
         found = [self._finding(entry, newest) for entry in self._entries.values()]
         if self._dropped:
             what = f"{self._dropped} further lines name more different events than are kept ({_MOST})"
-            found.append(Finding(self._source, "more events", Bearing.TELLS_NOTHING, what))
+            found.append(Finding(self._source, "more events", Impact.TELLS_NOTHING, what))
         return tuple(found)
 
     def _finding(self, entry: _Entry, newest: float) -> Finding:
         line = entry.line
-        bearing, what = entry.bearing, entry.what
+        impact, what = entry.impact, entry.what
         age = self._age(entry)
         date = _date(entry)
         if age is not None and age > STALE_S:
-            bearing, what = Bearing.TELLS_NOTHING, f"{what} (old: {_span(age)} before the end of this log)"
+            impact, what = Impact.TELLS_NOTHING, f"{what} (old: {_span(age)} before the end of this log)"
         elif line.at_s is None and date is not None and newest - date > OLD_S:
             # Such a date cannot be handed on as a time, so what is old is told here.
-            bearing, what = (
-                Bearing.TELLS_NOTHING,
+            impact, what = (
+                Impact.TELLS_NOTHING,
                 f"{what} (old: {_span(newest - date)} before the newest event of this log)",
             )
         elif entry.boot < self._boot and line.at_s is None and date is None:
-            bearing, what = Bearing.TELLS_NOTHING, f"{what} (old: before the machine's last start)"
+            impact, what = Impact.TELLS_NOTHING, f"{what} (old: before the machine's last start)"
         uptime = line.uptime_s if entry.boot == self._boot else None
         return Finding(
-            self._source, entry.code, bearing, what,
+            self._source, entry.code, impact, what,
             device=entry.device, peers=entry.peers, at_s=line.at_s, uptime_s=uptime, times=entry.times,
         )  # fmt: skip
 

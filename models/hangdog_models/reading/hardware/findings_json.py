@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.json_document import int_of, text_of
 from hangdog_models.reading.limits import DEFAULTS, Limits
@@ -25,37 +25,43 @@ def recognises(document: object) -> bool:
 
 def written(findings: Iterable[Finding]) -> dict[str, Any]:
     """The document that `read` reads."""
-    return {"schema": SCHEMA, "findings": [asdict(finding) for finding in findings]}
+    return {"schema": SCHEMA, "findings": [row(finding) for finding in findings]}
+
+
+def row(finding: Finding) -> dict[str, Any]:
+    """One finding as JSON holds it; what it means for the machine is called `bearing` there, as in files of before."""
+    fields = asdict(finding)
+    return {"bearing" if key == "impact" else key: value for key, value in fields.items()}
 
 
 def read(document: object, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
     """The findings of a document; raises UnreadableEvidence where there are none that make sense."""
-    said = document.get("findings") if isinstance(document, dict) else None
-    if not isinstance(said, list) or len(said) > _MOST or not all(isinstance(one, dict) for one in said):
+    stated = document.get("findings") if isinstance(document, dict) else None
+    if not isinstance(stated, list) or len(stated) > _MOST or not all(isinstance(one, dict) for one in stated):
         raise UnreadableEvidence(f"not findings of hangdog: no list of up to {_MOST}")
-    return tuple(_finding(one, limits) for one in said)
+    return tuple(_finding(one, limits) for one in stated)
 
 
-def _finding(said: dict[str, Any], limits: Limits) -> Finding:
+def _finding(stated: dict[str, Any], limits: Limits) -> Finding:
     try:
-        bearing = Bearing(text_of(said.get("bearing"), limits))
+        impact = Impact(text_of(stated.get("bearing"), limits))
     except ValueError:
-        bearing = Bearing.TELLS_NOTHING  # a newer hangdog's word
-    rank = _rank(said.get("rank"))
+        impact = Impact.TELLS_NOTHING  # a newer hangdog's word
+    rank = _rank(stated.get("rank"))
     return Finding(
-        source=text_of(said.get("source"), limits),
-        code=text_of(said.get("code"), limits),
-        bearing=bearing,
-        what=text_of(said.get("what"), limits),
-        machine=text_of(said.get("machine"), limits),
+        source=text_of(stated.get("source"), limits),
+        code=text_of(stated.get("code"), limits),
+        impact=impact,
+        what=text_of(stated.get("what"), limits),
+        machine=text_of(stated.get("machine"), limits),
         rank=rank,
-        device=text_of(said.get("device"), limits),
-        ranks=tuple(one for one in map(_rank, _listed(said.get("ranks"))) if one is not None),
-        peers=tuple(text_of(peer, limits) for peer in _listed(said.get("peers"))),
-        at_s=_seconds(said.get("at_s")),
-        uptime_s=_seconds(said.get("uptime_s")),
-        age_s=_seconds(said.get("age_s")),
-        times=min(max(int_of(said.get("times")) or 1, 1), _TIMES),
+        device=text_of(stated.get("device"), limits),
+        ranks=tuple(one for one in map(_rank, _listed(stated.get("ranks"))) if one is not None),
+        peers=tuple(text_of(peer, limits) for peer in _listed(stated.get("peers"))),
+        at_s=_seconds(stated.get("at_s")),
+        uptime_s=_seconds(stated.get("uptime_s")),
+        age_s=_seconds(stated.get("age_s")),
+        times=min(max(int_of(stated.get("times")) or 1, 1), _TIMES),
     )
 
 

@@ -91,7 +91,7 @@ def _of_iso(iso: re.Match[str]) -> float | None:
     return None if at is None else at + float(f"0.{iso[8] or 0}")
 
 
-def telling_lines(text: str, needles: Iterable[str]) -> set[int] | None:
+def relevant_lines(text: str, needles: Iterable[str]) -> set[int] | None:
     """Where the lines begin that hold one of the texts (in lower case), say that the kernel started, or stand at the end.
 
     None for all lines: then the text cannot be searched in lower case.

@@ -7,15 +7,15 @@ one finding with the time of its last line; an event that a later line takes bac
 import re
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.findings import Bearing, Finding
-from hangdog_models.reading.hardware.event_dedup import Tally
-from hangdog_models.reading.hardware.kernel_line import KernelLine, split, telling_lines
+from hangdog_models.findings import Finding, Impact
+from hangdog_models.reading.hardware.event_dedup import EventDedup
+from hangdog_models.reading.hardware.kernel_line import KernelLine, relevant_lines, split
 from hangdog_models.reading.hardware.pci import canonical
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.printable import printable
 from hangdog_models.reading.stacks.dumped_process import lines_of
 from hangdog_models.rules import policy
-from hangdog_models.rules.meaning import Event, Meaning, Place
+from hangdog_models.rules.meaning import HardwareEvent, HardwarePart, Meaning
 
 SOURCE = "kernel log"
 
@@ -60,11 +60,11 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
     """The findings of a kernel log, in the order of their first lines; raises UnreadableEvidence where it is too large."""
     if len(text) > limits.file_bytes:
         raise UnreadableEvidence(f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)")
-    log = _Log()
-    telling = telling_lines(text, ("xid (", *{event.needle for event in policy.kernel().events}))
+    log = _KernelLog()
+    relevant = relevant_lines(text, ("xid (", *{event.needle for event in policy.kernel().events}))
     for found in _LINE.finditer(text):
         # Of the ten thousands of lines of a log a few tell something: the rest is not even taken apart.
-        if log.follows or telling is None or found.start() in telling:
+        if log.follows or relevant is None or found.start() in relevant:
             for raw in lines_of(found[0]):
                 line = split(raw)
                 if line is not None:
@@ -72,13 +72,13 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
     return log.findings()
 
 
-class _Log:
+class _KernelLog:
     """What was read so far: the tally, the GPU a record names before it says what is wrong, the task whose stack follows."""
 
     def __init__(self) -> None:
-        self._tally = Tally(SOURCE)
+        self._events = EventDedup(SOURCE)
         self._gpu = ""
-        self._hung: tuple[Event, str, KernelLine] | None = None
+        self._hung: tuple[HardwareEvent, str, KernelLine] | None = None
         self._patience = 0
 
     @property
@@ -87,7 +87,7 @@ class _Log:
         return self._hung is not None
 
     def take(self, line: KernelLine) -> None:
-        self._tally.pass_by(line)
+        self._events.pass_by(line)
         text = line.text[:_LONGEST]
         if xid := _XID.match(text):
             self._xid(xid, line)
@@ -96,7 +96,7 @@ class _Log:
                 meaning = policy.xid().of_switch(switch[3])
                 address = canonical(switch[1])
                 what = _sentence(f"SXid {switch[2]} on NVSwitch {address}", meaning, switch[3])
-                self._tally.add(f"SXid {switch[2]}", meaning.bearing, what, line, address)
+                self._events.add(f"SXid {switch[2]}", meaning.impact, what, line, address)
         elif known := _event_of(text):
             self._flush()
             self._event(*known, line)
@@ -105,7 +105,7 @@ class _Log:
 
     def findings(self) -> tuple[Finding, ...]:
         self._flush()
-        return self._tally.findings()
+        return self._events.findings()
 
     def _xid(self, xid: re.Match[str], line: KernelLine) -> None:
         address, number, message = canonical(xid[1]), int(xid[3]), xid[4]
@@ -116,17 +116,17 @@ class _Log:
             name, message = named[1].strip("'"), message[named.end() :]
         rules = policy.xid()
         meaning = rules.of(number, message)
-        bearing = meaning.bearing
+        impact = meaning.impact
         if meaning.defers and meaning.when and (other := meaning.when.search(message)):
-            bearing = _at_most(bearing, rules.of(int(other["other"]), "").bearing)
+            impact = _at_most(impact, rules.of(int(other["other"]), "").impact)
         part = printable(xid[2], 64)
         instance = f" ({part})" if part else ""
         what = _sentence(f"Xid {number} on GPU {address}{instance}", meaning, message)
-        if name.lower() not in _NOBODY and bearing in (Bearing.CONVICTS, Bearing.RESET):
+        if name.lower() not in _NOBODY and impact in (Impact.CONVICTS, Impact.RESET):
             what += f"; {printable(name, 64)}, which the line names, is a victim that asked"
-        self._tally.add(f"Xid {number}", bearing, what, line, address)
+        self._events.add(f"Xid {number}", impact, what, line, address)
 
-    def _event(self, event: Event, found: re.Match[str], line: KernelLine) -> None:
+    def _event(self, event: HardwareEvent, found: re.Match[str], line: KernelLine) -> None:
         groups = found.groupdict()
         device = canonical(groups.get("device") or "")
         peer = printable(groups.get("peer") or "", 255)
@@ -134,7 +134,7 @@ class _Log:
             self._gpu = device
         if event.of_named_gpu and not device:
             device, self._gpu = self._gpu, ""
-        if event.clears and not self._tally.clear(event.clears, device or peer):
+        if event.clears and not self._events.clear(event.clears, device or peer):
             return
         if event.meaning is None:
             return
@@ -143,7 +143,7 @@ class _Log:
             self._hung, self._patience = (event, what, line), _TRACE_LINES
         else:
             peers = (peer,) if peer else ()
-            self._tally.add(event.code, event.meaning.bearing, what, line, device, peers, event.echo)
+            self._events.add(event.code, event.meaning.impact, what, line, device, peers, event.echo)
 
     def _follow(self, text: str) -> None:
         """Looks for the first function of a hung task's stack that tells what it waits for."""
@@ -155,17 +155,17 @@ class _Log:
         elif self._patience <= 0:
             self._flush()
 
-    def _flush(self, place: Place | None = None) -> None:
+    def _flush(self, place: HardwarePart | None = None) -> None:
         if self._hung is None:
             return
         (event, what, line), self._hung = self._hung, None
         if place is not None:
-            self._tally.add(place.code, place.meaning.bearing, f"{what}; {place.meaning.says}", line)
+            self._events.add(place.code, place.meaning.impact, f"{what}; {place.meaning.says}", line)
         elif event.meaning is not None:
-            self._tally.add(event.code, event.meaning.bearing, what, line)
+            self._events.add(event.code, event.meaning.impact, what, line)
 
 
-def _event_of(text: str) -> tuple[Event, re.Match[str]] | None:
+def _event_of(text: str) -> tuple[HardwareEvent, re.Match[str]] | None:
     lower = text.lower()
     for event in policy.kernel().events:
         if event.needle in lower and (found := event.pattern.match(text)):
@@ -173,13 +173,13 @@ def _event_of(text: str) -> tuple[Event, re.Match[str]] | None:
     return None
 
 
-def _place_of(function: str) -> Place | None:
+def _place_of(function: str) -> HardwarePart | None:
     return next((place for place in policy.kernel().places if function.startswith(place.functions)), None)
 
 
-def _at_most(bearing: Bearing, other: Bearing) -> Bearing:
+def _at_most(impact: Impact, other: Impact) -> Impact:
     """The bearing of the Xid that a line defers to, but no more than the line's own."""
-    return bearing if other in (Bearing.CONVICTS, Bearing.RESET, Bearing.SUSPECTS) else other
+    return impact if other in (Impact.CONVICTS, Impact.RESET, Impact.SUSPECTS) else other
 
 
 def _about(device: str, peer: str, process: str | None) -> str:

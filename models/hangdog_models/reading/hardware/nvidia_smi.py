@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.reading.hardware.nvidia_smi_checks import CHECKS
 from hangdog_models.reading.hardware.nvidia_smi_query import Query, from_text, from_xml
 from hangdog_models.reading.hardware.pci import canonical
@@ -22,14 +22,14 @@ SOURCE = "nvidia-smi"
 _COMPLAINTS = tuple(
     (re.compile(pattern, re.IGNORECASE), code, bearing, says)
     for pattern, code, bearing, says in (
-        (r"GPU requires reset", "reset required", Bearing.RESET, "the GPU wants a reset"),
-        (r"unable to determine the device handle|GPU is lost", "GPU lost", Bearing.CONVICTS, "the driver has lost the GPU"),
-        (r"^No devices were found", "no GPU", Bearing.CONVICTS, "the driver finds no GPU"),
-        (r"couldn't communicate with the NVIDIA driver", "no driver", Bearing.CONVICTS, "the GPU driver is not loaded"),
+        (r"GPU requires reset", "reset required", Impact.RESET, "the GPU wants a reset"),
+        (r"unable to determine the device handle|GPU is lost", "GPU lost", Impact.CONVICTS, "the driver has lost the GPU"),
+        (r"^No devices were found", "no GPU", Impact.CONVICTS, "the driver finds no GPU"),
+        (r"couldn't communicate with the NVIDIA driver", "no driver", Impact.CONVICTS, "the GPU driver is not loaded"),
         # An update without a reload: software of that machine (NVML error 18).
-        (r"driver/library version mismatch", "driver mismatch", Bearing.SUSPECTS, "the driver does not fit its libraries"),
+        (r"driver/library version mismatch", "driver mismatch", Impact.SUSPECTS, "the driver does not fit its libraries"),
         # In a container this is a device that was taken away from it as often as a sick driver.
-        (r"^Failed to initialize NVML", "no driver", Bearing.SUSPECTS, "the GPU driver cannot be asked"),
+        (r"^Failed to initialize NVML", "no driver", Impact.SUSPECTS, "the GPU driver cannot be asked"),
     )
 )  # fmt: skip
 _IN_LINE = re.compile(r"GPU ?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-9A-Fa-f])?)")
@@ -57,10 +57,10 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
     known = {finding.device for finding in found if finding.code == "GPU lost"}
     for gpu in query.gpus:
         if gpu.device not in known:
-            said = [one for check in CHECKS for one in check(gpu)]
+            stated = [one for check in CHECKS for one in check(gpu)]
             found += [
-                Finding(SOURCE, code, bearing, f"GPU {gpu.device}: {what}", device=gpu.device)
-                for code, bearing, what in said
+                Finding(SOURCE, code, impact, f"GPU {gpu.device}: {what}", device=gpu.device)
+                for code, impact, what in stated
             ]
     found = [*_of_the_host(query, found)]
     return tuple(replace(finding, at_s=query.at_s) for finding in found)
@@ -71,13 +71,13 @@ def _complaints(text: str) -> Iterator[Finding]:
     for line in lines_of(text):
         if " : " in line:  # a field of a GPU: judged there
             continue
-        for pattern, code, bearing, says in _COMPLAINTS:
+        for pattern, code, impact, says in _COMPLAINTS:
             if pattern.search(line):
                 named = _IN_LINE.search(line)
                 device = canonical(named[1]) if named else ""
                 if (code, device) not in seen and len(seen) < 256:
                     seen.add((code, device))
-                    yield Finding(SOURCE, code, bearing, f"GPU {device}: {says}" if device else says, device=device)
+                    yield Finding(SOURCE, code, impact, f"GPU {device}: {says}" if device else says, device=device)
                 break
 
 
@@ -93,10 +93,10 @@ def _of_the_host(query: Query, found: list[Finding]) -> Iterator[Finding]:
         yield finding
     if everywhere and fabric == everywhere:
         what = f"the NVLink fabric is up on none of {fabric} GPUs: start the fabric manager, a setting of the host; do not replace GPUs"
-        yield Finding(SOURCE, "fabric manager", Bearing.SUSPECTS, what)
+        yield Finding(SOURCE, "fabric manager", Impact.SUSPECTS, what)
     products = {value for gpu in query.gpus for path, value in gpu.values.items() if path == ("product_name",)}
     if query.attached and query.attached not in _BOARDS and any(_BOARD.search(product) for product in products):
         what = (
             f"{query.attached} GPUs are attached; boards of {printable(min(products), 60)} carry 4 or 8: one is missing"
         )
-        yield Finding(SOURCE, "GPU missing", Bearing.SUSPECTS, what)
+        yield Finding(SOURCE, "GPU missing", Impact.SUSPECTS, what)

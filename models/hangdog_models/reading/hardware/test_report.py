@@ -64,8 +64,10 @@ def read_diagnosis(text: str) -> Diagnosed:
         for device, part in list((parts if isinstance(parts, dict) else {}).items())[:_PARTS]
     ]
     remarks = document.get("remarks")
-    told = tuple(printable(text_of(one, LIMITS)) for one in (remarks if isinstance(remarks, list) else [])[:_RESULTS])
-    return Diagnosed(tests, skipped, {device: part for device, part in named if part}, tuple(filter(None, told)))
+    reported = tuple(
+        printable(text_of(one, LIMITS)) for one in (remarks if isinstance(remarks, list) else [])[:_RESULTS]
+    )
+    return Diagnosed(tests, skipped, {device: part for device, part in named if part}, tuple(filter(None, reported)))
 
 
 def _tests(level: Mapping[str, Any]) -> Iterator[OneTest]:
@@ -84,10 +86,10 @@ def _tests(level: Mapping[str, Any]) -> Iterator[OneTest]:
 
 def _blamed(one: Mapping[str, Any]) -> Blamed:
     names = one.get("names")
-    told = tuple(
+    reported = tuple(
         printable(text_of(name, LIMITS), _NAME) for name in (names if isinstance(names, list) else [])[:_PARTS]
     )
-    return Blamed(_words(one, "sort")[:_NAME], told)
+    return Blamed(_words(one, "sort")[:_NAME], reported)
 
 
 def _tables(document: Mapping[str, Any], name: str, most: int) -> list[Mapping[str, Any]]:

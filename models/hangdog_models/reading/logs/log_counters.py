@@ -11,7 +11,7 @@ _KEPT = 64
 
 
 @dataclass(slots=True)
-class Counted:
+class LogCounters:
     """What one rank counted so far, by group; counters only rise."""
 
     source: str

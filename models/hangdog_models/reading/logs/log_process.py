@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field, replace
 
 from hangdog_models.collectives import WATCHDOG, CollectiveRecord
-from hangdog_models.findings import Bearing, Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.json_document import text_of
 from hangdog_models.reading.limits import Limits
 from hangdog_models.reading.logs import desync, log_table, nccl_log, startup_lines, watchdog
-from hangdog_models.reading.logs.log_counters import Counted
+from hangdog_models.reading.logs.log_counters import LogCounters
 from hangdog_models.reading.logs.log_lines import LogLine
 from hangdog_models.reading.logs.traceback_lines import Traceback
 from hangdog_models.reading.printable import printable
@@ -22,16 +22,16 @@ _AFTERMATH = 2_000
 #: Different findings of one process that are kept; after the first few everything is consequence.
 _MOST = 64
 #: Bearings that a process's first error does not explain: a broken device is no consequence of an abort.
-_NEWS = (Bearing.TELLS_NOTHING, Bearing.CONVICTS, Bearing.RESET)
+_NEW_IMPACTS = (Impact.TELLS_NOTHING, Impact.CONVICTS, Impact.RESET)
 
 
 @dataclass(slots=True)
-class Process:
+class LogProcess:
     """One process while its lines come in; `hearsay` is what it reports of other ranks (global numbers)."""
 
     rank: Rank | None
     found: dict[tuple[object, ...], Finding] = field(default_factory=dict)
-    watched: watchdog.Watched = field(default_factory=lambda: watchdog.Watched(Counted(WATCHDOG)))
+    watched: watchdog.Watched = field(default_factory=lambda: watchdog.Watched(LogCounters(WATCHDOG)))
     calls: nccl_log.Calls = field(default_factory=nccl_log.Calls)
     barriers: dict[str, startup_lines.StoreBarrier] = field(default_factory=dict)
     first_failure: startup_lines.FirstFailure = field(default_factory=startup_lines.FirstFailure)
@@ -43,7 +43,7 @@ class Process:
     called_rank: Rank | None = None
 
 
-def take(process: Process, line: LogLine, number: int, limits: Limits) -> None:
+def take(process: LogProcess, line: LogLine, number: int, limits: Limits) -> None:
     """Notes what line `number` of the log says of its process."""
     text = line.text
     ended = process.traceback.ends_with(text)
@@ -67,17 +67,17 @@ def take(process: Process, line: LogLine, number: int, limits: Limits) -> None:
         row, match = known
         named = match.groupdict()
         finding = Finding(
-            SOURCE, row.code, row.bearing, row.what, device=text_of(named.get("device"), limits),
+            SOURCE, row.code, row.impact, row.what, device=text_of(named.get("device"), limits),
             ranks=desync.ranks_in(named.get("ranks") or ""),
             peers=tuple(text_of(peer, limits) for peer in (named.get("peer"),) if peer),
         )  # fmt: skip
         _note_error(process, finding, line, number)
     elif ended is not None:
         what = f"the program ended with {ended[0]}" + (f": {printable(ended[1], 200)}" if ended[1] else "")
-        _note_error(process, Finding(SOURCE, ended[0], Bearing.PROGRAM, what), line, number)
+        _note_error(process, Finding(SOURCE, ended[0], Impact.PROGRAM, what), line, number)
 
 
-def _take_report(process: Process, line: LogLine, limits: Limits) -> None:
+def _take_report(process: LogProcess, line: LogLine, limits: Limits) -> None:
     """Lines of a desync report, and of the check of collectives before they run."""
     if at := desync.timed_out_at(line.text):
         process.timed_out_at = at
@@ -91,7 +91,7 @@ def _take_report(process: Process, line: LogLine, limits: Limits) -> None:
         sides = "; ".join(f"rank {rank}: {_shown(record)}" for rank, record in quoted)
         what = "ranks of one group run different collectives at the same number" + (f" ({sides})" if sides else "")
         ranks = tuple(rank for rank, _ in quoted) or ((process.rank,) if process.rank is not None else ())
-        _note(process, Finding(SOURCE, "mismatched collectives", Bearing.PROGRAM, what, ranks=ranks), line)
+        _note(process, Finding(SOURCE, "mismatched collectives", Impact.PROGRAM, what, ranks=ranks), line)
 
 
 def _shown(record: CollectiveRecord) -> str:
@@ -99,18 +99,18 @@ def _shown(record: CollectiveRecord) -> str:
     return f"{record.operation.removeprefix('nccl:')}{sizes} as number {record.sequence}"
 
 
-def _note_error(process: Process, finding: Finding, line: LogLine, number: int) -> None:
+def _note_error(process: LogProcess, finding: Finding, line: LogLine, number: int) -> None:
     """Notes an error, unless it is a consequence of the process's first; a broken device is never a consequence."""
     key = _key(finding)
     after = process.failed_at is not None and number - process.failed_at < _AFTERMATH
-    if after and key not in process.found and finding.bearing not in _NEWS:
+    if after and key not in process.found and finding.impact not in _NEW_IMPACTS:
         return
-    if finding.bearing is not Bearing.TELLS_NOTHING and not after:
+    if finding.impact is not Impact.TELLS_NOTHING and not after:
         process.failed_at = number
     _note(process, finding, line)
 
 
-def _note(process: Process, finding: Finding, line: LogLine) -> None:
+def _note(process: LogProcess, finding: Finding, line: LogLine) -> None:
     key = _key(finding)
     known = process.found.get(key)
     if known is not None:
@@ -120,7 +120,7 @@ def _note(process: Process, finding: Finding, line: LogLine) -> None:
 
 
 def _key(finding: Finding) -> tuple[object, ...]:
-    return finding.code, finding.bearing, finding.device, finding.ranks, finding.peers
+    return finding.code, finding.impact, finding.device, finding.ranks, finding.peers
 
 
 def _first_failure(failure: startup_lines.FirstFailure, limits: Limits) -> Finding:
@@ -128,11 +128,11 @@ def _first_failure(failure: startup_lines.FirstFailure, limits: Limits) -> Findi
     what = f"the launcher saw {who} end first, with exit code {text_of(failure.exitcode, limits)}: whoever ends first is mostly a victim"
     rank = desync.ranks_in("" if failure.rank is None else str(failure.rank))
     return Finding(
-        SOURCE, "first observed failure", Bearing.VICTIM, what, text_of(failure.host, limits), *(rank[:1] or (None,))
+        SOURCE, "first observed failure", Impact.VICTIM, what, text_of(failure.host, limits), *(rank[:1] or (None,))
     )
 
 
-def findings(process: Process) -> tuple[Finding, ...]:
+def findings(process: LogProcess) -> tuple[Finding, ...]:
     """All findings of the process, those of the watchdog and of start-up last; each belongs to the process's rank."""
     counted = process.watched.counted
     found = list(process.found.values())
@@ -142,14 +142,14 @@ def findings(process: Process) -> tuple[Finding, ...]:
         ranks = tuple(sorted({rank for lag in process.lags for rank in lag.ranks})) if _global(process) else ()
         named = f"rank{'' if len(ranks) == 1 else 's'} {format_ranks(ranks)}" if ranks else "other members of its group"
         what = f"the desync report says that {named} did not come to the operation this rank waits in: a position, not yet a cause"
-        found.append(Finding(SOURCE, "desync report", Bearing.VICTIM, what, ranks=ranks))
+        found.append(Finding(SOURCE, "desync report", Impact.VICTIM, what, ranks=ranks))
     for barrier in process.barriers.values():
         if meaning := startup_lines.meaning(barrier):
-            found.append(Finding(SOURCE, *meaning, times=barrier.said))
+            found.append(Finding(SOURCE, *meaning, times=barrier.lines))
     return tuple(f if f.rank is not None or process.rank is None else replace(f, rank=process.rank) for f in found)
 
 
-def _timed_out(work: watchdog.TimedOut, counted: Counted) -> Finding:
+def _timed_out(work: watchdog.TimedOut, counted: LogCounters) -> Finding:
     unnamed = work.group.startswith(watchdog.UNNAMED)
     name = "" if unnamed else f" of group {counted.descriptions.get(work.group) or work.group}"
     after = "" if work.ran_ms is None else f" after {work.ran_ms / 1000:.0f} s"
@@ -158,10 +158,10 @@ def _timed_out(work: watchdog.TimedOut, counted: Counted) -> Finding:
         what += ", long before its time: a connection was closed"
     elif counted.completed.get(work.group, 0) < 1 and work.sequence <= 1:
         what += ", and it was the group's first: start-up or transport"
-    return Finding(SOURCE, "watchdog time-out", Bearing.VICTIM, what + "; who waits is not the cause")
+    return Finding(SOURCE, "watchdog time-out", Impact.VICTIM, what + "; who waits is not the cause")
 
 
-def _global(process: Process) -> bool:
+def _global(process: LogProcess) -> bool:
     """Whether the numbers of a desync report are global ranks: those of the default group are, as are an unnamed one's."""
     group = _group_of_report(process)
     return group.startswith(watchdog.UNNAMED) or watchdog.is_default(
@@ -169,24 +169,24 @@ def _global(process: Process) -> bool:
     )
 
 
-def _group_of_report(process: Process) -> str:
+def _group_of_report(process: LogProcess) -> str:
     operation, sequence = process.timed_out_at or ("", -1)
     works = watchdog.settled(process.watched)
     near = next((w for w in works if w.sequence == sequence or sequence < 0), None)
     return near.group if near else watchdog.unnamed(operation, sequence)
 
 
-def hearsay(process: Process) -> dict[Rank, Counted]:
+def hearsay(process: LogProcess) -> dict[Rank, LogCounters]:
     """What the process reports of the counters of other ranks, and of its own."""
-    told: dict[Rank, Counted] = {}
+    reported: dict[Rank, LogCounters] = {}
     if process.lags and _global(process):
         group = _group_of_report(process)
         for lag in process.lags:
             for rank in lag.ranks:
-                counted = told.setdefault(rank, Counted(WATCHDOG))
+                counted = reported.setdefault(rank, LogCounters(WATCHDOG))
                 counted.enqueued[group], counted.completed[group] = lag.joined, lag.finished
     for rank, record in process.checked.items():
-        counted = told.setdefault(rank, Counted(WATCHDOG))
+        counted = reported.setdefault(rank, LogCounters(WATCHDOG))
         counted.add(record)
         counted.completed[CHECKED] = record.sequence - 1
-    return told
+    return reported

@@ -7,17 +7,17 @@ from functools import cache
 from importlib import resources
 
 from hangdog_models.errors import OurFault
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LogRow:
     """One row: `match` finds the line's meaning where one of the `hints` stands in it. `source` says where we know it from."""
 
     code: str
     match: re.Pattern[str]
     hints: tuple[str, ...]
-    bearing: Bearing
+    impact: Impact
     what: str
     source: str
 
@@ -27,10 +27,10 @@ class Table:
     """All rows in their order; `hints` are those of all."""
 
     name: str
-    rows: tuple[Row, ...]
+    rows: tuple[LogRow, ...]
     hints: tuple[str, ...]
 
-    def find(self, line: str) -> tuple[Row, re.Match[str]] | None:
+    def find(self, line: str) -> tuple[LogRow, re.Match[str]] | None:
         """The first row that matches a line, with its match."""
         found = {hint for hint in self.hints if hint in line}
         if not found:
@@ -52,8 +52,8 @@ def parse(text: str) -> Table:
     try:
         document = tomllib.loads(text)
         rows = tuple(
-            Row(
-                row["code"], re.compile(row["match"]), tuple(row["hints"]), Bearing(row["bearing"]), row["what"],
+            LogRow(
+                row["code"], re.compile(row["match"]), tuple(row["hints"]), Impact(row["bearing"]), row["what"],
                 row["source"],
             )
             for row in document["line"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hangdog_models.collectives import NCCL_LOG, CollectiveRecord
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.json_document import int_of
-from hangdog_models.reading.logs.log_counters import Counted
+from hangdog_models.reading.logs.log_counters import LogCounters
 from hangdog_models.reading.logs.watchdog import operation_of
 
 _CALL = re.compile(
@@ -37,7 +37,7 @@ class Calls:
 
     sizes: dict[str, int] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
-    counted: Counted = field(default_factory=lambda: Counted(NCCL_LOG))
+    counted: LogCounters = field(default_factory=lambda: LogCounters(NCCL_LOG))
 
 
 def take(calls: Calls, line: str) -> Rank | None:
@@ -63,10 +63,10 @@ def take(calls: Calls, line: str) -> Rank | None:
     return Rank(int(rank)) if rank and int(rank) <= MAX_RANK else None
 
 
-def named(calls: Calls) -> Counted:
+def named(calls: Calls) -> LogCounters:
     """The counts with communicators under names that all their members share; those without such a name are left out."""
     sizes = list(calls.sizes.values())
-    named = Counted(NCCL_LOG)
+    named = LogCounters(NCCL_LOG)
     for communicator, entries in calls.counted.entries.items():
         size = calls.sizes[communicator]
         if communicator in calls.ids:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from hangdog_models.findings import Bearing
+from hangdog_models.findings import Impact
 from hangdog_models.reading.json_document import int_of
 
 _WAITING = re.compile(
@@ -23,29 +23,29 @@ class StoreBarrier:
 
     world: int
     arrived: int
-    said: int = 1
+    lines: int = 1
 
 
 def take_barrier(barriers: dict[str, StoreBarrier], line: str) -> None:
     """Notes a line of the barrier; a barrier that was passed is forgotten."""
     if found := _WAITING.search(line):
         key, world, arrived = found[1].rstrip(","), int(found[2]), int(found[3])
-        said = barriers[key].said if key in barriers else 0
-        if said or len(barriers) < 64:  # a job has a barrier for each process group it makes
-            barriers[key] = StoreBarrier(world, arrived, said + 1)
+        stated = barriers[key].lines if key in barriers else 0
+        if stated or len(barriers) < 64:  # a job has a barrier for each process group it makes
+            barriers[key] = StoreBarrier(world, arrived, stated + 1)
     elif found := _PASSED.search(line):
         barriers.pop(found[1].rstrip(","), None)
 
 
-def meaning(barrier: StoreBarrier) -> tuple[str, Bearing, str] | None:
+def meaning(barrier: StoreBarrier) -> tuple[str, Impact, str] | None:
     """Code, bearing and sentence for a barrier that was not passed; None where all have arrived."""
     if barrier.arrived > barrier.world:
         words = f"{barrier.arrived} workers came to the barrier of a job of {barrier.world}: a second job uses the same store"
-        return "store barrier, too many", Bearing.PROGRAM, words
+        return "store barrier, too many", Impact.PROGRAM, words
     if barrier.arrived < barrier.world:
         late = barrier.world - barrier.arrived
         words = f"{late} of {barrier.world} ranks {'has' if late == 1 else 'have'} not come to the barrier at start-up"
-        return "store barrier, ranks missing", Bearing.VICTIM, words
+        return "store barrier, ranks missing", Impact.VICTIM, words
     return None
 
 

@@ -13,9 +13,9 @@ from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.logs import log_process, log_table, nccl_log, watchdog
-from hangdog_models.reading.logs.log_counters import Counted
+from hangdog_models.reading.logs.log_counters import LogCounters
 from hangdog_models.reading.logs.log_lines import LogLine, lines_of_log
-from hangdog_models.reading.logs.log_process import Process
+from hangdog_models.reading.logs.log_process import LogProcess
 
 #: What only logs of training jobs hold; one of them is enough.
 _MARKS = (
@@ -61,8 +61,8 @@ def read(text: str, rank: Rank | None, limits: Limits = DEFAULTS) -> tuple[Strea
 
     Never raises; of a log in which nothing is known nothing comes out. Work is linear in the size of the text.
     """
-    processes: dict[tuple[Rank | None, int | None, int | None], Process] = {}
-    listing: Process | None = None  # the process in whose lines torchrun's list of failures stands
+    processes: dict[tuple[Rank | None, int | None, int | None], LogProcess] = {}
+    listing: LogProcess | None = None  # the process in whose lines torchrun's list of failures stands
     # Looking through the whole text for each hint first is cheap, and leaves few of them to look for in each line.
     hints = tuple(hint for hint in dict.fromkeys(_HINTS + log_table.packaged().hints) if hint in text)
     for number, line in enumerate(lines_of_log(text)):
@@ -75,7 +75,7 @@ def read(text: str, rank: Rank | None, limits: Limits = DEFAULTS) -> tuple[Strea
         if process is None:
             if len(processes) >= _MOST_PROCESSES:
                 continue
-            process = processes[key] = Process(key[0])
+            process = processes[key] = LogProcess(key[0])
         log_process.take(process, line, number, limits)
         listing = process if process.first_failure.lines else None
     return tuple(_streams(processes))
@@ -91,16 +91,16 @@ def _whose(line: LogLine, rank: Rank | None, limits: Limits) -> tuple[Rank | Non
     return None, line.local, line.process if line.local is None else None
 
 
-def _streams(processes: dict[tuple[Rank | None, int | None, int | None], Process]) -> Iterator[Stream]:
-    counted: dict[Rank, Counted] = {}
+def _streams(processes: dict[tuple[Rank | None, int | None, int | None], LogProcess]) -> Iterator[Stream]:
+    counted: dict[Rank, LogCounters] = {}
     findings: dict[Rank, tuple[Finding, ...]] = {}
     loose: list[Stream] = []
-    told: list[dict[Rank, Counted]] = []
+    reported: list[dict[Rank, LogCounters]] = []
     for (rank, local, _), process in processes.items():
         process.rank = rank = rank if rank is not None else process.called_rank
         found = log_process.findings(process)
         own = _merged(process.watched.counted, nccl_log.named(process.calls))
-        told.append(log_process.hearsay(process))
+        reported.append(log_process.hearsay(process))
         if rank is None:
             counters = own.put_together(Rank(-1)) if own.enqueued and local is not None else None
             if found or counters:
@@ -109,9 +109,9 @@ def _streams(processes: dict[tuple[Rank | None, int | None, int | None], Process
         counted[rank] = _merged(counted[rank], own) if rank in counted else own
         findings[rank] = findings.get(rank, ()) + found
     speakers = set(counted)
-    for hearsay in told:  # what a rank says of itself counts more than what others say of it
+    for hearsay in reported:  # what a rank says of itself counts more than what others say of it
         for rank, counts in hearsay.items():
-            counted[rank] = _merged(counted.get(rank, Counted(WATCHDOG)), counts)
+            counted[rank] = _merged(counted.get(rank, LogCounters(WATCHDOG)), counts)
     for rank in sorted(counted):
         counts = counted[rank]
         counters = counts.put_together(rank) if counts.enqueued or counts.entries else None
@@ -120,7 +120,7 @@ def _streams(processes: dict[tuple[Rank | None, int | None, int | None], Process
     yield from loose
 
 
-def _merged(first: Counted, second: Counted) -> Counted:
+def _merged(first: LogCounters, second: LogCounters) -> LogCounters:
     """The counts of both; where both speak of a group, the first's."""
     if not second.enqueued and not second.entries:
         return first

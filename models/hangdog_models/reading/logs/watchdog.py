@@ -12,7 +12,7 @@ from hangdog_models.collectives import CollectiveRecord
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.json_document import int_of, text_of
 from hangdog_models.reading.limits import Limits
-from hangdog_models.reading.logs.log_counters import Counted, raise_to
+from hangdog_models.reading.logs.log_counters import LogCounters, raise_to
 
 #: The name of the default process group in PyTorch.
 DEFAULT_GROUP = "0"
@@ -59,7 +59,7 @@ class TimedOut:
 class Watched:
     """What the watchdog lines of one process say. Operations without a group wait until a line names it."""
 
-    counted: Counted
+    counted: LogCounters
     timed_out: list[TimedOut] = field(default_factory=list)
     groups: dict[int, str] = field(default_factory=dict)
 

@@ -57,7 +57,7 @@ def read(text: str, state: ProcessState | None = None) -> Missing:
 
 def written(missing: Missing) -> str:
     """The text from which `read` takes the same failure, whatever its words sound like."""
-    return f"hangdog: {missing.reason}: {printable(missing.words)}\n"
+    return f"hangdog: {missing.reason}: {printable(missing.message)}\n"
 
 
 def refine(missing: Missing, state: ProcessState | None) -> Missing:
@@ -74,4 +74,4 @@ def refine(missing: Missing, state: ProcessState | None) -> Missing:
         reason = Reason.STOPPED
     elif letter == "t" and reason in _VAGUE:
         reason = Reason.TRACED
-    return Missing(reason, missing.words)
+    return Missing(reason, missing.message)

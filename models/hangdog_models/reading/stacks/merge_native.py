@@ -14,7 +14,7 @@ _EVALUATES = ("_PyEval_EvalFrame", "PyEval_EvalFrame", "_TAIL_CALL_", "_PyEval_V
 _UNNAMED = "native"
 
 
-def splice(python: DumpedProcess, native: DumpedProcess) -> DumpedProcess | None:
+def merge_native(python: DumpedProcess, native: DumpedProcess) -> DumpedProcess | None:
     """The Python threads with the native frames below them, then the threads that have no Python frames.
 
     None where the main thread's id is not found in both, so that nothing says they are the same process.

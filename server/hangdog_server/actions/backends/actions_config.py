@@ -7,8 +7,8 @@ from pathlib import Path
 from hangdog_models.actions.caps import Caps, Mode
 from hangdog_models.errors import WrongUse
 from hangdog_server.actions.backends.alertmanager import Alertmanager
-from hangdog_server.actions.backends.backend import Actor
-from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.actions.backends.backend import Backend
+from hangdog_server.actions.backends.exclude_file import ExcludeFile
 from hangdog_server.actions.backends.kube_api import KubeApi
 from hangdog_server.actions.backends.kubernetes_cordon import Kubernetes
 from hangdog_server.actions.backends.no_action import Nothing
@@ -16,7 +16,7 @@ from hangdog_server.actions.backends.nvsentinel import SOCKET, NVSentinel
 from hangdog_server.actions.backends.slurm_drain import Slurm
 from hangdog_server.actions.backends.webhook import Webhook
 from hangdog_server.actions.checkpoint_copies import Manifests
-from hangdog_server.toml_config import Words, document, only, table
+from hangdog_server.toml_config import TomlTable, document, only, table
 
 #: Bytes of a secret at the least: 16 random ones are not guessed.
 LEAST = 16
@@ -24,7 +24,7 @@ _EXAMPLE = "docs/acting.md has one to copy"
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ActionsConfig:
     """What an operator chose: by itself hangdog touches nothing. While `stop` exists nothing is done either.
 
     `copies` tells who holds copies of a checkpoint; without it nobody asks.
@@ -32,22 +32,22 @@ class Chosen:
 
     mode: Mode = Mode.DRY_RUN
     caps: Caps = field(default_factory=Caps)
-    actors: tuple[Actor, ...] = field(default_factory=lambda: (Nothing(),))
+    actors: tuple[Backend, ...] = field(default_factory=lambda: (Nothing(),))
     stop: Path | None = None
     copies: Manifests | None = None
 
 
-def chosen(path: Path, clock: Callable[[], float]) -> Chosen:
+def chosen(path: Path, clock: Callable[[], float]) -> ActionsConfig:
     """What the file says; raises WrongUse, naming what is wrong: a bound that is misspelt must not be none."""
-    said = document(path, _EXAMPLE)
-    only(said, {"mode", "actors", "caps", "stop", "checkpoint", *_MAKERS}, str(path))
-    mode = said.get("mode", Mode.DRY_RUN.value)
+    stated = document(path, _EXAMPLE)
+    only(stated, {"mode", "actors", "caps", "stop", "checkpoint", *_MAKERS}, str(path))
+    mode = stated.get("mode", Mode.DRY_RUN.value)
     if mode not in list(Mode):
         raise WrongUse(f"{path}: {mode!r} is no mode", f"give one of {', '.join(Mode)}")
-    names = said.get("actors", [Nothing.name])
+    names = stated.get("actors", [Nothing.name])
     if not isinstance(names, list) or not names or not all(isinstance(name, str) and name in _MAKERS for name in names):
         raise WrongUse(f"{path}: actors = {names!r} names none", f"give a list of {', '.join(_MAKERS)}")
-    caps = table(said, "caps", str(path))
+    caps = table(stated, "caps", str(path))
     bounds = {one.name: one.type for one in fields(Caps)}
     only(caps, bounds.keys(), f"{path}, caps")
     for name, value in caps.items():
@@ -57,26 +57,26 @@ def chosen(path: Path, clock: Callable[[], float]) -> Chosen:
         bounded = Caps(**caps)
     except WrongUse as error:
         raise WrongUse(f"{path}: {error}", error.hint) from error
-    stop = said.get("stop", f"{path}.stop")
+    stop = stated.get("stop", f"{path}.stop")
     if not isinstance(stop, str):
         raise WrongUse(f"{path}: stop = {stop!r} is no path", _EXAMPLE)
-    checkpoint = Words(f"{path}, checkpoint", table(said, "checkpoint", str(path)), _EXAMPLE)
-    copies = Manifests(checkpoint.take("copies")) if "checkpoint" in said else None
+    checkpoint = TomlTable(f"{path}, checkpoint", table(stated, "checkpoint", str(path)), _EXAMPLE)
+    copies = Manifests(checkpoint.take("copies")) if "checkpoint" in stated else None
     checkpoint.end()
     actors = tuple(
-        _MAKERS[name](Words(f"{path}, {name}", table(said, name, str(path)), _EXAMPLE), clock)
+        _MAKERS[name](TomlTable(f"{path}, {name}", table(stated, name, str(path)), _EXAMPLE), clock)
         for name in dict.fromkeys(names)
     )
-    return Chosen(Mode(mode), bounded, actors, Path(stop), copies)
+    return ActionsConfig(Mode(mode), bounded, actors, Path(stop), copies)
 
 
-def _slurm(words: Words, clock: Callable[[], float]) -> Actor:
+def _slurm(words: TomlTable, clock: Callable[[], float]) -> Backend:
     requeue = words.yes("requeue", True)
     words.end()
     return Slurm(requeue)
 
 
-def _webhook(words: Words, clock: Callable[[], float]) -> Actor:
+def _webhook(words: TomlTable, clock: Callable[[], float]) -> Backend:
     url, secret = words.take("url"), words.secret("secret_file")
     if len(secret) < LEAST:
         raise WrongUse(
@@ -87,46 +87,46 @@ def _webhook(words: Words, clock: Callable[[], float]) -> Actor:
     return Webhook(url, secret, clock)
 
 
-def _alertmanager(words: Words, clock: Callable[[], float]) -> Actor:
+def _alertmanager(words: TomlTable, clock: Callable[[], float]) -> Backend:
     url, cluster = words.take("url"), words.take("cluster", "")
     words.end()
     return Alertmanager(url, clock, cluster)
 
 
-def _exclusion(words: Words, clock: Callable[[], float]) -> Actor:
+def _exclusion(words: TomlTable, clock: Callable[[], float]) -> Backend:
     path = words.take("path")
     words.end()
-    return Exclusion(Path(path))
+    return ExcludeFile(Path(path))
 
 
-def _kubernetes(words: Words, clock: Callable[[], float]) -> Actor:
+def _kubernetes(words: TomlTable, clock: Callable[[], float]) -> Backend:
     evict, api = words.yes("evict", True), _api(words)
     words.end()
     return Kubernetes(api, clock, evict)
 
 
-def _nvsentinel(words: Words, clock: Callable[[], float]) -> Actor:
+def _nvsentinel(words: TomlTable, clock: Callable[[], float]) -> Backend:
     socket, act, api = words.take("socket", SOCKET), words.yes("act", False), _api(words)
     words.end()
     return NVSentinel(api, clock, socket, act)
 
 
-def _api(words: Words) -> KubeApi:
+def _api(words: TomlTable) -> KubeApi:
     url, token, ca = words.take("url", ""), words.take("token_file", ""), words.take("ca_file", "")
     return KubeApi(url, Path(token), ca) if url else KubeApi.own()
 
 
-def _nothing(words: Words, clock: Callable[[], float]) -> Actor:
+def _nothing(words: TomlTable, clock: Callable[[], float]) -> Backend:
     words.end()
     return Nothing()
 
 
-_MAKERS: Mapping[str, Callable[[Words, Callable[[], float]], Actor]] = {
+_MAKERS: Mapping[str, Callable[[TomlTable, Callable[[], float]], Backend]] = {
     Nothing.name: _nothing,
     Slurm.name: _slurm,
     Kubernetes.name: _kubernetes,
     NVSentinel.name: _nvsentinel,
     Webhook.name: _webhook,
     Alertmanager.name: _alertmanager,
-    Exclusion.name: _exclusion,
+    ExcludeFile.name: _exclusion,
 }

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import httpx
 
-from hangdog_server.actions.backends.backend import Case, Mark, Standing
+from hangdog_server.actions.backends.backend import IsolationCase, MachineMark, Mark
 from hangdog_server.actions.backends.http_client import delivered, opened
 
 #: Between two times of sending an alert, and how long one lasts that is not sent again: Prometheus sends every minute or
@@ -33,7 +33,7 @@ class Alertmanager:
         self._cluster = cluster
         self._client = client or opened()
 
-    async def look(self, case: Case) -> Standing:
+    async def look(self, case: IsolationCase) -> MachineMark:
         """Whether the alert is up."""
         wanted = self._labels(case)
         filters = [f"{key}={json.dumps(wanted[key])}" for key in ("alertname", "incident")]
@@ -42,14 +42,14 @@ class Alertmanager:
         for alert in found if isinstance(found, list) else ():
             labels = alert.get("labels") if isinstance(alert, dict) else None
             if isinstance(labels, dict) and wanted.items() <= labels.items():
-                return Standing(Mark.OURS, case.reason, case.incident)
-        return Standing(Mark.NONE)
+                return MachineMark(Mark.OURS, case.reason, case.incident)
+        return MachineMark(Mark.NONE)
 
-    async def mark(self, case: Case) -> None:
+    async def mark(self, case: IsolationCase) -> None:
         """Sends the alert; sent again it lasts longer."""
         await self._send(case, self._clock() + LASTS_S)
 
-    async def unmark(self, case: Case) -> None:
+    async def unmark(self, case: IsolationCase) -> None:
         """Resolves it."""
         await self._send(case, self._clock())
 
@@ -57,11 +57,11 @@ class Alertmanager:
         """Closes its connections."""
         await self._client.aclose()
 
-    def _labels(self, case: Case) -> dict[str, str]:
+    def _labels(self, case: IsolationCase) -> dict[str, str]:
         labels = {"alertname": ALERT, "incident": case.incident, "machine": case.machine, "job": case.job}
         return {key: value for key, value in {**labels, "cluster": self._cluster}.items() if value}
 
-    async def _send(self, case: Case, until: float) -> None:
+    async def _send(self, case: IsolationCase, until: float) -> None:
         alert = {
             "labels": self._labels(case),
             "annotations": {"summary": f"{case.machine} is out of use", "description": case.reason},

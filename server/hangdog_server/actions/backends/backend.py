@@ -25,7 +25,7 @@ class Mark(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MachineMark:
     """How a machine stands; `reason` is in its owner's words, `incident` the one it is marked for where that is ours."""
 
     mark: Mark
@@ -34,13 +34,13 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class IsolationCase:
     """One machine that is taken for one incident of a job, whose that is, and why; `pods` are UIDs of those it has there."""
 
     incident: str
     machine: str
     job: str
-    because: str = ""
+    reason_text: str = ""
     owner: Owner = UNKNOWN
     pods: tuple[str, ...] = ()
 
@@ -52,11 +52,11 @@ class Case:
     @property
     def reason(self) -> str:
         """The mark in words, as one line."""
-        return f"{OURS} {self.incident} {' '.join(printable(self.because, WORDS).split())}".strip()
+        return f"{OURS} {self.incident} {' '.join(printable(self.reason_text, WORDS).split())}".strip()
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class JobPlacement:
     """Where agents say that a job runs: whose it is, the UIDs of its pods by machine (none outside of pods), and what is accused."""
 
     owner: Owner
@@ -69,7 +69,7 @@ class Placement:
         return tuple(sorted(self.pods))
 
 
-class ActorFailed(HangdogError):
+class BackendFailed(HangdogError):
     """An act was not carried out. `again`: it may be later, by itself (the scheduler was away)."""
 
     def __init__(self, what: str, hint: str = "", again: bool = False) -> None:
@@ -78,7 +78,7 @@ class ActorFailed(HangdogError):
 
 
 @runtime_checkable
-class Actor(Protocol):
+class Backend(Protocol):
     """Takes machines out of use. Every method raises ActorFailed, and nothing else, when it cannot do its work.
 
     `again_s`: a mark does not last by itself and is made again so often (seconds); 0: it lasts.
@@ -87,15 +87,15 @@ class Actor(Protocol):
     name: str
     again_s: float
 
-    async def look(self, case: Case) -> Standing:
+    async def look(self, case: IsolationCase) -> MachineMark:
         """How the machine stands; changes nothing."""
         ...
 
-    async def mark(self, case: Case) -> None:
+    async def mark(self, case: IsolationCase) -> None:
         """Marks the machine as out of use; one that is marked by us stays so, one that another marked is left alone."""
         ...
 
-    async def unmark(self, case: Case) -> None:
+    async def unmark(self, case: IsolationCase) -> None:
         """Takes our mark for this incident away; without one nothing is done, and another's is left alone."""
         ...
 
@@ -108,11 +108,11 @@ class Actor(Protocol):
 class Mover(Protocol):
     """An actor that can also have a job start again elsewhere."""
 
-    async def run_of(self, case: Case) -> str:
+    async def run_of(self, case: IsolationCase) -> str:
         """Which run of the job is on the machine, as `move` wants it told; empty when none is. Kept before anything moves."""
         ...
 
-    async def move(self, case: Case, run: str, machines: Sequence[str]) -> bool:
+    async def move(self, case: IsolationCase, run: str, machines: Sequence[str]) -> bool:
         """Has the job start again without these machines, unless that run is over; True once it is under way.
 
         False: not yet, ask again. Asked for twice it moves the job once: the run it is asked about is over then.
@@ -124,7 +124,7 @@ class Mover(Protocol):
 class Scheduler(Protocol):
     """An actor that knows which machines run which jobs, and so whether what agents say of it can be true."""
 
-    async def contradicts(self, said: Placement) -> tuple[str, ...]:
+    async def contradicts(self, stated: JobPlacement) -> tuple[str, ...]:
         """What of a job's placement is not so, in words.
 
         Empty where nothing is known of it. Changes nothing; raises ActorFailed when nobody can be asked.
@@ -133,10 +133,10 @@ class Scheduler(Protocol):
 
 
 @runtime_checkable
-class Foreseer(Protocol):
+class RestartPreviewer(Protocol):
     """An actor that can say beforehand what its moving a job would lack, or cost."""
 
-    async def foresee(self, cases: Sequence[Case]) -> str:
+    async def preview_restart(self, cases: Sequence[IsolationCase]) -> str:
         """What is to be known before the job leaves these machines, in words; empty where it starts again at no cost.
 
         Changes nothing; raises ActorFailed, which says as much where it is none that passes by itself.
@@ -144,17 +144,17 @@ class Foreseer(Protocol):
         ...
 
 
-def reason_of(text: str) -> Standing:
+def reason_of(text: str) -> MachineMark:
     """What the reason of a machine that is out of use says."""
     if not text.startswith(OURS):
-        return Standing(Mark.ANOTHERS, text)
+        return MachineMark(Mark.ANOTHERS, text)
     incident = text.removeprefix(OURS).split()[:1]
-    return Standing(Mark.OURS, text, incident[0] if incident else "")
+    return MachineMark(Mark.OURS, text, incident[0] if incident else "")
 
 
-def left_alone(who: str, machine: str, standing: Standing) -> ActorFailed:
+def left_alone(who: str, machine: str, state: MachineMark) -> BackendFailed:
     """The refusal to touch what somebody else has marked."""
-    reason = printable(standing.reason, WORDS) or "no reason is given"
-    return ActorFailed(
+    reason = printable(state.reason, WORDS) or "no reason is given"
+    return BackendFailed(
         f"{machine} is left alone: somebody else took it out of use in {who} ({reason})", "ask its owner"
     )

@@ -6,14 +6,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hangdog_server.actions.backends.backend import ActorFailed, Case, Mark, Standing, left_alone, reason_of
+from hangdog_server.actions.backends.backend import (
+    BackendFailed,
+    IsolationCase,
+    MachineMark,
+    Mark,
+    left_alone,
+    reason_of,
+)
 from hangdog_server.actions.shared_disk import WITHIN_S, Disk
 
 #: Bytes of the file: 10,000 machines with their reasons are some 2 MiB.
 MOST = 8 << 20
 
 
-class Exclusion:
+class ExcludeFile:
     """One file, on a disk that the job's machines share. Lines of other owners are kept as they are."""
 
     name = "exclude-file"
@@ -23,29 +30,29 @@ class Exclusion:
         self._path = path
         self._disk = Disk(within_s)
 
-    async def look(self, case: Case) -> Standing:
+    async def look(self, case: IsolationCase) -> MachineMark:
         """Whether the machine stands in the file, and by whose reason."""
-        return _standing(await self._held(lambda lines: lines), case.machine)
+        return _mark_of(await self._held(lambda lines: lines), case.machine)
 
-    async def mark(self, case: Case) -> None:
+    async def mark(self, case: IsolationCase) -> None:
         """Adds the machine, unless it is there."""
 
         def add(lines: list[str]) -> list[str]:
-            standing = _standing(lines, case.machine)
-            if standing.mark is Mark.ANOTHERS:
-                raise left_alone(str(self._path), case.machine, standing)
-            return lines if standing.mark is Mark.OURS else [*lines, f"{_name(case.machine)}  # {case.reason}"]
+            state = _mark_of(lines, case.machine)
+            if state.mark is Mark.ANOTHERS:
+                raise left_alone(str(self._path), case.machine, state)
+            return lines if state.mark is Mark.OURS else [*lines, f"{_name(case.machine)}  # {case.reason}"]
 
         await self._held(add)
 
-    async def unmark(self, case: Case) -> None:
+    async def unmark(self, case: IsolationCase) -> None:
         """Removes our line of this incident."""
 
         def remove(lines: list[str]) -> list[str]:
-            standing = _standing(lines, case.machine)
-            if standing.mark is Mark.ANOTHERS:
-                raise left_alone(str(self._path), case.machine, standing)
-            ours = standing.mark is Mark.OURS and standing.incident == case.incident
+            state = _mark_of(lines, case.machine)
+            if state.mark is Mark.ANOTHERS:
+                raise left_alone(str(self._path), case.machine, state)
+            ours = state.mark is Mark.OURS and state.incident == case.incident
             return [line for line in lines if not (ours and _split(line)[0] == case.machine)]
 
         await self._held(remove)
@@ -68,10 +75,10 @@ class Exclusion:
             return await self._disk.do(work)
         except TimeoutError:
             hint = "is its disk there? ls it by hand; and who holds its lock?"
-            raise ActorFailed(f"{self._path} does not answer", hint, again=True) from None
+            raise BackendFailed(f"{self._path} does not answer", hint, again=True) from None
         except OSError as error:
             what = f"{self._path} cannot be changed: {error.strerror}"
-            raise ActorFailed(what, "check its folder, owner and disk", again=True) from error
+            raise BackendFailed(what, "check its folder, owner and disk", again=True) from error
 
     def _read(self) -> list[str]:
         try:
@@ -80,7 +87,7 @@ class Exclusion:
         except FileNotFoundError:
             return []
         if len(content) > MOST:
-            raise ActorFailed(f"{self._path} is larger than {MOST >> 20} MiB", "is it the right file?")
+            raise BackendFailed(f"{self._path} is larger than {MOST >> 20} MiB", "is it the right file?")
         return content.decode("utf-8", "surrogateescape").splitlines()
 
     def _write(self, lines: list[str]) -> None:
@@ -104,12 +111,12 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _standing(lines: list[str], machine: str) -> Standing:
+def _mark_of(lines: list[str], machine: str) -> MachineMark:
     for line in lines:
         name, reason = _split(line)
         if name == machine:
             return reason_of(reason)
-    return Standing(Mark.NONE)
+    return MachineMark(Mark.NONE)
 
 
 def _split(line: str) -> tuple[str, str]:
@@ -119,5 +126,5 @@ def _split(line: str) -> tuple[str, str]:
 
 def _name(machine: str) -> str:
     if not machine or machine.startswith("#") or machine.split() != [machine] or "#" in machine:
-        raise ActorFailed(f"{machine[:60]!r} is no name for a line of a file", "see the agent's --machine")
+        raise BackendFailed(f"{machine[:60]!r} is no name for a line of a file", "see the agent's --machine")
     return machine

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from hangdog_models.errors import WrongUse
-from hangdog_server.actions.backends.backend import ActorFailed
+from hangdog_server.actions.backends.backend import BackendFailed
 
 #: Seconds for one request, from its connection to its answer: who carries acts on may write to a disk first.
 WITHIN_S = 10.0
@@ -20,7 +20,7 @@ AGAIN = frozenset({408, 425, 429})
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """An answer's status and its whole content."""
 
     status: int
@@ -41,7 +41,7 @@ class Answer:
         try:
             return json.loads(self.content)
         except (ValueError, RecursionError) as error:
-            raise ActorFailed(
+            raise BackendFailed(
                 f"the answer is not JSON: {self.words}", "is it the right address?", again=True
             ) from error
 
@@ -58,7 +58,7 @@ def opened(ca: str = "", **more: Any) -> httpx.AsyncClient:
     return httpx.AsyncClient(timeout=WITHIN_S, follow_redirects=False, trust_env=False, verify=context, **more)
 
 
-async def send(client: httpx.AsyncClient, method: str, url: str, within_s: float = WITHIN_S, **more: Any) -> Answer:
+async def send(client: httpx.AsyncClient, method: str, url: str, within_s: float = WITHIN_S, **more: Any) -> HttpAnswer:
     """The answer, whatever its status; raises ActorFailed when none has come whole in time."""
     content = bytearray()
     try:
@@ -67,18 +67,18 @@ async def send(client: httpx.AsyncClient, method: str, url: str, within_s: float
             async for chunk in answer.aiter_bytes():
                 content += chunk
                 if len(content) > MOST:
-                    raise ActorFailed(f"{shown(url)} answers more than {MOST >> 20} MiB", "is it the right address?")
-            return Answer(answer.status_code, bytes(content))
+                    raise BackendFailed(f"{shown(url)} answers more than {MOST >> 20} MiB", "is it the right address?")
+            return HttpAnswer(answer.status_code, bytes(content))
     except TimeoutError:
-        raise ActorFailed(f"{shown(url)} did not answer within {within_s:g} s", "is it up, or slow?", True) from None
+        raise BackendFailed(f"{shown(url)} did not answer within {within_s:g} s", "is it up, or slow?", True) from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         words = str(error) or type(error).__name__
-        raise ActorFailed(
+        raise BackendFailed(
             f"{shown(url)} cannot be reached: {words}", "is it up, and the address right?", True
         ) from error
 
 
-async def delivered(client: httpx.AsyncClient, method: str, url: str, **more: Any) -> Answer:
+async def delivered(client: httpx.AsyncClient, method: str, url: str, **more: Any) -> HttpAnswer:
     """An answer of the kind 2xx; raises ActorFailed for every other."""
     answer = await send(client, method, url, **more)
     if not answer.good:
@@ -86,11 +86,11 @@ async def delivered(client: httpx.AsyncClient, method: str, url: str, **more: An
     return answer
 
 
-def refused(url: str, answer: Answer) -> ActorFailed:
+def refused(url: str, answer: HttpAnswer) -> BackendFailed:
     """What an answer that is no success means."""
     again = answer.status in AGAIN or answer.status >= 500
     hint = "it is tried again" if again else "check the address, and what it asks for (a secret, a token)"
-    return ActorFailed(f"{shown(url)} answers {answer.status}: {answer.words}", hint, again)
+    return BackendFailed(f"{shown(url)} answers {answer.status}: {answer.words}", hint, again)
 
 
 def shown(url: str) -> str:

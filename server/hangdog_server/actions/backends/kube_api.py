@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hangdog_models.errors import WrongUse
-from hangdog_server.actions.backends.backend import ActorFailed
+from hangdog_server.actions.backends.backend import BackendFailed
 from hangdog_server.actions.backends.http_client import AGAIN, opened, send
 
 #: Where a pod finds what it needs to speak to its own cluster.
@@ -25,11 +25,11 @@ HINTS: Mapping[int, str] = {
 }
 
 
-class Denied(ActorFailed):
+class KubeDenied(BackendFailed):
     """The API server knows us, and does not let us (403)."""
 
 
-class Unknown(ActorFailed):
+class Unknown(BackendFailed):
     """It knows no such object, or no such kind of objects (404)."""
 
 
@@ -56,7 +56,7 @@ class KubeApi:
             raise self.failed(answer.status, path, answer.words)
         found = answer.json()
         if not isinstance(found, dict):
-            raise ActorFailed(f"{path}: what the API server answers is no object", "is it the right url?", again=True)
+            raise BackendFailed(f"{path}: what the API server answers is no object", "is it the right url?", again=True)
         return found
 
     async def patch(self, path: str, change: Mapping[str, Any], kind: str) -> bool:
@@ -72,11 +72,11 @@ class KubeApi:
         answer = await send(self._client, "POST", self._url + path, within_s, json=body, headers=self._headers())
         return answer.status, answer.words
 
-    def failed(self, status: int, path: str, words: str) -> ActorFailed:
+    def failed(self, status: int, path: str, words: str) -> BackendFailed:
         """What a status that is no success means."""
         again = status in AGAIN or status >= 500
         hint = HINTS.get(status, "it is tried again" if again else "the API server's log says more")
-        kind = {403: Denied, 404: Unknown}.get(status, ActorFailed)
+        kind = {403: KubeDenied, 404: Unknown}.get(status, BackendFailed)
         return kind(f"Kubernetes answers {status} to {path}: {words}", hint, again)
 
     async def close(self) -> None:
@@ -88,14 +88,14 @@ class KubeApi:
             token = self._token_file.read_text(encoding="ascii").strip()
         except (OSError, ValueError) as error:
             hint = "mount the service account's token"
-            raise ActorFailed(f"cannot read the token {self._token_file}: {error}", hint, again=True) from error
+            raise BackendFailed(f"cannot read the token {self._token_file}: {error}", hint, again=True) from error
         return {"Authorization": f"Bearer {token}"}
 
 
 def named(name: str) -> str:
     """The name, which is one node's or pod's; raises ActorFailed."""
     if not NAME.fullmatch(name) or ".." in name:
-        raise ActorFailed(f"{name[:60]!r} is no name of Kubernetes'", "see the agent's --machine: the node's name")
+        raise BackendFailed(f"{name[:60]!r} is no name of Kubernetes'", "see the agent's --machine: the node's name")
     return name
 
 
@@ -106,4 +106,4 @@ def understood(what: str) -> Iterator[None]:
         yield
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         words = f"what is answered about {what} is not as Kubernetes answers ({type(error).__name__}: {error})"
-        raise ActorFailed(words, "is it the right url?", again=True) from error
+        raise BackendFailed(words, "is it the right url?", again=True) from error

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 from itertools import islice
 
-from hangdog_server.actions.backends.kube_api import Denied, KubeApi, Unknown, named
+from hangdog_server.actions.backends.kube_api import KubeApi, KubeDenied, Unknown, named
 from hangdog_server.actions.backends.kube_restarts import Object, Ref, owner
 
 #: Different owners of one job's pods that are read: a verdict takes eight machines at most, and a JobSet may have a Job for each.
@@ -45,7 +45,7 @@ class Owners:
             return await self._api.get(path)
         except Unknown:
             return None
-        except Denied as error:
+        except KubeDenied as error:
             if ref.kind not in self._mute:
                 self._mute.add(ref.kind)
                 log.warning("nothing is foreseen of restarts by a %s: %s (%s)", ref.kind, error, error.hint)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hangdog_models.owner import OwnerKind
-from hangdog_server.actions.backends.backend import Placement
+from hangdog_server.actions.backends.backend import JobPlacement
 from hangdog_server.actions.backends.kube_api import KubeApi, named, understood
 
 Pod = Mapping[str, Any]
@@ -33,18 +33,18 @@ class Pods:
         """All pods of a machine, those that ended included."""
         return await self._listed("/api/v1/pods", machine, fieldSelector=f"spec.nodeName={named(machine)}")
 
-    async def contradicts(self, said: Placement) -> tuple[str, ...]:
+    async def contradicts(self, stated: JobPlacement) -> tuple[str, ...]:
         """What of the placement is not so: UIDs that are no pods there, another job's, or none where the job runs in pods."""
-        if said.owner.kind is OwnerKind.USER:
-            return tuple(f"the job runs in no pod on {machine}, its agent says" for machine in said.accused)
-        if said.owner.kind is not OwnerKind.PODS or not said.accused:
+        if stated.owner.kind is OwnerKind.USER:
+            return tuple(f"the job runs in no pod on {machine}, its agent says" for machine in stated.accused)
+        if stated.owner.kind is not OwnerKind.PODS or not stated.accused:
             return ()
-        if silent := [machine for machine in said.machines if not said.pods[machine]]:
+        if silent := [machine for machine in stated.machines if not stated.pods[machine]]:
             return (f"the job runs in pods, and {_named(silent)} tell of none",)
         jobs: dict[tuple[str, str, str], str] = {}
-        for machine in said.accused:
+        for machine in stated.accused:
             there = _by_uid(await self.on(machine), machine)
-            for uid in said.pods.get(machine, ()):
+            for uid in stated.pods.get(machine, ()):
                 if uid not in there:
                     return (f"Kubernetes knows no pod {uid} on {machine}",)
                 with understood(f"pod {uid}"):
@@ -52,11 +52,11 @@ class Pods:
         if len(jobs) > 1:
             return (f"the pods on {_named(sorted(set(jobs.values())))} are of several jobs, Kubernetes says",)
         for job in jobs:
-            outside = await self._outside(job, said)
+            outside = await self._outside(job, stated)
             return (f"Kubernetes knows of no such pods of this job on {_named(outside)}",) if outside else ()
-        return (f"no agent tells which pods the job has on {_named(said.accused)}",)
+        return (f"no agent tells which pods the job has on {_named(stated.accused)}",)
 
-    async def _outside(self, job: tuple[str, str, str], said: Placement) -> list[str]:
+    async def _outside(self, job: tuple[str, str, str], stated: JobPlacement) -> list[str]:
         """The machines whose pods are not all of this job, and there."""
         namespace = job[0]
         known = _by_uid(await self._listed(f"/api/v1/namespaces/{named(namespace)}/pods", namespace), namespace)
@@ -66,7 +66,9 @@ class Pods:
             return pod is not None and pod["spec"].get("nodeName") == machine and _job(pod) == job
 
         with understood(f"the pods of {namespace}"):
-            return [machine for machine in said.machines if not all(there(machine, uid) for uid in said.pods[machine])]
+            return [
+                machine for machine in stated.machines if not all(there(machine, uid) for uid in stated.pods[machine])
+            ]
 
     async def _listed(self, path: str, of: str, **query: str) -> list[Pod]:
         """A list, page by page."""

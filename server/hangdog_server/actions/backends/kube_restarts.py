@@ -71,16 +71,16 @@ def foreseen(pods: Sequence[Object], owners: Mapping[Ref, Object]) -> tuple[str,
     groups: dict[Ref | None, list[Object]] = {}
     for pod in pods:
         groups.setdefault(owner(pod), []).append(pod)
-    said: dict[Ref | None, str] = {}
+    stated: dict[Ref | None, str] = {}
     for ref, group in groups.items():
         with suppress(*MISSHAPEN):
             top = _top(ref, owners)
             words = _of_group(ref, group, owners)
-            if words and (top not in said or (_FAILS in words and _FAILS not in said[top])):
-                said[top] = words  # of the Jobs of one JobSet the worst, once
+            if words and (top not in stated or (_FAILS in words and _FAILS not in stated[top])):
+                stated[top] = words  # of the Jobs of one JobSet the worst, once
     with suppress(*MISSHAPEN):
-        return tuple(dict.fromkeys((*said.values(), *_placed(pods))))
-    return tuple(said.values())
+        return tuple(dict.fromkeys((*stated.values(), *_placed(pods))))
+    return tuple(stated.values())
 
 
 def _top(ref: Ref | None, owners: Mapping[Ref, Object]) -> Ref | None:
@@ -225,5 +225,5 @@ def _name(thing: Object) -> str:
     return printable(thing["metadata"]["name"], 63)
 
 
-def _count(told: object, otherwise: int) -> int:
-    return told if isinstance(told, int) and not isinstance(told, bool) else otherwise
+def _count(reported: object, otherwise: int) -> int:
+    return reported if isinstance(reported, int) and not isinstance(reported, bool) else otherwise

@@ -11,7 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from hangdog_server.actions.backends.backend import ActorFailed, Case, Mark, Placement, Standing, left_alone
+from hangdog_server.actions.backends.backend import (
+    BackendFailed,
+    IsolationCase,
+    JobPlacement,
+    MachineMark,
+    Mark,
+    left_alone,
+)
 from hangdog_server.actions.backends.kube_api import KubeApi, named, understood
 from hangdog_server.actions.backends.kube_owners import Owners
 from hangdog_server.actions.backends.kube_pods import JOB_LABELS, Pod, Pods, labels
@@ -47,22 +54,22 @@ class Kubernetes:
         self._owners = Owners(api)
         self._pods = Pods(api)
 
-    async def look(self, case: Case) -> Standing:
+    async def look(self, case: IsolationCase) -> MachineMark:
         """Cordoned, and whether by us."""
         node = await self._node(case)
         with understood(case.machine):
-            return _standing(node)
+            return _mark_of(node)
 
-    async def mark(self, case: Case) -> None:
+    async def mark(self, case: IsolationCase) -> None:
         """Cordons and taints it (NoSchedule: what runs there goes on until it is evicted), and says why."""
         if not VALUE.fullmatch(case.incident):
-            raise ActorFailed(f"{case.incident!r} is no value of a label")
+            raise BackendFailed(f"{case.incident!r} is no value of a label")
 
         def change(node: dict[str, Any]) -> dict[str, Any]:
-            standing = _standing(node)
-            if standing.mark is Mark.ANOTHERS:
-                raise left_alone("Kubernetes", case.machine, standing)
-            if standing.mark is Mark.OURS:
+            state = _mark_of(node)
+            if state.mark is Mark.ANOTHERS:
+                raise left_alone("Kubernetes", case.machine, state)
+            if state.mark is Mark.OURS:
                 return {}
             ours = {"key": TAINT, "value": case.incident, "effect": "NoSchedule"}
             spec = {"unschedulable": True, "taints": [*_taints(node), ours]}
@@ -73,14 +80,14 @@ class Kubernetes:
         if changed or (await self.look(case)).incident == case.incident:  # a server may have ended between the two
             await self._tell(case, "True", case.reason)
 
-    async def unmark(self, case: Case) -> None:
+    async def unmark(self, case: IsolationCase) -> None:
         """Takes our taint, our cordon and our words away."""
 
         def change(node: dict[str, Any]) -> dict[str, Any]:
-            standing = _standing(node)
-            if standing.mark is Mark.ANOTHERS:
-                raise left_alone("Kubernetes", case.machine, standing)
-            if standing.mark is Mark.NONE or standing.incident != case.incident:
+            state = _mark_of(node)
+            if state.mark is Mark.ANOTHERS:
+                raise left_alone("Kubernetes", case.machine, state)
+            if state.mark is Mark.NONE or state.incident != case.incident:
                 return {}
             spec = {"unschedulable": None, "taints": [one for one in _taints(node) if one.get("key") != TAINT] or None}
             return {"metadata": {"labels": {INCIDENT: None}, "annotations": {REASON: None}}, "spec": spec}
@@ -88,11 +95,11 @@ class Kubernetes:
         if await self._change(case, change):
             await self._tell(case, "False", "")
 
-    async def contradicts(self, said: Placement) -> tuple[str, ...]:
+    async def contradicts(self, stated: JobPlacement) -> tuple[str, ...]:
         """Pods that are not where agents say, or are another job's."""
-        return await self._pods.contradicts(said)
+        return await self._pods.contradicts(stated)
 
-    async def run_of(self, case: Case) -> str:
+    async def run_of(self, case: IsolationCase) -> str:
         """The job's pods on it, by namespace, name and uid, as JSON."""
         if not self._evict:
             return ""
@@ -101,7 +108,7 @@ class Kubernetes:
             pods = [[pod["metadata"][key] for key in ("namespace", "name", "uid")] for pod in mine]
         return json.dumps(sorted(pods)) if pods else ""
 
-    async def foresee(self, cases: Sequence[Case]) -> str:
+    async def preview_restart(self, cases: Sequence[IsolationCase]) -> str:
         """What becomes of the job once its pods are evicted, where it does not start again as it was, at no cost."""
         if not self._evict:
             return ""
@@ -109,7 +116,7 @@ class Kubernetes:
         with understood("the owners of pods"):
             return "; ".join(foreseen(pods, await self._owners.of(pods)))
 
-    async def move(self, case: Case, run: str, machines: Sequence[str]) -> bool:
+    async def move(self, case: IsolationCase, run: str, machines: Sequence[str]) -> bool:
         """Evicts these very pods: one of the same name that was made since has another uid, and stays."""
         came, found = True, await self._pods.on(case.machine)
         with understood(f"the pods on {case.machine}"):
@@ -134,7 +141,7 @@ class Kubernetes:
         """Closes its connections."""
         await self._api.close()
 
-    async def _mine(self, case: Case) -> list[Pod]:
+    async def _mine(self, case: IsolationCase) -> list[Pod]:
         """The job's pods on it that run; raises ActorFailed where pods there are jobs', and its agent does not tell which it has."""
         found = await self._pods.on(case.machine)
         with understood(f"the pods on {case.machine}"):
@@ -143,13 +150,13 @@ class Kubernetes:
             others = any(name in labels(pod) for pod in there for name in JOB_LABELS)
         if not case.pods and not case.owner.known and others:
             what = f"the agent on {case.machine} does not tell which pods job {case.job} has there"
-            raise ActorFailed(what, "update the agent, and evict these by hand")
+            raise BackendFailed(what, "update the agent, and evict these by hand")
         return mine
 
-    async def _node(self, case: Case) -> dict[str, Any]:
+    async def _node(self, case: IsolationCase) -> dict[str, Any]:
         return await self._api.get(f"/api/v1/nodes/{named(case.machine)}")
 
-    async def _change(self, case: Case, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
+    async def _change(self, case: IsolationCase, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
         """Reads, changes and writes until nobody wrote in between; whether anything was to be changed."""
         for _ in range(TRIES):
             node = await self._node(case)
@@ -161,9 +168,9 @@ class Kubernetes:
             if await self._api.patch(f"/api/v1/nodes/{named(case.machine)}", patch, "merge"):
                 return True
         what = f"{TRIES} tries to mark {case.machine} met somebody else's writing"
-        raise ActorFailed(what, "which controller writes this node without pause?", again=True)
+        raise BackendFailed(what, "which controller writes this node without pause?", again=True)
 
-    async def _tell(self, case: Case, status: str, message: str) -> None:
+    async def _tell(self, case: IsolationCase, status: str, message: str) -> None:
         """Says it as a condition of the node, merged by its type: a plain merge would replace all other conditions."""
         at = datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         condition = {
@@ -174,19 +181,19 @@ class Kubernetes:
         await self._api.patch(path, {"status": {"conditions": [condition]}}, "strategic-merge")
 
 
-def _standing(node: Mapping[str, Any]) -> Standing:
+def _mark_of(node: Mapping[str, Any]) -> MachineMark:
     metadata = node.get("metadata", {})
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     for label, words in REPLACED.items():
         if words.fullmatch(labels.get(label, "")):
-            return Standing(Mark.ANOTHERS, f"{label}={labels[label]}")
+            return MachineMark(Mark.ANOTHERS, f"{label}={labels[label]}")
     for taint in _taints(node):
         if taint.get("key") == TAINT:
-            return Standing(Mark.OURS, annotations.get(REASON, ""), taint.get("value", ""))
+            return MachineMark(Mark.OURS, annotations.get(REASON, ""), taint.get("value", ""))
     if node.get("spec", {}).get("unschedulable"):
-        said = [f"{key}={value}" for key, value in sorted({**annotations, **labels}.items()) if "cordon" in key]
-        return Standing(Mark.ANOTHERS, ", ".join(said) or "cordoned")
-    return Standing(Mark.NONE)
+        stated = [f"{key}={value}" for key, value in sorted({**annotations, **labels}.items()) if "cordon" in key]
+        return MachineMark(Mark.ANOTHERS, ", ".join(stated) or "cordoned")
+    return MachineMark(Mark.NONE)
 
 
 def _taints(node: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """The actor that does nothing: what hangdog does unless an operator chooses another."""
 
-from hangdog_server.actions.backends.backend import Case, Mark, Standing
+from hangdog_server.actions.backends.backend import IsolationCase, MachineMark, Mark
 
 
 class Nothing:
@@ -9,14 +9,14 @@ class Nothing:
     name = "none"
     again_s = 0.0
 
-    async def look(self, case: Case) -> Standing:
+    async def look(self, case: IsolationCase) -> MachineMark:
         """Nobody knows."""
-        return Standing(Mark.UNKNOWN)
+        return MachineMark(Mark.UNKNOWN)
 
-    async def mark(self, case: Case) -> None:
+    async def mark(self, case: IsolationCase) -> None:
         """Does nothing."""
 
-    async def unmark(self, case: Case) -> None:
+    async def unmark(self, case: IsolationCase) -> None:
         """Does nothing."""
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ import grpc
 from hangdog_models.reading.printable import printable
 from hangdog_proto.generated import nvsentinel_pb2 as pb
 from hangdog_proto.generated.nvsentinel_pb2_grpc import PlatformConnectorStub
-from hangdog_server.actions.backends.backend import WORDS, ActorFailed, Case, Mark, Standing, left_alone
+from hangdog_server.actions.backends.backend import WORDS, BackendFailed, IsolationCase, MachineMark, Mark, left_alone
 from hangdog_server.actions.backends.kube_api import KubeApi, named, understood
 
 #: Where its platform connector listens on each node (its Helm chart, and its guide to writing monitors).
@@ -55,20 +55,20 @@ class NVSentinel:
         self._strategy = pb.ACT if act else pb.KEEP
         self._within_s = within_s
 
-    async def look(self, case: Case) -> Standing:
+    async def look(self, case: IsolationCase) -> MachineMark:
         """Whether the node is out of its hands; what it did because of an event it tells nobody."""
         node = await self._api.get(f"/api/v1/nodes/{named(case.machine)}")
         with understood(case.machine):
             managed = (node["metadata"].get("labels") or {}).get(OPTED_OUT, "")
         if managed == NOT_MANAGED:
-            return Standing(Mark.ANOTHERS, f"{OPTED_OUT}={NOT_MANAGED}")
-        return Standing(Mark.UNKNOWN)
+            return MachineMark(Mark.ANOTHERS, f"{OPTED_OUT}={NOT_MANAGED}")
+        return MachineMark(Mark.UNKNOWN)
 
-    async def mark(self, case: Case) -> None:
+    async def mark(self, case: IsolationCase) -> None:
         """Tells it that the machine is unwell; after a crash it may be told twice, of the same part."""
         await self._tell(case, healthy=False)
 
-    async def unmark(self, case: Case) -> None:
+    async def unmark(self, case: IsolationCase) -> None:
         """Tells it that the machine is well again, of this incident."""
         await self._tell(case, healthy=True)
 
@@ -76,10 +76,10 @@ class NVSentinel:
         """Closes its connections."""
         await self._api.close()
 
-    async def _tell(self, case: Case, healthy: bool) -> None:
-        standing = await self.look(case)
-        if standing.mark is Mark.ANOTHERS:
-            raise left_alone("NVSentinel", case.machine, standing)
+    async def _tell(self, case: IsolationCase, healthy: bool) -> None:
+        state = await self.look(case)
+        if state.mark is Mark.ANOTHERS:
+            raise left_alone("NVSentinel", case.machine, state)
         now = self._clock()
         event = pb.Event(
             version=1, agent=AGENT, component_class=COMPONENT, check_name=CHECK, fatal=not healthy, healthy=healthy,
@@ -90,11 +90,11 @@ class NVSentinel:
         )  # fmt: skip
         try:
             async with grpc.aio.insecure_channel(self._target) as channel:
-                told = pb.Events(version=1, events=[event])
+                reported = pb.Events(version=1, events=[event])
                 call = cast("Callable[..., Awaitable[Any]]", PlatformConnectorStub(channel).HealthEventOccurredV1)
-                await call(told, timeout=self._within_s)  # the stubs know no aio call
+                await call(reported, timeout=self._within_s)  # the stubs know no aio call
         except grpc.aio.AioRpcError as error:
             code, words = error.code(), printable(error.details() or "", WORDS)
             hint = FINAL.get(code, "is its platform connector there, and the socket in this pod?")
             what = f"NVSentinel at {self._target} did not take an event of {case.machine}: {code.name} {words}"
-            raise ActorFailed(what, hint, again=code not in FINAL) from error
+            raise BackendFailed(what, hint, again=code not in FINAL) from error

@@ -8,7 +8,15 @@ import re
 from collections.abc import Mapping, Sequence
 
 from hangdog_models.owner import Owner, OwnerKind
-from hangdog_server.actions.backends.backend import ActorFailed, Case, Mark, Placement, Standing, left_alone, reason_of
+from hangdog_server.actions.backends.backend import (
+    BackendFailed,
+    IsolationCase,
+    JobPlacement,
+    MachineMark,
+    Mark,
+    left_alone,
+    reason_of,
+)
 from hangdog_server.actions.backends.subprocess_runner import run
 
 #: Seconds one command may take: Slurm's own patience with a controller that does not answer is 10 (MessageTimeout).
@@ -46,46 +54,46 @@ class Slurm:
         self._requeue = requeue
         self._environ = {**(os.environ if environ is None else environ), "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "%s"}
 
-    async def look(self, case: Case) -> Standing:
+    async def look(self, case: IsolationCase) -> MachineMark:
         """Drained or down, and by whom."""
         line = await self._ask("scontrol", "--oneliner", "show", "node", _name(case.machine))
         state = re.search(r" State=(\S+)", line)
         if state is None:
-            raise ActorFailed(
+            raise BackendFailed(
                 f"scontrol tells no state of {case.machine}", "is it a Slurm of another kind?", again=True
             )
         flags = {flag.rstrip("*~#!%$@^-") for flag in state[1].split("+")}
         if not flags & OUT:
-            return Standing(Mark.NONE)
+            return MachineMark(Mark.NONE)
         reason = re.search(r" Reason=(.*) \[[^\[\]]*@[^\[\]]*\]", line)
         return reason_of(reason[1] if reason else "")
 
-    async def mark(self, case: Case) -> None:
+    async def mark(self, case: IsolationCase) -> None:
         """Drains it: what runs there goes on until it is moved. A second drain would overwrite another owner's reason."""
-        standing = await self.look(case)
-        if standing.mark is Mark.ANOTHERS:
-            raise left_alone("Slurm", case.machine, standing)
-        if standing.mark is Mark.NONE:
+        state = await self.look(case)
+        if state.mark is Mark.ANOTHERS:
+            raise left_alone("Slurm", case.machine, state)
+        if state.mark is Mark.NONE:
             await self._ask(
                 "scontrol", "update", f"nodename={_name(case.machine)}", "state=drain", f"reason={case.reason}"
             )
 
-    async def unmark(self, case: Case) -> None:
+    async def unmark(self, case: IsolationCase) -> None:
         """Takes the drain away; a machine that is down beside it stays down."""
-        standing = await self.look(case)
-        if standing.mark is Mark.ANOTHERS:
-            raise left_alone("Slurm", case.machine, standing)
-        if standing.mark is Mark.OURS and standing.incident == case.incident:
+        state = await self.look(case)
+        if state.mark is Mark.ANOTHERS:
+            raise left_alone("Slurm", case.machine, state)
+        if state.mark is Mark.OURS and state.incident == case.incident:
             await self._ask("scontrol", "update", f"nodename={_name(case.machine)}", "state=undrain")
 
-    async def run_of(self, case: Case) -> str:
+    async def run_of(self, case: IsolationCase) -> str:
         """`JOBID:RESTARTS` of the job that runs there: the one hangdog knows it by, or the only one."""
         if not self._requeue:
             return ""
-        told = await self._ask(
+        reported = await self._ask(
             "squeue", "--noheader", "--states=all", f"--nodelist={_name(case.machine)}", "--format=%A %T %U"
         )
-        found = re.findall(r"^(\d+) (?:RUNNING|SUSPENDED)(?: (\d+))?$", told, re.MULTILINE)
+        found = re.findall(r"^(\d+) (?:RUNNING|SUSPENDED)(?: (\d+))?$", reported, re.MULTILINE)
         there = [job for job, _ in found]
         owner = case.owner
         if owner.kind is OwnerKind.SLURM:  # the kernel's word: another user's job may well be called so
@@ -96,24 +104,24 @@ class Slurm:
             there = [case.job]
         if len(set(there)) > 1:
             what = f"Slurm runs several jobs on {case.machine} ({', '.join(sorted(set(there)))}), none is called {case.job}"
-            raise ActorFailed(what, "export HANGDOG_JOB=$SLURM_JOB_ID in the job; queue this one again by hand")
+            raise BackendFailed(what, "export HANGDOG_JOB=$SLURM_JOB_ID in the job; queue this one again by hand")
         return f"{there[0]}:{(await self._job(there[0])).get('Restarts', '0')}" if there else ""
 
-    async def contradicts(self, said: Placement) -> tuple[str, ...]:
+    async def contradicts(self, stated: JobPlacement) -> tuple[str, ...]:
         """Of a Slurm job: whose it is, and machines that it does not run on. Of a user's: machines where Slurm runs none of theirs."""
-        owner = said.owner
+        owner = stated.owner
         if owner.kind is OwnerKind.SLURM:
-            return await self._outside(owner, said.machines)
+            return await self._outside(owner, stated.machines)
         found = []
-        for machine in said.accused if owner.uid is not None else ():
-            told = await self._ask(
+        for machine in stated.accused if owner.uid is not None else ():
+            reported = await self._ask(
                 "squeue", "--noheader", "--states=all", f"--nodelist={_name(machine)}", "--format=%A %U"
             )
-            if not re.search(rf"^\d+ {owner.uid}$", told, re.MULTILINE):
+            if not re.search(rf"^\d+ {owner.uid}$", reported, re.MULTILINE):
                 found.append(f"Slurm runs no job of user {owner.uid} on {machine}")
         return tuple(found)
 
-    async def move(self, case: Case, run: str, machines: Sequence[str]) -> bool:
+    async def move(self, case: IsolationCase, run: str, machines: Sequence[str]) -> bool:
         """Queues it again and keeps it off these machines, without the wait for its old credential to end."""
         job, _, restarts = run.partition(":")
         found = await self._job(job)
@@ -155,13 +163,13 @@ class Slurm:
         """The fields of a job; empty when Slurm has forgotten it."""
         try:
             line = await self._ask("scontrol", "--oneliner", "show", "job", job)
-        except ActorFailed as error:
+        except BackendFailed as error:
             if GONE in str(error):
                 return {}
             raise
         fields = {key: value for key, _, value in (word.partition("=") for word in line.split())}
         if "JobState" not in fields:  # nothing is known of it, least of all that it is to be queued again
-            raise ActorFailed(f"scontrol tells no state of job {job}", "is it a Slurm of another kind?", again=True)
+            raise BackendFailed(f"scontrol tells no state of job {job}", "is it a Slurm of another kind?", again=True)
         return fields
 
     async def _ask(self, *command: str) -> str:
@@ -169,15 +177,15 @@ class Slurm:
         if status == 0:
             return out
         words = " ".join((complaints or out).split())[:300] or f"status {status}"
-        for said, advice in FINAL.items():
-            if said in words:
-                raise ActorFailed(f"Slurm refuses {' '.join(command[:3])}: {words}", advice)
-        raise ActorFailed(
+        for stated, advice in FINAL.items():
+            if stated in words:
+                raise BackendFailed(f"Slurm refuses {' '.join(command[:3])}: {words}", advice)
+        raise BackendFailed(
             f"{command[0]} failed: {words}", "it is tried again until the evidence is too old", again=True
         )
 
 
 def _name(machine: str) -> str:
     if not NAME.fullmatch(machine) or machine.upper() in ("ALL", "DEFAULT"):
-        raise ActorFailed(f"{machine[:60]!r} is no name of one machine of Slurm's", "see the agent's --machine")
+        raise BackendFailed(f"{machine[:60]!r} is no name of one machine of Slurm's", "see the agent's --machine")
     return machine

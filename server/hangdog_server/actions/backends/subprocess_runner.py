@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 
-from hangdog_server.actions.backends.backend import ActorFailed
+from hangdog_server.actions.backends.backend import BackendFailed
 
 #: Bytes of a command's answer: one machine's or one job's line is some KiB.
 MOST = 1 << 20
@@ -27,9 +27,9 @@ async def run(
         )
     except FileNotFoundError:
         hint = "install it on the server's machine, or choose another actor"
-        raise ActorFailed(f"{command[0]} is not installed here", hint, again=True) from None
+        raise BackendFailed(f"{command[0]} is not installed here", hint, again=True) from None
     except OSError as error:
-        raise ActorFailed(f"{command[0]} cannot be run: {error.strerror}", again=True) from error
+        raise BackendFailed(f"{command[0]} cannot be run: {error.strerror}", again=True) from error
     try:
         async with asyncio.timeout(within_s):
             out, complaints, _ = await asyncio.gather(
@@ -37,7 +37,9 @@ async def run(
             )
             status = await process.wait()
     except TimeoutError:
-        raise ActorFailed(f"{command[0]} did not answer within {within_s:g} s", "is the scheduler up?", True) from None
+        raise BackendFailed(
+            f"{command[0]} did not answer within {within_s:g} s", "is the scheduler up?", True
+        ) from None
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import httpx
 
-from hangdog_server.actions.backends.backend import Case, Mark, Standing
+from hangdog_server.actions.backends.backend import IsolationCase, MachineMark, Mark
 from hangdog_server.actions.backends.http_client import delivered, opened
 
 SCHEMA = "hangdog.act/1"
@@ -34,15 +34,15 @@ class Webhook:
         self._clock = clock
         self._client = client or opened()
 
-    async def look(self, case: Case) -> Standing:
+    async def look(self, case: IsolationCase) -> MachineMark:
         """Nobody can be asked."""
-        return Standing(Mark.UNKNOWN)
+        return MachineMark(Mark.UNKNOWN)
 
-    async def mark(self, case: Case) -> None:
+    async def mark(self, case: IsolationCase) -> None:
         """Tells it to take the machine out of use."""
         await self._tell("mark", case)
 
-    async def unmark(self, case: Case) -> None:
+    async def unmark(self, case: IsolationCase) -> None:
         """Tells it to bring the machine back."""
         await self._tell("unmark", case)
 
@@ -50,13 +50,13 @@ class Webhook:
         """Closes its connections."""
         await self._client.aclose()
 
-    async def _tell(self, act: str, case: Case) -> None:
+    async def _tell(self, act: str, case: IsolationCase) -> None:
         key = f"{case.key}/{act}"
-        told = {
+        reported = {
             "schema": SCHEMA, "act": act, "key": key, "incident": case.incident, "machine": case.machine,
-            "job": case.job, "because": case.because,
+            "job": case.job, "because": case.reason_text,
         }  # fmt: skip
-        body, now = json.dumps(told).encode(), str(int(self._clock()))
+        body, now = json.dumps(reported).encode(), str(int(self._clock()))
         headers = {
             "Content-Type": "application/json",
             KEY: key.encode("ascii", "backslashreplace").decode(),

@@ -32,9 +32,9 @@
   }
 
   // ---- the merged stacks: find, open, close
-  const limbs = byId("limbs");
-  if (limbs) {
-    const all = [...limbs.querySelectorAll("details")];
+  const branches = byId("branches");
+  if (branches) {
+    const all = [...branches.querySelectorAll("details")];
     const set = (open) => all.forEach((one) => { one.open = open; });
     byId("open").addEventListener("click", () => set(true));
     byId("close").addEventListener("click", () => set(false));
@@ -46,7 +46,7 @@
     const find = (wanted) => {
       let count = 0;
       let first = null;
-      for (const line of limbs.querySelectorAll("li")) {
+      for (const line of branches.querySelectorAll("li")) {
         const hit = wanted !== "" && line.textContent.toLowerCase().includes(wanted);
         line.classList.toggle("hit", hit);
         if (!hit) continue;

@@ -12,7 +12,7 @@ import pytest
 
 from hangdog_agent.confinement import confined_children
 from hangdog_agent.stalls.progress import heartbeat_files
-from hangdog_agent.stalls.progress.file_query import Found, Wish
+from hangdog_agent.stalls.progress.file_query import FileQuery, Found
 from hangdog_agent.stalls.progress.heartbeat_files import Files
 from support.fakes import targets
 
@@ -29,12 +29,12 @@ def me() -> tuple[int, int]:
     return targets.row(os.getpid()).key
 
 
-def at(path: Path, most: int = 0, before: Found | None = None) -> Wish:
+def at(path: Path, most: int = 0, before: Found | None = None) -> FileQuery:
     known, offset = (before.identity, before.offset) if before else (None, 0)
-    return Wish(me(), path=str(path), most=most, known=known, offset=offset)
+    return FileQuery(me(), path=str(path), most=most, known=known, offset=offset)
 
 
-def looked(rounds: Files[str], wishes: dict[str, Wish]) -> dict[str, Found | None]:
+def looked(rounds: Files[str], wishes: dict[str, FileQuery]) -> dict[str, Found | None]:
     """The next answer, however long it takes."""
     found: list[dict[str, Found | None]] = []
 
@@ -46,7 +46,7 @@ def looked(rounds: Files[str], wishes: dict[str, Wish]) -> dict[str, Found | Non
     return found[0]
 
 
-def one(rounds: Files[str], wish: Wish) -> Found | None:
+def one(rounds: Files[str], wish: FileQuery) -> Found | None:
     return looked(rounds, {"one": wish})["one"]
 
 
@@ -91,18 +91,18 @@ def test_a_deleted_log_is_followed_where_its_writer_holds_it(tmp_path: Path, rou
     path = tmp_path / "log"
     with path.open("wb", buffering=0) as log:
         log.write(b"one")
-        first = one(rounds, Wish(me(), log.fileno(), most=100))
+        first = one(rounds, FileQuery(me(), log.fileno(), most=100))
         assert first is not None
         path.unlink()
         log.write(b"two")
-        second = one(rounds, Wish(me(), log.fileno(), "", 100, first.identity, first.offset))
+        second = one(rounds, FileQuery(me(), log.fileno(), "", 100, first.identity, first.offset))
         assert second is not None and second.data == b"two"
 
 
 def test_a_path_begins_at_the_trainer_s_own_folder(tmp_path: Path, rounds: Files[str]) -> None:
     (tmp_path / "log").write_bytes(b"one")
     with subprocess.Popen((sys.executable, "-c", "input()"), stdin=subprocess.PIPE, cwd=tmp_path) as process:
-        wish = Wish(targets.row(process).key, path="log", most=100)
+        wish = FileQuery(targets.row(process).key, path="log", most=100)
         found = one(rounds, wish)
         process.kill()
     assert found is not None and found.data == b"one"
@@ -219,7 +219,7 @@ def test_files_are_looked_at_as_their_trainer_s_user(tmp_path: Path, rounds: Fil
     with subprocess.Popen(call) as process:
         targets.until(lambda: Path(f"/proc/{process.pid}/comm").read_text().strip() == "sleep")
         trainer = targets.row(process, python=False).key
-        wishes = {path.name: Wish(trainer, path=str(path), most=100) for path in (open_to_all, closed)}
+        wishes = {path.name: FileQuery(trainer, path=str(path), most=100) for path in (open_to_all, closed)}
         found = looked(rounds, wishes)
         (reader,) = rounds._readers.values()
         status = Path(f"/proc/{reader.pid}/status").read_text()

@@ -15,26 +15,26 @@ import pytest
 
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.discovery.discover import Key, Member, find
-from hangdog_agent.discovery.discover import Kind as Sort
-from hangdog_agent.discovery.process_table import Census
+from hangdog_agent.discovery.discover import Key, RankProcesses, find
+from hangdog_agent.discovery.discover import ProcessRole as Sort
+from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.stalls.progress import heartbeat_files
 from hangdog_agent.stalls.progress.collective_counts import Collectives, count
 from hangdog_agent.stalls.progress.logs import Logs
-from hangdog_agent.stalls.progress.progress_signal import LEAST, Kind, Witness
-from hangdog_agent.stalls.progress.sources import Witnesses
-from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.stalls.progress.progress_signal import LEAST, ProgressSignal, SignalKind
+from hangdog_agent.stalls.progress.sources import ProgressSources
+from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing, Reason
 from support.fakes import targets
 from support.fakes.played_ras import Played, Say, served
 
-SETTINGS = VigilSettings(traffic_every_s=0.0)
+SETTINGS = StallSettings(traffic_every_s=0.0)
 TOOLS = Tools(targets.proc, Missing(Reason.TOOL_MISSING, "none needed"), CaptureSettings())
 
 
 @contextmanager
-def trainer(stdout: int | Path, rank: int = 0, **environ: str) -> Iterator[Member]:
+def trainer(stdout: int | Path, rank: int = 0, **environ: str) -> Iterator[RankProcesses]:
     """A process whose stdout is a file (or a file descriptor), and which does nothing else."""
     wait = (sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()")
     opened = os.open(stdout, os.O_WRONLY | os.O_APPEND | os.O_CREAT) if isinstance(stdout, Path) else stdout
@@ -45,7 +45,7 @@ def trainer(stdout: int | Path, rank: int = 0, **environ: str) -> Iterator[Membe
             os.close(opened)
         try:
             row = replace(targets.row(process), environ=environ)
-            yield Member("job", Rank(rank), Sort.TRAINER, row)
+            yield RankProcesses("job", Rank(rank), Sort.TRAINER, row)
         finally:
             process.kill()
 
@@ -70,16 +70,16 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 class Hearing:
     """Logs that are listened to second by second, as fast as they answer."""
 
-    def __init__(self, *members: Member, settings: VigilSettings = SETTINGS) -> None:
+    def __init__(self, *members: RankProcesses, settings: StallSettings = SETTINGS) -> None:
         self.logs = Logs("/proc", settings)
         self.members = {member.process.key: member for member in members}
         self.now = time.monotonic()
 
-    def hear(self) -> dict[Key, list[Witness]]:
+    def hear(self) -> dict[Key, list[ProgressSignal]]:
         self.now += 1.0
         return self.logs.hear(self.members, self.now)
 
-    def of(self, member: Member, kind: Kind, vouches: bool = True) -> Witness:
+    def of(self, member: RankProcesses, kind: SignalKind, vouches: bool = True) -> ProgressSignal:
         """The one witness of that kind, once it has looked; whoever does not vouch is left out where one does."""
         heard = self.hear()[member.process.key]
         (found,) = [each for each in heard if each.kind is kind and each.vouches == vouches]
@@ -103,7 +103,7 @@ def test_the_stdout_of_a_trainer_is_followed_where_it_is_a_file(tmp_path: Path) 
     with trainer(tmp_path / "out") as member:
         hearing = Hearing(member)
         grow(lambda i: append(tmp_path / "out", f"step {i}\n"), hearing)
-        assert hearing.of(member, Kind.LINES).speaks_against(0.0)
+        assert hearing.of(member, SignalKind.LINES).speaks_against(0.0)
 
 
 def test_a_pipe_is_let_alone(tmp_path: Path) -> None:
@@ -124,10 +124,10 @@ def test_ranks_that_share_a_log_share_its_witness_and_it_is_read_once(tmp_path: 
     with trainer(path) as one, trainer(path, 1) as two:
         hearing = Hearing(one, two)
         grow(lambda i: append(path, f"step {i}\n"), hearing)
-        assert hearing.of(one, Kind.LINES) is hearing.of(two, Kind.LINES)
+        assert hearing.of(one, SignalKind.LINES) is hearing.of(two, SignalKind.LINES)
         wishes = hearing.logs._wishes(hearing.members, hearing.now + 1.0)
         assert sorted(wish.most > 0 for (_, name), wish in wishes.items() if name == "1") == [False, True]
-        assert hearing.of(one, Kind.LINES).speaks_against(0.0)
+        assert hearing.of(one, SignalKind.LINES).speaks_against(0.0)
 
 
 def test_a_log_that_the_environment_names_and_its_pattern(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_pattern_that_cannot_be_used_is_told_once_and_lines_are_learned(
         two = replace(two, process=replace(two.process, environ=one.process.environ))
         hearing = Hearing(one, two)
         grow(lambda i: append(tmp_path / "out", f"step {i}\n"), hearing)
-        assert hearing.of(one, Kind.LINES).speaks_against(0.0)
+        assert hearing.of(one, SignalKind.LINES).speaks_against(0.0)
     (told,) = [record.message for record in caplog.records if "HANGDOG_STEP_PATTERN" in record.message]
     assert told.startswith("HANGDOG_STEP_PATTERN of job job is not used: no regular expression: missing )")
 
@@ -166,17 +166,17 @@ def test_a_heartbeat_file_by_its_time_or_written_anew(tmp_path: Path) -> None:
     ):
         hearing = Hearing(one, two)
         grow(work, hearing)
-        assert hearing.of(one, Kind.HEARTBEAT).speaks_against(0.0)
-        assert hearing.of(two, Kind.HEARTBEAT).speaks_against(0.0)
-        one_beat = hearing.of(one, Kind.HEARTBEAT)
+        assert hearing.of(one, SignalKind.HEARTBEAT).speaks_against(0.0)
+        assert hearing.of(two, SignalKind.HEARTBEAT).speaks_against(0.0)
+        one_beat = hearing.of(one, SignalKind.HEARTBEAT)
         assert not one_beat.advancing
 
 
 def test_every_source_can_be_turned_off(tmp_path: Path) -> None:
-    settings = VigilSettings(log_every_s=0, touch_every_s=0, ras_every_s=0, traffic_every_s=0, spin_share=0)
+    settings = StallSettings(log_every_s=0, touch_every_s=0, ras_every_s=0, traffic_every_s=0, spin_share=0)
     (tmp_path / "beat").touch()
     with trainer(tmp_path / "out", HANGDOG_HEARTBEAT=str(tmp_path / "beat")) as member:
-        witnesses = Witnesses(TOOLS, settings, lambda: {"0000:1b:00": (0.9, 1.0)})
+        witnesses = ProgressSources(TOOLS, settings, lambda: {"0000:1b:00": (0.9, 1.0)})
         for _ in range(3):
             assert witnesses.hear({"job": {member.process.key: member}}) == {member.process.key: []}
 
@@ -193,7 +193,7 @@ def test_who_ended_is_forgotten(tmp_path: Path) -> None:
 def test_discovery_keeps_what_the_witnesses_need() -> None:
     wanted = {"HANGDOG_LOG": "/a", "HANGDOG_STEP_PATTERN": "b", "HANGDOG_HEARTBEAT": "/c"}
     with targets.running(targets.WAIT, environ={"RANK": "0", "WORLD_SIZE": "1", "HANGDOG_JOB": "kept", **wanted}):
-        (found,) = [member for member in find(Census(targets.proc).take()) if member.job == "kept"]
+        (found,) = [member for member in find(ProcessTable(targets.proc).take()) if member.job == "kept"]
     assert wanted.items() <= (found.process.environ or {}).items()
 
 
@@ -209,18 +209,18 @@ def counting(counts: Iterator[int | None]) -> Mapping[str, object]:
     return {"status": status}
 
 
-def asked(counts: list[int | None], every_s: float = 0.01) -> tuple[list[Witness], int]:
+def asked(counts: list[int | None], every_s: float = 0.01) -> tuple[list[ProgressSignal], int]:
     """What is known after each answer; and how often it was asked in all."""
     with served(**counting(iter(counts))) as (port, requests):
         row = replace(targets.row(os.getpid()), environ={"NCCL_RAS_ADDR": f"localhost:{port}"})
-        jobs = {"job": [Member("job", Rank(0), Sort.TRAINER, row)]}
-        collectives = Collectives(TOOLS, VigilSettings(ras_every_s=every_s))
-        found: list[Witness] = []
+        jobs = {"job": [RankProcesses("job", Rank(0), Sort.TRAINER, row)]}
+        collectives = Collectives(TOOLS, StallSettings(ras_every_s=every_s))
+        found: list[ProgressSignal] = []
 
         def hear() -> bool:
             found[:] = collectives.hear(jobs, time.monotonic()).values()
             one = collectives._jobs["job"]
-            return one.errand is None and requests.count("VERBOSE STATUS") == len(counts)
+            return one.work is None and requests.count("VERBOSE STATUS") == len(counts)
 
         targets.until(hear)
         return found, requests.count("VERBOSE STATUS")
@@ -243,29 +243,29 @@ def test_a_report_too_large_to_be_read_here_is_not_read() -> None:
 
     with served(status=status) as (port, _):
         row = replace(targets.row(os.getpid()), environ={"NCCL_RAS_ADDR": f"localhost:{port}"})
-        counted = count(Member("job", Rank(0), Sort.TRAINER, row), TOOLS)
+        counted = count(RankProcesses("job", Rank(0), Sort.TRAINER, row), TOOLS)
     assert counted.large and counted.launched is None
 
 
 def test_a_job_without_ras_is_not_asked_again_soon() -> None:
     row = replace(targets.row(os.getpid()), environ={"NCCL_RAS_ADDR": "localhost:1"})
-    jobs = {"job": [Member("job", Rank(0), Sort.TRAINER, row)]}
-    collectives = Collectives(TOOLS, VigilSettings(ras_every_s=0.01))
+    jobs = {"job": [RankProcesses("job", Rank(0), Sort.TRAINER, row)]}
+    collectives = Collectives(TOOLS, StallSettings(ras_every_s=0.01))
     collectives.hear(jobs, 0.0)
-    targets.until(lambda: not collectives.hear(jobs, 1.0) and collectives._jobs["job"].errand is None)
+    targets.until(lambda: not collectives.hear(jobs, 1.0) and collectives._jobs["job"].work is None)
     collectives.hear(jobs, 100.0)
-    assert collectives._jobs["job"].errand is None
+    assert collectives._jobs["job"].work is None
     collectives.hear(jobs, 122.0)
-    assert collectives._jobs["job"].errand is not None
+    assert collectives._jobs["job"].work is not None
 
 
 def test_what_speaks_for_a_machine_stands_beside_each_of_its_trainers(tmp_path: Path) -> None:
     with trainer(tmp_path / "out") as one, trainer(tmp_path / "err", 1) as two:
-        settings = VigilSettings(traffic_every_s=0.01)
-        witnesses = Witnesses(TOOLS, settings, lambda: {"0000:1b:00": (0.9, 1.0)})
+        settings = StallSettings(traffic_every_s=0.01)
+        witnesses = ProgressSources(TOOLS, settings, lambda: {"0000:1b:00": (0.9, 1.0)})
         trainers = {"job": {member.process.key: member for member in (one, two)}}
-        kinds = {Kind.LINES, Kind.BYTES, Kind.POWER}
+        kinds = {SignalKind.LINES, SignalKind.BYTES, SignalKind.POWER}
         targets.until(lambda: all({e.kind for e in each} == kinds for each in witnesses.hear(trainers).values()))
         first, second = witnesses.hear(trainers).values()
         shared = {each.kind for each in first if any(each is other for other in second)}
-        assert shared == {Kind.BYTES, Kind.POWER}
+        assert shared == {SignalKind.BYTES, SignalKind.POWER}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from hangdog_agent.stalls.progress.safe_regex import safe
-from hangdog_agent.stalls.progress.step_lines import LINE, Steps
+from hangdog_agent.stalls.progress.step_lines import LINE, StepLines
 from hangdog_models.errors import WrongUse
 
 CHANCE = random.Random(1)
@@ -44,7 +44,7 @@ COUNTS: dict[str, Line] = {
 
 def told(line: Line, times: int = 60, pattern: str | None = None) -> tuple[int, int]:
     """How often lines told that something counted, and that a step was done."""
-    steps = Steps(safe(pattern) if pattern else None)
+    steps = StepLines(safe(pattern) if pattern else None)
     said = [steps.take(line(number) + "\n") for number in range(times)]
     return sum(each.counted for each in said), sum(each.stepped for each in said)
 
@@ -85,7 +85,7 @@ def test_steps_that_begin_anew_are_still_steps() -> None:
 
 
 def test_a_line_may_come_in_pieces_and_be_as_long_as_it_likes() -> None:
-    steps = Steps()
+    steps = StepLines()
     said = [steps.take(piece) for i in range(10) for piece in ("st", f"ep {i}", " loss 0.5\n")]
     assert sum(each.stepped for each in said) == 6
     steps.take("x" * 1_000_000)
@@ -94,7 +94,7 @@ def test_a_line_may_come_in_pieces_and_be_as_long_as_it_likes() -> None:
 
 
 def test_what_was_left_out_is_not_joined() -> None:
-    steps = Steps(safe("step 12"))
+    steps = StepLines(safe("step 12"))
     steps.take("ste")
     assert not steps.take("p 12\n", joins=False).stepped
     steps.take("step 1")
@@ -102,7 +102,7 @@ def test_what_was_left_out_is_not_joined() -> None:
 
 
 def test_the_memory_of_lines_is_bounded() -> None:
-    steps = Steps()
+    steps = StepLines()
     for i in range(10):
         steps.take(f"step {i}\n")
     for i in range(2_000):

@@ -6,18 +6,18 @@ from collections.abc import Iterable
 import pytest
 
 from hangdog_agent.discovery.cpu_activity import Beat
-from hangdog_agent.stalls.job_monitor import JobVigil, Key
-from hangdog_agent.stalls.progress.progress_signal import Kind, Witness
-from hangdog_agent.stalls.settings import VigilSettings
-from hangdog_agent.stalls.stack_motion import Glance
+from hangdog_agent.stalls.job_monitor import JobMonitor, Key
+from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
+from hangdog_agent.stalls.settings import StallSettings
+from hangdog_agent.stalls.stack_motion import StackSample
 from hangdog_models.diagnosis.observe import activity
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
-from hangdog_models.stall_timeouts import Doing, Patience, Sign, suspect
+from hangdog_models.stall_timeouts import Doing, Sign, StallTimeouts, suspect
 from support.cases.stories import trace
 
 RULES = packaged()
-SETTINGS = VigilSettings(settle_s=10.0, doubt_s=3.0, patience_s=5.0, factor=3.0, start_s=300.0, loop_s=60.0)
+SETTINGS = StallSettings(settle_s=10.0, suspicious_s=3.0, patience_s=5.0, factor=3.0, start_s=300.0, loop_s=60.0)
 #: Seconds on a core, and wake-ups, of each second spent like this.
 SPENT = {"lively": (0.4, 30), "silent": (0.0, 0), "pinned": (0.99, 5)}
 ALL = range(8)
@@ -27,12 +27,12 @@ class Machine:
     """Eight trainers of one job, played second by second. `steps`: each has a step log; else rank 0 alone has one."""
 
     def __init__(self, steps: Iterable[int] = ALL, beats: bool = True, vouches: bool = True) -> None:
-        self.vigil = JobVigil(SETTINGS)
+        self.vigil = JobMonitor(SETTINGS)
         self.now = 100.0
         self.counters = {(pid, 1): (0.0, 0) for pid in ALL}
-        self.logs = {(pid, 1): Witness(Kind.LINES, 3.0, vouches) for pid in steps}
-        self.flow = Witness(Kind.BYTES, 3.0)
-        self.power = Witness(Kind.POWER, 20.0)
+        self.logs = {(pid, 1): ProgressSignal(SignalKind.LINES, 3.0, vouches) for pid in steps}
+        self.flow = ProgressSignal(SignalKind.BYTES, 3.0)
+        self.power = ProgressSignal(SignalKind.POWER, 20.0)
         self.beats = beats
         self.glanced: list[Key] = []
 
@@ -67,7 +67,7 @@ class Machine:
             self.glanced += wanted
             shift = int(self.now * moves)
             self.vigil.take(
-                {key: Glance(self.now, activity.read(trace(key[0], stack, shift=shift), RULES)) for key in wanted}
+                {key: StackSample(self.now, activity.read(trace(key[0], stack, shift=shift), RULES)) for key in wanted}
             )
 
     def signs(self) -> dict[Rank, Sign]:
@@ -78,7 +78,7 @@ class Machine:
 
     def suspected(self) -> bool:
         signs = self.signs()
-        return suspect(signs, (Rank(rank) for rank in ALL if rank not in signs), Patience()) is not None
+        return suspect(signs, (Rank(rank) for rank in ALL if rank not in signs), StallTimeouts()) is not None
 
 
 @pytest.mark.parametrize("moves", [0, 0.3, 1], ids=["at one line", "now and then at another", "in a loop"])
@@ -228,10 +228,10 @@ def test_who_writes_in_a_loop_is_not_overdue() -> None:
     written = 0
     take = machine.vigil.take
 
-    def writing(glances: dict[Key, Glance]) -> None:
+    def writing(glances: dict[Key, StackSample]) -> None:
         nonlocal written
         written += 1
-        take({key: Glance(glance.at, glance.standing, written) for key, glance in glances.items()})
+        take({key: StackSample(glance.at, glance.state, written) for key, glance in glances.items()})
 
     machine.vigil.take = writing  # type: ignore[method-assign, assignment]
     machine.live(60, steps=False, flow=False, stack="write", moves=1)

@@ -4,15 +4,15 @@ import pytest
 
 from hangdog_agent.stalls.progress.gpu_power import Power
 from hangdog_agent.stalls.progress.network_bytes import Meter, total
-from hangdog_agent.stalls.progress.progress_signal import LEAST, Kind, Witness
-from hangdog_agent.stalls.settings import VigilSettings
+from hangdog_agent.stalls.progress.progress_signal import LEAST, ProgressSignal, SignalKind
+from hangdog_agent.stalls.settings import StallSettings
 
-SETTINGS = VigilSettings()
+SETTINGS = StallSettings()
 
 
-def seen(every: int, until: int, vouches: bool = True) -> Witness:
+def seen(every: int, until: int, vouches: bool = True) -> ProgressSignal:
     """One that is looked at every second from 0 on and advances every so many seconds."""
-    witness = Witness(Kind.HEARTBEAT, 3.0, vouches)
+    witness = ProgressSignal(SignalKind.HEARTBEAT, 3.0, vouches)
     for second in range(until + 1):
         witness.look(second > 0 and second % every == 0, float(second))
     return witness
@@ -44,7 +44,7 @@ def test_before_it_has_a_rhythm_it_neither_stalls_nor_speaks() -> None:
 
 
 def test_an_advance_speaks_only_of_the_time_between_two_looks() -> None:
-    witness = Witness(Kind.COLLECTIVES, 30.0, vouches=True)
+    witness = ProgressSignal(SignalKind.COLLECTIVES, 30.0, vouches=True)
     for second in range(0, 300, 30):
         witness.look(True, float(second))
     assert witness.proof_at == 240.0
@@ -73,16 +73,16 @@ def test_bytes_below_the_noise_are_none() -> None:
     for _ in range(100):  # the noise is not learned while it stands still
         at += 5.0
         meter.take(5 * 20_000_000, 5.0, at)
-    assert meter.witness.stalled_since == 100.0
+    assert meter.signal.stalled_since == 100.0
     meter.take(5_000_000_000, 5.0, at + 5.0)
-    assert meter.witness.stalled_since is None
+    assert meter.signal.stalled_since is None
 
 
 def test_a_network_that_only_murmurs_is_no_witness() -> None:
     meter = Meter(SETTINGS)
     for number in range(100):
         meter.take(100_000 if number < 50 else 0, 5.0, 5.0 * number)
-    assert meter.witness.stalled_since is None
+    assert meter.signal.stalled_since is None
 
 
 def test_interfaces_are_added_up() -> None:
@@ -115,4 +115,4 @@ def test_gpus_that_spin_or_idle_have_stalled() -> None:
 
 @pytest.mark.parametrize("readings", [{}, {"0000:1b:00": (0.9, 1.0)}])
 def test_power_is_not_looked_at_where_it_is_turned_off(readings: dict[str, tuple[float, float]]) -> None:
-    assert Power(VigilSettings(spin_share=0.0)).look(readings, 1.0) == []
+    assert Power(StallSettings(spin_share=0.0)).look(readings, 1.0) == []

@@ -6,7 +6,7 @@ import pytest
 
 from hangdog_models.actions.caps import Caps, Mode
 from hangdog_models.errors import WrongUse
-from hangdog_server.actions.backends.actions_config import Chosen, chosen
+from hangdog_server.actions.backends.actions_config import ActionsConfig, chosen
 from hangdog_server.actions.backends.no_action import Nothing
 
 WHOLE = """
@@ -29,7 +29,7 @@ path = "/shared/excluded"
 """
 
 
-def read(folder: Path, text: str) -> Chosen:
+def read(folder: Path, text: str) -> ActionsConfig:
     (folder / "secret").write_text("0123456789abcdef\n")
     file = folder / "acting.toml"
     file.write_text(text.replace("SECRET", str(folder / "secret")))
@@ -43,7 +43,7 @@ def test_all_of_it(tmp_path: Path) -> None:
 
 
 def test_without_a_word_nothing_is_touched(tmp_path: Path) -> None:
-    for found in (Chosen(), read(tmp_path, "")):
+    for found in (ActionsConfig(), read(tmp_path, "")):
         assert found.mode is Mode.DRY_RUN and [type(actor) for actor in found.actors] == [Nothing]
     assert read(tmp_path, "").stop == tmp_path / "acting.toml.stop"
 

@@ -11,8 +11,8 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from hangdog_server.actions.backends.alertmanager import Alertmanager
-from hangdog_server.actions.backends.backend import OURS, Actor, ActorFailed, Case, Mark
-from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.actions.backends.backend import OURS, Backend, BackendFailed, IsolationCase, Mark
+from hangdog_server.actions.backends.exclude_file import ExcludeFile
 from hangdog_server.actions.backends.kube_api import KubeApi
 from hangdog_server.actions.backends.kubernetes_cordon import Kubernetes
 from hangdog_server.actions.backends.no_action import Nothing
@@ -49,8 +49,8 @@ class Subject:
     `words` are the other owner's.
     """
 
-    actor: Actor
-    away: Actor
+    actor: Backend
+    away: Backend
     foreign: Callable[[str], None] | None = None
     reason: Callable[[str], str] | None = None
     words: str = "ops: fan 3"
@@ -70,7 +70,7 @@ async def subject(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         elif request.param == "exclude-file":
             file = tmp_path / "excluded"
             file.write_text("# kept by hand\nother-7\n")
-            found = Subject(Exclusion(file), Exclusion(tmp_path / "no" / "such"), _line(file), _lines(file))
+            found = Subject(ExcludeFile(file), ExcludeFile(tmp_path / "no" / "such"), _line(file), _lines(file))
         elif request.param == "webhook":
             receiver = await stack.enter_async_context(receiving())
             found = Subject(
@@ -197,11 +197,11 @@ def _lines(file: Path) -> Callable[[str], str]:
     return reason
 
 
-CASE = Case("0a1b", "node1", "llama", "rank 3 is in gc_collect | x = [1]\nand stands")
+CASE = IsolationCase("0a1b", "node1", "llama", "rank 3 is in gc_collect | x = [1]\nand stands")
 
 
 def test_it_is_an_actor(subject: Subject) -> None:
-    assert isinstance(subject.actor, Actor) and subject.actor.again_s >= 0
+    assert isinstance(subject.actor, Backend) and subject.actor.again_s >= 0
 
 
 async def test_a_mark_is_ours_and_once_and_is_taken_away_again(subject: Subject) -> None:
@@ -243,7 +243,7 @@ async def test_what_another_owner_marked_is_left_alone(subject: Subject) -> None
     before = subject.reason("node1")
     assert (await subject.actor.look(CASE)).mark is Mark.ANOTHERS
     for act in (subject.actor.mark, subject.actor.unmark):
-        with pytest.raises(ActorFailed, match="somebody else took it out of use") as caught:
+        with pytest.raises(BackendFailed, match="somebody else took it out of use") as caught:
             await act(CASE)
         assert subject.words in str(caught.value) and caught.value.hint and not caught.value.again
     assert subject.reason("node1") == before
@@ -251,7 +251,7 @@ async def test_what_another_owner_marked_is_left_alone(subject: Subject) -> None
 
 async def test_a_name_means_one_machine_or_nothing(subject: Subject) -> None:
     for name in HOSTILE:
-        with suppress(ActorFailed):
+        with suppress(BackendFailed):
             await subject.actor.mark(replace(CASE, machine=name))
         if subject.reason is not None:
             assert [subject.reason(f"node{number}") for number in (1, 2, 3)] == ["", "", ""], name
@@ -260,6 +260,6 @@ async def test_a_name_means_one_machine_or_nothing(subject: Subject) -> None:
 async def test_who_is_away_is_tried_again(subject: Subject) -> None:
     if isinstance(subject.away, Nothing):
         return
-    with pytest.raises(ActorFailed) as caught:
+    with pytest.raises(BackendFailed) as caught:
         await subject.away.mark(CASE)
     assert caught.value.again and str(caught.value) and caught.value.hint

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_server.actions.backends.backend import ActorFailed, Case, Mark
-from hangdog_server.actions.backends.exclude_file import Exclusion
+from hangdog_server.actions.backends.backend import BackendFailed, IsolationCase, Mark
+from hangdog_server.actions.backends.exclude_file import ExcludeFile
 from support.real.small_disk import small_disk
 
-CASE = Case("0a1b", "gpu-a17", "llama", "rank 3 is in gc_collect")
+CASE = IsolationCase("0a1b", "gpu-a17", "llama", "rank 3 is in gc_collect")
 
 
 @pytest.fixture
@@ -25,12 +25,12 @@ async def test_on_a_full_disk_what_stood_there_stays_and_it_is_tried_again(small
     file, filling = small / "excluded", small / "filling"
     kept = "# kept by hand\n" + "".join(f"other-{number}\n" for number in range(1000))
     file.write_text(kept)
-    actor = Exclusion(file)
+    actor = ExcludeFile(file)
     await actor.look(CASE)
     with pytest.raises(OSError, match="No space left"), filling.open("wb", buffering=0) as opened:
         while True:
             opened.write(b"x" * 4096)
-    with pytest.raises(ActorFailed, match="No space left") as caught:
+    with pytest.raises(BackendFailed, match="No space left") as caught:
         await actor.mark(CASE)
     assert caught.value.again and file.read_text() == kept
     assert not (small / ".excluded.new").exists(), "half a file would take what room there is"
@@ -43,16 +43,16 @@ async def test_a_disk_that_does_not_answer_is_asked_by_one_thread_alone_and_agai
     tmp_path: Path,
 ) -> None:
     os.mkfifo(lock := tmp_path / ".excluded.lock")  # whoever opens it to write waits for a reader, as for a dead disk
-    actor, before = Exclusion(tmp_path / "excluded", within_s=0.2), set(threading.enumerate())
+    actor, before = ExcludeFile(tmp_path / "excluded", within_s=0.2), set(threading.enumerate())
     for _ in range(3):
-        with pytest.raises(ActorFailed, match="does not answer") as caught:
+        with pytest.raises(BackendFailed, match="does not answer") as caught:
             await actor.mark(CASE)
         (hung,) = (one for one in set(threading.enumerate()) - before if one.name == "shared disk")
         assert caught.value.again
     lock.rename(tmp_path / "came")
     with (tmp_path / "came").open("rb"):
         hung.join(60)
-    patient = Exclusion(tmp_path / "excluded")
+    patient = ExcludeFile(tmp_path / "excluded")
     await patient.mark(CASE)
     assert (await patient.look(CASE)).mark is Mark.OURS
     assert (tmp_path / "excluded").read_text() == f"gpu-a17  # {CASE.reason}\n", "once, though it was asked twice"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_server.actions.backends.backend import ActorFailed, Case
+from hangdog_server.actions.backends.backend import BackendFailed, IsolationCase
 from hangdog_server.actions.backends.slurm_drain import Slurm
 
-CASE = Case("0a", "node1", "7")
+CASE = IsolationCase("0a", "node1", "7")
 GARBAGE = ("", "slurm_load_node: warning", "x" * 5000, "= = =", "\x00\xff\n" * 50)
 
 
@@ -27,7 +27,7 @@ async def test_garbage_drains_nothing_and_queues_nothing_again(said: Path, garba
     said.write_text(garbage, encoding="latin-1")
     actor = Slurm(environ={**os.environ, "PATH": f"{said.parent}:{os.environ['PATH']}"})
     for asked in (actor.look(CASE), actor.mark(CASE), actor.unmark(CASE), actor.move(CASE, "7:0", ["node1"])):
-        with pytest.raises(ActorFailed, match="tells no state") as caught:
+        with pytest.raises(BackendFailed, match="tells no state") as caught:
             await asked
         assert caught.value.again
     assert await actor.run_of(CASE) == "", "none of these lines is a job"

@@ -14,14 +14,14 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from hangdog_server.actions.backends.actions_config import chosen
-from hangdog_server.actions.backends.backend import ActorFailed, Case, Mark
+from hangdog_server.actions.backends.backend import BackendFailed, IsolationCase, Mark
 from hangdog_server.actions.backends.kube_api import KubeApi
 from hangdog_server.actions.backends.nvsentinel import OPTED_OUT, NVSentinel
 from support.fakes import fake_kube, fake_nvsentinel
 from support.fakes.fake_kube import RIGHT, Kube
 from support.fakes.fake_nvsentinel import CONTACT_SUPPORT, EXECUTE_REMEDIATION, STORE_ONLY, Connector
 
-CASE = Case("0a1b", "gpu-a17", "llama", "rank 3 is in gc_collect")
+CASE = IsolationCase("0a1b", "gpu-a17", "llama", "rank 3 is in gc_collect")
 NOON = 1_800_000_000.5
 
 
@@ -77,7 +77,7 @@ async def test_a_node_that_is_out_of_its_hands_is_left_alone(on: Stage) -> None:
     labels[OPTED_OUT] = "false"
     assert (await on.actor.look(CASE)).mark is Mark.ANOTHERS
     for act in (on.actor.mark, on.actor.unmark):
-        with pytest.raises(ActorFailed, match=r"left alone.*ManagedByNVSentinel=false") as caught:
+        with pytest.raises(BackendFailed, match=r"left alone.*ManagedByNVSentinel=false") as caught:
             await act(CASE)
         assert not caught.value.again
     assert on.events() == []
@@ -95,7 +95,7 @@ async def test_a_node_that_is_out_of_its_hands_is_left_alone(on: Stage) -> None:
 )  # fmt: skip
 async def test_refusals_say_what_to_do(on: Stage, code: grpc.StatusCode, again: bool) -> None:
     on.connector.refuses = code
-    with pytest.raises(ActorFailed, match=f"{code.name} what it says") as caught:
+    with pytest.raises(BackendFailed, match=f"{code.name} what it says") as caught:
         await on.actor.mark(CASE)
     assert caught.value.again is again and caught.value.hint
 
@@ -103,7 +103,7 @@ async def test_refusals_say_what_to_do(on: Stage, code: grpc.StatusCode, again: 
 async def test_one_who_does_not_answer_is_not_waited_for_and_heard_again_when_it_is_back(on: Stage) -> None:
     on.connector.mute = True
     hasty = NVSentinel(on.api, lambda: NOON, str(on.connector.socket), within_s=0.3)
-    with pytest.raises(ActorFailed, match="DEADLINE_EXCEEDED") as caught:
+    with pytest.raises(BackendFailed, match="DEADLINE_EXCEEDED") as caught:
         await hasty.mark(CASE)
     assert caught.value.again
     on.connector.mute = False
@@ -119,13 +119,13 @@ async def test_a_socket_that_nobody_reads_from_is_not_waited_for(on: Stage) -> N
         stopped.listen()
         hasty = NVSentinel(on.api, lambda: NOON, path, within_s=0.3)
         async with asyncio.timeout(60):
-            with pytest.raises(ActorFailed, match="DEADLINE_EXCEEDED") as caught:
+            with pytest.raises(BackendFailed, match="DEADLINE_EXCEEDED") as caught:
                 await hasty.mark(CASE)
     assert caught.value.again
 
 
 async def test_a_node_nobody_knows_is_told_of_to_nobody(on: Stage) -> None:
-    with pytest.raises(ActorFailed, match="answers 404") as caught:
+    with pytest.raises(BackendFailed, match="answers 404") as caught:
         await on.actor.mark(replace(CASE, machine="gpu-x"))
     assert not caught.value.again and "--machine" in caught.value.hint and on.events() == []
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hangdog_models.owner import Owner, OwnerKind
-from hangdog_server.actions.backends.backend import ActorFailed, Case, Mark, Placement
+from hangdog_server.actions.backends.backend import BackendFailed, IsolationCase, JobPlacement, Mark
 from hangdog_server.actions.backends.kube_api import KubeApi
 from hangdog_server.actions.backends.kube_restarts import BACKOFF
 from hangdog_server.actions.backends.kubernetes_cordon import CONDITION, Kubernetes
@@ -22,7 +22,7 @@ from support.real.real_kube import ACTING, POWERLESS, ROOT, Object, RealKube
 
 pytestmark = pytest.mark.slow
 
-CASE = Case("0a1b", "gpu-a17", "llama", "rank 3 is in gc_collect", Owner(OwnerKind.PODS, "0", 0))
+CASE = IsolationCase("0a1b", "gpu-a17", "llama", "rank 3 is in gc_collect", Owner(OwnerKind.PODS, "0", 0))
 #: Owners who write taints at once.
 WRITERS = 8
 PLAIN, MERGE, STRATEGIC, JSON = "json", "merge-patch+json", "strategic-merge-patch+json", "json-patch+json"
@@ -106,15 +106,15 @@ async def test_pods_are_found_by_our_rights_and_evicted_where_the_server_knows_h
         case = replace(CASE, pods=(uid,))
         run = await actor.run_of(case)
         both = {"gpu-a17": (uid,), "gpu-b02": (other,)}
-        assert await actor.contradicts(Placement(CASE.owner, both, ("gpu-a17",))) == ()
-        swapped = Placement(CASE.owner, {**both, "liar": (other,)}, ("gpu-a17",))
+        assert await actor.contradicts(JobPlacement(CASE.owner, both, ("gpu-a17",))) == ()
+        swapped = JobPlacement(CASE.owner, {**both, "liar": (other,)}, ("gpu-a17",))
         assert await actor.contradicts(swapped) == ("Kubernetes knows of no such pods of this job on liar",)
         assert json.loads(run) == [["train", "llama-0", uid]]
         if kube.ask("GET", "/apis/policy/v1")[0] == 200:
             assert await actor.move(case, run, ["gpu-a17"])
             assert "deletionTimestamp" in kube.did("GET", "/api/v1/namespaces/train/pods/llama-0")["metadata"]
         else:  # before 1.22: said, and not passed over
-            with pytest.raises(ActorFailed, match="answers 400") as caught:
+            with pytest.raises(BackendFailed, match="answers 400") as caught:
                 await actor.move(case, run, ["gpu-a17"])
             assert not caught.value.again
     finally:
@@ -154,14 +154,14 @@ async def test_whoever_makes_pods_anew_is_read_by_our_rights(kube: RealKube, act
         kube.did("POST", jobs, made)
         uid = kube.did("POST", PODS, mine)["metadata"]["uid"]
         case = replace(CASE, pods=(uid,))
-        assert await actor.foresee([case]) == "", "no JobSets are known here"
+        assert await actor.preview_restart([case]) == "", "no JobSets are known here"
         kube.did("POST", crds, JOBSETS)
         async with asyncio.timeout(60):
             while kube.ask("GET", sets)[0] != 200:
                 await asyncio.sleep(0.1)
             while kube.ask("POST", sets, jobset("llama"))[0] not in (201, 409):
                 await asyncio.sleep(0.1)
-        assert (await actor.foresee([case])).startswith(
+        assert (await actor.preview_restart([case])).startswith(
             "JobSet llama will fail, and not start again: it has no failurePolicy"
         )
         status = {
@@ -170,7 +170,7 @@ async def test_whoever_makes_pods_anew_is_read_by_our_rights(kube: RealKube, act
         }
         kube.did("PATCH", f"{sets}/llama", status, f"application/{MERGE}")
         kube.did("PATCH", f"{sets}/llama/status", status, f"application/{MERGE}")
-        assert (await actor.foresee([case])).startswith("this takes 1 of 1 restarts that JobSet llama has left")
+        assert (await actor.preview_restart([case])).startswith("this takes 1 of 1 restarts that JobSet llama has left")
     finally:
         kube.ask("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0})
         for path in (f"{jobs}/plain", f"{jobs}/llama-0", f"{sets}/llama", f"{crds}/jobsets.jobset.x-k8s.io"):
@@ -183,8 +183,8 @@ async def test_whoever_makes_pods_anew_is_read_by_our_rights(kube: RealKube, act
 )
 async def test_refusals_are_known(actor: Kubernetes, tmp_path: Path, token: str, machine: str, words: str) -> None:
     (tmp_path / "token").write_text(token)
-    with pytest.raises(ActorFailed, match=words) as caught:
-        await actor.mark(Case("0a1b", machine, "llama"))
+    with pytest.raises(BackendFailed, match=words) as caught:
+        await actor.mark(IsolationCase("0a1b", machine, "llama"))
     assert caught.value.hint and not caught.value.again
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hangdog_models.owner import Owner, OwnerKind
-from hangdog_server.actions.backends.backend import ActorFailed, Case, Placement
+from hangdog_server.actions.backends.backend import BackendFailed, IsolationCase, JobPlacement
 from hangdog_server.actions.backends.slurm_drain import Slurm as Actor
 from support.real.slurm import PATIENCE_S, Slurm
 
@@ -22,7 +22,7 @@ def idle(cluster: Slurm) -> Iterator[Slurm]:
     cluster.restore()
 
 
-async def moved(actor: Actor, case: Case, run: str, *machines: str) -> None:
+async def moved(actor: Actor, case: IsolationCase, run: str, *machines: str) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not await actor.move(case, run, machines):
             await asyncio.sleep(0.2)
@@ -31,7 +31,7 @@ async def moved(actor: Actor, case: Case, run: str, *machines: str) -> None:
 async def test_a_job_starts_again_elsewhere_and_once(idle: Slurm) -> None:
     actor, job = Actor(environ=idle.environ), idle.submit("--nodes=1", "--exclude=node3")
     machine = idle.runs(job)
-    case = Case("0a", machine, job, "it stands")
+    case = IsolationCase("0a", machine, job, "it stands")
     await actor.mark(case)
     assert idle.job(job, "JobState") == "RUNNING", "draining ends nothing"
     run = await actor.run_of(case)
@@ -46,7 +46,7 @@ async def test_a_job_starts_again_elsewhere_and_once(idle: Slurm) -> None:
 
 async def test_a_job_that_ended_meanwhile_is_not_started_again(idle: Slurm) -> None:
     actor, job = Actor(environ=idle.environ), idle.submit("--nodes=1")
-    case = Case("0a", idle.runs(job), job)
+    case = IsolationCase("0a", idle.runs(job), job)
     run = await actor.run_of(case)
     idle.say("scancel", job)
     await moved(actor, case, run, case.machine)
@@ -55,8 +55,8 @@ async def test_a_job_that_ended_meanwhile_is_not_started_again(idle: Slurm) -> N
 
 async def test_a_job_that_may_not_be_queued_again_says_so(idle: Slurm) -> None:
     actor, job = Actor(environ=idle.environ), idle.submit("--nodes=1", "--no-requeue")
-    case = Case("0a", idle.runs(job), job)
-    with pytest.raises(ActorFailed, match="Slurm refuses scontrol requeue") as caught:
+    case = IsolationCase("0a", idle.runs(job), job)
+    with pytest.raises(BackendFailed, match="Slurm refuses scontrol requeue") as caught:
         await actor.move(case, await actor.run_of(case), [case.machine])
     assert not caught.value.again and "--requeue" in caught.value.hint
     assert await Actor(requeue=False, environ=idle.environ).run_of(case) == "", "or an operator wants nothing moved"
@@ -64,7 +64,7 @@ async def test_a_job_that_may_not_be_queued_again_says_so(idle: Slurm) -> None:
 
 async def test_a_job_known_by_another_name_is_the_only_one_on_the_machine(idle: Slurm) -> None:
     actor, job = Actor(environ=idle.environ), idle.submit("--nodes=1")
-    assert await actor.run_of(Case("0a", idle.runs(job), "llama-70b")) == f"{job}:0"
+    assert await actor.run_of(IsolationCase("0a", idle.runs(job), "llama-70b")) == f"{job}:0"
 
 
 async def test_slurm_says_where_a_job_runs_and_whose_it_is(idle: Slurm) -> None:
@@ -75,7 +75,7 @@ async def test_slurm_says_where_a_job_runs_and_whose_it_is(idle: Slurm) -> None:
     owner = Owner(OwnerKind.SLURM, job, uid)
 
     async def contradicted(owner: Owner, *machines: str) -> tuple[str, ...]:
-        return await actor.contradicts(Placement(owner, dict.fromkeys(machines, ()), machines[-1:]))
+        return await actor.contradicts(JobPlacement(owner, dict.fromkeys(machines, ()), machines[-1:]))
 
     assert await contradicted(owner, machine) == ()
     assert await contradicted(owner, machine, other) == (f"Slurm does not run job {job} on {other}",)

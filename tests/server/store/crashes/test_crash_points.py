@@ -25,8 +25,8 @@ from hangdog_models.verdict import to_json
 from hangdog_proto.client.incidents import Client
 from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.incidents.replay import Look, replay
-from hangdog_server.store.store import Incident, State, Store
+from hangdog_server.incidents.replay import StoredRound, replay
+from hangdog_server.store.store import Incident, IncidentState, Store
 from hangdog_server.store.tables import LEDGER
 from support.real.postgres import Postgres
 from support.servers import crashing
@@ -151,7 +151,9 @@ class Story:
         for port in self.ports:
             with suppress(HangdogError), Client(f"{HOST}:{port}") as client:
                 lines = client.incidents()
-                return not lines or any(line.state not in (State.JUDGED, State.FAILED) for line in lines)
+                return not lines or any(
+                    line.state not in (IncidentState.JUDGED, IncidentState.FAILED) for line in lines
+                )
         return True
 
     async def over(self) -> None:
@@ -237,7 +239,9 @@ async def checked(where: Path | str, story: Story, words: str) -> None:
 
 async def _true_of(store: Store, story: Story) -> None:
     incidents = await store.latest("", 100)
-    assert {incident.state for incident in incidents} == {State.JUDGED}, [(one.id, one.note) for one in incidents]
+    assert {incident.state for incident in incidents} == {IncidentState.JUDGED}, [
+        (one.id, one.note) for one in incidents
+    ]
     jobs = Counter(incident.job for incident in incidents)
     assert jobs["qwen"] == 1, "what is one standstill is one incident"
     assert story.told <= {incident.id for incident in incidents if incident.job == "llama"}
@@ -258,7 +262,7 @@ async def _judged_once(store: Store, incident: Incident) -> None:
         assert len(said["because"]) == 2 and len(lives) == 1, (
             f"never judged from before and after an end: {said['because']}"
         )
-    again = replay(incident.job, asked, (Look(one.machine, one.round, one.packed) for one in captures))
+    again = replay(incident.job, asked, (StoredRound(one.machine, one.round, one.packed) for one in captures))
     topology, _ = build(again.layout, again.snapshot.highest_rank())
     verdict = to_json(crashing.judge(again.snapshot, topology))
     assert (verdict["because"], verdict["evict"]) == (said["because"], said["evict"]), "its bundle tells the same"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_server.store import actions
-from hangdog_server.store.actions import Act
+from hangdog_server.store.actions import ActionState
 from support.real.postgres import Postgres
 from support.servers import crashing_acts
 from support.servers.cast_acting import world
@@ -56,7 +56,10 @@ async def held(where: Path | str, folder: Path, release: str) -> None:
     assert (folder / "starts").read_text() == "without a b\n", "the job started again once, without either"
     async with world(where, folder) as on:
         rows = await on.store.ask(actions.of, "0a")
-        assert {row.machine: row.state for row in rows} == {"a": Act.RELEASED if release else Act.DONE, "b": Act.DONE}
+        assert {row.machine: row.state for row in rows} == {
+            "a": ActionState.RELEASED if release else ActionState.DONE,
+            "b": ActionState.DONE,
+        }
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_proto.client.incidents import Client
 from hangdog_server.store.captures import RawCapture
-from hangdog_server.store.store import Incident, State, Store
+from hangdog_server.store.store import Incident, IncidentState, Store
 from hangdog_server.store.store_errors import StoreFailed, advice
 from support.real import postgres
 from support.real.postgres import Postgres
@@ -81,12 +81,12 @@ async def test_a_database_killed_and_back_has_all_that_was_acknowledged(
         await store.keep("0a", [RawCapture("m", number, b"x" * 5000)])
     own.kill()
     with ThreadPoolExecutor(1) as other:
-        waiting = asyncio.create_task(store.move("0a", State.CAPTURING, 2.0))  # asked while it is away
+        waiting = asyncio.create_task(store.move("0a", IncidentState.CAPTURING, 2.0))  # asked while it is away
         await asyncio.sleep(0)
         starting = asyncio.get_running_loop().run_in_executor(other, own.start)
         await asyncio.gather(waiting, starting)  # a database that is back within seconds costs nobody a step
     _, kept = await store.recall("0a")
-    assert len(kept) == 20 and (await store.find("0a")).state is State.CAPTURING
+    assert len(kept) == 20 and (await store.find("0a")).state is IncidentState.CAPTURING
     store.close()
 
 
@@ -108,7 +108,7 @@ async def test_a_database_that_stays_away_is_said_and_the_server_goes_on_when_it
         asking = asyncio.create_task(on.snapshot())
         await a.answer(await a.order(), trainer(0))
         assert (await asking)[-1].text == "undetermined"
-        assert [line.state for line in await on.store.latest("", 9)] == [State.JUDGED] * 2
+        assert [line.state for line in await on.store.latest("", 9)] == [IncidentState.JUDGED] * 2
 
 
 async def test_a_database_that_hangs_holds_up_nobody_and_what_was_given_up_is_not_done(own: Postgres) -> None:

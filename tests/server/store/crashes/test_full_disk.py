@@ -16,15 +16,15 @@ from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
 from hangdog_proto.client.incidents import IncidentLine
 from hangdog_server import main
-from hangdog_server.cluster.stalls import Vigil
-from hangdog_server.incidents.incident_run import UNWRITTEN, Means
+from hangdog_server.cluster.stalls import StallTracker
+from hangdog_server.incidents.incident_run import UNWRITTEN, IncidentServices
 from hangdog_server.notifications import notify_loop
-from hangdog_server.notifications.notify_config import Told
-from hangdog_server.notifications.notify_loop import Notifying
-from hangdog_server.settings import Settings
+from hangdog_server.notifications.notify_config import NotifyConfig
+from hangdog_server.notifications.notify_loop import NotifyLoop
+from hangdog_server.settings import ServerSettings
 from hangdog_server.store import actions
 from hangdog_server.store import store as stores
-from hangdog_server.store.store import State
+from hangdog_server.store.store import IncidentState
 from hangdog_server.store.tables import NOTICES
 from support.real.small_disk import small_disk
 from support.servers.cast import PATIENT, Stage, cluster, stage, trainer, verdict
@@ -44,8 +44,8 @@ def postman(monkeypatch: pytest.MonkeyPatch) -> Postman:
     """Who carries the server's messages, at once and every time."""
     made = Postman()
 
-    def told(means: Means, vigil: Vigil, settings: Settings, told: Told) -> Notifying:
-        return Notifying(means, vigil, settings, told, made.post)
+    def told(means: IncidentServices, vigil: StallTracker, settings: ServerSettings, told: NotifyConfig) -> NotifyLoop:
+        return NotifyLoop(means, vigil, settings, told, made.post)
 
     monkeypatch.setattr(main, "Notifying", told)
     monkeypatch.setattr(notify_loop, "TICK_S", 0.05)
@@ -113,7 +113,7 @@ async def test_an_incident_on_a_full_disk_is_judged_told_shown_and_written_when_
         filler = filler or fill(small)
         return guilty(snapshot, topology)
 
-    async with stage(small / "s.db", judge, settings, tells=Told((receiver(),), "")) as on:
+    async with stage(small / "s.db", judge, settings, tells=NotifyConfig((receiver(),), "")) as on:
         if not begun:
             filler = fill(small)
         said = await judged(on)
@@ -140,7 +140,7 @@ async def test_an_incident_on_a_full_disk_is_judged_told_shown_and_written_when_
         # the next one to be looked for is the judged one in the store itself
         await until(written)
         found = await on.store.ask(stores._find, line.id)
-        assert (found.state, found.kind, found.evict, found.note) == (State.JUDGED, "machine", ("a",), "")
+        assert (found.state, found.kind, found.evict, found.note) == (IncidentState.JUDGED, "machine", ("a",), "")
         assert len(await on.store.evicting(0.0)) == 1
         assert (await on.store.kept(line.id))[1] == 2, "its captures, too"
 
