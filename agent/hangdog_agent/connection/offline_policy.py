@@ -82,7 +82,7 @@ class OfflinePolicy:
                 episode.recorded = True
                 record.append(OfflineStall(job, suspicion.seconds, suspicion.why))
         names = {job.key for job in suspicions}
-        self._episodes = {name: matter for name, matter in self._episodes.items() if name in names}
+        self._episodes = {name: episode for name, episode in self._episodes.items() if name in names}
         return Thought(self._closer(now, names, signs), tuple(record))
 
     def _closer(self, now: float, names: Iterable[str], signs: Signs) -> tuple[str, ...]:

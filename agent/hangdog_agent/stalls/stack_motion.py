@@ -42,14 +42,14 @@ def stack_motion_of(samples: Iterable[StackSample], apart_s: float = APART_S, lo
     samples = list(samples)
     if not samples:
         return None
-    still = _alike(samples, lambda standing: (standing.activity, standing.frames))
+    still = _alike(samples, lambda state: (state.activity, state.frames))
     if still[-1].at - still[0].at >= apart_s:
         return StackMotion(_of_still(still), still[0].at)
     recent = [sample for sample in samples if sample.at >= samples[-1].at - RECENT_S]
     recent = samples[-max(LEAST, len(recent)) :]
     if recent[-1].at - recent[0].at < apart_s:
         return None
-    if any(glance.state.activity is Activity.COMPILE for glance in recent):
+    if any(sample.state.activity is Activity.COMPILE for sample in recent):
         return StackMotion(Doing.COMPILING, recent[0].at)
     place = _alike(samples, _place)
     looping = len(place) >= loops and place[-1].at - place[0].at >= apart_s

@@ -50,7 +50,7 @@ class StallTracker:
             stated.pop(machine, None)
         for job, shown in signs.items():
             self._reports.setdefault(job, {})[machine] = _StallReport(now, shown)
-        self._reports = {job: said for job, said in self._reports.items() if said}
+        self._reports = {job: report for job, report in self._reports.items() if report}
 
     def forget(self, machine: str) -> None:
         """A machine's agent is gone: what it said last may be true no longer."""

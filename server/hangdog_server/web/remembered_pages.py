@@ -102,7 +102,7 @@ def done_part(incident: Incident, done: ActionView, acts: bool, who: str) -> Mar
         "done.html",
         done=done,
         tested=tested,
-        said=describe,
+        describe=describe,
         tones=TONES,
         utc=utc,
         acts=acts,

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from hangdog.evidence.open_bundle import Progress as Told
+from hangdog.evidence.open_bundle import Progress as Update
 from hangdog.offline import opened
 from hangdog.options import Number
 from hangdog.output.explanation import print_explanation
@@ -108,7 +108,7 @@ def _unwritten(html: Path, case: Case, verdict: Verdict) -> HangdogError | None:
 
 
 @contextmanager
-def _shown() -> Iterator[Told]:
+def _shown() -> Iterator[Update]:
     """Shows the files read on stderr while it lasts: only to a person, and only when there are many."""
     if not sys.stderr.isatty():
         yield lambda done, total: None

@@ -52,8 +52,8 @@ def others(look: Look, waits: Waits) -> Others:
     barred = at_barrier(look, waits)
     return Others(
         barred,
-        called=most(sum(n for standing, n in here if _sleeps(standing) and _called_by_backward(standing))),
-        queued=most(sum(n for standing, n in here if standing.queued and standing.busy is False)),
+        called=most(sum(n for state, n in here if _sleeps(state) and _called_by_backward(state))),
+        queued=most(sum(n for state, n in here if state.queued and state.busy is False)),
         way=_to_barrier(look) if barred else frozenset(),
     )
 
@@ -80,7 +80,7 @@ def at_barrier(look: Look, waits: Waits) -> bool:
 
 def _to_barrier(look: Look) -> frozenset[tuple[str, str]]:
     barred = [state for state, _ in sites(look) if state.waits and state.operation in BARRIERS]
-    return frozenset(place for standing in barred if standing.signature for place in standing.signature.places)
+    return frozenset(place for state in barred if state.signature for place in state.signature.places)
 
 
 def _sleeps(state: RankState) -> bool:

@@ -115,7 +115,7 @@ def _one_cause(
     """What may be behind all of them, by what they are doing: a service, the code, or work that takes its time."""
     activities = {state.activity for state in states}
     share = many / machines
-    if mates or (len(states) > many and all(standing.rule == BY_DEVICE for standing in states)):
+    if mates or (len(states) > many and all(state.rule == BY_DEVICE for state in states)):
         behind = Factor(f"{len(states)} devices on {many} machines are behind alike: work that takes its time", many)
         return [(Kind.UNDETERMINED, behind)]
     code = Factor(f"code that {many} of {machines} machines run", many * share / 2)

@@ -35,7 +35,7 @@ def at_rest(states: Sequence[RankState]) -> bool:
     at healthy jobs, and in 19 of those 700.
     """
     running = [state for state in states if state.interpreting]
-    asleep = all(held(standing) or standing.busy is False for standing in states if not standing.interpreting)
+    asleep = all(held(state) or state.busy is False for state in states if not state.interpreting)
     return asleep and len(running) <= 1 and any(map(held, states))
 
 

@@ -123,8 +123,8 @@ def _at_one_place(track: Sequence[RankState]) -> bool:
     kinds = {(state.activity, state.rule) for state in track}
     if 2 * times <= len(track) or not digest or len(kinds) > 1:
         return False
-    places = [standing.signature.places if standing.signature else () for standing in track]
-    home = places[[_digest(standing) for standing in track].index(digest)]
+    places = [state.signature.places if state.signature else () for state in track]
+    home = places[[_digest(state) for state in track].index(digest)]
     return bool(home) and all(place[: len(home)] == home for place in places)
 
 

@@ -117,13 +117,13 @@ def _votes(looks: Sequence[Look], world: int) -> list[bytes]:
         votes = bytearray([UNSEEN]) * world
         crowd = _crowd(look)
         of_state: dict[int, int] = {}
-        for rank, standing in look.items():
+        for rank, state in look.items():
             if rank < world:
-                vote = of_state.get(id(standing))
+                vote = of_state.get(id(state))
                 if vote is None:
-                    in_time = standing.waits or (standing.activity, standing.label) == crowd
-                    vote = UNSEEN if standing.activity in _UNSEEN else IN_TIME if in_time else LATE
-                    of_state[id(standing)] = vote
+                    in_time = state.waits or (state.activity, state.label) == crowd
+                    vote = UNSEEN if state.activity in _UNSEEN else IN_TIME if in_time else LATE
+                    of_state[id(state)] = vote
                 votes[rank] = vote
         for rank in duties if world > len(duties) else ():
             if votes[rank] == LATE and look[rank].place not in common:

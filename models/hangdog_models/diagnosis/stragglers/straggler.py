@@ -117,8 +117,8 @@ def _weighed(by_group: dict[str, list[Excess]]) -> LatenessSum:
     """What the group that accuses the rank least says, of those that cover the time; repeated as often as any of them tells."""
     tallies = [_lateness(spells) for spells in by_group.values()]
     longest = max(counts.span_ns for counts in tallies)
-    relevant = [tally for tally in tallies if tally.span_ns >= COVERED * longest]
-    return replace(min(relevant, key=lambda tally: tally.share), repeated=max(tally.repeated for tally in relevant))
+    relevant = [sums for sums in tallies if sums.span_ns >= COVERED * longest]
+    return replace(min(relevant, key=lambda sums: sums.share), repeated=max(sums.repeated for sums in relevant))
 
 
 def _lateness(spells: Sequence[Excess]) -> LatenessSum:

@@ -108,14 +108,14 @@ def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Group
         if rank in exact and rank in motion.still
     }
     holds = list(counted)
-    for standing, ranks in _waiting_places(places, exact):
-        holds.extend(_holds(standing, ranks, look, topology))
+    for state, ranks in _waiting_places(places, exact):
+        holds.extend(_holds(state, ranks, look, topology))
     awaiting: dict[Rank, list[GroupWait]] = {}
     for hold in holds:
         for rank in hold.awaited:
             awaiting.setdefault(rank, []).append(hold)
     blocked = (crowd | exact | _leaving(places)) - stuck
-    blocked |= {rank for standing, ranks in places if standing.waits for rank in ranks}
+    blocked |= {rank for state, ranks in places if state.waits for rank in ranks}
     blocked -= _served(places, blocked)
     return Waits(
         roots=tuple(sorted(rank for rank in look if rank not in blocked)),
@@ -142,7 +142,7 @@ def _crowd(sites: Sequence[Site], restless: frozenset[Rank], topology: Topology)
             innermost = state.signature.innermost
             places.setdefault((state.label, innermost, launches, state.interpreting), []).extend(calm)
     alone = len(topology.machines) < 2
-    unseen = {rank for standing, ranks in sites if standing.activity is Activity.MISSING for rank in ranks}
+    unseen = {rank for state, ranks in sites if state.activity is Activity.MISSING for rank in ranks}
     return {
         rank
         for ranks in places.values()
@@ -155,7 +155,7 @@ def _crowd(sites: Sequence[Site], restless: frozenset[Rank], topology: Topology)
 def _leaving(sites: Sequence[Site]) -> set[Rank]:
     """Ranks on their way out, where another one is dead or stopped: its loss broke their connections, so they are victims."""
     lost = any(state.activity in (Activity.DEAD, Activity.STOPPED) for state, _ in sites)
-    leaving = (ranks for standing, ranks in sites if standing.activity is Activity.TEARDOWN and not standing.waits)
+    leaving = (ranks for state, ranks in sites if state.activity is Activity.TEARDOWN and not state.waits)
     return {rank for ranks in leaving for rank in ranks} if lost else set()
 
 
@@ -165,8 +165,8 @@ def _served(sites: Sequence[Site], blocked: set[Rank]) -> set[Rank]:
     One that launched its collectives before it asked a service waits in these by its counters, and asks all the same.
     """
     at_work = [(state, ranks) for state, ranks in sites if not state.waits and state.activity in SERVICES]
-    free = {standing.place for standing, ranks in at_work if not blocked.issuperset(ranks)}
-    return {rank for standing, ranks in at_work if standing.place in free for rank in ranks}
+    free = {state.place for state, ranks in at_work if not blocked.issuperset(ranks)}
+    return {rank for state, ranks in at_work if state.place in free for rank in ranks}
 
 
 def _waiting_places(sites: Sequence[Site], exact: set[Rank]) -> list[Site]:

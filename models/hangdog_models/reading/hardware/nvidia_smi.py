@@ -20,8 +20,8 @@ SOURCE = "nvidia-smi"
 
 #: What the tool prints instead of an answer, in any case; the first that is found in a line decides.
 _COMPLAINTS = tuple(
-    (re.compile(pattern, re.IGNORECASE), code, bearing, says)
-    for pattern, code, bearing, says in (
+    (re.compile(pattern, re.IGNORECASE), code, impact, says)
+    for pattern, code, impact, says in (
         (r"GPU requires reset", "reset required", Impact.RESET, "the GPU wants a reset"),
         (r"unable to determine the device handle|GPU is lost", "GPU lost", Impact.CONVICTS, "the driver has lost the GPU"),
         (r"^No devices were found", "no GPU", Impact.CONVICTS, "the driver finds no GPU"),
