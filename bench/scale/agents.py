@@ -65,12 +65,12 @@ class Agent:
         if message.HasField("welcome"):
             self._heartbeat_s = message.welcome.heartbeat_s
             self.welcomed.set_result(None)
-        elif message.HasField("pace"):
-            self._heartbeat_s = message.pace.heartbeat_s
+        elif message.HasField("heartbeat_interval"):
+            self._heartbeat_s = message.heartbeat_interval.heartbeat_s
         elif message.HasField("capture") and not message.capture.native:
             self._look(message.capture)
-        elif message.HasField("need"):
-            for pieces in self._agents.packer.find(message.need.digests, 1 << 20):
+        elif message.HasField("missing_pieces"):
+            for pieces in self._agents.packer.find(message.missing_pieces.digests, 1 << 20):
                 self._agents.told += len(pieces.pieces)
                 self._agents.told_bytes += pieces.ByteSize()
                 self._say(pb.FromAgent(pieces=pieces))

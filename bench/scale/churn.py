@@ -108,7 +108,7 @@ class Cluster:
         for machine in machines:
             ranks = machine.local().ranks if seconds else ()
             said = stall_signs.pack({job.name: {Rank(rank): sign for rank in ranks}} if ranks else {})
-            machine.outbox.put_nowait(pb.FromAgent(pulse=said))
+            machine.outbox.put_nowait(pb.FromAgent(stall_report=said))
 
     def _hang(self) -> None:
         going = [job for job in self._jobs if job.hung is None]

@@ -107,10 +107,10 @@ class Machine:
             task = asyncio.create_task(self._answer(message.capture))
             self.beside.add(task)
             task.add_done_callback(self.beside.discard)
-        elif message.HasField("need"):
-            for pieces in self.packer.find(message.need.digests, 1 << 20):
+        elif message.HasField("missing_pieces"):
+            for pieces in self.packer.find(message.missing_pieces.digests, 1 << 20):
                 self.outbox.put_nowait(pb.FromAgent(pieces=pieces))
-        elif message.HasField("receipt"):
+        elif message.HasField("ack"):
             self.cluster.count("receipts")
 
     async def _answer(self, order: pb.CaptureOrder) -> None:
@@ -148,7 +148,7 @@ class Machine:
         captured = pb.Captured(order="", round=0, capture=self._look(0), last=True)
         return pb.FromAgent(
             spooled=pb.Spooled(
-                id=f"{number}-0", standstill=str(number), job=self.local(), began_s=0.0, age_s=20.0,
+                id=f"{number}-0", stall=str(number), job=self.local(), began_s=0.0, age_s=20.0,
                 captured=captured, rounds=1, interval_s=2.0, why="ranks stand still",
             )
         )  # fmt: skip

@@ -22,7 +22,7 @@ def test_the_agent_speaks_for_its_own_machine_only() -> None:
 
 def test_nonsense_is_bounded_and_tells_nothing() -> None:
     wild = pb.Finding(
-        source="s\n" * 9999, code="c" * 9999, bearing="explodes", what="\x1b[31m" * 9999, at_s=float("nan")
+        source="s\n" * 9999, code="c" * 9999, impact="explodes", what="\x1b[31m" * 9999, at_s=float("nan")
     )
     (read,) = findings.unpack([wild], "a")
     assert (read.impact, read.at_s, read.times) == (Impact.TELLS_NOTHING, None, 1)

@@ -79,7 +79,7 @@ def _fitting(each: pb.Statement, most: int) -> pb.Statement:
     if not most or _size(each) <= most:
         return each
     words = f"deflated to {len(each.deflated)} bytes it is still longer than the {most} the server takes"
-    missing = pb.Missing(reason=Reason.TOOL_FAILED, words=words)
+    missing = pb.Missing(reason=Reason.TOOL_FAILED, message=words)
     return pb.Statement(kind=each.kind, rank=each.rank, missing=missing)
 
 

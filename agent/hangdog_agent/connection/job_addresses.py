@@ -16,7 +16,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 RECHECK_S = 60.0
 
 
-def owner(stated: pb.CaptureOrder | pb.Doubt, here: Iterable[LocalJob] | None) -> Owner:
+def owner(stated: pb.CaptureOrder | pb.Recheck, here: Iterable[LocalJob] | None) -> Owner:
     """The owner of the job that is meant; of a server that tells none the first job of that name."""
     reported = owners.unpack(stated)
     return (
@@ -26,7 +26,7 @@ def owner(stated: pb.CaptureOrder | pb.Doubt, here: Iterable[LocalJob] | None) -
     )
 
 
-def recheck_of(stated: pb.Doubt, here: Iterable[LocalJob] | None) -> tuple[str, float]:
+def recheck_of(stated: pb.Recheck, here: Iterable[LocalJob] | None) -> tuple[str, float]:
     """The key of the job that is to be looked at closer, and for how many seconds."""
     return job_key(stated.job, owner(stated, here)), within(stated.seconds, 0.0, RECHECK_S)
 

@@ -220,28 +220,28 @@ class Link:
                 if self._recording is not None:
                     session.begin(self._recording.deliver(session.outbox.put, most, session.busy))
                 log.info("connected to %s as %s", self._servers.current, self._identity.machine)
-            elif body == "pace":
-                self._heartbeat_s = within(message.pace.heartbeat_s, 0.1, 300.0)
+            elif body == "heartbeat_interval":
+                self._heartbeat_s = within(message.heartbeat_interval.heartbeat_s, 0.1, 300.0)
                 self._tell()
             elif body == "capture":
                 taken = session.start(self._answer(session, message.capture), self._settings.orders)
                 self._metrics.count(AgentEvent.ORDERS if taken else AgentEvent.DROPPED)
-            elif body == "doubt":
-                self._stalls.ask(*job_addresses.recheck_of(message.doubt, self._here))
+            elif body == "recheck":
+                self._stalls.ask(*job_addresses.recheck_of(message.recheck, self._here))
             elif body == "diagnose" and self._diagnosing is not None:
                 await self._diagnosing.take(message.diagnose, self._servers.current)
             elif body == "abort" and self._diagnosing is not None:
                 self._diagnosing.abort(message.abort.launch)
-            elif body == "receipt" and self._recording is not None:
-                self._recording.received(message.receipt)
-            elif body == "elsewhere":
-                if self._servers.send(message.elsewhere.address):
-                    log.info("job %s is led by %s: going there", message.elsewhere.job, self._servers.current)
+            elif body == "ack" and self._recording is not None:
+                self._recording.received(message.ack)
+            elif body == "redirect":
+                if self._servers.send(message.redirect.address):
+                    log.info("job %s is led by %s: going there", message.redirect.job, self._servers.current)
                     return
             elif body == "renewed":
                 self._identity.answered(message.renewed)
-            elif body == "need":
-                for pieces in self._packer.find(message.need.digests, self._most_bytes):
+            elif body == "missing_pieces":
+                for pieces in self._packer.find(message.missing_pieces.digests, self._most_bytes):
                     await session.outbox.put(pb.FromAgent(pieces=pieces))
 
     async def _report(self, session: ServerSession) -> None:
@@ -258,7 +258,7 @@ class Link:
                 sent, sent_at, due = here, loop.time(), False
             if comparable_signs(signs) != reported or (signs and due):  # the server counts the seconds on by itself
                 await session.outbox.put(
-                    pb.FromAgent(pulse=stall_signs.pack(signs, job_addresses.names(self._members)))
+                    pb.FromAgent(stall_report=stall_signs.pack(signs, job_addresses.names(self._members)))
                 )
                 reported, sent_at = comparable_signs(signs), loop.time()
             elif due:

@@ -129,7 +129,7 @@ class OfflineRecording:
             if not await self._hand_over(spool, message, say):
                 return
 
-    def received(self, receipt: pb.Receipt) -> None:
+    def received(self, receipt: pb.Ack) -> None:
         """The server has a message, or never will."""
         if self._receipt is not None and self._receipt[0] == receipt.id and not self._receipt[1].done():
             self._receipt[1].set_result(receipt.refused)
@@ -177,7 +177,7 @@ class OfflineRecording:
         async with contextlib.aclosing(answering.messages(rounds, settings.away_interval_s)) as messages:
             async for captured in messages:
                 message = pb.Spooled(
-                    standstill=order.order,
+                    stall=order.order,
                     job=local(job),
                     captured=captured,
                     rounds=rounds,

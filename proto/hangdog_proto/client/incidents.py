@@ -178,12 +178,12 @@ class Client(LazyChannel):
 
     def ledger(self, machine: str, within_s: float = 0.0, limit: int = 0) -> tuple[HistoryLine, ...]:
         """What verdicts said of a machine within so many seconds (0: ever), newest first."""
-        request = pb.LedgerRequest(machine=machine, within_s=within_s, limit=limit)
+        request = pb.MentionsRequest(machine=machine, within_s=within_s, limit=limit)
         with self._errors():
-            answer = self._incidents.Ledger(request, timeout=ANSWER_S)
+            answer = self._incidents.Mentions(request, timeout=ANSWER_S)
         return tuple(
             HistoryLine(
-                entry.machine, entry.incident, entry.job, entry.at, entry.standing, entry.probability, entry.among,
+                entry.machine, entry.incident, entry.job, entry.at, entry.mention, entry.probability, entry.among,
                 entry.verdict,
             )
             for entry in answer.entries
@@ -191,9 +191,9 @@ class Client(LazyChannel):
 
     def suspected(self, within_s: float = 0.0, limit: int = 0) -> tuple[RecordLine, ...]:
         """The machines that verdicts named within so many seconds (0: ever), the most suspected first."""
-        request = pb.LedgerRequest(within_s=within_s, limit=limit)
+        request = pb.MentionsRequest(within_s=within_s, limit=limit)
         with self._errors():
-            answer = self._incidents.Ledger(request, timeout=ANSWER_S)
+            answer = self._incidents.Mentions(request, timeout=ANSWER_S)
         return tuple(
             RecordLine(one.machine, one.convicted, one.suspected, one.cleared, one.weight, one.last)
             for one in answer.machines
@@ -217,7 +217,7 @@ class Client(LazyChannel):
 
     def act(self, what: str, incident: str = "", machine: str = "", because: str = "") -> Actions:
         """Decides: `approve` or `dismiss` an incident's acts, `release` a machine, `close-breaker`; what is changed by it."""
-        request = pb.ActRequest(what=what, incident=incident, machine=machine, because=because)
+        request = pb.ActRequest(what=what, incident=incident, machine=machine, reason=because)
         with self._errors():
             return _actions(self._incidents.Act(request, timeout=ANSWER_S))
 
@@ -250,8 +250,8 @@ def _actions(answer: pb.ActionList) -> Actions:
             one.state,
             one.at,
             one.changed,
-            one.because,
-            one.words,
+            one.reason,
+            one.message,
             one.who,
             one.marked,
         )

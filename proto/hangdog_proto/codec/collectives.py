@@ -55,7 +55,7 @@ def pack(statement: Statement) -> pb.Statement:
         packed.deflated = zlib.compress(statement.data, _LEVEL)
     if statement.missing is not None:
         packed.missing.reason = statement.missing.reason
-        packed.missing.words = statement.missing.message.encode("utf-8", "replace").decode("utf-8")[:_WORDS]
+        packed.missing.message = statement.missing.message.encode("utf-8", "replace").decode("utf-8")[:_WORDS]
     return packed
 
 
@@ -104,7 +104,7 @@ def unpack(packed: pb.Statement) -> Statement:
             reason = Reason(packed.missing.reason)
         except ValueError:
             reason = Reason.TOOL_FAILED  # a newer agent's word; what it says beside it is kept
-        return Statement(kind, rank, missing=Missing(reason, packed.missing.words[:_WORDS]))
+        return Statement(kind, rank, missing=Missing(reason, packed.missing.message[:_WORDS]))
     return Statement(kind, rank, _inflated(packed))
 
 

@@ -63,7 +63,7 @@ class Packer:
                 tids=group.tids,
             )
             if missing is not None:
-                alike.missing.CopyFrom(pb.Missing(reason=str(missing.reason), words=text(missing.message)))
+                alike.missing.CopyFrom(pb.Missing(reason=str(missing.reason), message=text(missing.message)))
         return capture
 
     def find(self, digests: bytes, most: int) -> Iterator[pb.Pieces]:

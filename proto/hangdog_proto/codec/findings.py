@@ -31,7 +31,7 @@ def _packed(finding: Finding) -> pb.Finding:
     return pb.Finding(
         source=_text(finding.source, _SHORT),
         code=_text(finding.code, _SHORT),
-        bearing=finding.impact,
+        impact=finding.impact,
         what=_text(finding.what, _LONG),
         device=_text(finding.device, _SHORT),
         at_s=finding.at_s or 0.0,
@@ -43,7 +43,7 @@ def _packed(finding: Finding) -> pb.Finding:
 
 def _finding(finding: pb.Finding, machine: str) -> Finding:
     try:
-        impact = Impact(finding.bearing)
+        impact = Impact(finding.impact)
     except ValueError:
         impact = Impact.TELLS_NOTHING
     return Finding(

@@ -12,7 +12,7 @@ def pack(owner: Owner) -> pb.Owner | None:
     return pb.Owner(kind=owner.kind, id=owner.id, uid=owner.uid or 0) if owner.known else None
 
 
-def unpack(stated: pb.LocalJob | pb.JobSigns | pb.CaptureOrder | pb.Doubt) -> Owner:
+def unpack(stated: pb.LocalJob | pb.JobSigns | pb.CaptureOrder | pb.Recheck) -> Owner:
     """Reads the owner of what is said; whoever tells a kind or an id that is none told nothing."""
     if not stated.HasField("owner"):
         return UNKNOWN

@@ -24,10 +24,10 @@ CROWDING = 4.0
 LONGEST_S = 366 * 86400.0
 
 
-def pack(signs: Signs, whose: Whose = MappingProxyType({})) -> pb.Pulse:
+def pack(signs: Signs, whose: Whose = MappingProxyType({})) -> pb.StallReport:
     """Writes what the ranks of each job show; `whose` tells its name and owner where a job is known by another key."""
     reported = [(*whose.get(key, (key, UNKNOWN)), shown) for key, shown in signs.items()]
-    return pb.Pulse(
+    return pb.StallReport(
         jobs=[
             pb.JobSigns(job=job, owner=owners.pack(owner), signs=[_packed(rank, sign) for rank, sign in shown.items()])
             for job, owner, shown in reported
@@ -35,7 +35,7 @@ def pack(signs: Signs, whose: Whose = MappingProxyType({})) -> pb.Pulse:
     )
 
 
-def unpack(cpu_activity: pb.Pulse) -> dict[tuple[str, Owner], dict[Rank, Sign]]:
+def unpack(cpu_activity: pb.StallReport) -> dict[tuple[str, Owner], dict[Rank, Sign]]:
     """Reads what `pack` wrote, by name and owner; raises UnreadableEvidence on what cannot be, or is too much."""
     if sum(len(job.signs) for job in cpu_activity.jobs) > RANKS:
         raise UnreadableEvidence(f"a pulse speaks of more than {RANKS} ranks")

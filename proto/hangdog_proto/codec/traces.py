@@ -58,7 +58,7 @@ def pack(traces: Iterable[ProcessTrace]) -> pb.Capture:
         if trace.state is not None:
             packed.state.CopyFrom(_packed_state(trace.state))
         if trace.missing is not None:
-            packed.missing.CopyFrom(pb.Missing(reason=str(trace.missing.reason), words=text(trace.missing.message)))
+            packed.missing.CopyFrom(pb.Missing(reason=str(trace.missing.reason), message=text(trace.missing.message)))
     for frame in frames:
         capture.frames.add(
             function=text(frame.function),
@@ -170,7 +170,7 @@ def _state(state: pb.ProcessState, bounds: TraceLimits) -> ProcessState:
 
 def missing(missing: pb.Missing, bounds: TraceLimits) -> Missing:
     try:
-        return Missing(Reason(missing.reason), bounded(missing.words, bounds))
+        return Missing(Reason(missing.reason), bounded(missing.message, bounds))
     except ValueError:
         raise UnreadableEvidence(f"capture message gives {missing.reason[:80]!r} as a reason, which is none") from None
 

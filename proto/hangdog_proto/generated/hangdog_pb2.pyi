@@ -185,18 +185,18 @@ class Missing(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     REASON_FIELD_NUMBER: builtins.int
-    WORDS_FIELD_NUMBER: builtins.int
+    MESSAGE_FIELD_NUMBER: builtins.int
     reason: builtins.str
     """One of the reasons of hangdog_models.stack.Reason, by its written value."""
-    words: builtins.str
+    message: builtins.str
     """The tool's own words."""
     def __init__(
         self,
         *,
         reason: builtins.str = ...,
-        words: builtins.str = ...,
+        message: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["reason", b"reason", "words", b"words"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["message", b"message", "reason", b"reason"]) -> None: ...
 
 global___Missing = Missing
 
@@ -257,7 +257,7 @@ class Statement(google.protobuf.message.Message):
     SIZE_FIELD_NUMBER: builtins.int
     MISSING_FIELD_NUMBER: builtins.int
     kind: builtins.str
-    """One of hangdog_proto.statement.Kind, by its written value."""
+    """One of hangdog_proto.codec.collectives.Kind, by its written value."""
     rank: builtins.int
     """Global rank it is about; of no meaning where a machine speaks as a whole."""
     deflated: builtins.bytes
@@ -290,7 +290,7 @@ class Finding(google.protobuf.message.Message):
 
     SOURCE_FIELD_NUMBER: builtins.int
     CODE_FIELD_NUMBER: builtins.int
-    BEARING_FIELD_NUMBER: builtins.int
+    IMPACT_FIELD_NUMBER: builtins.int
     WHAT_FIELD_NUMBER: builtins.int
     DEVICE_FIELD_NUMBER: builtins.int
     AT_S_FIELD_NUMBER: builtins.int
@@ -301,7 +301,7 @@ class Finding(google.protobuf.message.Message):
     """Where it was found: the kernel log, NVML, a counter."""
     code: builtins.str
     """The field's name for it, as `Xid 79`."""
-    bearing: builtins.str
+    impact: builtins.str
     """One of hangdog_models.findings.Bearing, by its written value."""
     what: builtins.str
     """One sentence for people."""
@@ -320,7 +320,7 @@ class Finding(google.protobuf.message.Message):
         *,
         source: builtins.str = ...,
         code: builtins.str = ...,
-        bearing: builtins.str = ...,
+        impact: builtins.str = ...,
         what: builtins.str = ...,
         device: builtins.str = ...,
         at_s: builtins.float = ...,
@@ -328,7 +328,7 @@ class Finding(google.protobuf.message.Message):
         times: builtins.int = ...,
         age_s: builtins.float = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["age_s", b"age_s", "at_s", b"at_s", "bearing", b"bearing", "code", b"code", "device", b"device", "source", b"source", "times", b"times", "uptime_s", b"uptime_s", "what", b"what"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["age_s", b"age_s", "at_s", b"at_s", "code", b"code", "device", b"device", "impact", b"impact", "source", b"source", "times", b"times", "uptime_s", b"uptime_s", "what", b"what"]) -> None: ...
 
 global___Finding = Finding
 
@@ -390,7 +390,7 @@ global___Face = Face
 
 @typing.final
 class Piece(google.protobuf.message.Message):
-    """Something that is told once and from then on named by its digest (hangdog_proto.pieces): only what was asked for is sent."""
+    """Something that is told once and from then on named by its digest (hangdog_proto.codec.pieces): only what was asked for is sent."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -636,7 +636,7 @@ class Hello(google.protobuf.message.Message):
     version: builtins.str
     """Version of the agent."""
     paced: builtins.bool
-    """True: the agent follows a Pace. Others keep the pace of their Welcome."""
+    """True: the agent follows a HeartbeatInterval. Others keep the pace of their Welcome."""
     diagnoses: builtins.bool
     """True: the agent obeys Diagnose and Abort. Others are never asked to test their machine."""
     boot: builtins.str
@@ -770,7 +770,7 @@ class Sign(google.protobuf.message.Message):
     rank: builtins.int
     """Global rank."""
     doing: builtins.str
-    """One of hangdog_models.suspicion.Doing, by its written value."""
+    """One of hangdog_models.stall_timeouts.Doing, by its written value."""
     seconds: builtins.float
     """For how long, in seconds; an age, because the clocks of machines differ."""
     overdue: builtins.bool
@@ -825,7 +825,7 @@ class JobSigns(google.protobuf.message.Message):
 global___JobSigns = JobSigns
 
 @typing.final
-class Pulse(google.protobuf.message.Message):
+class StallReport(google.protobuf.message.Message):
     """What the trainers of a machine show now; sent while they show anything, and once more, empty, when they cease to."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -842,7 +842,7 @@ class Pulse(google.protobuf.message.Message):
     ) -> None: ...
     def ClearField(self, field_name: typing.Literal["jobs", b"jobs"]) -> None: ...
 
-global___Pulse = Pulse
+global___StallReport = StallReport
 
 @typing.final
 class Spooled(google.protobuf.message.Message):
@@ -851,7 +851,7 @@ class Spooled(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     ID_FIELD_NUMBER: builtins.int
-    STANDSTILL_FIELD_NUMBER: builtins.int
+    STALL_FIELD_NUMBER: builtins.int
     JOB_FIELD_NUMBER: builtins.int
     BEGAN_S_FIELD_NUMBER: builtins.int
     AGE_S_FIELD_NUMBER: builtins.int
@@ -864,7 +864,7 @@ class Spooled(google.protobuf.message.Message):
     SERIAL_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Names this message among all of its machine's; echoed in the receipt."""
-    standstill: builtins.str
+    stall: builtins.str
     """Names the standstill it is about among all of its machine's."""
     began_s: builtins.float
     """Unix time by the machine's clock when the job came to stand still."""
@@ -894,7 +894,7 @@ class Spooled(google.protobuf.message.Message):
         self,
         *,
         id: builtins.str = ...,
-        standstill: builtins.str = ...,
+        stall: builtins.str = ...,
         job: global___LocalJob | None = ...,
         began_s: builtins.float = ...,
         age_s: builtins.float = ...,
@@ -907,7 +907,7 @@ class Spooled(google.protobuf.message.Message):
         serial: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["captured", b"captured", "job", b"job"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["age_s", b"age_s", "began_s", b"began_s", "boot", b"boot", "captured", b"captured", "id", b"id", "interval_s", b"interval_s", "job", b"job", "refused", b"refused", "rounds", b"rounds", "serial", b"serial", "standstill", b"standstill", "why", b"why"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["age_s", b"age_s", "began_s", b"began_s", "boot", b"boot", "captured", b"captured", "id", b"id", "interval_s", b"interval_s", "job", b"job", "refused", b"refused", "rounds", b"rounds", "serial", b"serial", "stall", b"stall", "why", b"why"]) -> None: ...
 
 global___Spooled = Spooled
 
@@ -933,7 +933,7 @@ global___Health = Health
 
 @typing.final
 class Pieces(google.protobuf.message.Message):
-    """What the server asked for in a Need."""
+    """What the server asked for in a MissingPieces."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -996,7 +996,7 @@ class FromAgent(google.protobuf.message.Message):
     HELLO_FIELD_NUMBER: builtins.int
     PRESENCE_FIELD_NUMBER: builtins.int
     CAPTURED_FIELD_NUMBER: builtins.int
-    PULSE_FIELD_NUMBER: builtins.int
+    STALL_REPORT_FIELD_NUMBER: builtins.int
     SPOOLED_FIELD_NUMBER: builtins.int
     HEALTH_FIELD_NUMBER: builtins.int
     PIECES_FIELD_NUMBER: builtins.int
@@ -1015,7 +1015,7 @@ class FromAgent(google.protobuf.message.Message):
         """What was seen."""
 
     @property
-    def pulse(self) -> global___Pulse:
+    def stall_report(self) -> global___StallReport:
         """What is suspicious."""
 
     @property
@@ -1044,16 +1044,16 @@ class FromAgent(google.protobuf.message.Message):
         hello: global___Hello | None = ...,
         presence: global___Presence | None = ...,
         captured: global___Captured | None = ...,
-        pulse: global___Pulse | None = ...,
+        stall_report: global___StallReport | None = ...,
         spooled: global___Spooled | None = ...,
         health: global___Health | None = ...,
         pieces: global___Pieces | None = ...,
         diagnosed: global___Diagnosed | None = ...,
         renew: global___Renew | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "pulse", b"pulse", "renew", b"renew", "spooled", b"spooled"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "pulse", b"pulse", "renew", b"renew", "spooled", b"spooled"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured", "pulse", "spooled", "health", "pieces", "diagnosed", "renew"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "renew", b"renew", "spooled", b"spooled", "stall_report", b"stall_report"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "renew", b"renew", "spooled", b"spooled", "stall_report", b"stall_report"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured", "stall_report", "spooled", "health", "pieces", "diagnosed", "renew"] | None: ...
 
 global___FromAgent = FromAgent
 
@@ -1131,7 +1131,7 @@ class CaptureOrder(google.protobuf.message.Message):
 global___CaptureOrder = CaptureOrder
 
 @typing.final
-class Doubt(google.protobuf.message.Message):
+class Recheck(google.protobuf.message.Message):
     """Asks an agent to look closer at a job for a while: elsewhere somebody waits for it."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1157,7 +1157,7 @@ class Doubt(google.protobuf.message.Message):
     def HasField(self, field_name: typing.Literal["owner", b"owner"]) -> builtins.bool: ...
     def ClearField(self, field_name: typing.Literal["job", b"job", "owner", b"owner", "seconds", b"seconds"]) -> None: ...
 
-global___Doubt = Doubt
+global___Recheck = Recheck
 
 @typing.final
 class Diagnose(google.protobuf.message.Message):
@@ -1270,7 +1270,7 @@ class Welcome(google.protobuf.message.Message):
 global___Welcome = Welcome
 
 @typing.final
-class Pace(google.protobuf.message.Message):
+class HeartbeatInterval(google.protobuf.message.Message):
     """How often signs of life are expected from now on: a large cluster gives them more rarely. Only to agents that follow it."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1285,10 +1285,10 @@ class Pace(google.protobuf.message.Message):
     ) -> None: ...
     def ClearField(self, field_name: typing.Literal["heartbeat_s", b"heartbeat_s"]) -> None: ...
 
-global___Pace = Pace
+global___HeartbeatInterval = HeartbeatInterval
 
 @typing.final
-class Need(google.protobuf.message.Message):
+class MissingPieces(google.protobuf.message.Message):
     """Asks an agent what digests stand for."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1303,10 +1303,10 @@ class Need(google.protobuf.message.Message):
     ) -> None: ...
     def ClearField(self, field_name: typing.Literal["digests", b"digests"]) -> None: ...
 
-global___Need = Need
+global___MissingPieces = MissingPieces
 
 @typing.final
-class Receipt(google.protobuf.message.Message):
+class Ack(google.protobuf.message.Message):
     """Says that the server keeps a spooled message, so that the agent need not any longer."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1325,7 +1325,7 @@ class Receipt(google.protobuf.message.Message):
     ) -> None: ...
     def ClearField(self, field_name: typing.Literal["id", b"id", "refused", b"refused"]) -> None: ...
 
-global___Receipt = Receipt
+global___Ack = Ack
 
 @typing.final
 class ToAgent(google.protobuf.message.Message):
@@ -1335,11 +1335,11 @@ class ToAgent(google.protobuf.message.Message):
 
     WELCOME_FIELD_NUMBER: builtins.int
     CAPTURE_FIELD_NUMBER: builtins.int
-    DOUBT_FIELD_NUMBER: builtins.int
-    RECEIPT_FIELD_NUMBER: builtins.int
-    NEED_FIELD_NUMBER: builtins.int
-    PACE_FIELD_NUMBER: builtins.int
-    ELSEWHERE_FIELD_NUMBER: builtins.int
+    RECHECK_FIELD_NUMBER: builtins.int
+    ACK_FIELD_NUMBER: builtins.int
+    MISSING_PIECES_FIELD_NUMBER: builtins.int
+    HEARTBEAT_INTERVAL_FIELD_NUMBER: builtins.int
+    REDIRECT_FIELD_NUMBER: builtins.int
     DIAGNOSE_FIELD_NUMBER: builtins.int
     ABORT_FIELD_NUMBER: builtins.int
     RENEWED_FIELD_NUMBER: builtins.int
@@ -1352,23 +1352,23 @@ class ToAgent(google.protobuf.message.Message):
         """Look at a job."""
 
     @property
-    def doubt(self) -> global___Doubt:
+    def recheck(self) -> global___Recheck:
         """Look closer at a job's pulses."""
 
     @property
-    def receipt(self) -> global___Receipt:
+    def ack(self) -> global___Ack:
         """A spooled message has arrived."""
 
     @property
-    def need(self) -> global___Need:
+    def missing_pieces(self) -> global___MissingPieces:
         """What is not known yet."""
 
     @property
-    def pace(self) -> global___Pace:
+    def heartbeat_interval(self) -> global___HeartbeatInterval:
         """How often to speak."""
 
     @property
-    def elsewhere(self) -> global___Elsewhere:
+    def redirect(self) -> global___Redirect:
         """Another server leads a job of this machine."""
 
     @property
@@ -1388,18 +1388,18 @@ class ToAgent(google.protobuf.message.Message):
         *,
         welcome: global___Welcome | None = ...,
         capture: global___CaptureOrder | None = ...,
-        doubt: global___Doubt | None = ...,
-        receipt: global___Receipt | None = ...,
-        need: global___Need | None = ...,
-        pace: global___Pace | None = ...,
-        elsewhere: global___Elsewhere | None = ...,
+        recheck: global___Recheck | None = ...,
+        ack: global___Ack | None = ...,
+        missing_pieces: global___MissingPieces | None = ...,
+        heartbeat_interval: global___HeartbeatInterval | None = ...,
+        redirect: global___Redirect | None = ...,
         diagnose: global___Diagnose | None = ...,
         abort: global___Abort | None = ...,
         renewed: global___Renewed | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["abort", b"abort", "body", b"body", "capture", b"capture", "diagnose", b"diagnose", "doubt", b"doubt", "elsewhere", b"elsewhere", "need", b"need", "pace", b"pace", "receipt", b"receipt", "renewed", b"renewed", "welcome", b"welcome"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["abort", b"abort", "body", b"body", "capture", b"capture", "diagnose", b"diagnose", "doubt", b"doubt", "elsewhere", b"elsewhere", "need", b"need", "pace", b"pace", "receipt", b"receipt", "renewed", b"renewed", "welcome", b"welcome"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["welcome", "capture", "doubt", "receipt", "need", "pace", "elsewhere", "diagnose", "abort", "renewed"] | None: ...
+    def HasField(self, field_name: typing.Literal["abort", b"abort", "ack", b"ack", "body", b"body", "capture", b"capture", "diagnose", b"diagnose", "heartbeat_interval", b"heartbeat_interval", "missing_pieces", b"missing_pieces", "recheck", b"recheck", "redirect", b"redirect", "renewed", b"renewed", "welcome", b"welcome"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["abort", b"abort", "ack", b"ack", "body", b"body", "capture", b"capture", "diagnose", b"diagnose", "heartbeat_interval", b"heartbeat_interval", "missing_pieces", b"missing_pieces", "recheck", b"recheck", "redirect", b"redirect", "renewed", b"renewed", "welcome", b"welcome"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["welcome", "capture", "recheck", "ack", "missing_pieces", "heartbeat_interval", "redirect", "diagnose", "abort", "renewed"] | None: ...
 
 global___ToAgent = ToAgent
 
@@ -1426,7 +1426,7 @@ class Renewed(google.protobuf.message.Message):
 global___Renewed = Renewed
 
 @typing.final
-class Elsewhere(google.protobuf.message.Message):
+class Redirect(google.protobuf.message.Message):
     """Sends an agent to another server, which leads the incidents of a job of its machine. One that does not know the address
     from its own settings stays.
     """
@@ -1447,7 +1447,7 @@ class Elsewhere(google.protobuf.message.Message):
     ) -> None: ...
     def ClearField(self, field_name: typing.Literal["address", b"address", "job", b"job"]) -> None: ...
 
-global___Elsewhere = Elsewhere
+global___Redirect = Redirect
 
 @typing.final
 class SnapshotRequest(google.protobuf.message.Message):
@@ -1748,7 +1748,7 @@ class MachineList(google.protobuf.message.Message):
 global___MachineList = MachineList
 
 @typing.final
-class LedgerRequest(google.protobuf.message.Message):
+class MentionsRequest(google.protobuf.message.Message):
     """Asks what verdicts said of machines."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1771,10 +1771,10 @@ class LedgerRequest(google.protobuf.message.Message):
     ) -> None: ...
     def ClearField(self, field_name: typing.Literal["limit", b"limit", "machine", b"machine", "within_s", b"within_s"]) -> None: ...
 
-global___LedgerRequest = LedgerRequest
+global___MentionsRequest = MentionsRequest
 
 @typing.final
-class LedgerEntry(google.protobuf.message.Message):
+class VerdictMention(google.protobuf.message.Message):
     """What one verdict said of one machine."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1783,7 +1783,7 @@ class LedgerEntry(google.protobuf.message.Message):
     INCIDENT_FIELD_NUMBER: builtins.int
     JOB_FIELD_NUMBER: builtins.int
     AT_FIELD_NUMBER: builtins.int
-    STANDING_FIELD_NUMBER: builtins.int
+    MENTION_FIELD_NUMBER: builtins.int
     PROBABILITY_FIELD_NUMBER: builtins.int
     AMONG_FIELD_NUMBER: builtins.int
     VERDICT_FIELD_NUMBER: builtins.int
@@ -1795,7 +1795,7 @@ class LedgerEntry(google.protobuf.message.Message):
     """Its job."""
     at: builtins.float
     """Unix time of the verdict."""
-    standing: builtins.str
+    mention: builtins.str
     """`suspected`, `convicted` (named to be evicted), or `cleared`: an earlier verdict upon the incident had named it."""
     probability: builtins.float
     """Probability of the hypothesis that names it; 0 when it is cleared."""
@@ -1810,14 +1810,14 @@ class LedgerEntry(google.protobuf.message.Message):
         incident: builtins.str = ...,
         job: builtins.str = ...,
         at: builtins.float = ...,
-        standing: builtins.str = ...,
+        mention: builtins.str = ...,
         probability: builtins.float = ...,
         among: builtins.int = ...,
         verdict: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["among", b"among", "at", b"at", "incident", b"incident", "job", b"job", "machine", b"machine", "probability", b"probability", "standing", b"standing", "verdict", b"verdict"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["among", b"among", "at", b"at", "incident", b"incident", "job", b"job", "machine", b"machine", "mention", b"mention", "probability", b"probability", "verdict", b"verdict"]) -> None: ...
 
-global___LedgerEntry = LedgerEntry
+global___VerdictMention = VerdictMention
 
 @typing.final
 class MachineRecord(google.protobuf.message.Message):
@@ -1858,7 +1858,7 @@ class MachineRecord(google.protobuf.message.Message):
 global___MachineRecord = MachineRecord
 
 @typing.final
-class LedgerAnswer(google.protobuf.message.Message):
+class MentionsAnswer(google.protobuf.message.Message):
     """What verdicts said: of one machine, newest first, or of all, the most suspected first."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1866,7 +1866,7 @@ class LedgerAnswer(google.protobuf.message.Message):
     ENTRIES_FIELD_NUMBER: builtins.int
     MACHINES_FIELD_NUMBER: builtins.int
     @property
-    def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LedgerEntry]:
+    def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___VerdictMention]:
         """The lines of the machine asked about."""
 
     @property
@@ -1876,12 +1876,12 @@ class LedgerAnswer(google.protobuf.message.Message):
     def __init__(
         self,
         *,
-        entries: collections.abc.Iterable[global___LedgerEntry] | None = ...,
+        entries: collections.abc.Iterable[global___VerdictMention] | None = ...,
         machines: collections.abc.Iterable[global___MachineRecord] | None = ...,
     ) -> None: ...
     def ClearField(self, field_name: typing.Literal["entries", b"entries", "machines", b"machines"]) -> None: ...
 
-global___LedgerAnswer = LedgerAnswer
+global___MentionsAnswer = MentionsAnswer
 
 @typing.final
 class ReportRequest(google.protobuf.message.Message):
@@ -1909,7 +1909,7 @@ class ReportAnswer(google.protobuf.message.Message):
 
     REPORT_JSON_FIELD_NUMBER: builtins.int
     report_json: builtins.str
-    """A report as JSON, `hangdog.report/1`."""
+    """A report as JSON, `hangdog.output.verdict_text/1`."""
     def __init__(
         self,
         *,
@@ -2058,8 +2058,8 @@ class Action(google.protobuf.message.Message):
     STATE_FIELD_NUMBER: builtins.int
     AT_FIELD_NUMBER: builtins.int
     CHANGED_FIELD_NUMBER: builtins.int
-    BECAUSE_FIELD_NUMBER: builtins.int
-    WORDS_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    MESSAGE_FIELD_NUMBER: builtins.int
     WHO_FIELD_NUMBER: builtins.int
     MARKED_FIELD_NUMBER: builtins.int
     incident: builtins.str
@@ -2069,14 +2069,14 @@ class Action(google.protobuf.message.Message):
     job: builtins.str
     """The job."""
     state: builtins.str
-    """One of hangdog_server.intents.Act, by its written value."""
+    """One of hangdog_server.store.actions.Act, by its written value."""
     at: builtins.float
     """Unix time when it was decided."""
     changed: builtins.float
     """Unix time of its latest news."""
-    because: builtins.str
+    reason: builtins.str
     """Why the machine is named."""
-    words: builtins.str
+    message: builtins.str
     """The latest news: why it is refused, or what it waits for."""
     who: builtins.str
     """Whose decision it is: a person's name, or hangdog."""
@@ -2091,12 +2091,12 @@ class Action(google.protobuf.message.Message):
         state: builtins.str = ...,
         at: builtins.float = ...,
         changed: builtins.float = ...,
-        because: builtins.str = ...,
-        words: builtins.str = ...,
+        reason: builtins.str = ...,
+        message: builtins.str = ...,
         who: builtins.str = ...,
         marked: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["at", b"at", "because", b"because", "changed", b"changed", "incident", b"incident", "job", b"job", "machine", b"machine", "marked", b"marked", "state", b"state", "who", b"who", "words", b"words"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at", b"at", "changed", b"changed", "incident", b"incident", "job", b"job", "machine", b"machine", "marked", b"marked", "message", b"message", "reason", b"reason", "state", b"state", "who", b"who"]) -> None: ...
 
 global___Action = Action
 
@@ -2143,14 +2143,14 @@ class ActRequest(google.protobuf.message.Message):
     WHAT_FIELD_NUMBER: builtins.int
     INCIDENT_FIELD_NUMBER: builtins.int
     MACHINE_FIELD_NUMBER: builtins.int
-    BECAUSE_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
     what: builtins.str
     """`approve` or `dismiss` what is open of an incident, `release` a machine, `close-breaker`."""
     incident: builtins.str
     """The incident, by its name or a prefix that only it has; for approve and dismiss."""
     machine: builtins.str
     """The machine; for release."""
-    because: builtins.str
+    reason: builtins.str
     """Why; kept with the act and in the record."""
     def __init__(
         self,
@@ -2158,9 +2158,9 @@ class ActRequest(google.protobuf.message.Message):
         what: builtins.str = ...,
         incident: builtins.str = ...,
         machine: builtins.str = ...,
-        because: builtins.str = ...,
+        reason: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["because", b"because", "incident", b"incident", "machine", b"machine", "what", b"what"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["incident", b"incident", "machine", b"machine", "reason", b"reason", "what", b"what"]) -> None: ...
 
 global___ActRequest = ActRequest
 

@@ -100,10 +100,10 @@ class IncidentsStub(object):
                 request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.MachinesRequest.SerializeToString,
                 response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.MachineList.FromString,
                 )
-        self.Ledger = channel.unary_unary(
-                '/hangdog.v1.Incidents/Ledger',
-                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.LedgerRequest.SerializeToString,
-                response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.LedgerAnswer.FromString,
+        self.Mentions = channel.unary_unary(
+                '/hangdog.v1.Incidents/Mentions',
+                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.MentionsRequest.SerializeToString,
+                response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.MentionsAnswer.FromString,
                 )
         self.Bundle = channel.unary_stream(
                 '/hangdog.v1.Incidents/Bundle',
@@ -159,7 +159,7 @@ class IncidentsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Ledger(self, request, context):
+    def Mentions(self, request, context):
         """Tells what verdicts said of machines, across jobs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -217,10 +217,10 @@ def add_IncidentsServicer_to_server(servicer, server):
                     request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.MachinesRequest.FromString,
                     response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.MachineList.SerializeToString,
             ),
-            'Ledger': grpc.unary_unary_rpc_method_handler(
-                    servicer.Ledger,
-                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.LedgerRequest.FromString,
-                    response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.LedgerAnswer.SerializeToString,
+            'Mentions': grpc.unary_unary_rpc_method_handler(
+                    servicer.Mentions,
+                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.MentionsRequest.FromString,
+                    response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.MentionsAnswer.SerializeToString,
             ),
             'Bundle': grpc.unary_stream_rpc_method_handler(
                     servicer.Bundle,
@@ -322,7 +322,7 @@ class Incidents(object):
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
     @staticmethod
-    def Ledger(request,
+    def Mentions(request,
             target,
             options=(),
             channel_credentials=None,
@@ -332,9 +332,9 @@ class Incidents(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Incidents/Ledger',
-            hangdog__proto_dot_generated_dot_hangdog__pb2.LedgerRequest.SerializeToString,
-            hangdog__proto_dot_generated_dot_hangdog__pb2.LedgerAnswer.FromString,
+        return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Incidents/Mentions',
+            hangdog__proto_dot_generated_dot_hangdog__pb2.MentionsRequest.SerializeToString,
+            hangdog__proto_dot_generated_dot_hangdog__pb2.MentionsAnswer.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

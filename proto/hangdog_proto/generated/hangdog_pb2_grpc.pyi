@@ -79,9 +79,9 @@ class IncidentsStub:
     ]
     """Lists the machines whose agents are, or lately were, connected."""
 
-    Ledger: grpc.UnaryUnaryMultiCallable[
-        hangdog_proto.generated.hangdog_pb2.LedgerRequest,
-        hangdog_proto.generated.hangdog_pb2.LedgerAnswer,
+    Mentions: grpc.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.MentionsRequest,
+        hangdog_proto.generated.hangdog_pb2.MentionsAnswer,
     ]
     """Tells what verdicts said of machines, across jobs."""
 
@@ -136,9 +136,9 @@ class IncidentsAsyncStub:
     ]
     """Lists the machines whose agents are, or lately were, connected."""
 
-    Ledger: grpc.aio.UnaryUnaryMultiCallable[
-        hangdog_proto.generated.hangdog_pb2.LedgerRequest,
-        hangdog_proto.generated.hangdog_pb2.LedgerAnswer,
+    Mentions: grpc.aio.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.MentionsRequest,
+        hangdog_proto.generated.hangdog_pb2.MentionsAnswer,
     ]
     """Tells what verdicts said of machines, across jobs."""
 
@@ -202,11 +202,11 @@ class IncidentsServicer(metaclass=abc.ABCMeta):
         """Lists the machines whose agents are, or lately were, connected."""
 
     @abc.abstractmethod
-    def Ledger(
+    def Mentions(
         self,
-        request: hangdog_proto.generated.hangdog_pb2.LedgerRequest,
+        request: hangdog_proto.generated.hangdog_pb2.MentionsRequest,
         context: _ServicerContext,
-    ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.LedgerAnswer, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.LedgerAnswer]]:
+    ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.MentionsAnswer, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.MentionsAnswer]]:
         """Tells what verdicts said of machines, across jobs."""
 
     @abc.abstractmethod

@@ -18,7 +18,7 @@ GRPC: Mapping[str, Role | str] = {
     "/hangdog.v1.Incidents/List": Role.VIEW,
     "/hangdog.v1.Incidents/Get": Role.VIEW,
     "/hangdog.v1.Incidents/Machines": Role.VIEW,
-    "/hangdog.v1.Incidents/Ledger": Role.VIEW,
+    "/hangdog.v1.Incidents/Mentions": Role.VIEW,
     "/hangdog.v1.Incidents/Bundle": Role.VIEW,
     "/hangdog.v1.Incidents/Report": Role.VIEW,
     "/hangdog.v1.Campaigns/Run": Role.ACT,  # it takes machines for minutes, and ends in convictions

@@ -84,17 +84,17 @@ class ActionService:
 
     async def act(self, request: pb.ActRequest, person: Person, shown: str = "") -> pb.ActionList:
         """Does what a person decided, which is recorded before and after; once for what they were `shown`, where that is told."""
-        if len(request.because) > decode.WHY:
-            raise WrongUse(f"a reason of {len(request.because)} characters is too long", f"give {decode.WHY} at most")
-        if request.what == "dismiss" and not request.because.strip():
+        if len(request.reason) > decode.WHY:
+            raise WrongUse(f"a reason of {len(request.reason)} characters is too long", f"give {decode.WHY} at most")
+        if request.what == "dismiss" and not request.reason.strip():
             raise WrongUse("no reason is given", "say why the machines are left where they are")
         if request.what in ("approve", "dismiss"):
             incident = await self._services.store.find(request.incident)
-            entry = replace(person.audit_entry(request.what, incident.job, request.because), incident=incident.id)
+            entry = replace(person.audit_entry(request.what, incident.job, request.reason), incident=incident.id)
         elif request.what == "release":
-            entry = person.audit_entry(f"release {request.machine[: decode.NAME]}", "", request.because)
+            entry = person.audit_entry(f"release {request.machine[: decode.NAME]}", "", request.reason)
         elif request.what == "close-breaker":
-            entry = person.audit_entry(request.what, "", request.because)
+            entry = person.audit_entry(request.what, "", request.reason)
         else:
             raise WrongUse(f"{request.what[:40]!r} is nothing to decide", "approve, dismiss, release, close-breaker")
         await self._audit.note(replace(entry, outcome="asked"))
@@ -119,7 +119,7 @@ class ActionService:
 
     async def _decided(self, request: pb.ActRequest, incident: str, who: str, shown: str) -> tuple[ActionRecord, ...]:
         now = self._services.clock()
-        because, machine = storable(request.because) or f"by {who}", storable(request.machine)
+        because, machine = storable(request.reason) or f"by {who}", storable(request.machine)
 
         def same(connection: sa.Connection) -> None:
             if request.what == "close-breaker":
@@ -181,5 +181,5 @@ class ActionService:
 def _action(row: ActionRecord) -> pb.Action:
     return pb.Action(
         incident=row.incident, machine=row.machine, job=row.job, state=row.state, at=row.at, changed=row.changed,
-        because=row.reason, words=row.message, who=row.who, marked=row.marked,
+        reason=row.reason, message=row.message, who=row.who, marked=row.marked,
     )  # fmt: skip

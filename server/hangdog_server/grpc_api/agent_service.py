@@ -202,8 +202,8 @@ class Agents(AgentsServicer):
                         await self.asking.take(connection.machine, message.captured)
                 elif message.HasField("pieces"):
                     self.asking.take_pieces(connection.machine, message.pieces)
-                elif message.HasField("pulse"):
-                    self._stalls.note(connection.machine, self._own(connection, message.pulse), steady())
+                elif message.HasField("stall_report"):
+                    self._stalls.note(connection.machine, self._own(connection, message.stall_report), steady())
                 elif message.HasField("health"):
                     connection.findings = findings.unpack(message.health.findings, connection.machine)
                 elif message.HasField("diagnosed"):
@@ -220,7 +220,7 @@ class Agents(AgentsServicer):
         finally:
             connection.end(because)
 
-    def _own(self, connection: Connection, cpu_activity: pb.Pulse) -> dict[str, dict[Rank, Sign]]:
+    def _own(self, connection: Connection, cpu_activity: pb.StallReport) -> dict[str, dict[Rank, Sign]]:
         """What a pulse says of ranks that belong to its machine: nobody has other machines' ranks suspected."""
         own: dict[str, dict[Rank, Sign]] = {}
         foreign = False
@@ -301,14 +301,14 @@ def _message_of(what: Command) -> pb.ToAgent:
             )  # fmt: skip
             return pb.ToAgent(capture=order)
         case RecheckCommand():
-            return pb.ToAgent(doubt=pb.Doubt(job=what.job, seconds=what.seconds, owner=owners.pack(what.owner)))
+            return pb.ToAgent(recheck=pb.Recheck(job=what.job, seconds=what.seconds, owner=owners.pack(what.owner)))
         case Receipt():
-            return pb.ToAgent(receipt=pb.Receipt(id=what.id, refused=what.refused))
+            return pb.ToAgent(ack=pb.Ack(id=what.id, refused=what.refused))
         case Elsewhere():
-            return pb.ToAgent(elsewhere=pb.Elsewhere(job=what.job, address=what.address))
+            return pb.ToAgent(redirect=pb.Redirect(job=what.job, address=what.address))
         case Need():
-            return pb.ToAgent(need=pb.Need(digests=what.digests))
+            return pb.ToAgent(missing_pieces=pb.MissingPieces(digests=what.digests))
         case Diagnose() | Abort() | Renewed():
             return what.packed()
         case Pace():
-            return pb.ToAgent(pace=pb.Pace(heartbeat_s=what.heartbeat_s))
+            return pb.ToAgent(heartbeat_interval=pb.HeartbeatInterval(heartbeat_s=what.heartbeat_s))

@@ -24,15 +24,15 @@ class Records:
         self._settings = settings
         self._clock = clock
 
-    async def ledger(self, request: pb.LedgerRequest) -> pb.LedgerAnswer:
+    async def ledger(self, request: pb.MentionsRequest) -> pb.MentionsAnswer:
         """The lines of one machine, or the most suspected machines; raises HangdogError."""
         since = back(request.within_s, self._clock())
         limit = min(request.limit or self._settings.listed, self._settings.max_listed)
         if request.machine:
             entries = await self._store.ask(machine_history.of, request.machine, since, limit)
-            return pb.LedgerAnswer(entries=[_entry(entry) for entry in entries])
+            return pb.MentionsAnswer(entries=[_entry(entry) for entry in entries])
         worst = await self._store.ask(machine_history.worst, since, limit)
-        return pb.LedgerAnswer(machines=[_record(record) for record in worst])
+        return pb.MentionsAnswer(machines=[_record(record) for record in worst])
 
     async def bundle(self, name: str) -> AsyncIterator[pb.BundlePart]:
         """All that is kept of the incident whose name begins so; raises HangdogError."""
@@ -82,13 +82,13 @@ def summary(incident: Incident) -> pb.IncidentSummary:
     )
 
 
-def _entry(entry: machine_history.HistoryEntry) -> pb.LedgerEntry:
-    return pb.LedgerEntry(
+def _entry(entry: machine_history.HistoryEntry) -> pb.VerdictMention:
+    return pb.VerdictMention(
         machine=entry.machine,
         incident=entry.incident,
         job=entry.job,
         at=entry.at,
-        standing=entry.mention,
+        mention=entry.mention,
         probability=entry.probability,
         among=entry.among,
         verdict=entry.kind,

@@ -89,7 +89,7 @@ class Incidents(IncidentsServicer):
         now = steady()
         return pb.MachineList(machines=[_machine(seen, self._fleet, now) for seen in self._fleet.machines(now)])
 
-    async def Ledger(self, request: pb.LedgerRequest, context: Context) -> pb.LedgerAnswer:
+    async def Mentions(self, request: pb.MentionsRequest, context: Context) -> pb.MentionsAnswer:
         """What verdicts said of machines."""
         try:
             return await self._records.ledger(request)

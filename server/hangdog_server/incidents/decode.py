@@ -118,7 +118,7 @@ def recorded(machine: str, spooled: pb.Spooled, settings: ServerSettings, now: f
     return OfflineCapture(
         machine=machine,
         id=name(spooled.id, "spooled look", _ID),
-        stall=name(spooled.standstill, "standstill", _ID),
+        stall=name(spooled.stall, "standstill", _ID),
         local=local_job(spooled.job),
         began=now - spooled.age_s,
         round=number,

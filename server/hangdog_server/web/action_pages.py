@@ -167,7 +167,7 @@ class ActionPages:
     async def _act(self, what: str, name: str, because: str, person: Person, shown: str) -> pb.ActionList:
         whose = {"machine": name} if what == "release" else {"incident": name}
         try:
-            return await self._actions.act(pb.ActRequest(what=what, because=because, **whose), person, shown)
+            return await self._actions.act(pb.ActRequest(what=what, reason=because, **whose), person, shown)
         except ActionChange:
             raise
         except WrongUse as error:

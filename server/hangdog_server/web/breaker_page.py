@@ -62,7 +62,7 @@ class BreakerPage:
         return JSONResponse(api.actions(await self._close(because, person, "")))
 
     async def _close(self, because: str, person: Person, shown: str) -> pb.ActionList:
-        asked = pb.ActRequest(what="close-breaker", because=because)
+        asked = pb.ActRequest(what="close-breaker", reason=because)
         try:
             return await self._actions.act(asked, person, shown)
         except ActionChange:

@@ -111,7 +111,9 @@ def incident_page(verdict: Verdict, scene: IncidentView | None, about: IncidentH
         else [],
         clusters=[_row(cluster, verdict, scene, shades) for cluster in sorted(listed, key=lambda one: one.id)],
         more_clusters=len(verdict.clusters) - len(listed),
-        branches=list(_branches(folded(scene.tree, suspected), size(_everybody(scene)), size(suspected))) if scene else [],
+        branches=list(_branches(folded(scene.tree, suspected), size(_everybody(scene)), size(suspected)))
+        if scene
+        else [],
         progress=scene.progress if scene else None,
         looks=[_look(look) for look in looks],
         findings=[_finding(one) for one in scene.findings] if scene else [],

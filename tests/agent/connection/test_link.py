@@ -84,7 +84,7 @@ async def test_it_follows_the_pace_it_is_told_and_whatever_it_says_is_a_sign_of_
         line = await server.line()
         assert (await line.hear("hello")).paced
         await line.hear("presence")
-        line.outbox.put_nowait(pb.ToAgent(pace=pb.Pace(heartbeat_s=1.0)))
+        line.outbox.put_nowait(pb.ToAgent(heartbeat_interval=pb.HeartbeatInterval(heartbeat_s=1.0)))
         async with asyncio.timeout(PATIENCE_S):
             while (await line.heard.get()).WhichOneof("body") is not None:
                 pass
@@ -141,7 +141,9 @@ async def test_a_server_that_knows_digests_is_sent_them_and_told_what_it_asks_fo
             first, second = await line.hear("captured"), await line.hear("captured")
             assert not first.capture.traces and second.ByteSize() < 300
             while lacking := dictionary.lacking(first.capture) | dictionary.lacking(second.capture):
-                line.outbox.put_nowait(pb.ToAgent(need=pb.Need(digests=b"".join(lacking) + bytes(16))))
+                line.outbox.put_nowait(
+                    pb.ToAgent(missing_pieces=pb.MissingPieces(digests=b"".join(lacking) + bytes(16)))
+                )
                 pieces = await line.hear("pieces")
                 assert pieces.gone == bytes(16)
                 dictionary.learn(pieces.pieces)
@@ -258,7 +260,7 @@ async def test_a_standstill_is_told_and_so_is_its_end(server: Server, stoppable:
             signs = [sign async for sign in overdue(line)]
             assert [(sign.rank, sign.doing) for sign in signs] == [(3, "still")]
             assert signs[0].seconds >= ALERT.patience_s
-        while (await line.hear("pulse")).jobs:
+        while (await line.hear("stall_report")).jobs:
             pass
 
 
@@ -286,7 +288,7 @@ async def test_how_crowded_the_cores_are_is_felt_between_two_ticks_and_told(
 
 async def overdue(line: Line) -> AsyncIterator[pb.Sign]:
     """The signs of the first pulse in which somebody is overdue."""
-    while not (signs := [sign for job in (await line.hear("pulse")).jobs for sign in job.signs if sign.overdue]):
+    while not (signs := [sign for job in (await line.hear("stall_report")).jobs for sign in job.signs if sign.overdue]):
         pass
     for sign in signs:
         yield sign
@@ -299,8 +301,8 @@ async def test_the_server_may_have_it_look_closer(server: Server, stoppable: Too
         with running(WAIT, environ=ENVIRON):
             while not (await line.hear("presence")).jobs:
                 pass
-            line.outbox.put_nowait(pb.ToAgent(doubt=pb.Doubt(job="linked", seconds=1e9)))
-            (job,) = (await line.hear("pulse")).jobs
+            line.outbox.put_nowait(pb.ToAgent(recheck=pb.Recheck(job="linked", seconds=1e9)))
+            (job,) = (await line.hear("stall_report")).jobs
             assert (job.job, [sign.rank for sign in job.signs]) == ("linked", [3])
 
 

@@ -50,7 +50,7 @@ def kept(folder: Path) -> None:
     spool = Spool(folder / "spool", SETTINGS, CLOCKS)
     for number in range(2):
         captured = pb.Captured(round=number, last=number == 1)
-        assert spool.put(pb.Spooled(standstill="s", job=pb.LocalJob(job="linked"), captured=captured, rounds=2), 6.0)
+        assert spool.put(pb.Spooled(stall="s", job=pb.LocalJob(job="linked"), captured=captured, rounds=2), 6.0)
 
 
 async def spooled(line: Line) -> pb.Spooled:
@@ -59,7 +59,7 @@ async def spooled(line: Line) -> pb.Spooled:
 
 
 def receive(line: Line, message: pb.Spooled, refused: str = "") -> None:
-    line.outbox.put_nowait(pb.ToAgent(receipt=pb.Receipt(id=message.id, refused=refused)))
+    line.outbox.put_nowait(pb.ToAgent(ack=pb.Ack(id=message.id, refused=refused)))
 
 
 async def test_a_standstill_without_a_server_is_recorded_once_and_handed_over_by_the_next_agent(
@@ -172,7 +172,7 @@ async def test_a_server_that_is_there_takes_the_looks_itself(stoppable: Tools, t
     async with Server() as server, linked(server, stoppable, alert=HASTY, spooling=spooling):
         line = await server.line()
         with running(WAIT, environ=ENVIRON):
-            while not any(sign.overdue for job in (await line.hear("pulse")).jobs for sign in job.signs):
+            while not any(sign.overdue for job in (await line.hear("stall_report")).jobs for sign in job.signs):
                 pass
             await asyncio.sleep(1.0)
     assert not files(tmp_path)

@@ -75,11 +75,11 @@ async def test_a_link_goes_where_it_is_sent_and_on_when_that_server_is_gone(
         await stack.enter_async_context(linked(pair[0], tools, others=pair[1:]))
         here, line = await met(*pair)
         there = pair[here is pair[0]]
-        stranger = pb.ToAgent(elsewhere=pb.Elsewhere(job="llama", address="127.0.0.1:1"))
+        stranger = pb.ToAgent(redirect=pb.Redirect(job="llama", address="127.0.0.1:1"))
         line.outbox.put_nowait(stranger)
         line.order("still here")
         assert (await line.hear("captured")).order == "still here"
-        line.outbox.put_nowait(pb.ToAgent(elsewhere=pb.Elsewhere(job="llama", address=f"127.0.0.1:{there.port}")))
+        line.outbox.put_nowait(pb.ToAgent(redirect=pb.Redirect(job="llama", address=f"127.0.0.1:{there.port}")))
         async with asyncio.timeout(PATIENCE_S):
             await there.line()
             await there.stop()

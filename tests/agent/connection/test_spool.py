@@ -27,7 +27,7 @@ def clocks(unix: float = NOON, since_boot: float = 500.0, boot: str = "boot-1") 
 
 def look(number: int, size: int = 10) -> pb.Spooled:
     capture = pb.Capture(frames=[pb.Frame(function="f" * size)])
-    return pb.Spooled(standstill="s", captured=pb.Captured(round=number, capture=capture))
+    return pb.Spooled(stall="s", captured=pb.Captured(round=number, capture=capture))
 
 
 def rounds(spool: Spool) -> list[int]:

@@ -150,13 +150,13 @@ async def test_what_a_machine_recorded_by_itself_counts_for_the_start_it_is_of(
 ) -> None:
     captured = pb.Captured(last=True, capture=pack([trainer(0)]))
     job = pb.LocalJob(job="llama", ranks=[0], world_size=1)
-    said = pb.Spooled(id="1", standstill="s", job=job, captured=captured, rounds=1, age_s=30.0, boot=boot)
+    said = pb.Spooled(id="1", stall="s", job=job, captured=captured, rounds=1, age_s=30.0, boot=boot)
     settings = replace(PATIENT, returned_s=0.0)
     async with stage(tmp_path / "s.db", judge, settings, does=does) as on, on.agent("a") as a, on.agent("x") as x:
         await a.hello()
         await x.hello()
         await a.say(spooled=said)
-        assert (await a.next()).receipt.refused == ""
+        assert (await a.next()).ack.refused == ""
         async with asyncio.timeout(60):
             while not (found := await on.store.latest("", 1)):
                 await asyncio.sleep(0.02)

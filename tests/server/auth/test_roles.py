@@ -28,7 +28,7 @@ ASKED: dict[str, tuple[Role, Callable[[Client], object]]] = {
     "List": (Role.VIEW, lambda client: client.incidents()),
     "Get": (Role.VIEW, lambda client: client.incident("x")),
     "Machines": (Role.VIEW, lambda client: client.machines()),
-    "Ledger": (Role.VIEW, lambda client: client.suspected()),
+    "Mentions": (Role.VIEW, lambda client: client.suspected()),
     "Report": (Role.VIEW, lambda client: client.report()),
     "Bundle": (Role.VIEW, lambda client: client.kept("x")),
     "Actions": (Role.VIEW, lambda client: client.actions()),

@@ -50,7 +50,7 @@ def local(job: str, *ranks: int) -> pb.LocalJob:
     return pb.LocalJob(job=job, ranks=ranks)
 
 
-def hangs(*ranks: int) -> pb.Pulse:
+def hangs(*ranks: int) -> pb.StallReport:
     still = Sign(Doing.STILL, 6.0, overdue=True, place="all_reduce")
     return stall_signs.pack({"llama": {Rank(rank): still for rank in ranks}})
 

@@ -237,7 +237,7 @@ async def test_the_pace_travels_to_agents_that_follow_it_and_to_no_other(tmp_pat
         assert (await old.hello(llama=[1])).heartbeat_s == 20.0, "the one that joins makes the cluster no larger yet"
         await on.knows("b")
         await new.announce(pb.LocalJob(job="llama", ranks=[0]))
-        assert (await new.next()).pace.heartbeat_s == 40.0
+        assert (await new.next()).heartbeat_interval.heartbeat_s == 40.0
         await on.knows("a", "b")
         asking = asyncio.ensure_future(on.snapshot("llama"))
         for agent, rank in ((new, 0), (old, 1)):

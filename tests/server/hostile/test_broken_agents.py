@@ -149,7 +149,7 @@ async def test_more_recorded_looks_than_an_hour_may_bring_are_left_with_the_agen
         await agent.hello(llama=[0])
         for number in range(3):
             await agent.say(spooled=recorded(f"{number:08d}-x", why="y" * 900, cmdline="z" * 40_000))
-        assert [(await agent.next()).receipt.id for _ in range(2)] == ["00000000-x", "00000001-x"]
+        assert [(await agent.next()).ack.id for _ in range(2)] == ["00000000-x", "00000001-x"]
         await agent.announce()
         await agent.say(presence=pb.Presence(leaving=True))
         await agent.hang_up()
@@ -162,7 +162,7 @@ def recorded(name: str, age_s: float = 30.0, cmdline: str = "", **more: Any) -> 
     look = pb.Captured(round=0, capture=capture, last=True)
     local = pb.LocalJob(job="llama", ranks=[0], world_size=1)
     return pb.Spooled(
-        id=name, standstill="s", job=local, age_s=age_s, rounds=1, interval_s=2.0, captured=look, **more
+        id=name, stall="s", job=local, age_s=age_s, rounds=1, interval_s=2.0, captured=look, **more
     )  # fmt: skip
 
 
@@ -177,7 +177,7 @@ async def test_a_look_from_the_future_or_of_no_time_is_refused_with_a_reason(
     async with guarded(cluster) as on, on.agent("bad", cluster.machine("bad")) as agent:
         await agent.hello()
         await agent.say(spooled=recorded("00000001-a", age_s, began_s=4e9))
-        receipt = (await agent.next()).receipt
+        receipt = (await agent.next()).ack
         assert receipt.id == "00000001-a" and refused in receipt.refused and bool(receipt.refused) == bool(refused)
 
 
@@ -186,7 +186,7 @@ async def test_a_look_that_is_handed_over_again_is_one_look(cluster: Cluster) ->
         await agent.hello()
         for _ in range(3):
             await agent.say(spooled=recorded("00000001-a"))
-            assert (await agent.next()).receipt == pb.Receipt(id="00000001-a")
+            assert (await agent.next()).ack == pb.Ack(id="00000001-a")
         assert len(await on.store.latest("", 10)) == 1
 
 
@@ -265,7 +265,7 @@ async def test_nobody_has_the_ranks_of_others_suspected(cluster: Cluster, caplog
             await bad.say(pulse=stall_signs.pack({"llama": {Rank(0): still, Rank(1): still}}))
             await bad.say(pulse=stall_signs.pack({"qwen": {Rank(5): still}}))
             order = await bad.next()
-            assert order.doubt.job == "qwen", "its own ranks it may speak of"
+            assert order.recheck.job == "qwen", "its own ranks it may speak of"
             await bad.order()
         await good.announce()
         assert told(caplog, "machine bad speaks of ranks that are not its own") == 1

@@ -35,7 +35,7 @@ def job(name: str, ranks: Iterable[int], world: int = 0, uid: int = ALICE, **mor
     return pb.LocalJob(job=name, ranks=ranks, world_size=world, owner=owner, **more)
 
 
-def still(name: str, ranks: Iterable[int], uid: int = ALICE) -> pb.Pulse:
+def still(name: str, ranks: Iterable[int], uid: int = ALICE) -> pb.StallReport:
     whose = {name: (name, Owner(OwnerKind.USER, str(uid), uid))}
     return stall_signs.pack({name: {Rank(rank): STILL for rank in ranks}}, whose)
 

@@ -186,7 +186,7 @@ async def test_what_was_recorded_while_no_server_was_there(tmp_path: Path) -> No
             await a.say(
                 spooled=pb.Spooled(
                     id=str(number),
-                    standstill="s",
+                    stall="s",
                     job=told,
                     age_s=90.0,
                     captured=captured,

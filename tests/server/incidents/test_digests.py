@@ -21,8 +21,8 @@ def look(order: pb.CaptureOrder, packer: Packer, *traces: ProcessTrace, number: 
 async def tell(agent: Agent, packer: Packer) -> int:
     """Answers the next question; how many pieces were asked for."""
     message = await agent.next()
-    assert message.HasField("need"), message
-    (pieces,) = packer.find(message.need.digests, 0)
+    assert message.HasField("missing_pieces"), message
+    (pieces,) = packer.find(message.missing_pieces.digests, 0)
     await agent.say(pieces=pieces)
     return len(pieces.pieces)
 
@@ -53,7 +53,7 @@ async def test_one_of_those_who_name_a_thing_is_asked_and_if_it_is_gone_another(
         async with cluster(on, b=[2, 3]) as (b,):
             asking = asyncio.create_task(on.snapshot())
             await b.say(captured=look(await b.order(), Packer(), trainer(2), trainer(3)))
-            assert (await b.next()).HasField("need")
+            assert (await b.next()).HasField("missing_pieces")
             await a.say(captured=look(await a.order(), packer, trainer(0), trainer(1)))
             await b.hang_up()
             assert await tell(a, packer) == 1
@@ -66,7 +66,7 @@ async def test_who_has_forgotten_says_so_and_another_is_asked_at_once(tmp_path: 
     async with stage(tmp_path / "s.db", settings=settings) as on, cluster(on, a=[0], b=[1]) as (a, b):
         asking = asyncio.create_task(on.snapshot())
         await a.say(captured=look(await a.order(), Packer(), trainer(0)))
-        need = (await a.next()).need
+        need = (await a.next()).missing_pieces
         await b.say(captured=look(await b.order(), packer, trainer(1)))
         await named(on, 1)
         await a.say(pieces=pb.Pieces(gone=need.digests))

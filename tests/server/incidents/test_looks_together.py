@@ -67,7 +67,7 @@ async def test_looks_of_one_message_are_judged_and_kept_one_by_one(tmp_path: Pat
             if not message.done():
                 message.cancel()
                 break
-            for pieces in packer.find(message.result().need.digests, 0):
+            for pieces in packer.find(message.result().missing_pieces.digests, 0):
                 await a.say(pieces=pieces)
         steps = await asking
         assert not failed(steps) and listener.snapshot is not None

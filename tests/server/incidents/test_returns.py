@@ -40,10 +40,10 @@ async def handed_over(agent: Agent, *looks: pb.Spooled) -> list[str]:
     for one in looks:
         await agent.say(spooled=one)
         async with asyncio.timeout(30):
-            while not (message := await agent.next()).HasField("receipt"):
+            while not (message := await agent.next()).HasField("ack"):
                 pass
-        assert message.receipt.id == one.id
-        refused.append(message.receipt.refused)
+        assert message.ack.id == one.id
+        refused.append(message.ack.refused)
     return refused
 
 

@@ -112,21 +112,21 @@ def test_pulses_survive_the_wire_and_nonsense_does_not() -> None:
     assert stall_signs.unpack(stall_signs.pack(said(0), {"llama": ("llama", mine)})) == {
         ("llama", mine): said(0)["llama"]
     }
-    assert stall_signs.unpack(pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[pb.Sign(rank=1, doing="dancing")])])) == {
-        ("j", UNKNOWN): {Rank(1): Sign(Doing.WORKING, 0.0)}
-    }
+    assert stall_signs.unpack(
+        pb.StallReport(jobs=[pb.JobSigns(job="j", signs=[pb.Sign(rank=1, doing="dancing")])])
+    ) == {("j", UNKNOWN): {Rank(1): Sign(Doing.WORKING, 0.0)}}
     for told, taken in ((2.5, 2.5), (float("inf"), 4.0), (float("nan"), 1.0), (-3.0, 1.0), (0.0, 1.0)):
-        pulse = pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[pb.Sign(rank=1, doing="working", crowding=told)])])
+        pulse = pb.StallReport(jobs=[pb.JobSigns(job="j", signs=[pb.Sign(rank=1, doing="working", crowding=told)])])
         assert stall_signs.unpack(pulse)["j", UNKNOWN][Rank(1)].crowding == taken
     for nonsense in (pb.Sign(rank=1 << 31), pb.Sign(seconds=float("nan")), pb.Sign(seconds=-1.0)):
         nonsense.doing = "still"
         with pytest.raises(UnreadableEvidence):
-            stall_signs.unpack(pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[nonsense])]))
+            stall_signs.unpack(pb.StallReport(jobs=[pb.JobSigns(job="j", signs=[nonsense])]))
     with pytest.raises(UnreadableEvidence):
-        stall_signs.unpack(pb.Pulse(jobs=[pb.JobSigns(job="j", signs=[pb.Sign()] * (stall_signs.RANKS + 1))]))
+        stall_signs.unpack(pb.StallReport(jobs=[pb.JobSigns(job="j", signs=[pb.Sign()] * (stall_signs.RANKS + 1))]))
 
 
-async def heard(agent: Agent, body: Literal["capture", "doubt"]) -> pb.ToAgent:
+async def heard(agent: Agent, body: Literal["capture", "recheck"]) -> pb.ToAgent:
     async with asyncio.timeout(30):
         while True:
             message = await agent.next()
@@ -150,7 +150,7 @@ async def test_a_job_that_stands_still_is_asked_after_by_itself(tmp_path: Path) 
         await b.hello(llama=[2, 3])
         await on.knows("a", "b")
         await a.say(pulse=stall_signs.pack(said(0, 1)))
-        doubt = (await heard(b, "doubt")).doubt  # the others are looked at closer before anybody is asked
+        doubt = (await heard(b, "recheck")).recheck  # the others are looked at closer before anybody is asked
         assert doubt.job == "llama" and doubt.seconds > 0
         assert not await on.store.latest("", 9)
         await b.say(pulse=stall_signs.pack(said(2, 3)))

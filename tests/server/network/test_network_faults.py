@@ -197,7 +197,7 @@ async def test_who_was_asked_to_tell_for_all_is_lost_before_it_tells(cluster: Cl
         proxy.delay_s = 0.1 if name == "a" else 0.3
     began = asyncio.get_running_loop().time()
     asking = asyncio.ensure_future(cluster.on.snapshot("llama"))
-    await cluster.sent("need")
+    await cluster.sent("missing_pieces")
     cluster.turn(Line.SWALLOWED, "a")
     (why,) = reasons(await asking, 0)
     assert why.startswith("no agent answered: the agent of a "), why

@@ -105,8 +105,8 @@ async def test_an_incident_is_counted_from_its_orders_to_its_verdict(tmp_path: P
 
 async def test_messages_and_their_bytes_are_counted_by_kind(tmp_path: Path) -> None:
     async with watched(tmp_path / "s.db") as (on, scraper), cluster(on, a=[0]) as (a,):
-        await a.say(pulse=pb.Pulse())
-        now = await scraper.until('messages_total{direction="received",kind="pulse"}', 1)
+        await a.say(pulse=pb.StallReport())
+        now = await scraper.until('messages_total{direction="received",kind="stall_report"}', 1)
     said = pb.FromAgent(hello=pb.Hello(machine="a", version="1", boot="start of a"))
     assert now['messages_total{direction="received",kind="hello"}'] == 1
     assert now['message_bytes_total{direction="received",kind="hello"}'] == len(said.SerializeToString())
@@ -148,13 +148,13 @@ async def test_what_was_recorded_alone_is_counted_and_so_is_its_incident(tmp_pat
     def look(name: str, rounds: int = 1) -> pb.Spooled:
         captured = pb.Captured(last=True, capture=pack([trainer(0)]))
         job = pb.LocalJob(job="llama", ranks=[0], world_size=1)
-        return pb.Spooled(id=name, standstill="s", job=job, captured=captured, rounds=rounds, why="it stands")
+        return pb.Spooled(id=name, stall="s", job=job, captured=captured, rounds=rounds, why="it stands")
 
     async with watched(tmp_path / "s.db") as (on, scraper), on.agent("a") as a:
         await a.hello()
         for said in (look("one"), look("one"), look("other"), look("one", rounds=0)):
             await a.say(spooled=said)
-            while not (await a.next()).HasField("receipt"):
+            while not (await a.next()).HasField("ack"):
                 pass
         now = await scraper.until('verdicts_total{kind="undetermined"}', 1)
     outcomes = {"kept": 1, "again": 1, "refused": 2}

@@ -102,12 +102,12 @@ async def two(server: Postgres) -> AsyncIterator[tuple[Stage, Stage]]:
         yield one, other
 
 
-async def sent(agent: Agent) -> pb.Elsewhere:
+async def sent(agent: Agent) -> pb.Redirect:
     """Where it is sent."""
     async with asyncio.timeout(30):
         message = await agent.next()
-    assert message.HasField("elsewhere"), message
-    return message.elsewhere
+    assert message.HasField("redirect"), message
+    return message.redirect
 
 
 async def led(on: Stage, job: str) -> None:
@@ -126,7 +126,7 @@ async def test_machines_of_one_job_come_together_at_one_server(server: Postgres)
         await a.hello(llama=[0])
         await led(one, "llama")
         await b.hello(llama=[1])
-        assert await sent(b) == pb.Elsewhere(job="llama", address=one.address)
+        assert await sent(b) == pb.Redirect(job="llama", address=one.address)
         async with one.agent("b") as there:
             await there.hello(llama=[1])
             await one.knows("a", "b")
@@ -181,7 +181,7 @@ async def test_another_server_takes_over_what_one_left_in_the_middle(server: Pos
             await a.hello(llama=[0])
             async with asyncio.timeout(50):
                 while not (message := await a.next()).HasField("capture"):  # sent to one, until its lease has run out
-                    assert message.elsewhere.address == one.address
+                    assert message.redirect.address == one.address
             assert message.capture.order == order.order
             await a.answer(message.capture, trainer(0, "after"))
             async with asyncio.timeout(50):

@@ -93,7 +93,13 @@ def main() -> None:
     named = threading.Event()
 
     def of_gpus() -> None:
-        watch(gpus, boot, asked["apart_s"], lambda reported: answers.put({**reported, "on the bus": pcie.gpus()}), named.set)
+        watch(
+            gpus,
+            boot,
+            asked["apart_s"],
+            lambda reported: answers.put({**reported, "on the bus": pcie.gpus()}),
+            named.set,
+        )
         named.set()  # also where there is no NVML
 
     def of_log() -> None:

@@ -44,7 +44,7 @@ HOST = "127.0.0.1"
 RECORDED = tuple(
     pb.Spooled(
         id=f"look-{number}",
-        standstill="s",
+        stall="s",
         job=pb.LocalJob(job="qwen", ranks=[0], world_size=1),
         captured=pb.Captured(round=number, last=number == 1, capture=pack([trainer(0, "alone")])),
         rounds=2,
@@ -120,13 +120,13 @@ class Story:
                     for one in recorded:
                         if one.id not in self.receipts:
                             await agent.say(spooled=one)
-                    while not (message := await agent.next()).HasField("elsewhere"):
+                    while not (message := await agent.next()).HasField("redirect"):
                         await self._heard(agent, message, rank)
             await asyncio.sleep(0.02)
 
     async def _heard(self, agent: Agent, message: pb.ToAgent, rank: int) -> None:
-        if message.HasField("receipt"):
-            self.receipts[message.receipt.id] = message.receipt.refused
+        if message.HasField("ack"):
+            self.receipts[message.ack.id] = message.ack.refused
         elif message.HasField("capture"):
             for number in range(message.capture.rounds):
                 last = number == message.capture.rounds - 1
