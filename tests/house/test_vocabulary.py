@@ -4,6 +4,7 @@ import ast
 import io
 import re
 import subprocess
+import sys
 import tokenize
 import tomllib
 from collections import defaultdict
@@ -30,8 +31,9 @@ PRIVATE = {
 NO_FIELDS = {"words", "because"}
 #: Fields that a contract names: they stand in written verdicts.
 CONTRACTS = {"because"}
-#: Phrases that pages and messages no longer use, and what they say instead.
-PHRASES = {"without a word": "by default", "out of use": "isolated"}
+#: Columns of tables that the store has had since before, until a migration renames them, and steps of migrations that are past.
+COLUMNS = {"standing", "standstill", "told"}
+PAST = "server/hangdog_server/store/migrations/versions"
 #: What an SRE or a training engineer searches a repository for; so many of them must name a file or folder.
 SEARCHED = [
     "hang", "stall", "heartbeat", "ack", "incident", "suspect", "quarantine", "drain", "cordon", "isolate", "approve", "notify", "alert", "auth", "token", "role", "certificate", "audit", "retry", "backoff", "reconcile", "execute", "timeout", "lease", "snapshot", "capture", "discover", "profile", "cluster", "outlier", "culprit", "blame", "rendezvous", "evict", "dedup", "cache", "registry", "listener", "config", "metrics",
@@ -109,13 +111,12 @@ def test_no_two_modules_of_a_room_have_one_name(room: str) -> None:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_identifier_is_of_a_private_language(room: str) -> None:
-    wrong = {
-        f"{path.relative_to(ROOT)}: {name}"
-        for path in modules(room)
-        for name in identifiers(path)
-        if parts(name) & PRIVATE
-    }
+    wrong = set()
     for path in modules(room):
+        if path.is_relative_to(ROOT / PAST):
+            continue
+        names = set(identifiers(path)) - (COLUMNS if room == "server" else set())
+        wrong |= {f"{path.relative_to(ROOT)}: {name}" for name in names if parts(name) & PRIVATE}
         held = set(fields(ast.parse(path.read_text(encoding="utf-8")))) - CONTRACTS
         wrong |= {f"{path.relative_to(ROOT)}: field {name}" for name in held if parts(name) & NO_FIELDS}
     assert not wrong
@@ -135,6 +136,10 @@ def test_no_function_is_a_maze() -> None:
     """A function has a cyclomatic complexity of 20 at most."""
     asked = ["check", "--select", "C901", "--config", "lint.mccabe.max-complexity=20", "--output-format", "concise"]
     done = subprocess.run(
-        ["ruff", *asked, *ROOMS, "tests", "bench", "tools"], cwd=ROOT, capture_output=True, text=True, check=False
+        [str(Path(sys.executable).with_name("ruff")), *asked, *ROOMS, "tests", "bench", "tools"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout
