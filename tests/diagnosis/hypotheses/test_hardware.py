@@ -125,7 +125,7 @@ FINDINGS = st.lists(
         Finding,
         source=st.sampled_from(["kernel log", "nvidia-smi"]),
         code=st.sampled_from(["Xid 79", "Xid 63", "x"]),
-        bearing=st.sampled_from(list(Impact)),
+        impact=st.sampled_from(list(Impact)),
         what=st.just("words"),
         machine=st.sampled_from(["node-0", "node-1", "node-2", "elsewhere", ""]),
         rank=st.none() | st.sampled_from([Rank(0), Rank(5)]),
