@@ -253,7 +253,7 @@ def test_the_units_start_programs_that_exist_with_options_they_know() -> None:
             assert parsed["listen"] == "${HANGDOG_LISTEN}"
             assert Path(parsed["store"]).parent == Path("/var/lib") / unit(name)["StateDirectory"]
     module = unit("hangdog-agent.service")["ExecStartPre"].rpartition(" -m ")[2]
-    assert module == "hangdog_agent.doctor.doctor"
+    assert module == "hangdog_agent.doctor"
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)

@@ -205,7 +205,3 @@ def _refused(missing: Missing) -> bool:
 def _permit(status: Status) -> str:
     """The line to change so that this process may read others, for where it runs."""
     return grant(lacking(status), place(), os.geteuid() == 0)
-
-
-if __name__ == "__main__":
-    main()

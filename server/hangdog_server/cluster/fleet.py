@@ -132,7 +132,7 @@ class Fleet:
         others = (disconnect for name, disconnect in self._disconnects.items() if name != machine)
         heartbeat_s, connected = self._settings.heartbeat_s, len(self._connected)
         missing = meaning(self._disconnects.get(machine), others, connected, heartbeat_s, now)
-        return structs.replace(missing, words=f"the agent of {machine} {missing.message}")
+        return structs.replace(missing, message=f"the agent of {machine} {missing.message}")
 
     def findings(self, machine: str, now: float) -> tuple[Finding, ...]:
         """What the checks of a machine found, by the last word of its agent, and how old that is now."""

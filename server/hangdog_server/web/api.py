@@ -48,7 +48,7 @@ def machine(one: MachineNow) -> dict[str, Any]:
 
 def actions(listed: pb.ActionList) -> dict[str, Any]:
     """Acts as `hangdog actions` lists them, and how far the server goes; times are Unix seconds."""
-    fields = "incident", "machine", "job", "state", "marked", "at", "changed", "who", "because", "words"
+    fields = "incident", "machine", "job", "state", "marked", "at", "changed", "who", "reason", "message"
     return {
         "mode": listed.mode,
         "actors": list(listed.actors),

@@ -147,7 +147,7 @@ def _schemas() -> dict[str, Any]:
     }  # fmt: skip
     action = {
         "incident": _TEXT, "machine": _TEXT, "job": _TEXT, "state": {"enum": [str(state) for state in ActionState]},
-        "marked": {"type": "boolean"}, "at": _NUMBER, "changed": _NUMBER, "who": _TEXT, "because": _TEXT, "words": _TEXT,
+        "marked": {"type": "boolean"}, "at": _NUMBER, "changed": _NUMBER, "who": _TEXT, "reason": _TEXT, "message": _TEXT,
     }  # fmt: skip
     actions = {"mode": {**_TEXT, "description": f"{', '.join(Mode)}; and by which file it is stopped."},
         "actors": _TEXTS, "breaker": _TEXT, "actions": _list("Action")}  # fmt: skip

@@ -100,7 +100,7 @@ class Site:
         shown = {
             "lately": lately,
             "tested": [(one, campaign_text(one)) for one in lately.campaigns],
-            "said": describe,
+            "describe": describe,
             "tones": TONES,
         }
         may = {"acts": person.role >= Role.ACT, "who": self._acts.who(person)}
@@ -129,7 +129,7 @@ class Site:
             "name": name,
             "machine": machine,
             "life": life,
-            "said": describe,
+            "describe": describe,
             "utc": utc,
             "now": self._clock(),
             "alike": alike,

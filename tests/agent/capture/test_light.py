@@ -105,7 +105,7 @@ class Played(CaptureSeries):
     def look(self) -> tuple[ProcessTrace, ...]:
         raise AssertionError("an ordinary look")
 
-    def glance(self) -> tuple[ProcessTrace, ...]:
+    def light_sample(self) -> tuple[ProcessTrace, ...]:
         self.asked.append("light")
         return (ProcessTrace(Rank(0), pid=1),)
 

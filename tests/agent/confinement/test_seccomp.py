@@ -16,11 +16,11 @@ from hangdog_agent.confinement.seccomp import AGENT, NUMBERS, READER, ForbiddenC
 #: Tries calls by name in a process with a filter, and prints the error of each; 0 where it went through.
 TRY = """
 import ctypes, errno, json, os, socket, sys
-from hangdog_agent.confinement import kernel, seccomp
+from hangdog_agent.confinement import seccomp, syscalls
 which, folder = sys.argv[1], sys.argv[2]
 os.chdir(folder)
 open("file", "w").close()
-kernel.no_new_privileges()
+syscalls.no_new_privileges()
 libc = ctypes.CDLL(None, use_errno=True)
 assert seccomp.install(getattr(seccomp, which))
 def error(call):

@@ -167,12 +167,12 @@ async def test_a_full_or_read_only_disk_leaves_the_old_one(
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from hangdog_agent import renewal
-from hangdog_proto import serverauth
+from hangdog_agent.connection import certificate_renewal
+from hangdog_proto.client import server_auth
 where, folder, kept, made = sys.argv[1], *map(Path, sys.argv[2:])
 kill = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 key, certificate = (made / "key").read_bytes(), (made / "cert").read_bytes()
-serverauth.accepts = lambda *_: True
+server_auth.accepts = lambda *_: True
 if where == "half written":
     real = os.fsync
     def half(fd):
@@ -180,10 +180,10 @@ if where == "half written":
         kill()
     os.fsync = half
 elif where == "written":
-    serverauth.accepts = kill
+    server_auth.accepts = kill
 elif where == "renamed":
-    renewal._sync = kill
-renewal.Renewal(folder, kept, "gpu-a")._take(key, certificate, "localhost:1")
+    certificate_renewal._sync = kill
+certificate_renewal.Renewal(folder, kept, "gpu-a")._take(key, certificate, "localhost:1")
 """
 
 

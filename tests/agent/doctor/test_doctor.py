@@ -130,7 +130,7 @@ libc = ctypes.CDLL(None)
 assert libc.prctl(38, 1, 0, 0, 0) == 0
 assert libc.prctl(22, 2, ctypes.byref(Filter(len(steps), program)), 0, 0) == 0
 assert libc.ptrace(0, 0, 0, 0) == -1
-os.execv(sys.executable, [sys.executable, "-m", "hangdog_agent.doctor.doctor"])
+os.execv(sys.executable, [sys.executable, "-m", "hangdog_agent.doctor"])
 """
 
 
@@ -199,8 +199,8 @@ def test_a_closed_kernel_log_is_told_from_a_restricted_one() -> None:
     """As a user: /dev/kmsg of a machine that restricts its log, and a file that belongs to somebody else."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("needs root and setpriv, to look as another user")
-    ask = "from hangdog_agent import surroundings as s, procfs, rights; from pathlib import Path; print("
-    ask += "s.kernel_log(procfs.Proc(), procfs.Status(capabilities={}), rights.Place.DOCKER, Path({!r})))"
+    ask = "from hangdog_agent import procfs; from hangdog_agent.confinement import capabilities; from hangdog_agent.doctor import environment as s; from pathlib import Path; print("
+    ask += "s.kernel_log(procfs.Proc(), procfs.Status(capabilities={}), capabilities.RuntimePlace.DOCKER, Path({!r})))"
     user = ["setpriv", "--reuid=65534", "--clear-groups", "--inh-caps=-all", sys.executable, "-c"]
     restricted = Proc().setting("sys/kernel/dmesg_restrict") == "1"
     for capabilities, log in ((0, "/dev/kmsg"), (1 << 34, "/proc/1/environ")):
@@ -223,7 +223,7 @@ def test_a_kernel_that_does_not_count_is_named(tmp_path: Path) -> None:
 NOEXEC = """
 import os
 del os.memfd_create
-from hangdog_agent import doctor, surroundings
+from hangdog_agent.doctor import doctor, environment
 doctor.main()
 """
 
@@ -316,9 +316,7 @@ def test_where_we_run_is_told_by_the_environment(monkeypatch: pytest.MonkeyPatch
 
 def test_the_agent_s_image_has_a_doctor_without_the_hangdog_command(spy: pyspy.PySpy) -> None:
     """Nothing of it imports what only the command needs."""
-    code = (
-        "import sys; from hangdog_agent import doctor; assert not {'click', 'rich'} & set(sys.modules); doctor.main()"
-    )
+    code = "import sys; from hangdog_agent.doctor import doctor; assert not {'click', 'rich'} & set(sys.modules); doctor.main()"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert said.stdout.splitlines()[0] == f"ok    py-spy               {doctor.PINNED}", said.stderr
     assert (said.returncode == 0) is said.stdout.endswith("capture works here\n")

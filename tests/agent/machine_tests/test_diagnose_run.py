@@ -159,8 +159,8 @@ def test_even_a_warden_may_be_stopped_or_killed(tmp_path: Path, number: int) -> 
 def test_nothing_is_left_when_whoever_asked_is_killed(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     program = (
-        "import sys; from hangdog_agent.machine_tests.run_members import Member, run\n"
-        f"run([Member('0', (sys.executable, '-c', {STRAY + 'time.sleep(600)'!r}, {str(pids)!r}))], 60.0)"
+        "import sys; from hangdog_agent.machine_tests.run_members import GroupMember, run\n"
+        f"run([GroupMember('0', (sys.executable, '-c', {STRAY + 'time.sleep(600)'!r}, {str(pids)!r}))], 60.0)"
     )
     asking = subprocess.Popen([sys.executable, "-c", program])
     targets.until(lambda: pids.exists() and pids.read_text().endswith("\n"))

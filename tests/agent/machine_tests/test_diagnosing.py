@@ -28,7 +28,7 @@ from support.servers.far_end import ENVIRON, Line, Server, linked, reached
 #: A Python as the levels see it, whose tests never end, or say nothing of use at once; each writes down that it lives.
 SCRIPT = """#!/bin/sh
 case "$4" in
-  *.probe) echo '{"found": {"torch": "played", "accelerators": 0}}' ;;
+  *.list_devices) echo '{"found": {"torch": "played", "accelerators": 0}}' ;;
   *) echo $$ >>"%s"; %s ;;
 esac
 """

@@ -41,13 +41,13 @@ def test_a_sound_device_passes_every_test(clean: tuple[LevelResult, ...]) -> Non
 GIVEN = """
 import torch
 from hangdog_agent.machine_tests.programs.device import digest
-from hangdog_agent.machine_tests.programs.layout import Layout
-from hangdog_agent.machine_tests.programs.minigpt import Stage, weights
+from hangdog_agent.machine_tests.programs.layout import ParallelLayout
+from hangdog_agent.machine_tests.programs.minigpt import GptStage, weights
 from hangdog_agent.machine_tests.programs.one_device import operands
 for regime in ("exact", "ones", "ordinary", "small", "large"):
     print(*map(digest, operands(regime, torch.float32, 64)))
-layout = Layout(None, "cpu")
-print(*(digest(made) for made in weights(Stage("dense", 32, 1, layout), layout).values()))
+layout = ParallelLayout(None, "cpu")
+print(*(digest(made) for made in weights(GptStage("dense", 32, 1, layout), layout).values()))
 """
 
 

@@ -117,7 +117,7 @@ def test_a_test_does_not_see_what_a_launcher_or_a_user_told_others() -> None:
 def test_a_program_of_ours_runs_under_any_python_without_what_lies_beside_us() -> None:
     """And without what lies in the folder where it is started: a training job has modules of its own."""
     engine = Engine(sys.executable, {})
-    member = engine.member("said", {}, "x")
+    member = engine.member("report_line", {}, "x")
     code = member.command[2].replace("runpy.run_module", "print(sys.path, file=sys.stderr); runpy.run_module")
     (one,) = run([type(member)("x", (*member.command[:2], code, *member.command[3:]), member.environ)], 20.0).members
     assert one.well, one.words

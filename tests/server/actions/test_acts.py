@@ -98,7 +98,7 @@ async def test_from_a_verdict_to_a_machine_that_is_back(tmp_path: Path, does: Ac
 
 
 class Foretelling(ExcludeFile):
-    async def foresee(self, cases: Sequence[IsolationCase]) -> str:
+    async def preview_restart(self, cases: Sequence[IsolationCase]) -> str:
         return f"costs-a-restart-of-{cases[0].job}"
 
 

@@ -140,7 +140,7 @@ class Slow(ExcludeFile):
     def __post_init__(self) -> None:
         super().__init__(self.path)
 
-    async def foresee(self, cases: Sequence[IsolationCase]) -> str:
+    async def preview_restart(self, cases: Sequence[IsolationCase]) -> str:
         self.asked += 1
         await self.let.wait()
         if self.fails:

@@ -152,10 +152,10 @@ def test_a_record_of_an_older_version_is_taken_up(tmp_path: Path) -> None:
 _WRITER = """
 import sys
 from pathlib import Path
-from hangdog_server import audit
-deed = audit.Deed("snapshot", sys.argv[2], "", "", "", "", "x" * 300)
+from hangdog_server.auth import audit_log
+deed = audit_log.AuditEntry("snapshot", sys.argv[2], "", "", "", "", "x" * 300)
 for _ in range(int(sys.argv[3])):
-    audit.append(Path(sys.argv[1]), audit.line(deed, 0.0), 20_000)
+    audit_log.append(Path(sys.argv[1]), audit_log.line(deed, 0.0), 20_000)
 """
 
 

@@ -96,8 +96,8 @@ async def test_a_job_that_hangs_is_killed_and_comes_back(tmp_path: Path) -> None
         await on.knows("a", "b")
         await known(on.store, lambda found: len(found) == 1)
         clock.at += HOUR
-        await a.say(pulse=hangs(0))
-        await b.say(pulse=hangs(1))
+        await a.say(stall_report=hangs(0))
+        await b.say(stall_report=hangs(1))
         await asyncio.gather(judged(a, 0), judged(b, 1))
         (hung,) = await known(on.store, lambda found: bool(found[0].stalls))
         (still,) = hung.stalls
@@ -136,11 +136,11 @@ async def test_a_standstill_is_over_when_no_rank_shows_one_any_more(
     async with stage(tmp_path / "s.db", clock=clock) as on, on.agent("a") as a:
         await a.hello(llama=[0])
         await on.knows("a")
-        await a.say(pulse=hangs(0))
+        await a.say(stall_report=hangs(0))
         await judged(a, 0)
         await known(on.store, lambda found: bool(found and found[0].stalls))
         clock.at += 100.0
-        await a.say(pulse=stall_signs.pack({}))
+        await a.say(stall_report=stall_signs.pack({}))
         (one,) = await known(on.store, lambda found: found[0].stalls[0].over is not None)
         assert one.stalls[0].over == NOON + 100.0 and not one.end
 

@@ -64,7 +64,7 @@ async def test_from_a_standstill_to_the_report(tmp_path: Path, does: ActionsConf
             await a.hello(llama=[0])
             await x.hello()
             await on.knows(HOSTILE)
-            await a.say(pulse=stall_signs.pack(stuck))
+            await a.say(stall_report=stall_signs.pack(stuck))
             async with asyncio.timeout(60):
                 while not (message := await a.next()).HasField("capture"):
                     pass

@@ -161,7 +161,7 @@ async def test_diagnose_goes_on_with_the_same_campaign(tmp_path: Path) -> None:
 async def test_a_server_that_does_not_come_back_ends_a_command_with_69(tmp_path: Path) -> None:
     script = (
         "import hangdog.retry as r, functools, hangdog.commands.oncall.snapshot as s\n"
-        "s.Patience = functools.partial(r.Patience, within_s=3.0, again_s=0.5)\n"
+        "s.RetryPolicy = functools.partial(r.RetryPolicy, within_s=3.0, again_s=0.5)\n"
         "from hangdog.main import main; main()"
     )
     async with served(tmp_path) as server, agent(server, 0) as a:

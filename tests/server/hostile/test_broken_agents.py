@@ -262,8 +262,8 @@ async def test_nobody_has_the_ranks_of_others_suspected(cluster: Cluster, caplog
         async with on.agent("bad", cluster.machine("bad")) as bad:
             await bad.hello(qwen=[5])
             await on.knows("good", "bad")
-            await bad.say(pulse=stall_signs.pack({"llama": {Rank(0): still, Rank(1): still}}))
-            await bad.say(pulse=stall_signs.pack({"qwen": {Rank(5): still}}))
+            await bad.say(stall_report=stall_signs.pack({"llama": {Rank(0): still, Rank(1): still}}))
+            await bad.say(stall_report=stall_signs.pack({"qwen": {Rank(5): still}}))
             order = await bad.next()
             assert order.recheck.job == "qwen", "its own ranks it may speak of"
             await bad.order()

@@ -118,7 +118,7 @@ async def test_an_outsider_of_a_healthy_job_has_no_machine_of_it_convicted(tmp_p
     async with acting(tmp_path) as cluster:
         await healthy(cluster)
         outsider = await cluster.machine("h", job("run7", range(4), 4, uid), shows=map(waiting, (0, 1, 2)))
-        await outsider.say(pulse=still("run7", range(4), uid))
+        await outsider.say(stall_report=still("run7", range(4), uid))
         found = await cluster.settled()
         assert not [one for one in found if {"c", "m"} & set(one.evict)]
         assert cluster.did.told == []
@@ -152,7 +152,7 @@ async def test_a_local_user_speaks_for_no_rank_of_another_user_s_job(tmp_path: P
         shared = await cluster.machine(
             "c", job("run7", (3,), 4), job("run7", range(4), 4, MALLORY), shows=(*map(waiting, (0, 1, 2)), loading(3))
         )
-        await shared.say(pulse=still("run7", range(4), MALLORY))
+        await shared.say(stall_report=still("run7", range(4), MALLORY))
         found = await cluster.settled()
         assert {one.job for one in found} <= {"run7@user-1001"}, "mallory's own job may be asked after"
         assert not any("m" in one.evict for one in found)
@@ -170,8 +170,8 @@ async def test_a_foreign_rank_that_goes_on_is_no_reason_against_a_suspicion(
         m = await cluster.machine("m", job("run7", (0, 1, 2), 4))
         c = await cluster.machine("c", job("run7", (3,), 4))
         await cluster.machine("lively", job("run7", (rank,), world))
-        await m.say(pulse=still("run7", (0, 1, 2)))
-        await c.say(pulse=still("run7", (3,)))
+        await m.say(stall_report=still("run7", (0, 1, 2)))
+        await c.say(stall_report=still("run7", (3,)))
         async with asyncio.timeout(20):
             while not await cluster.incidents():
                 await asyncio.sleep(0.02)
@@ -185,14 +185,14 @@ async def test_many_jobs_of_one_user_do_not_delay_the_first_capture_of_another_s
         fakes = [job(f"fake{number}", (0,), 1, MALLORY) for number in range(32)]
         busy = await cluster.machine("busy", *fakes)
         for fake in fakes:
-            await busy.say(pulse=still(fake.job, (0,), MALLORY))
+            await busy.say(stall_report=still(fake.job, (0,), MALLORY))
         whose = {fake.job: (fake.job, Owner(OwnerKind.USER, str(MALLORY), MALLORY)) for fake in fakes}
-        await busy.say(pulse=stall_signs.pack({fake.job: {Rank(0): STILL} for fake in fakes}, whose))
+        await busy.say(stall_report=stall_signs.pack({fake.job: {Rank(0): STILL} for fake in fakes}, whose))
         async with asyncio.timeout(20):
             while len(await cluster.incidents()) < 5:
                 await asyncio.sleep(0.02)
         m = await cluster.machine("m", job("run7", (0,), 1), shows=(waiting(0),))
-        await m.say(pulse=still("run7", (0,)))
+        await m.say(stall_report=still("run7", (0,)))
         async with asyncio.timeout(20):
             while not any(one.job == "run7" and one.kind for one in await cluster.incidents()):
                 await asyncio.sleep(0.02)

@@ -30,7 +30,7 @@ def look(*ranks: int, number: int = 0, rounds: int = 1, age_s: float = 100.0, **
     """A look at ranks of a job of 4, the last one of its standstill unless more rounds are to come."""
     captured = pb.Captured(round=number, last=number == rounds - 1, capture=pack([trainer(rank) for rank in ranks]))
     job = pb.LocalJob(job="llama", ranks=ranks, world_size=4)
-    said: dict[str, object] = {"id": f"look-{number}-{age_s:g}", "standstill": f"s{age_s:g}", "why": "it stands"}
+    said: dict[str, object] = {"id": f"look-{number}-{age_s:g}", "stall": f"s{age_s:g}", "why": "it stands"}
     return pb.Spooled(job=job, captured=captured, rounds=rounds, age_s=age_s, interval_s=2.0, **{**said, **other})  # type: ignore[arg-type]
 
 
@@ -181,7 +181,7 @@ async def test_a_server_that_ends_before_it_judged_judges_when_it_starts_again(t
     ("change", "words"),
     [
         ({"id": ""}, "is no name of a spooled look"),
-        ({"standstill": "x" * 101}, "is no name of a standstill"),
+        ({"stall": "x" * 101}, "is no name of a standstill"),
         ({"age_s": float("nan")}, "cannot be"),
         ({"age_s": -1.0}, "cannot be"),
         ({"rounds": 0}, "look 0 of 0"),

@@ -149,11 +149,11 @@ async def test_a_job_that_stands_still_is_asked_after_by_itself(tmp_path: Path) 
         await a.hello(llama=[0, 1])
         await b.hello(llama=[2, 3])
         await on.knows("a", "b")
-        await a.say(pulse=stall_signs.pack(said(0, 1)))
+        await a.say(stall_report=stall_signs.pack(said(0, 1)))
         doubt = (await heard(b, "recheck")).recheck  # the others are looked at closer before anybody is asked
         assert doubt.job == "llama" and doubt.seconds > 0
         assert not await on.store.latest("", 9)
-        await b.say(pulse=stall_signs.pack(said(2, 3)))
+        await b.say(stall_report=stall_signs.pack(said(2, 3)))
         for agent, ranks in ((a, (0, 1)), (b, (2, 3))):
             order = (await heard(agent, "capture")).capture
             await agent.answer(order, *(trainer(rank) for rank in ranks))
@@ -175,6 +175,6 @@ async def test_a_bug_in_one_thought_does_not_end_the_watch(
     async with stage(tmp_path / "s.db") as on, on.agent("a") as a:
         await a.hello(llama=[0, 1])
         await on.knows("a")
-        await a.say(pulse=stall_signs.pack(said(0, 1)))
+        await a.say(stall_report=stall_signs.pack(said(0, 1)))
         await heard(a, "capture")
     assert any("missed a thought" in record.message for record in caplog.records)

@@ -105,7 +105,7 @@ async def test_an_incident_is_counted_from_its_orders_to_its_verdict(tmp_path: P
 
 async def test_messages_and_their_bytes_are_counted_by_kind(tmp_path: Path) -> None:
     async with watched(tmp_path / "s.db") as (on, scraper), cluster(on, a=[0]) as (a,):
-        await a.say(pulse=pb.StallReport())
+        await a.say(stall_report=pb.StallReport())
         now = await scraper.until('messages_total{direction="received",kind="stall_report"}', 1)
     said = pb.FromAgent(hello=pb.Hello(machine="a", version="1", boot="start of a"))
     assert now['messages_total{direction="received",kind="hello"}'] == 1
@@ -136,7 +136,7 @@ async def test_agents_that_come_go_and_are_turned_away(tmp_path: Path) -> None:
 async def test_a_suspicion_is_timed_and_so_is_its_way_to_the_verdict(tmp_path: Path) -> None:
     async with watched(tmp_path / "s.db") as (on, scraper), cluster(on, a=[0]) as (a,):
         signs = {"llama": {Rank(0): Sign(Doing.STILL, 12.0, overdue=True)}}
-        await a.say(pulse=stall_signs.pack(signs))
+        await a.say(stall_report=stall_signs.pack(signs))
         while not (message := await a.next()).HasField("capture"):
             pass
         await a.answer(message.capture, trainer(0))

@@ -80,9 +80,9 @@ for name in sys.argv[1:]:
     sys.modules[name] = None
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.observability.setup import observing
-from hangdog_server.settings import Settings
+from hangdog_server.settings import ServerSettings
 async def main():
-    async with observing("", Fleet(Settings())) as observers:
+    async with observing("", Fleet(ServerSettings())) as observers:
         print(type(observers.telemetry).__name__, any(name.startswith("opentelemetry") and sys.modules[name] for name in sys.modules))
 asyncio.run(main())
 """

@@ -61,14 +61,14 @@ async def test_from_a_click_to_a_machine_that_is_back(tmp_path: Path) -> None:
 class Foretelling(ExcludeFile):
     """One that knows what the restart costs, in hostile words."""
 
-    async def foresee(self, cases: Sequence[IsolationCase]) -> str:
+    async def preview_restart(self, cases: Sequence[IsolationCase]) -> str:
         return f"this takes 1 of 2 restarts that JobSet {cases[0].job} has left: {HOSTILE}"
 
 
 async def test_what_a_restart_costs_is_shown_to_whoever_decides(tmp_path: Path) -> None:
     async with deciding(tmp_path, actor=Foretelling(tmp_path / "excluded")) as on:
         async with asyncio.timeout(60):
-            while not (words := (await on.acts())["actions"][0]["words"]):
+            while not (words := (await on.acts())["actions"][0]["message"]):
                 await asyncio.sleep(0.02)
         assert words.startswith("this takes 1 of 2 restarts that JobSet llama has left")
         asks = (await on.alice.get(f"/incidents/{on.incident}/approve")).text
@@ -169,7 +169,7 @@ async def test_a_dismissal_takes_a_reason_and_shows_it_harmlessly(tmp_path: Path
             assert "is left where it is, by alice: &lt;/script&gt;" in page, path
             assert "<img" not in page and "\x1b" not in page and "\u202e" not in page
         (one,) = (await on.acts())["actions"]
-        assert (one["state"], one["words"], one["who"]) == ("dismissed", HOSTILE, "alice") and on.excluded == []
+        assert (one["state"], one["message"], one["who"]) == ("dismissed", HOSTILE, "alice") and on.excluded == []
 
 
 async def test_in_a_dry_run_there_is_nothing_to_approve(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ async def test_in_a_dry_run_there_is_nothing_to_approve(tmp_path: Path) -> None:
         wild = '{"because": "\\u0000\\ud800 rehearsed"}'
         json_ = {"content-type": "application/json"}
         done = await on.alice.post(f"/api/incidents/{on.incident}/dismiss", content=wild, headers=json_)
-        assert done.json()["actions"][0]["words"] == "\ufffd? rehearsed"
+        assert done.json()["actions"][0]["message"] == "\ufffd? rehearsed"
 
 
 async def test_what_bounds_forbid_and_operators_stop_is_said_in_words(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ async def test_programs_decide_by_the_same_rules_and_are_answered_as_documented(
         await on.until("released")
         assert "holds no mark on a" in (await asked("/api/machines/{name}/release"))["error"]
         life = (await on.alice.get("/api/machines/a")).json()
-        assert life["ledger"][0]["standing"] == "convicted" and life["tests"] == []
+        assert life["ledger"][0]["mention"] == "convicted" and life["tests"] == []
 
 
 async def test_open_pages_are_told_of_what_is_done_and_of_nothing_else(

@@ -60,7 +60,7 @@ async def test_what_is_true_now_is_on_the_first_page(tmp_path: Path) -> None:
             assert "rank 2 is waiting for its data loader" in page and f"/incidents/{name}" in page
             assert "no sign of a standstill" in page
             now = await told(site.http, "/api/now")
-        assert now["jobs"][0]["name"] == "llama" and now["jobs"][0]["standing"] == "ok"
+        assert now["jobs"][0]["name"] == "llama" and now["jobs"][0]["status"] == "ok"
         assert now["suspects"][0]["machines"] == ["b"] and now["suspects"][0]["probability"] > 0.5
 
 

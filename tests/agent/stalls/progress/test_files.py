@@ -136,14 +136,14 @@ def test_more_wishes_than_a_line_holds_are_left_for_later(tmp_path: Path, rounds
 HANGING = """
 import sys, time
 sys.path.insert(0, {packages!r})
-from hangdog_agent.stalls.progress import looking
-look = looking._look
+from hangdog_agent.stalls.progress import file_reader_process
+look = file_reader_process._look
 def hang(proc, who, wish):
     if wish["path"].rpartition("/")[2] in {names!r}:
         time.sleep(600)
     return look(proc, who, wish)
-looking._look = hang
-looking.main()
+file_reader_process._look = hang
+file_reader_process.main()
 """
 
 

@@ -47,7 +47,7 @@ def postman(monkeypatch: pytest.MonkeyPatch) -> Postman:
     def told(means: IncidentServices, vigil: StallTracker, settings: ServerSettings, told: NotifyConfig) -> NotifyLoop:
         return NotifyLoop(means, vigil, settings, told, made.post)
 
-    monkeypatch.setattr(main, "Notifying", told)
+    monkeypatch.setattr(main, "NotifyLoop", told)
     monkeypatch.setattr(notify_loop, "TICK_S", 0.05)
     monkeypatch.setattr("hangdog_server.incidents.incident_run.AGAIN_S", 0.1)
     return made
