@@ -3,16 +3,10 @@
 from collections.abc import Sequence
 
 from hangdog_models.diagnosis.clustering.catalogue import clustering
-from hangdog_models.diagnosis.hypotheses import (
-    contradiction,
-    disagreement,
-    explanations,
-    missing_dumps,
-    outliers,
-    reports,
-    structure,
-    stuck_groups,
-)
+from hangdog_models.diagnosis.findings import reports
+from hangdog_models.diagnosis.hypotheses import contradiction, outliers
+from hangdog_models.diagnosis.hypotheses.explanations import explain
+from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.observe import activity, motion
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.options import DEFAULTS, Options
@@ -42,23 +36,16 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     crowd = waits.crowd_of(last, moved, topology) if snapshot.counters else frozenset()
     records = collective_counters.ordered(snapshot.counters)
     counted = collective_counters.count(records, last, topology, crowd)
-    received = ras_waits.hear(snapshot, last, topology)
-    denied = contradiction.find(records, counted.holds, last, moved)
-    look = conclude.with_absent({**last, **counted.states, **received.states}, topology, snapshot)
-    held = waits.find(look, moved, topology, (*counted.holds, *received.holds))
-    seen = max(sum(state.activity is not Activity.MISSING for state in look.values()), received.answered)
+    ras = ras_waits.hear(snapshot, last, topology)
+    contradictions = contradiction.find(records, counted.holds, last, moved)
+    look = conclude.with_absent({**last, **counted.states, **ras.states}, topology, snapshot)
+    held = waits.find(look, moved, topology, (*counted.holds, *ras.holds))
+    captured = max(sum(state.activity is not Activity.MISSING for state in look.values()), ras.answered)
     clusters = clustering(options.clustering)(look, topology)
-    aside = outliers.find(clusters, look, held, topology)
-    found = (
-        *explanations.find(look, held, moved, topology, lost=bool(aside.lost)),
-        *disagreement.blame(disagreement.find(records), topology),
-        *missing_dumps.blame_lost(records, look, held, moved, topology),
-        *structure.blame_structure(clusters, aside, held, moved, topology),
-        *contradiction.explain_contradictions(denied),
-        explanations.unseen(seen, topology.world_size, inside=stuck_groups.proven(look, held)),
-    )
-    hypotheses = reports.weighed(found, snapshot.findings, topology)
-    return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters, denied)
+    odd = outliers.find(clusters, look, held, topology)
+    scene = Scene(look, held, moved, topology, records, clusters, odd, contradictions, captured)
+    hypotheses = reports.weighed(explain(scene), snapshot.findings, topology)
+    return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters, contradictions)
 
 
 def _last(looks: Sequence[Look]) -> Look:

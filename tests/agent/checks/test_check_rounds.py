@@ -23,7 +23,7 @@ from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.standard_checks import standard
 from hangdog_agent.checks.strikes import Strikes
-from hangdog_models.diagnosis.hypotheses.hardware import CONVICTING, weigh
+from hangdog_models.diagnosis.findings.hardware import CONVICTING, weigh
 from hangdog_models.findings import Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology

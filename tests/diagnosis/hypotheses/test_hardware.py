@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangdog_models.diagnosis.hypotheses import hardware
+from hangdog_models.diagnosis.findings import hardware
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Layout, Topology, build

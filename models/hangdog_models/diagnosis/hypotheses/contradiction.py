@@ -1,14 +1,13 @@
 """Where stacks and counters cannot both be of one moment: it is said, and no explanation is as sure as it would be."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hangdog_models.collectives import RankCounters
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
+from hangdog_models.diagnosis.hypotheses.scene import Contradiction, Scene
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import are, ranks_of
 from hangdog_models.diagnosis.waits.waits import GroupWait
-from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.verdict import Activity, Kind
 
@@ -17,14 +16,6 @@ from hangdog_models.verdict import Activity, Kind
 CONTRADICTED = 12.0
 #: So many ranks at least, and this share of those of whom both tell, must be contradicted before dumps count as old.
 OLD_LEAST, OLD_SHARE = 2, 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Contradiction:
-    """Ranks whose stack and counters tell of different moments, and how to say it."""
-
-    ranks: tuple[Rank, ...]
-    message: str
 
 
 def find(
@@ -64,9 +55,9 @@ def find(
     return found
 
 
-def explain_contradictions(contradictions: Sequence[Contradiction]) -> list[Hypothesis]:
+def explain(scene: Scene) -> list[Hypothesis]:
     """One explanation that nothing can be concluded; the first contradiction is worth as much as all."""
-    if not contradictions:
+    if not scene.contradictions:
         return []
     factors = odds("stacks and counters contradict each other", CONTRADICTED)
-    return [Hypothesis(Kind.UNDETERMINED, factors, reasons=tuple(one.message for one in contradictions[:3]))]
+    return [Hypothesis(Kind.UNDETERMINED, factors, reasons=tuple(one.message for one in scene.contradictions[:3]))]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
+from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.waits.collective_counters import Group, by_group
 from hangdog_models.ranks import Rank
-from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
 
 #: Operations whose input has the same size on every member; of the others (all_to_all, gather, scatter) sizes may differ.
@@ -116,13 +116,13 @@ def _elements(size: Sequence[int]) -> int:
     return product
 
 
-def blame(disagreements: Sequence[Disagreement], topology: Topology) -> list[Hypothesis]:
+def explain(scene: Scene) -> list[Hypothesis]:
     """Software: launching something else under the same number is what a program does, not a machine."""
     found = []
-    for one in disagreements[:1]:
+    for one in find(scene.records)[:1]:
         clear = 2 * len(one.odd) < len(one.odd) + len(one.others)
         ranks = one.odd if clear else (*one.odd, *one.others)
-        units = tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in ranks))
+        units = tuple(dict.fromkeys(scene.topology.machine(rank) or f"rank {rank}" for rank in ranks))
         found.append(
             Hypothesis(
                 Kind.SOFTWARE,

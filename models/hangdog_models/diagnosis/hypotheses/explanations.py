@@ -1,11 +1,20 @@
 """All hypotheses that explain what was seen, each with odds; their shares of the sum are the probabilities."""
 
+from collections.abc import Callable, Sequence
+
 from hangdog_models.counts import counted
-from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
+from hangdog_models.diagnosis.hypotheses import (
+    contradiction,
+    disagreement,
+    mismatch,
+    missing_dumps,
+    roots,
+    structure,
+    stuck_groups,
+)
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
-from hangdog_models.diagnosis.hypotheses.mismatch import blame_code, blame_odd
-from hangdog_models.diagnosis.hypotheses.roots import blame_roots
-from hangdog_models.diagnosis.hypotheses.stuck_groups import blame_groups, proven
+from hangdog_models.diagnosis.hypotheses.scene import Scene
+from hangdog_models.diagnosis.hypotheses.stuck_groups import NOT_INSIDE, proven
 from hangdog_models.diagnosis.observe.activity import RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.waits.waits import Waits
@@ -15,9 +24,6 @@ from hangdog_models.verdict import Activity, Kind
 
 #: Odds that the culprit is a rank nobody captured: when all are captured, and what is added when none is.
 UNSEEN, UNSEEN_ALL = 1.0, 5.0
-#: What is left of a culprit of whom nothing is known where counters show a group that has joined and whose devices all have
-#: begun: NCCL's kernels then need nobody but each other, so who is not in it does not hold it up.
-NOT_INSIDE = 0.1
 #: Odds that a single look caught a healthy step: as good as those of a weak explanation, no match for a strong one; but
 #: where more ranks run than wait, the job is at work, and that beats them all.
 MOMENT, AT_WORK = 1.0, 50.0
@@ -32,23 +38,19 @@ SLOW_STEP = 60.0
 COMMON, FEW = 4.0, 16
 
 
-def find(look: Look, waits: Waits, motion: Motion, topology: Topology, *, lost: bool = False) -> tuple[Hypothesis, ...]:
-    """Every explanation that the stacks and counters give, and that one look may have caught a healthy step.
+def explain_unseen(scene: Scene) -> list[Hypothesis]:
+    """Always: the culprit may not be in the evidence."""
+    return [unseen(scene.captured, scene.topology.world_size, inside=proven(scene))]
 
-    Where a message is `lost`, whose ends wait for nobody else, no two sides wait for each other.
-    """
-    roots = blame_roots(look, waits, motion, topology)
-    if proven(look, waits):
-        unknown = Factor("a group it is not in has joined and does not complete", NOT_INSIDE)
-        roots = [one.moved(unknown) if _unknown(one, look) else one for one in roots]
-    return (
-        *roots,
-        *([] if lost else blame_code(look, waits, motion, topology)),
-        *blame_odd(look, waits, topology),
-        *blame_groups(look, waits, motion, topology),
-        *([] if motion.known else [moment(look, waits, topology)]),
-        *([slow_step(motion)] if motion.moved_on and motion.known else []),
-    )
+
+def explain_moment(scene: Scene) -> list[Hypothesis]:
+    """Where nothing shows what moves: one look may have caught a healthy step."""
+    return [] if scene.motion.known else [moment(scene.look, scene.waits, scene.topology)]
+
+
+def explain_slow_step(scene: Scene) -> list[Hypothesis]:
+    """Where the job moved on in the look before: it may be in a slow step."""
+    return [slow_step(scene.motion)] if scene.motion.moved_on and scene.motion.known else []
 
 
 def unseen(captured: int, expected: int, *, inside: bool = False) -> Hypothesis:
@@ -87,10 +89,25 @@ def slow_step(motion: Motion) -> Hypothesis:
     return Hypothesis(Kind.UNDETERMINED, odds(words, SLOW_STEP / (motion.rounds - 1) ** 2), reasons=(because,))
 
 
-def _unknown(hypothesis: Hypothesis, look: Look) -> bool:
-    """Whether it rests on ranks alone of which nothing is known but that others wait for them."""
-    return bool(hypothesis.ranks) and all(merely_failed(look[rank]) for rank in hypothesis.ranks)
-
-
 def _seen(look: Look) -> list[tuple[RankState, list[Rank]]]:
     return [(state, ranks) for state, ranks in sites(look) if state.frames]
+
+
+#: Every explanation, in order: each is asked for its hypotheses, and none knows of the others.
+EXPLANATIONS: tuple[Callable[[Scene], Sequence[Hypothesis]], ...] = (
+    roots.explain,
+    mismatch.explain,
+    stuck_groups.explain,
+    explain_moment,
+    explain_slow_step,
+    disagreement.explain,
+    missing_dumps.explain,
+    structure.explain,
+    contradiction.explain,
+    explain_unseen,
+)
+
+
+def explain(scene: Scene) -> tuple[Hypothesis, ...]:
+    """All hypotheses of a scene, each with the odds that stacks and counters give it."""
+    return tuple(hypothesis for explanation in EXPLANATIONS for hypothesis in explanation(scene))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.hypotheses.reason_text import where
+from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.rank_words import are, ranks_of
@@ -34,7 +35,14 @@ _OF_ALL = (
 ODD, ODD_SHARE, ODD_AMONG = 1.0, 0.02, 6
 
 
-def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
+def explain(scene: Scene) -> list[Hypothesis]:
+    """Two sides that wait for each other, unless a message is lost whose ends wait for nobody else; and the odd few."""
+    look, waits, topology = scene.look, scene.waits, scene.topology
+    sides = [] if scene.outliers.lost else _sides(look, waits, scene.motion, topology)
+    return [*sides, *_odd(look, waits, topology)]
+
+
+def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
     """When all wait and nobody is waited for that does not wait: ranks in different operations wait for each other.
 
     The rank named is the one inside an operation whose other members are elsewhere, fewest first; two equal sides say
@@ -95,7 +103,7 @@ def blame_code(look: Look, waits: Waits, motion: Motion, topology: Topology) -> 
     return [code]
 
 
-def blame_odd(look: Look, waits: Waits, topology: Topology) -> list[Hypothesis]:
+def _odd(look: Look, waits: Waits, topology: Topology) -> list[Hypothesis]:
     """A few ranks alone in a collective whose other members all wait elsewhere: they run code that the others do not.
 
     Weak beside a rank that stands outside by itself, for in a pipeline a last stage may be ahead; but it competes.

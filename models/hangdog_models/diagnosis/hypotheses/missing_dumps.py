@@ -2,17 +2,16 @@
 
 from collections.abc import Container, Mapping, Sequence
 
-from hangdog_models.collectives import RankCounters
 from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
+from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.hypotheses.stuck_groups import BEGUN, BY_CODE, EXPLAINED, JOINED, STILL
-from hangdog_models.diagnosis.observe.motion import Look, Motion
+from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.rank_words import ranks_of, wait
 from hangdog_models.diagnosis.waits.collective_counters import awaited_by_dim, follows
 from hangdog_models.diagnosis.waits.waits import GroupWait, Waits
 from hangdog_models.ranks import Rank
-from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
 
 #: More ranks than these without a dump, each awaited, are a collector that failed: of none of them anything is said.
@@ -21,15 +20,14 @@ LOST_MOST = 4
 IF_INSIDE = 0.9
 
 
-def blame_lost(
-    records: Sequence[RankCounters], look: Look, waits: Waits, motion: Motion, topology: Topology
-) -> list[Hypothesis]:
+def explain(scene: Scene) -> list[Hypothesis]:
     """One explanation for each awaited rank without counters, where no group is seen whole: it and those who wait for it.
 
     Whoever waits for it stands in an operation that it has not begun, or has begun like all others, and whose link,
     adapter or device is broken: the dump that is lost would tell. Either way the fault is among these ranks, so they are
     named together. Of a rank whose stack stands elsewhere its stack tells.
     """
+    records, look, waits, motion, topology = scene.records, scene.look, scene.waits, scene.motion, scene.topology
     counted = [hold for hold in waits.holds if hold.counted]
     if any(hold.joined for hold in counted) or not any(record.started for record in records):
         return []

@@ -22,7 +22,9 @@ from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.hypotheses.masked_waits import at_barrier
 from hangdog_models.diagnosis.hypotheses.multiple_roots import NAMED_ALONE, SERVED, blame_several
 from hangdog_models.diagnosis.hypotheses.reason_text import reasons, where
+from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.hypotheses.single_round import held
+from hangdog_models.diagnosis.hypotheses.stuck_groups import NOT_INSIDE, proven
 from hangdog_models.diagnosis.observe.activity import SERVICES, RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.stragglers.fail_slow import ROUNDS
@@ -42,7 +44,21 @@ ALIKE_BEHIND = 8.0
 STILL_SLOW, TRAVELLING_SLOW = 0.3, 4.0
 
 
-def blame_roots(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
+def explain(scene: Scene) -> list[Hypothesis]:
+    """Roots, and what is left of one of whom nothing is known where a group that it is not in is surely stuck."""
+    found = _roots(scene.look, scene.waits, scene.motion, scene.topology)
+    if not proven(scene):
+        return found
+    inside = Factor("a group it is not in has joined and does not complete", NOT_INSIDE)
+    return [one.moved(inside) if _unknown(one, scene.look) else one for one in found]
+
+
+def _unknown(hypothesis: Hypothesis, look: Look) -> bool:
+    """Whether it rests on ranks alone of which nothing is known but that others wait for them."""
+    return bool(hypothesis.ranks) and all(merely_failed(look[rank]) for rank in hypothesis.ranks)
+
+
+def _roots(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
     """Explanations by ranks that wait for nobody while others wait: machines, a shared cause, or merely a slow one."""
     weighed = weigh(look, waits, motion, topology)
     odds_by = {rank: prod(factor.times for factor in factors) for rank, factors in weighed.items()}

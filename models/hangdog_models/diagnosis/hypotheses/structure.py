@@ -1,15 +1,13 @@
 """Explanations by structure alone: where frames name nobody, who stands where tells which group holds the others up."""
 
-from collections.abc import Sequence
-
-from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
-from hangdog_models.diagnosis.clustering.relations import Candidate, explain
+from hangdog_models.diagnosis.clustering import relations
+from hangdog_models.diagnosis.clustering.relations import Candidate
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.hypotheses.outliers import PIPELINE, TENSOR, Apart
+from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.hypotheses.stuck_groups import CODE, HARDWARE
-from hangdog_models.diagnosis.observe.motion import Motion
 from hangdog_models.diagnosis.rank_words import ranks_of
-from hangdog_models.diagnosis.waits.waits import GroupWait, Waits
+from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
@@ -26,19 +24,20 @@ FIRST = 0.25
 TELLS = "code whose calls differ between these ranks shows the same stacks: flight recorder dumps tell which it is"
 
 
-def blame_structure(
-    clusters: Sequence[Cluster], apart: Apart, waits: Waits, motion: Motion, topology: Topology
-) -> list[Hypothesis]:
+def explain(scene: Scene) -> list[Hypothesis]:
     """The group that the pattern of places points at, once as hardware and once as code; asked when no counter tells more."""
+    apart, waits, topology = scene.outliers, scene.waits, scene.topology
     if any(hold.counted for hold in waits.holds) or len(topology.machines) < 2:
         return []
     if apart.lost:
         return _lost(apart.lost, bool(apart.message))
     if apart.group:
         return _held_up(apart, topology)
-    if waits.roots or not motion.known:
+    if waits.roots or not scene.motion.known:
         return []
-    found = explain({rank: number for number, cluster in enumerate(clusters) for rank in cluster.ranks}, topology)
+    found = relations.explain(
+        {rank: number for number, cluster in enumerate(scene.clusters) for rank in cluster.ranks}, topology
+    )
     best = found.candidates[0] if found.candidates else None
     if best is None or (len(best.ranks) == 1 and not best.relations):
         return []  # odd alone, which no relation explains: it runs other code, as 18 of 19 such ones did

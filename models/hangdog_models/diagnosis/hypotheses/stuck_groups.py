@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
+from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.waits.waits import GroupWait, Waits
@@ -33,10 +34,14 @@ ASKED_ALONE = 32
 ONE_OF_MANY, COMMON = 0.2, 2.0
 #: The dimension of what several groups touch that have no machine and no switch in common.
 SEVERAL = "several"
+#: What is left of a culprit of whom nothing is known where counters show a group that has joined and whose devices all have
+#: begun: NCCL's kernels then need nobody but each other, so who is not in it does not hold it up.
+NOT_INSIDE = 0.1
 
 
-def blame_groups(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
+def explain(scene: Scene) -> list[Hypothesis]:
     """One explanation for each stuck group, and one for what several have in common: a switch, or one machine's network."""
+    look, waits, motion, topology = scene.look, scene.waits, scene.motion, scene.topology
     stuck = [h for h in waits.holds if h.joined and len(h.inside) > 1 and not (h.inferred and waits.roots)]
     if any(hold.counted for hold in stuck):
         stuck = [hold for hold in stuck if hold.counted]
@@ -71,11 +76,12 @@ def blame_groups(look: Look, waits: Waits, motion: Motion, topology: Topology) -
     return [*found, *_common(stuck, waits, motion, look, topology)]
 
 
-def proven(look: Look, waits: Waits) -> bool:
+def proven(scene: Scene) -> bool:
     """Whether its fault is inside of some group: counters of all its members show that it has joined, and of those captured
     nobody stands outside, as in a healthy step somebody does."""
+    waits = scene.waits
     joined = any(hold.joined and hold.counted and not hold.assumed and len(hold.inside) > 1 for hold in waits.holds)
-    return joined and not waits.outside(look)
+    return joined and not waits.outside(scene.look)
 
 
 def _factors(hold: GroupWait, waits: Waits, motion: Motion, look: Look) -> list[Factor]:

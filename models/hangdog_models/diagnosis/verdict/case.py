@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
-from hangdog_models.diagnosis.hypotheses.contradiction import Contradiction
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
+from hangdog_models.diagnosis.hypotheses.scene import Contradiction
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.options import Options
 from hangdog_models.diagnosis.waits.waits import Waits

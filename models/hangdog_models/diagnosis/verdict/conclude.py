@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import floor
 
-from hangdog_models.diagnosis.hypotheses import reports
+from hangdog_models.diagnosis.findings import reports
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
 from hangdog_models.diagnosis.hypotheses.stuck_groups import SEVERAL
 from hangdog_models.diagnosis.observe.activity import RankState

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from hangdog_models.diagnosis.hypotheses import hardware, tcp_retransmits
-from hangdog_models.diagnosis.hypotheses.hardware import MachineEvidence
+from hangdog_models.diagnosis.findings import hardware, tcp_retransmits
+from hangdog_models.diagnosis.findings.hardware import MachineEvidence
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.findings import Finding, Impact
