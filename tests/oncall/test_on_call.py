@@ -105,10 +105,10 @@ async def test_a_hang_from_the_jobs_to_the_stacks(on: Stage, tmp_path: Path) -> 
             while "waiting" not in (await run(on, "actions", name)).stdout:
                 await asyncio.sleep(0.02)
         why = await told(on, "why", "c", status=1)
-        assert (why["standing"], why["incident"], why["do"][0]) == (
+        assert (why["state"], why["incident"], why["do"][0]) == (
             "convicted", name, f"hangdog approve {name}    # take it out of use",
         )  # fmt: skip
-        assert why["because"] == list(verdict.suspects[0].because) and why["verdicts"][0]["standing"] == "convicted"
+        assert why["reasons"] == list(verdict.suspects[0].because) and why["verdicts"][0]["mention"] == "convicted"
         assert "nothing speaks against it now" in (await run(on, "why", "a")).stdout
         await run(on, "dismiss", name, "--because", "seen by eye")
         assert "dismissed" in (await run(on, "why", "c")).stdout

@@ -158,9 +158,9 @@ def test_tests_that_say_the_same_in_one_second_are_told_once_and_counted() -> No
 
 def test_json_has_all_that_was_asked_for() -> None:
     document = as_json(everything(), assess(everything()))
-    assert (document["schema"], document["standing"], document["incident"]) == (
+    assert (document["schema"], document["state"], document["incident"]) == (
         "hangdog.why/1",
         "convicted",
         "3fa9c2d4e5f6",
     )
-    assert document["probability"] == 0.97 and len(document["because"]) == 9  # type: ignore[arg-type]  # a list
+    assert document["probability"] == 0.97 and len(document["reasons"]) == 9  # type: ignore[arg-type]  # a list

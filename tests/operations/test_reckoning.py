@@ -186,7 +186,7 @@ def test_a_report_is_read_back_as_it_was_written(past: PastEvents) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{}, {"schema": "hangdog.verdict/1"}, {"schema": "hangdog.output.verdict_text/1", "since": 3}]
+    "wrong", [{}, {"schema": "hangdog.verdict/1"}, {"schema": "hangdog.report/1", "since": 3}]
 )
 def test_what_is_no_report_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises((KeyError, TypeError, ValueError, AttributeError)):

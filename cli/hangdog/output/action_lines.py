@@ -55,8 +55,8 @@ def _document(line: ActionLine) -> dict[str, object]:
         "at": utc(line.at),
         "changed": utc(line.changed),
         "who": line.who,
-        "because": line.reason,
-        "words": line.message,
+        "reason": line.reason,
+        "message": line.message,
     }
 
 

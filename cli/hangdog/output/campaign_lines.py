@@ -84,7 +84,7 @@ def show_list(server: ServerAddress, form: str) -> int:
     if form == "json":
         click.echo(
             json.dumps(
-                {"schema": "hangdog.output.campaign_lines/1", "campaigns": [_as_json(one) for one in lines]}, indent=2
+                {"schema": "hangdog.campaigns/1", "campaigns": [_as_json(one) for one in lines]}, indent=2
             )
         )
         return 0

@@ -54,7 +54,7 @@ def print_past(server: ServerAddress, machine: str, form: str) -> None:
 
 def _as_json(machine: str, past: MachinePast) -> dict[str, Any]:
     return {
-        "schema": "hangdog.output.machine_history/1",
+        "schema": "hangdog.past/1",
         "machine": machine,
         "parts": list(past.parts),
         "probation": utc(past.probation) if past.probation else None,

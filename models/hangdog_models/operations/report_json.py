@@ -1,4 +1,4 @@
-"""The report as a JSON document (`hangdog.output.verdict_text/1`), and back."""
+"""The report as a JSON document (`hangdog.report/1`), and back."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from hangdog_models.operations.report import (
     Unit,
 )
 
-SCHEMA = "hangdog.output.verdict_text/1"
+SCHEMA = "hangdog.report/1"
 #: Digits kept: milliseconds, and thousandths of a share.
 _DIGITS = 3
 

@@ -1909,7 +1909,7 @@ class ReportAnswer(google.protobuf.message.Message):
 
     REPORT_JSON_FIELD_NUMBER: builtins.int
     report_json: builtins.str
-    """A report as JSON, `hangdog.output.verdict_text/1`."""
+    """A report as JSON, `hangdog.report/1`."""
     def __init__(
         self,
         *,

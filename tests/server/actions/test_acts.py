@@ -110,9 +110,9 @@ async def test_what_a_restart_costs_is_listed_beside_why(tmp_path: Path, does: A
     ):
         await until(on, name, "waiting")
         async with asyncio.timeout(60):
-            while not (one := json.loads((await ask(on, "actions", "--format", "json")).stdout)["actions"][0])["words"]:
+            while not (one := json.loads((await ask(on, "actions", "--format", "json")).stdout)["actions"][0])["message"]:
                 await asyncio.sleep(0.02)
-        assert one["words"] == "costs-a-restart-of-llama" and one["because"].startswith("machine (")
+        assert one["message"] == "costs-a-restart-of-llama" and one["reason"].startswith("machine (")
         listed = "".join((await ask(on, "actions")).stdout.split())
     assert "costs" in listed and "machine(" in listed
 
@@ -125,7 +125,7 @@ async def test_what_is_dismissed_is_never_done(tmp_path: Path, does: ActionsConf
         assert (await ask(on, "dismiss", name, "--because", "the job was being debugged")).exit_code == 0
         told = json.loads((await ask(on, "actions", name, "--format", "json")).stdout)
     (one,) = told["actions"]
-    assert (one["state"], one["words"], one["marked"]) == ("dismissed", "the job was being debugged", False)
+    assert (one["state"], one["message"], one["marked"]) == ("dismissed", "the job was being debugged", False)
     assert told["schema"] == "hangdog.actions/1" and not (tmp_path / "excluded").exists()
 
 
@@ -162,4 +162,4 @@ async def test_what_a_machine_recorded_by_itself_counts_for_the_start_it_is_of(
                 await asyncio.sleep(0.02)
         await until(on, found[0].id, state)
         (told,) = json.loads((await ask(on, "actions", "--format", "json")).stdout)["actions"]
-        assert words in told["words"]
+        assert words in told["message"]

@@ -66,7 +66,7 @@ async def test_programs_get_one_object_and_the_machine_remembers(on: Stage) -> N
         assert "on probation until" in past.stdout
         told = json.loads((await run(on, "machines", "m1", "--format", "json")).stdout)
         assert (told["schema"], len(told["convictions"]), told["tests"][0]["outcome"]) == (
-            "hangdog.output.machine_history/1",
+            "hangdog.past/1",
             1,
             "fail",
         )

@@ -121,7 +121,7 @@ async def test_from_the_first_agent_to_the_list_of_incidents(tmp_path: Path) -> 
                 pass
         assert "\x1b" not in machines
         _, sick_one = json.loads((await hangdog(on, "machines", "--format", "json")).stdout)["machines"]
-        assert [(each["code"], each["bearing"], each["device"]) for each in sick_one["findings"]][:2] == [
+        assert [(each["code"], each["impact"], each["device"]) for each in sick_one["findings"]][:2] == [
             ("hot", "slows", None),
             ("Xid 79", "convicts", None),
         ]

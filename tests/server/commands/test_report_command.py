@@ -76,7 +76,7 @@ async def test_from_a_standstill_to_the_report(tmp_path: Path, does: ActionsConf
             document = json.loads((await ask(on, "report", "--format", "json")).stdout)
             refused = await ask(on, "report", "--since", "soon")
     assert refused.exit_code == 64 and "no duration" in refused.stderr
-    assert document["schema"] == "hangdog.output.verdict_text/1"
+    assert document["schema"] == "hangdog.report/1"
     assert 6.0 <= document["figures"]["mttd"]["value"] < 60.0 and document["figures"]["mttd"]["count"] == 1
     assert document["figures"]["isolated"]["value"] is not None
     assert document["tallies"]["incidents"]["counts"] == {"machine": 1}

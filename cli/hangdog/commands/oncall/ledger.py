@@ -49,7 +49,7 @@ def command(machine: str, days: float | None, limit: int, form: str, server: str
 def _entry(entry: HistoryLine) -> dict[str, object]:
     return {
         "at": utc(entry.at),
-        "standing": entry.mention,
+        "mention": entry.mention,
         "probability": round(entry.probability, 3),
         "among": entry.among,
         "verdict": entry.verdict,

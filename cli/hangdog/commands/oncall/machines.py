@@ -66,7 +66,7 @@ def _as_json(machine: MachineLine) -> dict[str, object]:
             {
                 "source": finding.source,
                 "code": finding.code,
-                "bearing": str(finding.impact),
+                "impact": str(finding.impact),
                 "what": finding.what,
                 "device": finding.device or None,
                 "times": finding.times,

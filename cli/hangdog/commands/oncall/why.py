@@ -47,7 +47,7 @@ def command(ctx: click.Context, machine: str, form: str, server: ServerAddress) 
 
     \b
     hangdog why gpu-a17
-    hangdog why gpu-a17 --format json | jq -r '.standing, .do[]'
+    hangdog why gpu-a17 --format json | jq -r '.state, .do[]'
     """
     facts = ask(server, machine)
     state = assess(facts)
@@ -145,17 +145,17 @@ def as_json(facts: MachineFacts, state: MachineStatus) -> dict[str, object]:
     return {
         "schema": "hangdog.why/1",
         "machine": facts.machine,
-        "standing": str(state.word),
+        "state": str(state.word),
         "says": state.says,
         "incident": state.incident or None,
         "probability": None if state.probability is None else round(state.probability, 3),
-        "because": list(state.reasons),
+        "reasons": list(state.reasons),
         "do": list(state.do),
         "connected": bool(now and now.connected),
         "silent_s": round(now.silent_s, 1) if now else None,
         "jobs": [{"job": job.job, "ranks": format_ranks(job.ranks)} for job in (now.jobs if now else ())],
         "findings": [
-            {"code": one.code, "bearing": str(one.impact), "what": one.what, "device": one.device or None}
+            {"code": one.code, "impact": str(one.impact), "what": one.what, "device": one.device or None}
             for one in (now.findings if now else ())
         ],
         "mode": facts.mode,
@@ -166,14 +166,14 @@ def as_json(facts: MachineFacts, state: MachineStatus) -> dict[str, object]:
                 "state": act.state,
                 "changed": utc(act.changed),
                 "who": act.who,
-                "words": act.message,
+                "message": act.message,
             }
             for act in facts.acts
         ],
         "verdicts": [
             {
                 "at": utc(one.at),
-                "standing": one.mention,
+                "mention": one.mention,
                 "probability": round(one.probability, 3),
                 "among": one.among,
                 "incident": one.incident,

@@ -168,7 +168,7 @@ def backups(
             "holder": list(placement.holder),
             "survives": list(placement.survives),
             "lost": [{"kind": domain.kind, "name": domain.name} for domain in placement.lost],
-            "because": list(placement.reasons),
+            "reasons": list(placement.reasons),
         }
         click.echo(json.dumps(document, indent=2))
         return
