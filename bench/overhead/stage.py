@@ -38,7 +38,7 @@ class Stage:
         return process
 
     def last_words(self, name: str) -> str:
-        return self._processes.last_words(name)
+        return self._processes.last_line(name)
 
     def agent(self) -> subprocess.Popen[bytes]:
         """A server and an agent as they are run in a cluster, once they are connected."""

@@ -14,7 +14,7 @@ import sys
 from hangdog_agent.connection.batch import KEPT_S
 from hangdog_proto.client.channel_options import CHANNEL_OPTIONS
 from hangdog_proto.codec.dedup import Packer
-from hangdog_proto.codec.rounds import same
+from hangdog_proto.codec.rounds import same_cpu_seconds
 from hangdog_proto.generated import hangdog_pb2 as pb
 from scale.stacks import PER_MACHINE, Job
 from scale.wire import Call, Line, connected
@@ -145,7 +145,7 @@ class Agents:
             for kind, first in ((TOGETHER, 1), (ALL, 0)):
                 joined = pb.Captured(round=rounds - 1, capture=looks[-1])
                 for number, look in enumerate(looks[first:-1], first):
-                    cpu_s = same(look, looks[-1])
+                    cpu_s = same_cpu_seconds(look, looks[-1])
                     joined.before.add(round=number, cpu_s=cpu_s or (), capture=look if cpu_s is None else None)
                 self.looks[at, kind] = joined.SerializeToString()
 

@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_proto.codec.piece_cache import Dictionary
+from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.logs import configure
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents.incident_run import IncidentServices
@@ -74,7 +74,7 @@ def _held(folder: Path, means: IncidentServices) -> dict[str, float]:
         "threads": int(status["Threads"]) - sum(one.name.startswith(POOL) for one in threading.enumerate()),
         "tasks": len(asyncio.all_tasks()),
         "pieces": len(means.dictionary),
-        "made": means.dictionary.made,
+        "made": means.dictionary.stacks_built,
         "heap_mib": _heap(),
         "blocks": sys.getallocatedblocks(),
         "store_mib": sum(file.stat().st_size for file in folder.glob("incidents.db*")) / (1 << 20),
@@ -97,7 +97,7 @@ async def main() -> None:
     fleet = Fleet(SETTINGS)
     async with observing("127.0.0.1:0", fleet) as observers:
         store = Store(folder / "incidents.db", SETTINGS.store_s, observers.telemetry)
-        clock, dictionary = time.time, Dictionary(PIECES, STACKS_BYTES)  # noqa: TID251 - the main module has the clock
+        clock, dictionary = time.time, PieceCache(PIECES, STACKS_BYTES)  # noqa: TID251 - the main module has the clock
         means = IncidentServices(fleet, store, diagnose, clock, dictionary, observers.telemetry)
         opened = OpenListeners("127.0.0.1:0", ListenerConfig(audit=folder / "audit.jsonl"), SETTINGS, clock)
         asked: asyncio.Queue[str] = asyncio.Queue()

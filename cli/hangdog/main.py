@@ -140,7 +140,7 @@ class CommandGroup(click.Group):
         except Exception as error:  # the outermost frame: whatever comes here is told to the user, none of it is lost
             if ctx.params.get("debug"):
                 traceback.print_exc()
-            raise _as_ours(error) from error
+            raise _as_hangdog_error(error) from error
 
     def main(
         self,
@@ -177,7 +177,7 @@ class CommandGroup(click.Group):
         sys.exit(status if isinstance(status, (int, str)) else 0)
 
 
-def _as_ours(error: Exception) -> HangdogError:
+def _as_hangdog_error(error: Exception) -> HangdogError:
     """The error as the user is told it: a known one as it is, a missing package by its extra, else a bug of ours."""
     if isinstance(error, HangdogError):
         return error

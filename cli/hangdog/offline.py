@@ -27,10 +27,10 @@ def triage(
     `progress` is called with the number of files read and in all (0: not known).
     Raises WrongUse when nothing is there, UnreadableBundle when nothing in it is evidence.
     """
-    return conclude(opened(path, options, limits, progress))
+    return conclude(open_case(path, options, limits, progress))
 
 
-def opened(
+def open_case(
     path: str | PathLike[str],
     options: Options = _OPTIONS,
     limits: Limits = DEFAULTS,

@@ -88,8 +88,8 @@ def _ended(tls: Path | None) -> NotAllowed | None:
 def _token(file: Path | None) -> str:
     """The token of whoever asks, empty when they have none; raises WrongUse."""
     if file is None:
-        if reported := os.environ.get("HANGDOG_TOKEN", "").strip():
-            return _plausible(reported, "HANGDOG_TOKEN")
+        if token := os.environ.get("HANGDOG_TOKEN", "").strip():
+            return _plausible(token, "HANGDOG_TOKEN")
         named = os.environ.get("HANGDOG_TOKEN_FILE", "")
         if not named:
             return ""

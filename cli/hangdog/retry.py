@@ -11,35 +11,35 @@ from hangdog_models.reading.printable import printable
 
 #: Without an answer for so long a command gives up: a server that is started anew is back within seconds, agents after half a
 #: minute, and a machine that boots within some minutes. Seconds.
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 #: Between two attempts.
-AGAIN_S = 2.0
+RETRY_S = 2.0
 #: Characters of an error that are shown.
 _SENTENCE = 240
 
 
 @dataclass
 class RetryPolicy:
-    """How long a server that is away is waited for; `how` is what a person types to go on later."""
+    """How long a server that is away is waited for; `resume_hint` is what a person types to go on later."""
 
     what: str
-    how: str
-    within_s: float = PATIENCE_S
-    again_s: float = AGAIN_S
-    steady: Callable[[], float] = time.monotonic
+    resume_hint: str
+    timeout_s: float = TIMEOUT_S
+    interval_s: float = RETRY_S
+    monotonic: Callable[[], float] = time.monotonic
     wait: Callable[[float], None] = time.sleep
     _since: float | None = field(default=None, init=False)
 
     def lost(self, error: ServerUnreachable) -> None:
         """Says once that the server is away, and waits a moment; raises ServerUnreachable when it was away for too long."""
-        now = self.steady()
+        now = self.monotonic()
         if self._since is None:
             self._since = now
             click.echo(f"{printable(str(error), _SENTENCE)}; asking again", err=True)
-        if now - self._since >= self.within_s:
-            words = f"no server answered for {self.within_s:g} s: {self.what} may go on without us ({error})"
-            raise ServerUnreachable(words, f"once it is back: {self.how}") from error
-        self.wait(self.again_s)
+        if now - self._since >= self.timeout_s:
+            words = f"no server answered for {self.timeout_s:g} s: {self.what} may go on without us ({error})"
+            raise ServerUnreachable(words, f"once it is back: {self.resume_hint}") from error
+        self.wait(self.interval_s)
 
     def answered(self) -> None:
         """The server is there."""

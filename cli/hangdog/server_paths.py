@@ -21,21 +21,21 @@ def default_store() -> str:
     return str(Path(state) / "hangdog" / "incidents.db")
 
 
-def beside(store: str, name: str) -> Path:
+def next_to_store(store: str, name: str) -> Path:
     """A file that belongs to a store; of a database elsewhere it lies where the store would lie by default."""
     return Path(default_store() if "://" in store else store).parent / name
 
 
-def beside_usual(name: str) -> Path:
+def next_to_default_store(name: str) -> Path:
     """The same of the store that `hangdog server` takes when nothing else is said."""
-    return beside(os.environ.get("HANGDOG_STORE") or default_store(), name)
+    return next_to_store(os.environ.get("HANGDOG_STORE") or default_store(), name)
 
 
 def server_here() -> str:
     """The server of this machine: its socket where one answers us, else the address where servers listen."""
     if named := os.environ.get("HANGDOG_SOCKET"):
         return f"unix:{named}"
-    found = next((path for path in (beside_usual(SOCKET), SHARED) if _answers(path)), None)
+    found = next((path for path in (next_to_default_store(SOCKET), SHARED) if _answers(path)), None)
     return DEFAULT_ADDRESS if found is None else f"unix:{found}"
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hangdog_models.errors import WrongUse
-from hangdog_proto.x509 import Leaf, serial_digits
+from hangdog_proto.x509 import CertificateInfo, serial_digits
 
 #: What the file is called, beside a server's store and in a folder of certificates.
 NAME = "denied.json"
@@ -38,7 +38,7 @@ class DeniedCertificate:
     at: float
     reason: str = ""
 
-    def covers(self, leaf: Leaf) -> bool:
+    def covers(self, leaf: CertificateInfo) -> bool:
         """Whether it denies that certificate."""
         if self.serial:
             return self.serial == leaf.serial
@@ -59,14 +59,14 @@ class DenyList:
         self._owners: tuple[DeniedCertificate, ...] = ()
         self._broken = ""
 
-    def refuses(self, leaf: Leaf) -> str:
+    def refuses(self, leaf: CertificateInfo) -> str:
         """Why a certificate that is shown now is not accepted, in words for its owner; empty when it is."""
-        self._look()
+        self._reload()
         return self._broken or self.denies(leaf)
 
-    def denies(self, leaf: Leaf) -> str:
+    def denies(self, leaf: CertificateInfo) -> str:
         """Why a certificate that was accepted before counts no longer; empty when it does."""
-        self._look()
+        self._reload()
         found = self._serials.get(leaf.serial) or next((one for one in self._owners if one.covers(leaf)), None)
         if found is None:
             return ""
@@ -77,7 +77,7 @@ class DenyList:
         if self._path is not None:
             read(self._path)
 
-    def _look(self) -> None:
+    def _reload(self) -> None:
         if self._path is None:
             return
         stamp = _stamp(self._path)
@@ -122,26 +122,26 @@ def read(path: Path) -> tuple[DeniedCertificate, ...]:
 
 def add(path: Path, entry: DeniedCertificate) -> bool:
     """Adds an entry; False when there is one already that denies as much. Raises WrongUse."""
-    with _turn(path):
-        kept = read(path)
-        same = [one for one in kept if (one.serial, one.owner) == (entry.serial, entry.owner)]
+    with _locked(path):
+        entries = read(path)
+        same = [one for one in entries if (one.serial, one.owner) == (entry.serial, entry.owner)]
         if same and (entry.serial or same[0].at >= entry.at):
             return False
-        kept = tuple(one for one in kept if one not in same)
-        if len(kept) >= MOST:
+        entries = tuple(one for one in entries if one not in same)
+        if len(entries) >= MOST:
             raise WrongUse(f"{path} holds {MOST} entries, more are not taken", "make a new authority; docs/security.md")
-        _write(path, [*kept, _entry(asdict(entry))])
+        _write(path, [*entries, _entry(asdict(entry))])
     return True
 
 
 def remove(path: Path, serial: str, owner: str) -> None:
     """Takes an entry away; raises WrongUse when there is none."""
-    with _turn(path):
+    with _locked(path):
         before = read(path)
-        kept = [one for one in before if (one.serial, one.owner) != (serial, owner)]
-        if len(kept) == len(before):
+        left = [one for one in before if (one.serial, one.owner) != (serial, owner)]
+        if len(left) == len(before):
             raise WrongUse(f"{serial or owner} is not denied", "hangdog certs denied")
-        _write(path, kept)
+        _write(path, left)
 
 
 def _entry(row: dict[str, object]) -> DeniedCertificate:
@@ -169,7 +169,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 @contextmanager
-def _turn(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[None]:
     """One writer at a time: of two, neither may lose what the other wrote."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

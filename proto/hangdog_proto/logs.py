@@ -11,27 +11,27 @@ from datetime import UTC, datetime
 #: The forms a log can have; the first one is the default.
 FORMS = ("text", "json")
 #: What records are about, beside their words: names of ours, set by `about`.
-_ABOUT: ContextVar[Mapping[str, str]] = ContextVar("about", default={})  # noqa: B039  # never changed, only replaced
+_CONTEXT: ContextVar[Mapping[str, str]] = ContextVar("about", default={})  # noqa: B039  # never changed, only replaced
 
 
 @contextmanager
-def about(**fields: str) -> Iterator[None]:
+def log_context(**fields: str) -> Iterator[None]:
     """Whatever this task logs meanwhile, and tasks and threads that it starts, is about these; "" for nothing any more."""
-    token = _ABOUT.set({**_ABOUT.get(), **fields})
+    token = _CONTEXT.set({**_CONTEXT.get(), **fields})
     try:
         yield
     finally:
-        _ABOUT.reset(token)
+        _CONTEXT.reset(token)
 
 
 def configure(form: str, text: str, **always: str) -> None:
     """Has all logs written to stderr in that form; `text` is the format of lines for people, `always` in every object."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Json(always) if form == "json" else logging.Formatter(text))
+    handler.setFormatter(JsonFormatter(always) if form == "json" else logging.Formatter(text))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
 
-class Json(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One object a line: time (UTC), level, logger, message, what it is about, and an error's traceback."""
 
     def __init__(self, always: Mapping[str, str]) -> None:
@@ -40,13 +40,13 @@ class Json(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC)
-        reported = {
+        fields = {
             "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        reported = {name: value for name, value in {**self._always, **_ABOUT.get()}.items() if value} | reported
+        fields = {name: value for name, value in {**self._always, **_CONTEXT.get()}.items() if value} | fields
         if record.exc_info:
-            reported["error"] = self.formatException(record.exc_info)
-        return json.dumps(reported)
+            fields["error"] = self.formatException(record.exc_info)
+        return json.dumps(fields)

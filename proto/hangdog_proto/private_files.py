@@ -29,7 +29,7 @@ def make_file(path: Path) -> None:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE))
 
 
-def narrow(folder: Path, ours: tuple[str, ...]) -> None:
+def restrict_folder(folder: Path, ours: tuple[str, ...]) -> None:
     """Takes from others what is ours in a folder, by patterns of names, and the folder itself; says so in the log.
 
     A folder with other names in it is shared with other programs, such as `/var/lib` or a home folder. It stays as it is,
@@ -43,11 +43,11 @@ def narrow(folder: Path, ours: tuple[str, ...]) -> None:
     foreign = ""
     for name in names:
         if any(fnmatchcase(name, pattern) for pattern in ours):
-            narrow_file(folder / name)
+            restrict_file(folder / name)
         else:
             foreign = name
     if not foreign:
-        _narrow(folder, os.O_DIRECTORY, stat.S_ISDIR)
+        _restrict(folder, os.O_DIRECTORY, stat.S_ISDIR)
     elif mode & 0o022 and not mode & stat.S_ISVTX:
         log.warning(
             "others may put files into %s (mode %04o), which holds more than hangdog's (%r): give hangdog one of its own",
@@ -55,12 +55,12 @@ def narrow(folder: Path, ours: tuple[str, ...]) -> None:
         )  # fmt: skip
 
 
-def narrow_file(path: Path) -> None:
+def restrict_file(path: Path) -> None:
     """Takes a file of ours from others, and says so; one that is not there, a link, or somebody else's stays as it is."""
-    _narrow(path, os.O_NONBLOCK, stat.S_ISREG)
+    _restrict(path, os.O_NONBLOCK, stat.S_ISREG)
 
 
-def _narrow(path: Path, flags: int, expected: Callable[[int], bool]) -> None:
+def _restrict(path: Path, flags: int, expected: Callable[[int], bool]) -> None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags)
     except OSError:

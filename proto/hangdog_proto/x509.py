@@ -11,11 +11,11 @@ _BETWEEN = str.maketrans("", "", ": \t-")
 #: Hexadecimal digits of a serial number: X.509 allows 20 bytes, some authorities write more.
 _DIGITS = 64
 #: Certificates remembered: one for each peer of a large cluster. Each request asks for its peer's.
-_REMEMBERED = 32768
+_CACHE_SIZE = 32768
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class CertificateInfo:
     """One certificate. `serial` is lower-case hexadecimal; `begins` and `ends` are Unix seconds.
 
     `owners` are `machine gpu-a17`, `client alice` or `server head`, one for each hangdog URI. `client_auth` and
@@ -30,19 +30,19 @@ class Leaf:
     server_auth: bool
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def read(pem: bytes) -> Leaf:
+@lru_cache(maxsize=_CACHE_SIZE)
+def read_pem(pem: bytes) -> CertificateInfo:
     """Reads the first certificate of a PEM text; raises ValueError."""
     from cryptography import x509  # here: it takes 12 MiB, and nothing without TLS needs it
 
-    return _leaf(x509.load_pem_x509_certificate(pem))
+    return _certificate_info(x509.load_pem_x509_certificate(pem))
 
 
-def read_der(der: bytes) -> Leaf:
+def read_der(der: bytes) -> CertificateInfo:
     """Reads a certificate in DER, as a TLS library gives it; raises ValueError."""
     from cryptography import x509
 
-    return _leaf(x509.load_der_x509_certificate(der))
+    return _certificate_info(x509.load_der_x509_certificate(der))
 
 
 def serial_digits(written: str) -> str:
@@ -53,7 +53,7 @@ def serial_digits(written: str) -> str:
     return digits.lstrip("0") or "0"
 
 
-def _leaf(found: "object") -> Leaf:
+def _certificate_info(found: "object") -> CertificateInfo:
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -64,7 +64,7 @@ def _leaf(found: "object") -> Leaf:
         uses = set()
     except x509.DuplicateExtension as error:
         raise ValueError(str(error)) from error
-    return Leaf(
+    return CertificateInfo(
         f"{found.serial_number:x}",
         _owners(found),
         found.not_valid_before_utc.timestamp(),

@@ -20,7 +20,7 @@ from hangdog_proto.generated.hangdog_pb2_grpc import (
     add_CampaignsServicer_to_server,
     add_IncidentsServicer_to_server,
 )
-from hangdog_proto.private_files import narrow_file
+from hangdog_proto.private_files import restrict_file
 from hangdog_server.actions.backends.actions_config import ActionsConfig, chosen
 from hangdog_server.actions.reconcile import ActionLoop
 from hangdog_server.auth.audit_log import AuditLog, before
@@ -95,7 +95,7 @@ async def serve(
     await check(tells)
     for path in (door.audit, door.audit and before(door.audit)):
         if path is not None:
-            narrow_file(path)
+            restrict_file(path)
     async with observing(metrics, fleet, opened.certificate_left_s) as observers:
         store = Store(where, settings.store_s, observers.telemetry)
         try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hangdog.demo.demo_plan import DemoOutcome, DemoPlan, draw
+from hangdog.demo.demo_plan import DemoOutcome, DemoPlan, draw_plan
 from hangdog.demo.faults import FAULTS
 from hangdog.demo.shape import MACHINES, SIZES, WORLD_SIZE, machine, topology
 from hangdog_models.ranks import Rank
@@ -32,18 +32,18 @@ def outcome(fault: str, judged: Verdict) -> DemoOutcome:
 
 
 def test_the_same_seed_makes_the_same_plan() -> None:
-    assert draw(7, None) == draw(7, None)
+    assert draw_plan(7, None) == draw_plan(7, None)
 
 
 def test_a_fault_asked_for_by_name_leaves_rank_and_moment_as_the_seed_has_them() -> None:
-    drawn = draw(7, None)
+    drawn = draw_plan(7, None)
     for name in FAULTS:
-        asked = draw(7, name)
+        asked = draw_plan(7, name)
         assert (asked.fault.name, asked.rank, asked.after_step) == (name, drawn.rank, drawn.after_step)
 
 
 def test_seeds_reach_every_fault_and_every_rank() -> None:
-    plans = [draw(seed, None) for seed in range(200)]
+    plans = [draw_plan(seed, None) for seed in range(200)]
     assert {plan.fault.name for plan in plans} == set(FAULTS)
     assert {plan.rank for plan in plans} == set(range(WORLD_SIZE))
 

@@ -35,7 +35,7 @@ def test_a_step_is_complete_when_all_ranks_told_of_it() -> None:
     while len(steps) < 1:
         steps += progress.follow(1.0)
     assert steps == [TrainingStep(1, 2.0, 0.75)]
-    assert not progress.stands_still()
+    assert not progress.stalled()
     end(ahead, behind)
 
 

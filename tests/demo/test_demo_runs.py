@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.demo.demo_plan import draw
+from hangdog.demo.demo_plan import draw_plan
 
 #: Seeds by fault, three each, so that every rank is broken at least once and each fault on both pipeline stages.
 SEEDS = {
@@ -107,7 +107,7 @@ def test_the_right_machine_is_named(runs: list[Run], fault: str, seed: int) -> N
     document = json.loads(stdout)
     assert document["right"], (document["truth"], document["verdict"])
     assert run.process.returncode == 0
-    assert document["truth"]["rank"] == draw(seed, fault).rank
+    assert document["truth"]["rank"] == draw_plan(seed, fault).rank
     verdict, machine = document["verdict"], document["truth"]["machine"]
     if fault == "skip-collective":
         assert (verdict["verdict"], verdict["evict"]["machines"]) == ("software", [])
@@ -126,7 +126,7 @@ def test_it_stays_to_be_looked_at_and_the_evidence_it_keeps_gives_the_same_verdi
     run = start(runs, "--fault", "checkpoint", "--seed", "5", "--keep", str(tmp_path / "kept"), "--stay")
     address = run.read_until("pages ").split()[1]
     with urllib.request.urlopen(address, timeout=RUN_S) as answer:
-        assert f"{draw(5, 'checkpoint').machine} is suspected" in answer.read().decode()
+        assert f"{draw_plan(5, 'checkpoint').machine} is suspected" in answer.read().decode()
     run.process.send_signal(signal.SIGINT)
     stdout, stderr = run.process.communicate(timeout=RUN_S)
     assert run.process.returncode == 0, stdout + stderr
@@ -140,7 +140,7 @@ def test_it_stays_to_be_looked_at_and_the_evidence_it_keeps_gives_the_same_verdi
     assert triage.returncode == 1, triage.stderr
     verdict = json.loads(triage.stdout)
     assert verdict["verdict"] == "machine"
-    assert verdict["suspects"][0]["machines"] == [draw(5, "checkpoint").machine]
+    assert verdict["suspects"][0]["machines"] == [draw_plan(5, "checkpoint").machine]
     assert not verdict["evidence"]["unreadable"]
 
 

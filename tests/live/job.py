@@ -13,7 +13,7 @@ from typing import IO, Any, Self
 
 from hangdog.demo.conductor import free_port
 from hangdog.demo.job.settings import write_settings
-from hangdog.demo.memory_growth import Growth
+from hangdog.demo.memory_growth import MemoryGrowth
 from hangdog.demo.step_reports import StepReports
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.capture_rounds import CaptureSeries
@@ -173,16 +173,16 @@ class Job:
     def silent_s(self) -> float:
         """Seconds since any rank finished a step."""
         self._follow(0.0)
-        return self._progress.silent_s()
+        return self._progress.since_step_s()
 
     def until_still(self, rank: int) -> None:
         """Waits until the job stands still, and the memory of the rank that was struck too: a fault may build up."""
-        growth = Growth(self.pids[rank])
+        growth = MemoryGrowth(self.pids[rank])
 
         def still() -> bool:
             self._follow(TICK_S)
-            resting_s = growth.resting_s()
-            return self._progress.stands_still() and resting_s > QUIET_S
+            resting_s = growth.stable_s()
+            return self._progress.stalled() and resting_s > QUIET_S
 
         self._wait(still, "a standstill")
 

@@ -15,7 +15,7 @@ import torch._dynamo
 import torch._inductor.compile_fx  # noqa: F401 - ranks that compile would each spend seconds on loading it
 
 from hangdog.demo.prctl import adopt_orphans, die_with
-from hangdog.demo.processes import DEATH_S, sweep
+from hangdog.demo.processes import DEATH_S, reap_leftovers
 from live.network import NETWORK, enter
 from live.trainers import combined, ddp, pipeline, polling, sharded
 
@@ -40,9 +40,9 @@ def main() -> None:
             name, folder, seed, launches = order
             print(json.dumps([start(name, folder, seed, launch) for launch in launches]), file=answer)
         else:
-            sweep(DEATH_S)
+            reap_leftovers(DEATH_S)
             print("[]", file=answer)
-    sweep(DEATH_S)
+    reap_leftovers(DEATH_S)
 
 
 def start(name: str, folder: str, seed: int, launch: dict[str, str]) -> int:

@@ -98,7 +98,7 @@ def show_rank(found: Evidence, console: Console) -> None:
 
 def show_stacks(found: Evidence, console: Console) -> None:
     rank = 5 if found.world_size > 5 else 2
-    stacks.show(found, rank, found.seen(rank), console)
+    stacks.show(found, rank, found.processes_of(rank), console)
 
 
 def show_diff(found: Evidence, console: Console) -> None:

@@ -18,8 +18,8 @@ from click.testing import CliRunner, Result
 from rich.cells import cell_len
 from rich.console import Console
 
-from hangdog.commands.oncall.jobs import as_json, running, show
-from hangdog.commands.oncall.watch import followed
+from hangdog.commands.oncall.jobs import as_json, running_jobs, show
+from hangdog.commands.oncall.watch import changes
 from hangdog.main import main
 from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
@@ -248,7 +248,7 @@ def test_a_watch_tells_each_change_once_and_outlasts_a_server_that_is_away(capsy
             raise answer
         return answer
 
-    news = list(islice(followed(ask, 7.0, wait=waited.append), 3))
+    news = list(islice(changes(ask, 7.0, wait=waited.append), 3))
     assert [(one.id, one.state) for one in news] == [("2", "capturing"), ("2", "judged"), ("3", "suspected")]
     assert waited == [7.0] * 4
     assert capsys.readouterr().err == "no server answers; asking again\nthe server answers again\n"
@@ -271,7 +271,7 @@ def test_jobs_of_hostile_names_are_listed_harmlessly_in_80_columns(hostile: str)
     on_it = [MachineLine(hostile, "1", True, 1.0, (local,)), MachineLine("b", "1", False, 99.0, (local,))]
     judged = replace(line("1", "judged", "machine"), job=hostile, evict=(hostile,))
     out = StringIO()
-    show(running(on_it, (judged,)), Console(file=out, width=80))
+    show(running_jobs(on_it, (judged,)), Console(file=out, width=80))
     assert len(out.getvalue()) < 20_000 and "2 (1 lost)" in out.getvalue() and "2 of 64" in out.getvalue()
     for shown in out.getvalue().split("\n"):
         assert shown.isprintable() and cell_len(shown) <= 80, shown
@@ -280,7 +280,7 @@ def test_jobs_of_hostile_names_are_listed_harmlessly_in_80_columns(hostile: str)
 def test_a_job_whose_machines_contradict_each_other_is_said_to_be_so() -> None:
     owner = Owner(OwnerKind.SLURM, "77", 1000)
     local = JobLine("llama", (Rank(0),), 64, "", owner, "b claims rank 0, which a announced first")
-    (job,) = running([MachineLine("a", "1", True, 1.0, (local,))], ())
+    (job,) = running_jobs([MachineLine("a", "1", True, 1.0, (local,))], ())
     assert (as_json(job)["owner"], as_json(job)["conflict"]) == ("slurm-77", local.conflict)
     out = StringIO()
     show((job,), Console(file=out, width=200))

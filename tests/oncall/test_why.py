@@ -13,11 +13,11 @@ from rich.console import Console
 
 from hangdog.commands.oncall.why import as_json, show
 from hangdog.evidence.machine_facts import Accusation, MachineFacts
-from hangdog.output.machine_status import Word, assess
+from hangdog.output.machine_status import MachineState, assess
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Suspect
-from hangdog_proto.client.campaigns import ConvictionLine, MachinePast, PastTest
+from hangdog_proto.client.campaigns import ConvictionLine, MachineTestHistory, PastTest
 from hangdog_proto.client.history import ActionLine, HistoryLine
 from hangdog_proto.client.incidents import IncidentLine, JobLine, MachineLine
 from support.cases.goldens import differing
@@ -31,10 +31,10 @@ SUSPECT = Suspect((Rank(1),), ("gpu-a17",), 0.97, ("rank 1 waits for its data lo
 ACCUSED = Accusation(INCIDENT, ENTRY, (SUSPECT,))
 DOUBTED = Accusation(INCIDENT, replace(ENTRY, mention="suspected", probability=0.3, among=2), (SUSPECT,))
 ACT = ActionLine("3fa9c2d4e5f6", "gpu-a17", "llama", "waiting", NOON, NOON + 60, "", "", "", False)
-NOTHING = MachinePast((), (), (), 0.0)
+NOTHING = MachineTestHistory((), (), (), 0.0)
 QUIET = MachineFacts("gpu-a17", NOW, (), (), (), NOTHING, (), "approve", "")
 TEST = PastTest("gpu-a17", NOON, "c1", "one device: gemm", "fail", 21, "it fails", ())
-CONVICTED = MachinePast((TEST,), ("GPU-1",), (ConvictionLine("gpu-a17", "GPU-1", NOON, "c1"),), NOON + 1)
+CONVICTED = MachineTestHistory((TEST,), ("GPU-1",), (ConvictionLine("gpu-a17", "GPU-1", NOON, "c1"),), NOON + 1)
 OPEN = replace(INCIDENT, id="4b", state="capturing", verdict="")
 
 
@@ -61,42 +61,44 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("facts", "word", "status", "do"),
     [
-        (QUIET, Word.CLEAR, 0, "nothing"),
-        (replace(QUIET, under_way=(OPEN,)), Word.OPEN, 2, "hangdog watch 4b"),
-        (replace(QUIET, now=replace(NOW, connected=False)), Word.LOST, 2, "see whether it is up"),
-        (replace(QUIET, now=replace(NOW, connected=False, stopped=True)), Word.CLEAR, 0, "nothing"),
-        (found(Impact.CONVICTS), Word.SICK, 1, "take it out of use, whatever the stacks say: Xid 79"),
-        (found(Impact.RESET), Word.SICK, 1, "reset GPU 3 while no job runs there: Xid 79"),
-        (found(Impact.SUSPECTS), Word.SICK, 1, "hangdog diagnose --machines gpu-a17"),
-        (found(Impact.SLOWS), Word.CLEAR, 0, "nothing"),
-        (replace(QUIET, accusations=(DOUBTED,)), Word.SUSPECTED, 1, "leave it in use"),
-        (replace(QUIET, accusations=(ACCUSED,)), Word.CONVICTED, 1, "take it out of use by hand: in mode approve"),
-        (replace(QUIET, accusations=(ACCUSED,), acts=act("waiting")), Word.CONVICTED, 1, "hangdog approve 3fa9c2d4e5f6"),
-        (replace(QUIET, accusations=(ACCUSED,), acts=act("refused", message="4 an hour")), Word.CONVICTED, 1, "4 an hour"),
-        (replace(QUIET, accusations=(ACCUSED,), acts=act("failed", message="no rights")), Word.CONVICTED, 1, "no rights"),
-        (replace(QUIET, accusations=(ACCUSED,), acts=act("dismissed", who="eve")), Word.CLEAR, 0, "nothing"),
-        (replace(QUIET, accusations=(ACCUSED,), acts=act("released", who="eve")), Word.CLEAR, 0, "nothing"),
-        (replace(QUIET, accusations=(ACCUSED,), acts=act("pending")), Word.OUT, 1, "hangdog actions"),
-        (replace(QUIET, accusations=(ACCUSED,), acts=act("done")), Word.OUT, 1, "hangdog release gpu-a17"),
-        (replace(QUIET, past=CONVICTED), Word.CONVICTED, 1, "have it repaired"),
+        (QUIET, MachineState.CLEAR, 0, "nothing"),
+        (replace(QUIET, under_way=(OPEN,)), MachineState.OPEN, 2, "hangdog watch 4b"),
+        (replace(QUIET, now=replace(NOW, connected=False)), MachineState.LOST, 2, "see whether it is up"),
+        (replace(QUIET, now=replace(NOW, connected=False, stopped=True)), MachineState.CLEAR, 0, "nothing"),
+        (found(Impact.CONVICTS), MachineState.SICK, 1, "take it out of use, whatever the stacks say: Xid 79"),
+        (found(Impact.RESET), MachineState.SICK, 1, "reset GPU 3 while no job runs there: Xid 79"),
+        (found(Impact.SUSPECTS), MachineState.SICK, 1, "hangdog diagnose --machines gpu-a17"),
+        (found(Impact.SLOWS), MachineState.CLEAR, 0, "nothing"),
+        (replace(QUIET, accusations=(DOUBTED,)), MachineState.SUSPECTED, 1, "leave it in use"),
+        (replace(QUIET, accusations=(ACCUSED,)), MachineState.CONVICTED, 1, "take it out of use by hand: in mode approve"),
+        (replace(QUIET, accusations=(ACCUSED,), actions=act("waiting")), MachineState.CONVICTED, 1, "hangdog approve 3fa9c2d4e5f6"),
+        (replace(QUIET, accusations=(ACCUSED,), actions=act("refused", message="4 an hour")), MachineState.CONVICTED, 1, "4 an hour"),
+        (replace(QUIET, accusations=(ACCUSED,), actions=act("failed", message="no rights")), MachineState.CONVICTED, 1, "no rights"),
+        (replace(QUIET, accusations=(ACCUSED,), actions=act("dismissed", who="eve")), MachineState.CLEAR, 0, "nothing"),
+        (replace(QUIET, accusations=(ACCUSED,), actions=act("released", who="eve")), MachineState.CLEAR, 0, "nothing"),
+        (replace(QUIET, accusations=(ACCUSED,), actions=act("pending")), MachineState.OUT, 1, "hangdog actions"),
+        (replace(QUIET, accusations=(ACCUSED,), actions=act("done")), MachineState.OUT, 1, "hangdog release gpu-a17"),
+        (replace(QUIET, test_history=CONVICTED), MachineState.CONVICTED, 1, "have it repaired"),
         (
-            replace(QUIET, past=replace(CONVICTED, tests=(replace(TEST, campaign="c2", outcome="pass"), TEST))),
-            Word.CLEAR,
+            replace(QUIET, test_history=replace(CONVICTED, tests=(replace(TEST, campaign="c2", outcome="pass"), TEST))),
+            MachineState.CLEAR,
             0,
             "nothing",
         ),
-        (replace(QUIET, past=CONVICTED, acts=act("released", changed=NOON + 60)), Word.CLEAR, 0, "nothing"),
+        (replace(QUIET, test_history=CONVICTED, actions=act("released", changed=NOON + 60)), MachineState.CLEAR, 0, "nothing"),
     ],
 )  # fmt: skip
-def test_the_gravest_answer_wins_and_says_what_to_do(facts: MachineFacts, word: Word, status: int, do: str) -> None:
+def test_the_gravest_answer_wins_and_says_what_to_do(
+    facts: MachineFacts, word: MachineState, status: int, do: str
+) -> None:
     standing = assess(facts)
-    assert (standing.word, standing.exit_code) == (word, status), standing
-    assert do in "\n".join(standing.do), standing.do
+    assert (standing.state, standing.exit_code) == (word, status), standing
+    assert do in "\n".join(standing.next_steps), standing.next_steps
 
 
 def test_an_order_that_a_shell_would_read_otherwise_is_quoted() -> None:
     standing = assess(replace(found(Impact.SUSPECTS), machine="a; rm -rf /"))
-    assert "hangdog diagnose --machines 'a; rm -rf /'" in standing.do[0]
+    assert "hangdog diagnose --machines 'a; rm -rf /'" in standing.next_steps[0]
 
 
 def everything(
@@ -146,14 +148,14 @@ def test_whatever_a_machine_calls_itself_is_shown_harmlessly(hostile: str, width
 def test_tests_that_say_the_same_in_one_second_are_told_once_and_counted() -> None:
     later, other = replace(TEST, at=NOON + 0.5), replace(TEST, at=NOON + 1)
     tests = (other, later, replace(TEST, says="otherwise"), TEST)
-    shown = text(replace(QUIET, past=replace(CONVICTED, tests=tests)))
+    shown = text(replace(QUIET, test_history=replace(CONVICTED, tests=tests)))
     lines = [line.strip() for line in shown.splitlines() if "fail," in line]
     assert lines == [
         "- 2027-01-15 08:00:01  fail, one device: gemm: it fails",
         "- 2027-01-15 08:00:00  2 x fail, one device: gemm: it fails",
         "- 2027-01-15 08:00:00  fail, one device: gemm: otherwise",
     ]
-    assert len(as_json(replace(QUIET, past=replace(CONVICTED, tests=tests)), assess(QUIET))["tests"]) == 4  # type: ignore[arg-type]  # a list
+    assert len(as_json(replace(QUIET, test_history=replace(CONVICTED, tests=tests)), assess(QUIET))["tests"]) == 4  # type: ignore[arg-type]  # a list
 
 
 def test_json_has_all_that_was_asked_for() -> None:

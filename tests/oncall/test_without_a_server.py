@@ -166,7 +166,7 @@ def test_the_demo_tells_what_came_of_it_as_its_golden_file_does(monkeypatch: pyt
         shape, _ = topology.build(Layout(sizes=SIZES, machines=machines), None)
         return DemoOutcome(plan, diagnose(snapshot(*looks), shape), 5.2, 3.4)
 
-    monkeypatch.setattr("hangdog.demo.conductor.play", play)
+    monkeypatch.setattr("hangdog.demo.conductor.run_demo", play)
     monkeypatch.setattr("hangdog.commands.triage.demo.NEEDED", ())
     typed = "demo --fault gc --seed 3"
     assert not differing(GOLDEN / "demo.txt", entry(typed, typed_here(typed), wide=True))

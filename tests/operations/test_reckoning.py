@@ -185,9 +185,7 @@ def test_a_report_is_read_back_as_it_was_written(past: PastEvents) -> None:
     assert to_json(from_json(json.loads(written))) == json.loads(written)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{}, {"schema": "hangdog.verdict/1"}, {"schema": "hangdog.report/1", "since": 3}]
-)
+@pytest.mark.parametrize("wrong", [{}, {"schema": "hangdog.verdict/1"}, {"schema": "hangdog.report/1", "since": 3}])
 def test_what_is_no_report_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises((KeyError, TypeError, ValueError, AttributeError)):
         from_json(wrong)

@@ -14,23 +14,23 @@ from hangdog_models.ranks import Rank
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
 from hangdog_proto.codec import traces as codec
 from hangdog_proto.codec.dedup import Packer, unpack
-from hangdog_proto.codec.piece_cache import Dictionary
-from hangdog_proto.codec.pieces import Face, Shared, digest, packed, unpacked
+from hangdog_proto.codec.piece_cache import PieceCache
+from hangdog_proto.codec.pieces import KernelView, SharedThread, digest, packed, unpacked
 from hangdog_proto.generated import hangdog_pb2 as pb
 from support.cases.traced import plausible, traces
 
 NAMES = ("MainThread", *(f"t{number}" for number in range(1, 10)))
 
 
-def told(packer: Packer, *captures: pb.Capture) -> Dictionary:
+def told(packer: Packer, *captures: pb.Capture) -> PieceCache:
     """A dictionary that asked for everything it lacked, as a server does; how often it had to is bounded."""
-    dictionary = Dictionary()
+    dictionary = PieceCache()
     for capture in captures:
         for _ in range(2):  # the threads and faces, then their frames
-            for pieces in packer.find(b"".join(sorted(dictionary.lacking(capture))), 500):
+            for pieces in packer.find(b"".join(sorted(dictionary.missing(capture))), 500):
                 assert not pieces.gone
-                dictionary.learn(pieces.pieces)
-        assert not dictionary.lacking(capture)
+                dictionary.add(pieces.pieces)
+        assert not dictionary.missing(capture)
     return dictionary
 
 
@@ -96,9 +96,9 @@ def test_ranks_that_look_the_same_share_their_threads() -> None:
 def test_what_was_told_once_is_not_asked_for_again() -> None:
     first, second = Packer(), Packer()
     dictionary = told(first, first.pack(crowd(8)))
-    assert not dictionary.lacking(second.pack(crowd(8)))
+    assert not dictionary.missing(second.pack(crowd(8)))
     elsewhere = second.pack([*crowd(8), ProcessTrace(Rank(8), threads=(Thread("new", 5, (Frame("g", "x.py", 1),)),))])
-    assert len(dictionary.lacking(elsewhere)) == 1
+    assert len(dictionary.missing(elsewhere)) == 1
 
 
 def test_a_machine_of_eight_ranks_fits_into_four_kilobytes() -> None:
@@ -134,11 +134,11 @@ def test_a_machine_of_eight_ranks_fits_into_four_kilobytes() -> None:
 def test_an_agent_forgets_the_oldest_pieces_and_says_so() -> None:
     packer = Packer(most_pieces=20)
     capture = packer.pack(crowd(1, threads=1, depth=30))
-    dictionary = Dictionary()
-    (pieces,) = packer.find(b"".join(sorted(dictionary.lacking(capture))), 0)
+    dictionary = PieceCache()
+    (pieces,) = packer.find(b"".join(sorted(dictionary.missing(capture))), 0)
     assert len(pieces.pieces) + len(pieces.gone) // 16 == 2
-    dictionary.learn(pieces.pieces)
-    (pieces,) = packer.find(b"".join(sorted(dictionary.lacking(capture))), 0)
+    dictionary.add(pieces.pieces)
+    (pieces,) = packer.find(b"".join(sorted(dictionary.missing(capture))), 0)
     assert pieces.gone
     with pytest.raises(UnreadableEvidence, match="was not told"):
         unpack(capture, dictionary)
@@ -147,10 +147,10 @@ def test_an_agent_forgets_the_oldest_pieces_and_says_so() -> None:
 def test_a_dictionary_that_is_full_forgets_and_asks_again() -> None:
     packer = Packer()
     capture = packer.pack(crowd(1, threads=1, depth=8))
-    dictionary = Dictionary(most_pieces=9)
+    dictionary = PieceCache(most_pieces=9)
     for _ in range(9):
-        for pieces in packer.find(b"".join(sorted(dictionary.lacking(capture))), 0):
-            dictionary.learn(pieces.pieces)
+        for pieces in packer.find(b"".join(sorted(dictionary.missing(capture))), 0):
+            dictionary.add(pieces.pieces)
     assert len(dictionary) <= 9
 
 
@@ -160,20 +160,20 @@ def test_mixtures_of_threads_are_kept_within_bounds() -> None:
     one, two = (Thread(name, 0, (Frame("f", "x.py", 1),)) for name in ("MainThread", "helper"))
     mixtures = [tuple((one, two)[at >> bit & 1] for bit in range(12)) for at in range(200)]
     captures = [packer.pack([ProcessTrace(Rank(0), pid=1, threads=mixture)]) for mixture in mixtures]
-    dictionary = Dictionary(most_bytes=10_000)
+    dictionary = PieceCache(most_bytes=10_000)
     for capture, mixture in zip(captures, mixtures, strict=True):
         for _ in range(2):
-            for pieces in packer.find(b"".join(sorted(dictionary.lacking(capture))), 0):
-                dictionary.learn(pieces.pieces)
+            for pieces in packer.find(b"".join(sorted(dictionary.missing(capture))), 0):
+                dictionary.add(pieces.pieces)
         (trace,) = unpack(capture, dictionary, tids=False)
         assert [thread.name for thread in trace.threads] == [thread.name for thread in mixture]
-        assert dictionary.made <= 13, "808 bytes each, of 10,000"
+        assert dictionary.stacks_built <= 13, "808 bytes each, of 10,000"
 
 
 @pytest.mark.parametrize(
-    "noun", [Frame("f", "x.py", 3), Frame("f", "", 0, ""), Frame("f", "", 0, "libc.so.6"), Shared("n", b"x" * 32), Face(*"abcde")]
+    "noun", [Frame("f", "x.py", 3), Frame("f", "", 0, ""), Frame("f", "", 0, "libc.so.6"), SharedThread("n", b"x" * 32), KernelView(*"abcde")]
 )  # fmt: skip
-def test_a_piece_is_named_by_what_it_says(noun: Frame | Shared | Face) -> None:
+def test_a_piece_is_named_by_what_it_says(noun: Frame | SharedThread | KernelView) -> None:
     back = unpacked(pb.Piece.FromString(packed(noun).SerializeToString()))
     assert back == noun and digest(back) == digest(noun)
 
@@ -185,14 +185,14 @@ def test_fields_that_run_into_each_other_are_other_pieces() -> None:
 
 @given(st.binary(max_size=300))
 def test_whatever_bytes_arrive_only_our_error_comes_of_them(garbage: bytes) -> None:
-    capture, pieces, dictionary = pb.Capture(), pb.Pieces(), Dictionary()
+    capture, pieces, dictionary = pb.Capture(), pb.Pieces(), PieceCache()
     with contextlib.suppress(DecodeError):  # grpc refuses such a message before we see it
         pieces.ParseFromString(garbage)
     with contextlib.suppress(DecodeError):
         capture.ParseFromString(garbage)
     with contextlib.suppress(UnreadableEvidence):
-        dictionary.learn(pieces.pieces)
-        dictionary.lacking(capture)
+        dictionary.add(pieces.pieces)
+        dictionary.missing(capture)
         unpack(capture, dictionary)
 
 
@@ -216,7 +216,7 @@ def test_a_capture_that_cannot_be_is_refused_by_name(change: dict[str, object], 
     fields: dict[str, object] = {"role": "trainer", **change}
     capture = pb.Capture(alike=[pb.Alike(**fields)])  # type: ignore[arg-type]  # a field's type follows its name
     with pytest.raises(UnreadableEvidence, match=says):
-        unpack(capture, Dictionary())
+        unpack(capture, PieceCache())
 
 
 def test_a_stack_that_all_share_counts_for_each() -> None:
@@ -238,4 +238,4 @@ def test_a_main_thread_that_no_name_tells_keeps_its_id() -> None:
 def test_a_missing_process_keeps_its_reason() -> None:
     packer = Packer()
     capture = packer.pack([ProcessTrace(Rank(1), pid=5, missing=Missing(Reason.TIMED_OUT, "5 s"))])
-    assert unpack(capture, Dictionary())[0].missing == Missing(Reason.TIMED_OUT, "5 s")
+    assert unpack(capture, PieceCache())[0].missing == Missing(Reason.TIMED_OUT, "5 s")

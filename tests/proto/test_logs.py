@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_proto.logs import Json, about
+from hangdog_proto.logs import JsonFormatter, log_context
 from support.servers.cast import cluster, stage, trainer
 
 log = logging.getLogger("hangdog_tests")
@@ -23,7 +23,7 @@ class Lines(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(Json({"site": "hall-2"}))
+        self.setFormatter(JsonFormatter({"site": "hall-2"}))
         self.lines: list[dict[str, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -60,8 +60,8 @@ def test_an_error_brings_its_traceback(lines: list[dict[str, str]]) -> None:
 
 
 async def test_tasks_and_threads_speak_of_what_their_maker_does(lines: list[dict[str, str]]) -> None:
-    with about(incident="3fa9", message="forged"):
-        with about(job="llama"):
+    with log_context(incident="3fa9", message="forged"):
+        with log_context(job="llama"):
             task = asyncio.create_task(asyncio.to_thread(log.info, "within"))
         log.info("outside of the job")
     await task

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_proto.private_files import make_file, make_folder, narrow, narrow_file
+from hangdog_proto.private_files import make_file, make_folder, restrict_file, restrict_folder
 
 
 @pytest.fixture(autouse=True)
@@ -40,11 +40,11 @@ def test_what_is_wider_is_narrowed_and_said_once(tmp_path: Path, caplog: pytest.
     folder.mkdir(0o777)
     (folder / "s.db").touch(0o664)
     (folder / "s.db-wal").touch(0o666)
-    narrow(folder, ("s.db*",))
+    restrict_folder(folder, ("s.db*",))
     assert [mode(path) for path in (folder, folder / "s.db", folder / "s.db-wal")] == [0o700, 0o600, 0o600]
     assert len(caplog.records) == 3 and all(record.levelno == logging.WARNING for record in caplog.records)
     caplog.clear()
-    narrow(folder, ("s.db*",))
+    restrict_folder(folder, ("s.db*",))
     assert not caplog.records
 
 
@@ -53,7 +53,7 @@ def test_a_folder_shared_with_others_stays_as_it_is(tmp_path: Path, caplog: pyte
     (tmp_path / "shared").mkdir(0o777)
     (tmp_path / "shared" / "s.db").touch(0o644)
     (tmp_path / "shared" / "other").touch(0o644)
-    narrow(tmp_path / "shared", ("s.db*",))
+    restrict_folder(tmp_path / "shared", ("s.db*",))
     assert mode(tmp_path / "shared") == 0o777
     assert (mode(tmp_path / "shared" / "s.db"), mode(tmp_path / "shared" / "other")) == (0o600, 0o644)
     assert "give hangdog one of its own" in caplog.text
@@ -63,13 +63,13 @@ def test_a_planted_link_changes_nothing_elsewhere(tmp_path: Path) -> None:
     victim = tmp_path / "passwd"
     victim.touch(0o644)
     (tmp_path / "tokens.json").symlink_to(victim)
-    narrow_file(tmp_path / "tokens.json")
+    restrict_file(tmp_path / "tokens.json")
     assert mode(victim) == 0o644
 
 
 def test_a_planted_pipe_holds_nobody_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "tokens.json", 0o666)
-    narrow_file(tmp_path / "tokens.json")
+    restrict_file(tmp_path / "tokens.json")
     assert mode(tmp_path / "tokens.json") == 0o666
 
 
@@ -77,5 +77,5 @@ def test_a_planted_pipe_holds_nobody_up(tmp_path: Path) -> None:
 def test_what_is_somebody_elses_stays_theirs(tmp_path: Path) -> None:
     (tmp_path / "tokens.json").touch(0o644)
     os.chown(tmp_path / "tokens.json", 12345, 12345)
-    narrow_file(tmp_path / "tokens.json")
+    restrict_file(tmp_path / "tokens.json")
     assert mode(tmp_path / "tokens.json") == 0o644

@@ -30,7 +30,7 @@ class Refusing(IncidentsServicer):
         if isinstance(self.answer, pb.Incident):
             return self.answer
         if isinstance(self.answer, HangdogError):
-            code, words, metadata = errors.written(self.answer)
+            code, words, metadata = errors.to_grpc(self.answer)
             context.set_trailing_metadata(metadata)
             context.abort(code, words)
         context.abort(self.answer, "in its own words")

@@ -10,17 +10,17 @@ from hangdog_models.findings import Finding, Impact
 from hangdog_models.stack import ProcessTrace
 from hangdog_proto.codec import findings
 from hangdog_proto.codec.dedup import Packer, unpack
-from hangdog_proto.codec.piece_cache import Dictionary
-from hangdog_proto.codec.rounds import count, earlier, kept, rewound, same, unfolded
+from hangdog_proto.codec.piece_cache import PieceCache
+from hangdog_proto.codec.rounds import count, pack_earlier, rebuilt, rebuilt_traces, same_cpu_seconds, unpack_rounds
 from hangdog_proto.generated import hangdog_pb2 as pb
 from support.cases.traced import plausible, traces
 
 
-def told(packer: Packer, capture: pb.Capture) -> Dictionary:
-    dictionary = Dictionary()
+def told(packer: Packer, capture: pb.Capture) -> PieceCache:
+    dictionary = PieceCache()
     for _ in range(2):  # the threads and faces, then their frames
-        for pieces in packer.find(b"".join(dictionary.lacking(capture)), 0):
-            dictionary.learn(pieces.pieces)
+        for pieces in packer.find(b"".join(dictionary.missing(capture)), 0):
+            dictionary.add(pieces.pieces)
     return dictionary
 
 
@@ -38,21 +38,21 @@ def test_a_look_that_differs_in_its_cpu_seconds_alone_comes_back_from_the_one_be
 ) -> None:
     packer = Packer()
     before, after = packer.pack(looked), packer.pack([aged(trace, seconds) for trace in looked])
-    cpu_s = same(before, after)
+    cpu_s = same_cpu_seconds(before, after)
     if cpu_s is None:  # the long form holds its CPU seconds itself
         assert before.traces and seconds
         return
     after.findings.extend(findings.pack([Finding("NVML", "Xid 79", Impact.CONVICTS, "fell off the bus")]))
     after.statements.add(kind="record")
-    assert same(before, after) == cpu_s, "what comes with the last look alone"
-    assert earlier(after, cpu_s) == before
-    beside = kept(2, [pb.Before(round=0, cpu_s=cpu_s), pb.Before(round=1, cpu_s=cpu_s)])
+    assert same_cpu_seconds(before, after) == cpu_s, "what comes with the last look alone"
+    assert rebuilt(after, cpu_s) == before
+    beside = pack_earlier(2, [pb.Before(round=0, cpu_s=cpu_s), pb.Before(round=1, cpu_s=cpu_s)])
     alone = before.SerializeToString()
     assert count(beside) == 2 and count(None) == 0
     last = after.SerializeToString()
-    assert list(unfolded(12, last, beside)) == [(10, alone), (11, alone), (12, last)], "numbered on from 10"
+    assert list(unpack_rounds(12, last, beside)) == [(10, alone), (11, alone), (12, last)], "numbered on from 10"
     dictionary = told(packer, after)
-    shown = rewound(unpack(after, dictionary), after, cpu_s)
+    shown = rebuilt_traces(unpack(after, dictionary), after, cpu_s)
     assert list(map(repr, shown)) == list(map(repr, unpack(before, dictionary)))
 
 
@@ -62,8 +62,8 @@ def test_looks_that_show_different_things_are_not_taken_for_the_same(
 ) -> None:
     packer = Packer()
     before, after = packer.pack(one), packer.pack(other)
-    cpu_s = same(before, after)
-    assert cpu_s is None or earlier(after, cpu_s) == before
+    cpu_s = same_cpu_seconds(before, after)
+    assert cpu_s is None or rebuilt(after, cpu_s) == before
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_looks_that_show_different_things_are_not_taken_for_the_same(
 )
 def test_cpu_seconds_that_do_not_fit_are_not_believed(cpu_s: list[float], words: str) -> None:
     after = pb.Capture(alike=[pb.Alike(ranks=[0], pids=[7], cpu_s=[1.0], role="trainer", face=b"f" * 16)])
-    dictionary = Dictionary()
-    dictionary.learn([pb.Piece(face=pb.Face(state="S"))])
-    after.alike[0].face = next(iter(dictionary.learn([pb.Piece(face=pb.Face(state="S"))])))
+    dictionary = PieceCache()
+    dictionary.add([pb.Piece(face=pb.Face(state="S"))])
+    after.alike[0].face = next(iter(dictionary.add([pb.Piece(face=pb.Face(state="S"))])))
     shown = unpack(after, dictionary)
     with pytest.raises(UnreadableEvidence, match=words):
-        rewound(shown, after, cpu_s)
+        rebuilt_traces(shown, after, cpu_s)

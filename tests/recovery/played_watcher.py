@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hangdog.supervising.history_file import Keeping
-from hangdog.supervising.logs import Log
-from hangdog.supervising.pending_changes import Pending
+from hangdog.supervising.history_file import HistoryFile
+from hangdog.supervising.logs import JobLog
+from hangdog.supervising.pending_changes import PendingChanges
 from hangdog.supervising.run_order import RunOrder
 from hangdog.supervising.supervisor import Supervisor
 from hangdog_models.errors import ServerUnreachable
@@ -46,7 +46,7 @@ class PlayedWatcher:
     def test(self, machines: Sequence[str], levels: Sequence[int], budget_s: float, why: str) -> Mapping[str, Any]:
         raise ServerUnreachable("nobody tests here")
 
-    def tend(self, now: float) -> None:
+    def restart_dead(self, now: float) -> None:
         pass
 
     def processes(self) -> Collection[int]:
@@ -56,7 +56,7 @@ class PlayedWatcher:
 def main() -> None:
     state, verdicts, *program = sys.argv[1:]
     order = RunOrder(tuple(program), ("a", "b"), ("c",), "job", Path(state), grace_s=1.0, patience_s=0.5)
-    with Keeping(Path(state) / "history.jsonl") as kept:
+    with HistoryFile(Path(state) / "history.jsonl") as kept:
         supervisor = Supervisor(
             order,
             kept,
@@ -65,8 +65,8 @@ def main() -> None:
             lambda _: None,
             time.time,  # noqa: TID251 - as the command hands it down
             RecoveryResources,
-            Pending(None),
-            [Log(None), Log(None)],
+            PendingChanges(None),
+            [JobLog(None), JobLog(None)],
         )
         sys.exit(0 if supervisor.run() else 1)
 

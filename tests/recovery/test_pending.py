@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.supervising.history_file import Keeping
-from hangdog.supervising.pending_changes import Pending
+from hangdog.supervising.history_file import HistoryFile
+from hangdog.supervising.pending_changes import PendingChanges
 from hangdog_models.recovery.recovery_history import MachinesChanged, OutageOpened, RecoveryRung, Stepped
 from support.real.small_disk import small_disk
 
@@ -23,8 +23,8 @@ def test_a_change_that_the_disk_did_not_take_is_not_forgotten(tmp_path: Path) ->
     """The kernel refuses the write; neither file nor clock says later that there was something to be read."""
     path = tmp_path / "pending"
     path.write_text("one\n!two\n")
-    pending = Pending(path)
-    with Keeping(tmp_path / "history.jsonl") as kept:
+    pending = PendingChanges(path)
+    with HistoryFile(tmp_path / "history.jsonl") as kept:
         kept.add(OutageOpened(1.0, "run"))
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "history.jsonl").stat().st_size + 9, before[1]))
@@ -80,7 +80,7 @@ def test_an_urgent_change_that_came_while_the_disk_was_full_comes_in_once_there_
             running.terminate()
     words = said.read_text()
     assert words.count("the history is not complete") == 1, words
-    with Keeping(small / "state" / "history.jsonl") as kept:
+    with HistoryFile(small / "state" / "history.jsonl") as kept:
         changes = [entry.name for entry in kept.entries if isinstance(entry, MachinesChanged)]
         (step,) = (entry.step for entry in kept.entries if isinstance(entry, Stepped))
     assert changes == pending.read_text().replace("!", "").split()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hangdog.supervising.descendants import kill, marked
+from hangdog.supervising.descendants import kill, with_environ
 
 #: Nobody listens there: verdicts are for the slow tests, exits are for these.
 NOBODY = ("--attach", "--server", "127.0.0.1:1")
@@ -72,7 +72,7 @@ class Scene:
 def scene(tmp_path: Path) -> Iterator[Scene]:
     scene = Scene(tmp_path)
     yield scene
-    kill(marked(*scene.mark), signal.SIGKILL)
+    kill(with_environ(*scene.mark), signal.SIGKILL)
 
 
 #: The job of one machine: what it is told in argv, and helpers; each test adds what it does.
@@ -167,7 +167,7 @@ def test_a_step_that_a_killed_supervisor_had_begun_is_not_done_again(scene: Scen
     assert (status, scene.called()) == (0, ["rollback [] []"]), err
     numbers = [entry["number"] for entry in scene.history() if entry["entry"] == "stepped"]
     assert numbers == [1]
-    left = [pid for pid in marked(*scene.mark) if b"job.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    left = [pid for pid in with_environ(*scene.mark) if b"job.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert not left
 
 
@@ -185,7 +185,7 @@ def test_a_second_supervisor_is_refused_and_a_signal_ends_the_job_with_all_that_
     process.terminate()
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGTERM
-    assert not marked(*scene.mark)
+    assert not with_environ(*scene.mark)
 
 
 def test_a_verdict_is_acted_upon_once_and_names_of_strangers_are_not(scene: Scene) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.supervising.descendants import kill, marked
+from hangdog.supervising.descendants import kill, with_environ
 
 #: Each takes some 30 s on two idle cores; this bounds a busy machine. Seconds.
 PATIENCE_S = 300.0
@@ -81,7 +81,7 @@ class Run:
             assert time.monotonic() < until, self.err.read_text()
             assert self.process.poll() is None, self.err.read_text()
             time.sleep(0.05)
-        mine = set(marked("RANK", str(rank))) & set(marked("HANGDOG_RUN_TOKEN", self.token()))
+        mine = set(with_environ("RANK", str(rank))) & set(with_environ("HANGDOG_RUN_TOKEN", self.token()))
         assert len(mine) == 1
         kill(mine, signal.SIGSTOP)
 
@@ -95,7 +95,7 @@ class Run:
         said = self.err.read_text()
         assert status == 0, said
         assert (self.folder / "finished").read_text().split()[0] == str(LAST), said
-        assert not marked("HANGDOG_RUN_TOKEN", self.token())
+        assert not with_environ("HANGDOG_RUN_TOKEN", self.token())
         print(said)
         return said
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from hangdog.supervising.run_order import RunOrder, active
-from hangdog.supervising.spares import free, incoming, tried
+from hangdog.supervising.run_order import RunOrder, machines_in_use
+from hangdog.supervising.spares import free_spares, run_spare_tests, spares_coming_in
 from hangdog.supervising.watcher import WatchedCluster
 from hangdog_models.planning.checkpoint import Copies
 from hangdog_models.recovery.journal import read, written
@@ -100,24 +100,24 @@ def test_what_a_report_says_of_a_spare(report: Mapping[str, Any], levels: Sequen
 
 def test_only_spares_that_passed_take_a_place_in_the_order_in_which_they_did() -> None:
     history: list[Entry] = [OutageOpened(1.0, "run"), Began(1.0, ("a", "b"), "t")]
-    assert active(ORDER, stand(history, 2.0).out, stand(history, 2.0).fit) == ("a", "b")
+    assert machines_in_use(ORDER, stand(history, 2.0).out, stand(history, 2.0).fit) == ("a", "b")
     evict = RecoveryStep(RecoveryRung.EVICT, ("x",), ("b",))
-    assert incoming(evict, ("a", "b"), ("c", "d")) == ("c",)
-    assert incoming(RecoveryStep(RecoveryRung.EVICT, ("x",), ("c", "b", "a")), ("a", "b"), ("c", "d", "e")) == (
+    assert spares_coming_in(evict, ("a", "b"), ("c", "d")) == ("c",)
+    assert spares_coming_in(RecoveryStep(RecoveryRung.EVICT, ("x",), ("c", "b", "a")), ("a", "b"), ("c", "d", "e")) == (
         "d",
         "e",
     )
-    assert incoming(RecoveryStep(RecoveryRung.HUMAN, ("x",)), ("a", "b"), ("c", "d")) == ()
+    assert spares_coming_in(RecoveryStep(RecoveryRung.HUMAN, ("x",)), ("a", "b"), ("c", "d")) == ()
     history += [Tried(2.0, (), ("c",)), Tried(2.0, ("e",), ()), Stepped(2.0, 1, evict)]
     assert [read(written(entry)) for entry in history] == history
     standing = stand(history, 3.0)
     assert standing.out == ("c", "b"), "who failed is out for good"
-    assert active(ORDER, standing.out, standing.fit) == ("a", "e"), "nobody knows of d"
+    assert machines_in_use(ORDER, standing.out, standing.fit) == ("a", "e"), "nobody knows of d"
     history += [Began(3.0, ("a", "e"), "u"), Tried(4.0, ("d",), ())]
     history += [Stepped(4.0, 2, RecoveryStep(RecoveryRung.EVICT, ("x",), ("a",)))]
     standing = stand(history, 5.0)
-    assert set(active(ORDER, standing.out, standing.fit)) == {"d", "e"}
-    assert free(ORDER, ("d", "e"), standing.out) == ()
+    assert set(machines_in_use(ORDER, standing.out, standing.fit)) == {"d", "e"}
+    assert free_spares(ORDER, ("d", "e"), standing.out) == ()
 
 
 def test_a_spare_that_tests_of_the_job_convicted_and_that_failed_since_is_not_evicted_once_more() -> None:
@@ -144,7 +144,7 @@ def test_a_person_is_told_why_spares_are_not_counted() -> None:
 
 
 def test_where_nobody_can_test_all_spares_are_doubtful() -> None:
-    trial = tried(WatchedCluster(ServerAddress("127.0.0.1:1")), ORDER, ("c", "d"), "a test")
+    trial = run_spare_tests(WatchedCluster(ServerAddress("127.0.0.1:1")), ORDER, ("c", "d"), "a test")
     assert (trial.passed, trial.failed, list(trial.doubtful)) == ((), {}, ["c", "d"])
     assert trial.doubtful["c"].startswith("it could not be tested: no server answers at 127.0.0.1:1")
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.supervising.descendants import marked
-from hangdog.supervising.history_file import Keeping
+from hangdog.supervising.descendants import with_environ
+from hangdog.supervising.history_file import HistoryFile
 from hangdog.supervising.hooks import carry_out, check
-from hangdog.supervising.outage_bill import bill
-from hangdog.supervising.run_order import RunOrder, active, commands
-from hangdog.supervising.spares import free
+from hangdog.supervising.outage_bill import outage_lines
+from hangdog.supervising.run_order import RunOrder, commands, machines_in_use
+from hangdog.supervising.spares import free_spares
 from hangdog_models.errors import UnreadableEvidence, WrongUse
 from hangdog_models.recovery.recovery_history import (
     Began,
@@ -38,39 +38,39 @@ ORDER = RunOrder(("run", "{machine}:{index}", "of {machines} {nothing}"), ("a", 
 
 def test_an_entry_is_read_back_and_half_of_one_is_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "new" / "history.jsonl"
-    with Keeping(path) as kept:
+    with HistoryFile(path) as kept:
         kept.add(OutageOpened(1.0, "run"))
         kept.add(Began(2.0, ("ä", "b\n"), "t"))
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"entry": "finis')
-    with Keeping(path) as kept:
+    with HistoryFile(path) as kept:
         assert kept.entries == (OutageOpened(1.0, "run"), Began(2.0, ("ä", "b\n"), "t"))
         kept.add(Finished(3.0))
-    with Keeping(path) as kept:
+    with HistoryFile(path) as kept:
         assert kept.entries[-1] == Finished(3.0)
 
 
 def test_a_history_cut_anywhere_is_a_shorter_history(tmp_path: Path) -> None:
     """As a kill or a power cut leaves it: whole entries are kept, and the next one follows them."""
     path = tmp_path / "history.jsonl"
-    with Keeping(path) as kept:
+    with HistoryFile(path) as kept:
         for number in range(3):
             kept.add(Stepped(float(number), number, STEP))
         entries = kept.entries
     whole = path.read_bytes()
     for cut in range(0, len(whole), 37):
         path.write_bytes(whole[:cut])
-        with Keeping(path) as kept:
+        with HistoryFile(path) as kept:
             assert kept.entries == entries[: whole[:cut].count(b"\n")]
             kept.add(Finished(9.0))
-        with Keeping(path) as kept:
+        with HistoryFile(path) as kept:
             assert kept.entries[-1] == Finished(9.0)
 
 
 def test_an_entry_that_the_disk_did_not_take_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither half of one, where it is full, nor one of which it does not say that it has it."""
     path = tmp_path / "history.jsonl"
-    with Keeping(path) as kept:
+    with HistoryFile(path) as kept:
         kept.add(OutageOpened(1.0, "run"))
         whole = path.read_bytes()
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -87,7 +87,7 @@ def test_an_entry_that_the_disk_did_not_take_is_none(tmp_path: Path, monkeypatch
                 kept.add(Finished(2.0))
         assert (path.read_bytes(), kept.entries) == (whole, (OutageOpened(1.0, "run"),))
         kept.add(Finished(3.0))
-    with Keeping(path) as kept:
+    with HistoryFile(path) as kept:
         assert kept.entries == (OutageOpened(1.0, "run"), Finished(3.0))
 
 
@@ -98,7 +98,7 @@ def _full(_file: int) -> None:
 def test_a_damaged_history_is_no_empty_one(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.write_bytes(b"\xff\xfe\n")
-    with pytest.raises(UnreadableEvidence, match="line 1"), Keeping(path):
+    with pytest.raises(UnreadableEvidence, match="line 1"), HistoryFile(path):
         pass
 
 
@@ -125,7 +125,7 @@ def test_a_hook_answers(tmp_path: Path, hook: str, ok: bool, words: str, convict
 def test_a_hook_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
     name = f"run-{uuid.uuid4()}"
     assert not carry_out("sh -c 'sleep 600 & sleep 600'", STEP, name, (), tmp_path / "log", 1.0).ok
-    targets.until(lambda: not marked("HANGDOG_STEP_ID", name))
+    targets.until(lambda: not with_environ("HANGDOG_STEP_ID", name))
 
 
 class Hearer(BaseHTTPRequestHandler):
@@ -171,10 +171,10 @@ def test_what_can_be_no_hook_is_refused(hook: str, tests: bool) -> None:
 
 def test_a_spare_takes_the_place_of_whoever_is_out() -> None:
     outs: tuple[tuple[str, ...], ...] = ((), ("a",), ("a", "c"), ("c",))
-    assert [active(ORDER, out) for out in outs] == [("a", "b"), ("c", "b"), ("d", "b"), ("a", "b")]
-    assert [free(ORDER, active(ORDER, out), out) for out in outs] == [("c", "d"), ("d",), (), ("d",)]
+    assert [machines_in_use(ORDER, out) for out in outs] == [("a", "b"), ("c", "b"), ("d", "b"), ("a", "b")]
+    assert [free_spares(ORDER, machines_in_use(ORDER, out), out) for out in outs] == [("c", "d"), ("d",), (), ("d",)]
     with pytest.raises(WrongUse, match="no spare is left"):
-        active(ORDER, ("a", "c", "d"))
+        machines_in_use(ORDER, ("a", "c", "d"))
 
 
 def test_places_in_the_command_are_filled() -> None:
@@ -214,7 +214,7 @@ def test_the_bill_says_where_the_time_went() -> None:
             Began(151.0, ("a",), "u"),
         ),
     ]
-    assert list(bill(history, 160.0)) == [
+    assert list(outage_lines(history, 160.0)) == [
         "outage 1: 60 s (20 s to notice and judge, 31 s to act, 9 s to get on again), done: diagnose, reattempt",
         "unproductive time: 60 s, 37.5% of 160 s",
     ]
@@ -225,7 +225,7 @@ def test_the_bill_says_where_the_time_went() -> None:
         Began(160.0, ("a",), "v"),
         Progressed(170.0),
     ]
-    first, total = bill(history, 200.0)
+    first, total = outage_lines(history, 200.0)
     assert (
         first
         == "outage 1: 70 s (20 s to notice and judge, 40 s to act, 10 s to get on again), done: diagnose, reattempt, rollback"

@@ -7,7 +7,7 @@ asks for the first one later, too; those between it and the last go with the las
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 
-from hangdog_proto.codec.rounds import MOST_BEFORE, same
+from hangdog_proto.codec.rounds import MOST_EARLIER, same_cpu_seconds
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 #: No look is kept back for longer, nor at all if the pauses between looks that were ordered would have it so. Seconds.
@@ -39,7 +39,7 @@ async def together(
                 break
             coming = asyncio.ensure_future(anext(messages, None))
             between = first <= following.round < rounds - 1 and not following.last
-            if between and (len(kept) + 1) * interval_s <= KEPT_S and len(kept) < MOST_BEFORE:
+            if between and (len(kept) + 1) * interval_s <= KEPT_S and len(kept) < MOST_EARLIER:
                 until = until if kept else loop.time() + KEPT_S
                 kept.append(following)
                 continue
@@ -63,7 +63,7 @@ def _joined(kept: Sequence[pb.Captured], captured: pb.Captured, most: int) -> It
 
 
 def _before(before: pb.Captured, captured: pb.Captured) -> pb.Before:
-    cpu_s = same(before.capture, captured.capture)
+    cpu_s = same_cpu_seconds(before.capture, captured.capture)
     if cpu_s is None:
         return pb.Before(round=before.round, capture=before.capture)
     return pb.Before(round=before.round, cpu_s=cpu_s)

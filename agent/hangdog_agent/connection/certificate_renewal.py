@@ -127,12 +127,12 @@ def write(path: Path, content: bytes) -> None:
         os.fsync(fd)
 
 
-def _checked(key: bytes, certificate: bytes, machine: str) -> leaf.Leaf:
+def _checked(key: bytes, certificate: bytes, machine: str) -> leaf.CertificateInfo:
     """What the new certificate says; raises WrongUse where it does not fit the key, or is not this machine's alone."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    found = leaf.read(certificate)
+    found = leaf.read_pem(certificate)
     own = load_pem_private_key(key, None).public_key()
     if x509.load_pem_x509_certificate(certificate).public_key() != own:
         raise WrongUse("the new certificate belongs to another key")

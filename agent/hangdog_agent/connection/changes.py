@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from hangdog_models.findings import Finding
-from hangdog_proto.codec.stall_signs import Signs
+from hangdog_proto.codec.stall_signs import StallSigns
 
 
-def comparable_signs(signs: Signs) -> object:
+def comparable_signs(signs: StallSigns) -> object:
     """What signs say, apart from the seconds that pass."""
     return {job: {rank: (sign.doing, sign.overdue) for rank, sign in shown.items()} for job, shown in signs.items()}
 

@@ -14,7 +14,7 @@ from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.server_auth import Verified
 from hangdog_proto.deny_list import DenyList
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.x509 import Leaf
+from hangdog_proto.x509 import CertificateInfo
 
 #: Between two looks at whether the server's certificate was denied. Seconds.
 DENIED_S = 5.0
@@ -61,7 +61,7 @@ class Identity:
         if self.renewal is not None:
             self.renewal.answered(answer)
 
-    def certificate(self) -> Leaf | None:
+    def certificate(self) -> CertificateInfo | None:
         """What this machine's own certificate says; None without TLS, and where it cannot be read."""
         try:
             return own_certificate.shown(self.tls, self.renewed) if self.tls is not None else None

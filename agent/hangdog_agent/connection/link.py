@@ -34,7 +34,7 @@ from hangdog_proto.client.channel_options import CHANNEL_OPTIONS
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import stall_signs, traces
 from hangdog_proto.codec.dedup import Packer
-from hangdog_proto.codec.stall_signs import Signs
+from hangdog_proto.codec.stall_signs import StallSigns
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated import hangdog_pb2_grpc as rpc
 
@@ -79,7 +79,7 @@ class Link:
         self._settings = settings
         self._here: tuple[LocalJob, ...] | None = None
         self._members: tuple[RankProcesses, ...] = ()
-        self._signs: Signs = {}
+        self._signs: StallSigns = {}
         self._found: object = None
         self._changed = asyncio.Event()
         self._heartbeat_s = settings.heartbeat_s

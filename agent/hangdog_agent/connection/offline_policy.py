@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from hangdog_agent.discovery.watch import LocalJob
 from hangdog_models.stall_timeouts import ASKED_AGAIN_S, OVER_S, StallTimeouts, suspect
-from hangdog_proto.codec.stall_signs import Signs
+from hangdog_proto.codec.stall_signs import StallSigns
 
 #: What has stood still since the agent's own start, but for so many seconds, may be what it recorded in its life before.
 _START_S = 30.0
@@ -55,7 +55,7 @@ class OfflinePolicy:
     _episodes: dict[str, _OfflineEpisode] = field(default_factory=dict)
 
     def think(
-        self, now: float, welcomed: bool, here: Iterable[LocalJob], signs: Signs, whose: Mapping[str, str]
+        self, now: float, welcomed: bool, here: Iterable[LocalJob], signs: StallSigns, whose: Mapping[str, str]
     ) -> Thought:
         """What to do, given whether a server has us, and what runs here: `whose` names the processes of each job."""
         self._since = None if welcomed else now if self._since is None else self._since
@@ -85,7 +85,7 @@ class OfflinePolicy:
         self._episodes = {name: episode for name, episode in self._episodes.items() if name in names}
         return Thought(self._closer(now, names, signs), tuple(record))
 
-    def _closer(self, now: float, names: Iterable[str], signs: Signs) -> tuple[str, ...]:
+    def _closer(self, now: float, names: Iterable[str], signs: StallSigns) -> tuple[str, ...]:
         """The jobs with an overdue rank, where no server asks for them: not each time, for asking lasts."""
         self._asked = {job: at for job, at in self._asked.items() if now - at < ASKED_AGAIN_S}
         if self._since is None:

@@ -21,9 +21,9 @@ from hangdog_agent.connection.spool import Clocks, Spool
 from hangdog_agent.discovery.discover import ProcessRole, RankProcesses
 from hangdog_agent.discovery.watch import LocalJob
 from hangdog_proto.codec import owners
-from hangdog_proto.codec.stall_signs import Signs
+from hangdog_proto.codec.stall_signs import StallSigns
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.private_files import narrow
+from hangdog_proto.private_files import restrict_folder
 
 #: Largest message while no server has said what it takes; a server takes 16 MiB unless told otherwise.
 MOST_BYTES = 4 << 20
@@ -78,7 +78,7 @@ class OfflineRecording:
         born = asyncio.get_running_loop().time()
         folder, clocks = self._spooling.folder, self._spooling.clocks
         if folder is not None:
-            await self._on_disk(lambda: narrow(folder, _OURS))
+            await self._on_disk(lambda: restrict_folder(folder, _OURS))
         spool = await self._on_disk(lambda: Spool(folder / "spool" if folder else None, self._settings, clocks))
         recalled = await self._on_disk(lambda: self._notes.recall(_NOTE))
         self._noted = {job: str(whose) for job, whose in recalled.items()}
@@ -86,7 +86,7 @@ class OfflineRecording:
         self._tell()
 
     def feel(
-        self, welcomed: bool, here: Sequence[LocalJob], members: Sequence[RankProcesses], signs: Signs
+        self, welcomed: bool, here: Sequence[LocalJob], members: Sequence[RankProcesses], signs: StallSigns
     ) -> Sequence[str]:
         """Starts what is to be recorded; the jobs to look at closer, for `suspicion.DOUBT_S`."""
         if self._away is None or self._spool is None:

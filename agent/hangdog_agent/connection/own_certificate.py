@@ -8,19 +8,19 @@ from hangdog_models.errors import WrongUse
 from hangdog_proto import x509
 from hangdog_proto.client import certificate_folder
 from hangdog_proto.expiry import ends_soon
-from hangdog_proto.x509 import Leaf
+from hangdog_proto.x509 import CertificateInfo
 
 
-def shown(folder: Path, renewed: Path | None) -> Leaf | None:
+def shown(folder: Path, renewed: Path | None) -> CertificateInfo | None:
     """What the certificate says that the agent shows; None where it has none. Raises WrongUse where it cannot be read."""
     found = certificate_folder.read(folder, certificate_folder.newest(folder, renewed))
     try:
-        return x509.read(found.certificate) if found.certificate else None
+        return x509.read_pem(found.certificate) if found.certificate else None
     except ValueError as error:
         raise WrongUse(f"the certificate in {folder} cannot be read: {error}", "hangdog certs show DIR") from error
 
 
-def warning(own: Leaf, now: float) -> str:
+def warning(own: CertificateInfo, now: float) -> str:
     """What to say of a certificate that has little left, or nothing; empty of another. `now` is Unix time."""
     if not ends_soon(own.begins, own.ends, now):
         return ""

@@ -12,7 +12,7 @@ from hangdog_agent.connection.settings import LinkSettings
 from hangdog_models.backoff import pause
 from hangdog_models.errors import HangdogError, ServerUnreachable
 from hangdog_proto.client.channel_options import Options, ServerAddress, open_aio_channel, verified
-from hangdog_proto.client.server_auth import Verified, misdated
+from hangdog_proto.client.server_auth import Verified, date_hint
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -124,9 +124,9 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
 def why(error: BaseException) -> str:
     """What an error says of why a connection ended."""
     if isinstance(error, HangdogError):
-        hint = misdated(str(error))
+        hint = date_hint(str(error))
         return f"{error}{'; ' * bool(hint)}{hint}"
     if isinstance(error, grpc.aio.AioRpcError):
-        hint = misdated(error.details() or "")
+        hint = date_hint(error.details() or "")
         return f"{error.code().name}: {error.details()}{'; ' * bool(hint)}{hint}"
     return f"{type(error).__name__}: {error}"

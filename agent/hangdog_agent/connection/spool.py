@@ -22,7 +22,7 @@ from google.protobuf.message import DecodeError
 
 from hangdog_agent.connection.settings import SpoolSettings
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.private_files import make_folder, narrow
+from hangdog_proto.private_files import make_folder, restrict_folder
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Spool:
         self._number = 0
         self.refused = 0
         if folder is not None:
-            narrow(folder, ("*",))
+            restrict_folder(folder, ("*",))
             self._open(folder)
 
     def waiting(self) -> tuple[str, ...]:

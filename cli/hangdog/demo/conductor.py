@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from hangdog.demo.demo_plan import DemoOutcome, DemoPlan
 from hangdog.demo.evidence import write_bundle
 from hangdog.demo.faults import Victim
-from hangdog.demo.memory_growth import Growth
+from hangdog.demo.memory_growth import MemoryGrowth
 from hangdog.demo.pipes import first_line, whole_output
 from hangdog.demo.processes import Processes
 from hangdog.demo.shape import MACHINES, RANKS_PER_MACHINE, TOKENS_PER_STEP, WORLD_SIZE, machine, topology
@@ -51,12 +51,14 @@ FOREIGN = (
 #: Statuses of a command that ends in a verdict.
 ANSWERED = (0, 1, 2)
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 #: What is done with the outcome while everything still runs and is shown at an address.
-Stay = Callable[[DemoOutcome, str], None]
+WhileRunning = Callable[[DemoOutcome, str], None]
 
 
-def play(plan: DemoPlan, folder: Path, tell: Tell, keep: Path | None = None, stay: Stay | None = None) -> DemoOutcome:
+def run_demo(
+    plan: DemoPlan, folder: Path, tell: PrintLine, keep: Path | None = None, stay: WhileRunning | None = None
+) -> DemoOutcome:
     """Runs the whole demo with its files in `folder`, leaves no process behind, and writes the evidence to `keep`.
 
     With `stay` the server shows pages, and all of it goes on for as long as that takes.
@@ -65,9 +67,9 @@ def play(plan: DemoPlan, folder: Path, tell: Tell, keep: Path | None = None, sta
         stage = DemoStage(plan, folder, processes, tell, web=f"127.0.0.1:{free_port()}" if stay else "")
         onset = stage.train_until_stuck()
         asked = time.monotonic()
-        outcome = DemoOutcome(plan, stage.ask(), onset, time.monotonic() - asked)
+        outcome = DemoOutcome(plan, stage.snapshot(), onset, time.monotonic() - asked)
         if keep is not None:
-            write_bundle(keep, plan.job, stage.look)
+            write_bundle(keep, plan.job, stage.capture)
         if stay is not None:
             stay(outcome, f"http://{stage.web}/")
         return outcome
@@ -76,7 +78,7 @@ def play(plan: DemoPlan, folder: Path, tell: Tell, keep: Path | None = None, sta
 class DemoStage:
     """The running demo: server, agents and ranks."""
 
-    def __init__(self, plan: DemoPlan, folder: Path, processes: Processes, tell: Tell, web: str = "") -> None:
+    def __init__(self, plan: DemoPlan, folder: Path, processes: Processes, tell: PrintLine, web: str = "") -> None:
         self.web = web
         self._plan, self._folder, self._processes, self._tell = plan, folder, processes, tell
         own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
@@ -85,11 +87,11 @@ class DemoStage:
         self._environ = own | {"TMPDIR": str(folder / "tmp")}
         self._server = self._start_server()
         for name in MACHINES:
-            self._run(f"agent-{name}", "hangdog_agent.main", "--server", self._server, *_seeing(name))
+            self._run(f"agent-{name}", "hangdog_agent.main", "--server", self._server, *_agent_options(name))
         ranks = self._start_ranks()
         self._pids = {rank: process.pid for rank, process in ranks.items()}
         self._progress = StepReports(
-            {rank: process.stdout for rank, process in ranks.items()}, lambda rank: processes.last_words(f"rank-{rank}")
+            {rank: process.stdout for rank, process in ranks.items()}, lambda rank: processes.last_line(f"rank-{rank}")
         )
 
     def train_until_stuck(self) -> float:
@@ -101,23 +103,25 @@ class DemoStage:
         self._tell("a fault is injected somewhere")
         struck = time.monotonic()
         plan.fault.strike(Victim(self._pids[plan.rank], self._folder / f"rank-{plan.rank}", random.Random(plan.seed)))
-        growth = Growth(self._pids[plan.rank])
+        growth = MemoryGrowth(self._pids[plan.rank])
         for _ in self._steps(ONSET_S, f"the job trains on in spite of the fault {plan.fault.name}"):
-            resting_s = growth.resting_s()
-            if self._progress.stands_still() and resting_s > QUIET_S:
+            resting_s = growth.stable_s()
+            if self._progress.stalled() and resting_s > QUIET_S:
                 break
-        silent = self._progress.silent_s()
+        silent = self._progress.since_step_s()
         self._tell(f"no rank has finished a step for {silent:.0f} s: hangdog is asked why")
         return max(0.0, time.monotonic() - silent - struck)
 
-    def ask(self) -> Verdict:
+    def snapshot(self) -> Verdict:
         """The verdict of a snapshot, asked for as a person on call would; raises OurFault when there is none."""
         command = ("snapshot", "--server", self._server, "--job", self._plan.job, "--format", "json")
-        return from_json(self._answer("snapshot", self._run("snapshot", "hangdog", *command)))
+        return from_json(self._json_output("snapshot", self._run("snapshot", "hangdog", *command)))
 
-    def look(self, name: str) -> dict[str, Any]:
+    def capture(self, name: str) -> dict[str, Any]:
         """What the agent of one machine sees now, as the JSON object it prints."""
-        return self._answer(f"look-{name}", self._run(f"look-{name}", "hangdog_agent.main", "--once", *_seeing(name)))
+        return self._json_output(
+            f"look-{name}", self._run(f"look-{name}", "hangdog_agent.main", "--once", *_agent_options(name))
+        )
 
     def _start_server(self) -> str:
         store = str(self._folder / "hangdog.db")
@@ -125,7 +129,7 @@ class DemoStage:
         server = self._run("server", "hangdog", "server", "--listen", "127.0.0.1:0", "--store", store, *pages)
         line = first_line(server, SERVER_START_S)
         if not line.startswith("listening on "):
-            raise OurFault(f"the demo's server did not start: {self._processes.last_words('server')}")
+            raise OurFault(f"the demo's server did not start: {self._processes.last_line('server')}")
         return line.removeprefix("listening on ").strip()
 
     def _start_ranks(self) -> dict[int, subprocess.Popen[bytes]]:
@@ -166,24 +170,24 @@ class DemoStage:
                 self._tell(f"step {step.number:3}   loss {step.loss:6.3f}   {rate:6.0f} tokens/s")
                 yield step
             yield None
-        raise OurFault(f"{why} within {patience_s:g} s; rank 0's last words: {self._processes.last_words('rank-0')}")
+        raise OurFault(f"{why} within {patience_s:g} s; rank 0's last words: {self._processes.last_line('rank-0')}")
 
-    def _answer(self, name: str, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    def _json_output(self, name: str, process: subprocess.Popen[bytes]) -> dict[str, Any]:
         """The JSON object a command prints; what it says meanwhile on stderr is passed on."""
-        with self._processes.log(name).open(errors="replace") as stated:
-            text = whole_output(process, ANSWER_S, lambda: self._pass_on(stated))
+        with self._processes.log(name).open(errors="replace") as log:
+            text = whole_output(process, ANSWER_S, lambda: self._forward(log))
         if process.returncode not in ANSWERED:
-            words = self._processes.last_words(name)
+            words = self._processes.last_line(name)
             raise OurFault(f"the demo's {name} ended with status {process.returncode}: {words}")
         answer: dict[str, Any] = json.loads(text)
         return answer
 
-    def _pass_on(self, stated: TextIO) -> None:
-        for line in stated:
+    def _forward(self, log: TextIO) -> None:
+        for line in log:
             self._tell(f"  {line.rstrip()}")
 
 
-def _seeing(name: str) -> tuple[str, ...]:
+def _agent_options(name: str) -> tuple[str, ...]:
     return ("--machine", name, "--match-env", f"HANGDOG_DEMO_MACHINE={name}")
 
 

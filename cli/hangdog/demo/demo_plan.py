@@ -58,7 +58,7 @@ class DemoOutcome:
         return self.verdict.kind is self.plan.fault.right and self.named == self.expected
 
 
-def draw(seed: int, fault: str | None) -> DemoPlan:
+def draw_plan(seed: int, fault: str | None) -> DemoPlan:
     """The plan of a seed; a fault that is asked for by name changes nothing else in it."""
     chance = random.Random(seed)
     drawn = chance.choice(list(FAULTS))

@@ -15,10 +15,10 @@ ROUNDS = 2
 #: From one look to the next, in seconds; longer than a step of the job.
 INTERVAL_S = 2.0
 
-Look = Callable[[str], Mapping[str, Any]]
+Capture = Callable[[str], Mapping[str, Any]]
 
 
-def write_bundle(folder: Path, job: str, look: Look, interval_s: float = INTERVAL_S) -> None:
+def write_bundle(folder: Path, job: str, look: Capture, interval_s: float = INTERVAL_S) -> None:
     """Looks at the job through the agent of each machine, a few times, and writes all of it into `folder`.
 
     `look` answers what `hangdog-agent --once` prints on the machine it is given.

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 #: How often a wait looks up to do what is to be done meanwhile. Seconds.
-LOOK_S = 0.1
+POLL_S = 0.1
 
 
 def first_line(process: subprocess.Popen[bytes], patience_s: float) -> str:
@@ -20,7 +20,7 @@ def whole_output(process: subprocess.Popen[bytes], patience_s: float, meanwhile:
     """All that a process prints until it ends, which it does within `patience_s` seconds or is killed."""
     text = _read(process, patience_s, lambda _: False, meanwhile)
     try:
-        process.wait(LOOK_S)
+        process.wait(POLL_S)
     except subprocess.TimeoutExpired:  # it printed too long, or closed its stdout and goes on
         process.kill()
         process.wait()
@@ -38,7 +38,7 @@ def _read(
         selector.register(process.stdout, selectors.EVENT_READ)
         while not enough(so_far) and (left := until - time.monotonic()) > 0:
             meanwhile()
-            for key, _ in selector.select(min(left, LOOK_S)):
+            for key, _ in selector.select(min(left, POLL_S)):
                 part = os.read(key.fd, 1 << 16)
                 if not part:
                     return so_far

@@ -23,7 +23,7 @@ DEATH_S = 10.0
 #: Pause between two looks whether they are gone; a death takes some milliseconds. Seconds.
 LOOK_S = 0.02
 #: Signals that ask us to end. SIGINT raises KeyboardInterrupt by itself.
-ENDINGS = (signal.SIGTERM, signal.SIGHUP)
+END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Processes:
@@ -38,7 +38,7 @@ class Processes:
 
     def __enter__(self) -> Self:
         adopt_orphans()
-        self._handlers = {number: signal.signal(number, _leave) for number in ENDINGS}
+        self._handlers = {number: signal.signal(number, _exit) for number in END_SIGNALS}
         return self
 
     def start(self, name: str, command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -59,7 +59,7 @@ class Processes:
     def log(self, name: str) -> Path:
         return self._logs / f"{name}.log"
 
-    def last_words(self, name: str) -> str:
+    def last_line(self, name: str) -> str:
         """The last line a process wrote to stderr; says so when it wrote none."""
         lines = [line.strip() for line in self.log(name).read_text(errors="replace").splitlines()]
         return next((line for line in reversed(lines) if line), "it said nothing")
@@ -68,16 +68,16 @@ class Processes:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # A second Ctrl-C must not leave half of them behind; the two deadlines below bound how long it is not heard.
-        received = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *ENDINGS)}
+        muted = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *END_SIGNALS)}
         try:
             self._end(signal.SIGTERM, self._grace_s)
             self._end(signal.SIGKILL, DEATH_S)
-            sweep(DEATH_S)
+            reap_leftovers(DEATH_S)
         finally:
             for process in self._started:
                 if process.stdout is not None:
                     process.stdout.close()
-            for number, handler in (received | self._handlers).items():
+            for number, handler in (muted | self._handlers).items():
                 signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal itself returned
 
     def _end(self, number: signal.Signals, patience_s: float) -> None:
@@ -92,7 +92,7 @@ class Processes:
             time.sleep(LOOK_S)
 
 
-def _leave(number: int, _frame: FrameType | None) -> None:
+def _exit(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
@@ -109,7 +109,7 @@ def _group_alive(process: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def sweep(patience_s: float) -> None:
+def reap_leftovers(patience_s: float) -> None:
     """Kills and reaps whatever children we have left: descendants that had moved to groups of their own."""
     until = time.monotonic() + patience_s
     while (children := _children()) and time.monotonic() < until:

@@ -12,9 +12,9 @@ from typing import IO
 from hangdog_models.errors import OurFault
 
 #: No rank finished a step for so long: the job stands still. Seconds.
-QUIET_S = 4.0
+STALL_S = 4.0
 #: On a slow machine a step takes longer: then so many of its slowest recent steps.
-QUIET_STEPS = 5
+STALL_STEPS = 5
 #: Steps that tell how long a step takes here; the first ones, which set things up, are forgotten soon.
 RECENT = 4
 
@@ -35,15 +35,15 @@ class StepReports:
     """
 
     def __init__(
-        self, ranks: Mapping[int, IO[bytes] | None], last_words: Callable[[int], str], quiet_s: float = QUIET_S
+        self, ranks: Mapping[int, IO[bytes] | None], last_words: Callable[[int], str], stall_s: float = STALL_S
     ) -> None:
         self._final_lines = last_words
-        self._quiet_s = quiet_s
+        self._stall_s = stall_s
         self._selector = selectors.DefaultSelector()
         self._unread = dict.fromkeys(ranks, b"")
-        self._reported: dict[int, dict[int, tuple[float | None, float]]] = {}
+        self._finished: dict[int, dict[int, tuple[float | None, float]]] = {}
         self._recent: list[float] = []
-        self._last_report = time.monotonic()
+        self._last_step_at = time.monotonic()
         for rank, stdout in ranks.items():
             assert stdout is not None
             os.set_blocking(stdout.fileno(), False)
@@ -58,24 +58,24 @@ class StepReports:
                 raise OurFault(f"rank {rank} of the demo's job ended by itself: {self._final_lines(rank)}")
             *lines, self._unread[rank] = (self._unread[rank] + chunk).split(b"\n")
             for line in lines:
-                self._last_report = time.monotonic()
+                self._last_step_at = time.monotonic()
                 yield from self._take(rank, line)
 
-    def stands_still(self) -> bool:
+    def stalled(self) -> bool:
         """Whether no rank has finished a step for longer than steps take here."""
-        return self.silent_s() > max(self._quiet_s, QUIET_STEPS * max(self._recent, default=0.0))
+        return self.since_step_s() > max(self._stall_s, STALL_STEPS * max(self._recent, default=0.0))
 
-    def silent_s(self) -> float:
+    def since_step_s(self) -> float:
         """Seconds since any rank finished a step."""
-        return time.monotonic() - self._last_report
+        return time.monotonic() - self._last_step_at
 
     def _take(self, rank: int, line: bytes) -> Iterator[TrainingStep]:
-        reported = json.loads(line)
-        number: int = reported["step"]
-        ranks = self._reported.setdefault(number, {})
-        ranks[rank] = (reported["loss"], reported["seconds"])
+        report = json.loads(line)
+        number: int = report["step"]
+        ranks = self._finished.setdefault(number, {})
+        ranks[rank] = (report["loss"], report["seconds"])
         if len(ranks) == len(self._unread):
-            del self._reported[number]
+            del self._finished[number]
             losses = [loss for loss, _ in ranks.values() if loss is not None]
             step = TrainingStep(number, statistics.fmean(losses), max(seconds for _, seconds in ranks.values()))
             self._recent = [*self._recent, step.seconds][-RECENT:]

@@ -27,7 +27,7 @@ from hangdog_server.incidents.replay import Replayed, StoredRound, replay
 #: What the beginning of an incident's name looks like; a folder that is called so is meant by `./3fa9`.
 _NAME = re.compile(r"[0-9a-f]{1,12}")
 #: Endings of a bundle in one file: one that is not there must not be asked of a server.
-_PACKED = (".zip", ".tar.gz", ".tgz")
+_ARCHIVES = (".zip", ".tar.gz", ".tgz")
 #: Characters of a name in a sentence.
 NAMED = 80
 
@@ -62,25 +62,23 @@ class Evidence:
             "job": self.snapshot.job.id,
         }
 
-    def seen(self, rank: int, look: int | None = None) -> tuple[RankView, ...]:
+    def processes_of(self, rank: int, round_number: int | None = None) -> tuple[RankView, ...]:
         """The processes of a rank, trainer first; raises WrongUse for one the job has not, UnreadableEvidence for one unseen."""
         if rank >= self.world_size:
             has = f"{self.named} has {counted(self.world_size, 'rank')}"
             raise WrongUse(f"{has}: there is no rank {rank}", f"name one of 0-{self.world_size - 1}")
-        if look is not None and look not in {round_.number for round_ in self.snapshot.rounds}:
+        if round_number is not None and round_number not in {round_.number for round_ in self.snapshot.rounds}:
             looks = ", ".join(str(round_.number) for round_ in self.snapshot.rounds) or "none"
-            raise WrongUse(f"there was no look {look} in {self.named}", f"there were: {looks}")
-        found = of_rank(self.snapshot.rounds, Rank(rank), look)
+            raise WrongUse(f"there was no look {round_number} in {self.named}", f"there were: {looks}")
+        found = of_rank(self.snapshot.rounds, Rank(rank), round_number)
         if not found:
-            stated = f"nothing was seen of rank {rank} in {self.named}"
-            raise UnreadableEvidence(
-                stated, f"`hangdog ranks {self.short} --rank {rank}` says why, where that is known"
-            )
+            what = f"nothing was seen of rank {rank} in {self.named}"
+            raise UnreadableEvidence(what, f"`hangdog ranks {self.short} --rank {rank}` says why, where that is known")
         return found
 
     def stack(self, rank: int) -> RankView:
         """The trainer of a rank; raises what `seen` raises, also where nothing of its stack was captured."""
-        found = next((one for one in self.seen(rank) if one.trace.role == TRAINER), None)
+        found = next((one for one in self.processes_of(rank) if one.trace.role == TRAINER), None)
         if found is None or not found.trace.threads:
             why = f": {printable(str(found.trace.missing), NAMED)}" if found and found.trace.missing else ""
             hint = f"`hangdog stacks {self.short} {rank}` shows what else is known of it"
@@ -104,28 +102,28 @@ def evidence(where: str, server: ServerAddress) -> Evidence:
         snapshot, layout = open_bundle(Path(where), DEFAULTS, None)
         return _placed(where, "", snapshot, layout, None)
     with Client(server) as client:
-        kept = client.kept(where)
-    found = replayed(kept)
-    return _placed(kept.line.id, kept.line.id, found.snapshot, found.layout, kept.verdict)
+        stored = client.stored(where)
+    found = replay_incident(stored)
+    return _placed(stored.line.id, stored.line.id, found.snapshot, found.layout, stored.verdict)
 
 
-def replayed(kept: StoredIncident) -> Replayed:
+def replay_incident(stored: StoredIncident) -> Replayed:
     """What the server judged, put together again; raises WrongUse where nothing has come yet, OurFault where it cannot be."""
-    if kept.line.state in UNDER_WAY and not kept.captures:
-        raise WrongUse(f"nothing of incident {kept.line.id} is captured yet", f"hangdog watch {kept.line.id}")
+    if stored.line.state in UNDER_WAY and not stored.captures:
+        raise WrongUse(f"nothing of incident {stored.line.id} is captured yet", f"hangdog watch {stored.line.id}")
     try:
-        return replay(kept.line.job, kept.asked, (StoredRound(*capture) for capture in kept.captures))
+        return replay(stored.line.job, stored.asked, (StoredRound(*capture) for capture in stored.captures))
     except (KeyError, TypeError, ValueError) as error:
-        what = f"what is kept of incident {kept.line.id} cannot be put together: {type(error).__name__}: {error}"
+        what = f"what is kept of incident {stored.line.id} cannot be put together: {type(error).__name__}: {error}"
         raise OurFault(what, "did another version of hangdog keep it? or it has not been captured yet") from error
 
 
-def _placed(name: str, incident: str, snapshot: Snapshot, layout: Layout, reported: Verdict | None) -> Evidence:
+def _placed(name: str, incident: str, snapshot: Snapshot, layout: Layout, server_verdict: Verdict | None) -> Evidence:
     shape, _ = topology.build(layout, snapshot.highest_rank())
-    return Evidence(name, incident, snapshot, shape, reported)
+    return Evidence(name, incident, snapshot, shape, server_verdict)
 
 
 def _path(where: str) -> bool:
-    if "/" in where or where.startswith(".") or where.lower().endswith(_PACKED):
+    if "/" in where or where.startswith(".") or where.lower().endswith(_ARCHIVES):
         return True
     return not _NAME.fullmatch(where) and Path(where).exists()

@@ -27,14 +27,12 @@ def counters_of(ordered: Sequence[Placed], unused: MutableMapping[str, str]) -> 
                 unused[placed.name.path] = f"{whose} is already read from {path}"
     counters = {rank: record for rank, (_, record) in found.items()}
     for own in (True, False):
-        for reported in _records(latest_first, own):
-            counters[reported.rank] = (
-                joined(counters[reported.rank], reported) if reported.rank in counters else reported
-            )
+        for logged in _log_counters(latest_first, own):
+            counters[logged.rank] = joined(counters[logged.rank], logged) if logged.rank in counters else logged
     return tuple(record for _, record in sorted(counters.items()))
 
 
-def _records(files: Iterable[Placed], own: bool) -> Iterator[RankCounters]:
+def _log_counters(files: Iterable[Placed], own: bool) -> Iterator[RankCounters]:
     for placed in files:
         if isinstance(placed.content, Logged):
             for stream in placed.content.streams:

@@ -8,13 +8,13 @@ from hangdog_models.errors import WrongUse
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Suspect, Verdict
 from hangdog_models.views.is_accused import LEAST, RECENT_S, accuses
-from hangdog_proto.client.campaigns import CampaignClient, MachinePast
+from hangdog_proto.client.campaigns import CampaignClient, MachineTestHistory
 from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.history import ActionLine, HistoryLine
 from hangdog_proto.client.incidents import IncidentLine, MachineLine
 
 #: Lines of the ledger and tests that are asked for; jobs whose incidents are; incidents of each; acts, of all machines.
-LINES, JOBS, INCIDENTS, ACTS = 50, 8, 20, 1000
+MENTIONS, JOBS, INCIDENTS, ACTS = 50, 8, 20, 1000
 #: States of an incident that has no verdict yet.
 UNDER_WAY = ("suspected", "capturing", "recorded")
 #: Characters of a name in a sentence.
@@ -38,25 +38,25 @@ class MachineFacts:
     now: MachineLine | None
     accusations: tuple[Accusation, ...]
     under_way: tuple[IncidentLine, ...]
-    ledger: tuple[HistoryLine, ...]
-    past: MachinePast
-    acts: tuple[ActionLine, ...]
+    mentions: tuple[HistoryLine, ...]
+    test_history: MachineTestHistory
+    actions: tuple[ActionLine, ...]
     mode: str
     breaker: str
 
 
-def ask(server: ServerAddress, machine: str) -> MachineFacts:
+def fetch(server: ServerAddress, machine: str) -> MachineFacts:
     """The facts of a machine, by its name or that of a part in it; raises WrongUse where nobody ever heard of it."""
     with CampaignClient(server) as client:
-        past = client.past(machine, LINES)
-        if machine in past.parts and past.tests:  # the UUID of a GPU: what holds it is meant
-            machine = past.tests[0].machine
+        test_history = client.test_history(machine, MENTIONS)
+        if machine in test_history.parts and test_history.tests:  # the UUID of a GPU: what holds it is meant
+            machine = test_history.tests[0].machine
         machines = client.machines()
         now = next((one for one in machines if one.name == machine), None)
-        ledger, recent = client.ledger(machine, 0.0, LINES), client.ledger(machine, RECENT_S, LINES)
+        mentions, recent = client.ledger(machine, 0.0, MENTIONS), client.ledger(machine, RECENT_S, MENTIONS)
         done = client.actions("", ACTS)
-        acts = tuple(one for one in done.lines if one.machine == machine)
-        if now is None and not (ledger or past.tests or past.convictions or acts):
+        actions = tuple(one for one in done.lines if one.machine == machine)
+        if now is None and not (mentions or test_history.tests or test_history.convictions or actions):
             raise _unknown(machine, [one.name for one in machines])
         jobs = dict.fromkeys([*(one.job for one in (now.jobs if now else ())), *(one.job for one in recent if one.job)])
         accusations, under_way = [], []
@@ -71,7 +71,9 @@ def ask(server: ServerAddress, machine: str) -> MachineFacts:
                 if verdict is not None and accuses(verdict.kind):
                     accusations.append(Accusation(newest, entry, _naming(verdict, machine)))
     accusations.sort(key=lambda one: (one.entry.mention != "convicted", -one.entry.probability))
-    return MachineFacts(machine, now, tuple(accusations), tuple(under_way), ledger, past, acts, done.mode, done.breaker)
+    return MachineFacts(
+        machine, now, tuple(accusations), tuple(under_way), mentions, test_history, actions, done.mode, done.breaker
+    )
 
 
 def _naming(verdict: Verdict, machine: str) -> tuple[Suspect, ...]:

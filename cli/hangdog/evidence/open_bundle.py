@@ -26,7 +26,7 @@ _HINT = "put py-spy dumps in it, one a rank: py-spy dump --json --pid PID > rank
 
 
 @dataclass(slots=True)
-class _Opened:
+class _BundleParts:
     """What the files of a bundle held, filled file by file."""
 
     job: Job = field(default_factory=Job)
@@ -45,7 +45,7 @@ def open_bundle(path: Path, limits: Limits = DEFAULTS, progress: Progress | None
     `progress` is called with the number of files done and in all (0: not known). Raises WrongUse when there is nothing
     at `path`, UnreadableBundle when nothing in it is evidence. A log or a report in which nothing is wrong is evidence.
     """
-    opened = _Opened()
+    opened = _BundleParts()
     total = 0
     for entry in _entries(path, limits, progress or (lambda done, total: None)):
         total += len(entry.data)
@@ -54,7 +54,7 @@ def open_bundle(path: Path, limits: Limits = DEFAULTS, progress: Progress | None
                 f"more than {mib(limits.total_bytes)} in all (limit total_bytes): the rest is not read"
             )
             break
-        _take(opened, entry, limits)
+        _add_entry(opened, entry, limits)
     return _assembled(path, opened)
 
 
@@ -79,7 +79,7 @@ def _head(path: Path) -> bytes:
         return b""
 
 
-def _take(opened: _Opened, entry: BundleEntry, limits: Limits) -> None:
+def _add_entry(opened: _BundleParts, entry: BundleEntry, limits: Limits) -> None:
     """Reads one file into `opened`; a file that is not what it claims to be becomes a line of the report."""
     try:
         if entry.problem:
@@ -89,14 +89,14 @@ def _take(opened: _Opened, entry: BundleEntry, limits: Limits) -> None:
         elif entry.path == "rounds.toml":
             opened.interval_s = read_interval(decoded(entry.data, "TOML"))
         else:
-            _take_evidence(opened, entry, limits)
+            _add_evidence(opened, entry, limits)
             return
         opened.files_read += 1
     except HangdogError as error:
         opened.unreadable[escaped(entry.path)] = escaped(str(error))
 
 
-def _take_evidence(opened: _Opened, entry: BundleEntry, limits: Limits) -> None:
+def _add_evidence(opened: _BundleParts, entry: BundleEntry, limits: Limits) -> None:
     name = name_of(entry.path)
     content = read_content(name, entry.data, limits)
     if isinstance(content, Unused):
@@ -106,7 +106,7 @@ def _take_evidence(opened: _Opened, entry: BundleEntry, limits: Limits) -> None:
     opened.files_read += 1
 
 
-def _assembled(path: Path, opened: _Opened) -> tuple[Snapshot, Layout]:
+def _assembled(path: Path, opened: _BundleParts) -> tuple[Snapshot, Layout]:
     layout, contradictions = with_folders(opened.layout, opened.placed)
     placing = place(opened.placed, layout)
     assembly = assemble(placing.placed)

@@ -54,8 +54,8 @@ def _process(trace: ProcessTrace) -> str:
     """The file name, without its suffix, of one process: a role that a path cannot tell is replaced, by the same in every look."""
     plain = f"rank{trace.rank}" if trace.role == TRAINER else f"rank{trace.rank}.{trace.role}"
     try:
-        reported = name_of(f"{plain}.json")
-        if _PLAIN.fullmatch(plain) and (reported.rank, reported.role) == (trace.rank, trace.role):
+        parsed = name_of(f"{plain}.json")
+        if _PLAIN.fullmatch(plain) and (parsed.rank, parsed.role) == (trace.rank, trace.role):
             return plain
     except HangdogError:
         pass
@@ -89,7 +89,7 @@ def _thread(pid: int | None, thread: Thread) -> dict[str, Any]:
 
 
 def _frame(frame: Frame) -> dict[str, Any]:
-    reported = {
+    fields = {
         "name": frame.function,
         "filename": frame.file,
         "module": frame.module,
@@ -97,7 +97,7 @@ def _frame(frame: Frame) -> dict[str, Any]:
         "line": frame.line,
         "locals": None,
     }
-    return reported | {"native": True} if frame.module == "" else reported  # of a library that nobody could name
+    return fields | {"native": True} if frame.module == "" else fields  # of a library that nobody could name
 
 
 def _job(snapshot: Snapshot, layout: Layout, remarks: Iterable[str]) -> str:
@@ -123,8 +123,8 @@ def _job(snapshot: Snapshot, layout: Layout, remarks: Iterable[str]) -> str:
 
 def _table(table: Mapping[str, str | list[str]]) -> Iterator[str]:
     for name, value in table.items():
-        reported = _quoted(value) if isinstance(value, str) else f"[{', '.join(map(_quoted, value))}]"
-        yield f"{_quoted(name)} = {reported}"
+        written_value = _quoted(value) if isinstance(value, str) else f"[{', '.join(map(_quoted, value))}]"
+        yield f"{_quoted(name)} = {written_value}"
 
 
 def _quoted(text: str) -> str:

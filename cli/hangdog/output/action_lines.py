@@ -8,7 +8,7 @@ from rich.table import Table
 
 from hangdog.output.lines import add_row, table
 from hangdog.output.terminal import console_for, printable
-from hangdog.output.times import here, utc
+from hangdog.output.times import local_time, utc
 from hangdog_proto.client.history import ActionLine, Actions
 
 #: The state of an act that a person has to approve or to dismiss.
@@ -23,7 +23,7 @@ def show(actions: Actions, form: str) -> None:
         known = {"mode": actions.mode, "actors": list(actions.actors), "breaker": actions.breaker}
         click.echo(
             json.dumps(
-                {"schema": "hangdog.actions/1", **known, "actions": [_document(one) for one in actions.lines]}, indent=2
+                {"schema": "hangdog.actions/1", **known, "actions": [_as_json(one) for one in actions.lines]}, indent=2
             )
         )
         return
@@ -37,7 +37,7 @@ def show(actions: Actions, form: str) -> None:
     click.echo(f"mode {printable(actions.mode)}, by {printable(', '.join(actions.actors))}{opened}")
 
 
-def line_text(line: ActionLine) -> str:
+def change_text(line: ActionLine) -> str:
     """What is new of an act, for those who see beside it of which incident it is."""
     why = line.reason.removesuffix(f", hangdog show {line.incident}")
     if line.state in UNDECIDED:  # what is said of it then comes beside why it is listed
@@ -45,7 +45,7 @@ def line_text(line: ActionLine) -> str:
     return line.message or why
 
 
-def _document(line: ActionLine) -> dict[str, object]:
+def _as_json(line: ActionLine) -> dict[str, object]:
     return {
         "incident": line.incident,
         "machine": line.machine,
@@ -63,6 +63,6 @@ def _document(line: ActionLine) -> dict[str, object]:
 def _table(lines: tuple[ActionLine, ...]) -> Table:
     rows = table("when", "incident", "machine", "job", "state", "who", "news")
     for line in lines:
-        cells = (here(line.at), line.incident, line.machine, line.job, line.state, line.who, line_text(line))
+        cells = (local_time(line.at), line.incident, line.machine, line.job, line.state, line.who, change_text(line))
         add_row(rows, *cells)
     return rows

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from hangdog.output.lines import Line, add_row, print_line, table
 from hangdog.output.terminal import console_for, printable
-from hangdog.output.times import here, utc
+from hangdog.output.times import local_time, utc
 from hangdog.retry import RetryPolicy
 from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
@@ -37,17 +37,17 @@ class WantedTests:
     why: str
 
 
-def conduct(server: ServerAddress, wanted: WantedTests, form: str) -> int:
+def run(server: ServerAddress, wanted: WantedTests, form: str) -> int:
     """Starts a campaign, follows it to its end and prints its report; the exit status."""
     with CampaignClient(server) as client:
-        asked = client.campaign(wanted.machines, wanted.incident, wanted.levels, wanted.budget_s, wanted.why)
-        return _followed(client, asked, form)
+        asked = client.run(wanted.machines, wanted.incident, wanted.levels, wanted.budget_s, wanted.why)
+        return _follow_to_end(client, asked, form)
 
 
 def follow(server: ServerAddress, name: str, form: str) -> int:
     """Follows a campaign that somebody else started; the exit status."""
     with CampaignClient(server) as client:
-        return _followed(client, client.follow(name), form, ours=False)
+        return _follow_to_end(client, client.follow(name), form, started_here=False)
 
 
 def abort(server: ServerAddress, name: str) -> int:
@@ -61,13 +61,13 @@ def abort(server: ServerAddress, name: str) -> int:
 def show_plan(server: ServerAddress, wanted: WantedTests, form: str) -> int:
     """Prints what a campaign would begin with; nobody is tested."""
     with CampaignClient(server) as client:
-        machines, plan = client.first_round(wanted.machines, wanted.incident, wanted.levels, wanted.budget_s)
+        machines, plan = client.plan(wanted.machines, wanted.incident, wanted.levels, wanted.budget_s)
     if form == "json":
         click.echo(json.dumps({"schema": "hangdog.plan/1", "machines": list(machines), **plan}, indent=2))
         return 0
     console = console_for(sys.stdout)
-    stated = f"{counted(len(machines), 'machine')}; first round: {printable(str(plan.get('because')))}"
-    print_line(Line(stated), console)
+    summary = f"{counted(len(machines), 'machine')}; first round: {printable(str(plan.get('because')))}"
+    print_line(Line(summary), console)
     rows = table("test", "machines", "repetitions")
     launches = plan.get("launches", [])
     for one in launches[:SHOWN]:
@@ -83,16 +83,21 @@ def show_list(server: ServerAddress, form: str) -> int:
         lines = client.campaigns()
     if form == "json":
         click.echo(
-            json.dumps(
-                {"schema": "hangdog.campaigns/1", "campaigns": [_as_json(one) for one in lines]}, indent=2
-            )
+            json.dumps({"schema": "hangdog.campaigns/1", "campaigns": [_as_json(one) for one in lines]}, indent=2)
         )
         return 0
     rows = table("campaign", "began", "state", "machines", "convicted", "by", "why")
     for one in lines:
         convicted = ", ".join(one.convicted) or "-"
         add_row(
-            rows, one.id, here(one.began), one.state, str(len(one.machines)), convicted, one.who, one.why or one.note
+            rows,
+            one.id,
+            local_time(one.began),
+            one.state,
+            str(len(one.machines)),
+            convicted,
+            one.who,
+            one.why or one.note,
         )
     if lines:
         console_for(sys.stdout).print(rows)
@@ -105,11 +110,11 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
     """The report for people: who is convicted and why, what was bought of the others, and what was left untested."""
     for one in report["convicted"]:
         parts = f" ({', '.join(one['parts'])})" if one["parts"] else ""
-        stated = f"convicted  {one['machine']}{parts}, {100 * one['probability']:.1f} %"
-        console.print(Text(printable(stated), "bold red"))
-        for because, times in Counter(one["because"]).items():
+        headline = f"convicted  {one['machine']}{parts}, {100 * one['probability']:.1f} %"
+        console.print(Text(printable(headline), "bold red"))
+        for reason, times in Counter(one["because"]).items():
             often = f" ({times} times)" if times > 1 else ""
-            console.print(Text(f"  {printable(because)}{often}", "dim"))
+            console.print(Text(f"  {printable(reason)}{often}", "dim"))
     for one in report["tell"]:
         console.print(
             Text(printable(f"tell  the people of the network: {one['where']} {' - '.join(one['names'])}"), "red")
@@ -130,29 +135,31 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
     console.print(Text(printable(f"{report['verdict']} ({report['because']})"), "bold"))
 
 
-def _followed(client: CampaignClient, steps: Generator[CampaignStep, None, None], form: str, ours: bool = True) -> int:
+def _follow_to_end(
+    client: CampaignClient, steps: Generator[CampaignStep, None, None], form: str, started_here: bool = True
+) -> int:
     """The exit status, once the report is printed; what happens meanwhile goes to stderr."""
     name = ""
-    patience: RetryPolicy | None = None
+    retry: RetryPolicy | None = None
     try:
         while True:
             try:
                 for step in steps:
-                    if patience is not None:
-                        patience.answered()
+                    if retry is not None:
+                        retry.answered()
                     name = step.campaign
                     click.echo(printable(step.text), err=True)
                     if step.report is not None:
-                        return _finished(step.report, form)
+                        return _print_result(step.report, form)
                 break
             except ServerUnreachable as error:
                 if not name:
                     raise
-                patience = patience or RetryPolicy(f"campaign {name}", f"hangdog diagnose --follow {name}")
-                patience.lost(error)
+                retry = retry or RetryPolicy(f"campaign {name}", f"hangdog diagnose --follow {name}")
+                retry.lost(error)
                 steps = client.follow(name)  # the server that is started next goes on with it
     except KeyboardInterrupt:
-        if name and ours:
+        if name and started_here:
             _interrupted(client, name, form)
         elif name:
             click.echo(f"the campaign goes on: hangdog diagnose --follow {name}", err=True)
@@ -167,12 +174,12 @@ def _interrupted(client: CampaignClient, name: str, form: str) -> None:
         client.abort(name)
         for step in client.follow(name):
             if step.report is not None:
-                _finished(step.report, form)
+                _print_result(step.report, form)
     except HangdogError as error:
         click.echo(f"campaign {name} may go on: {printable(str(error))}; hangdog diagnose --abort {name}", err=True)
 
 
-def _finished(report: Mapping[str, Any], form: str) -> int:
+def _print_result(report: Mapping[str, Any], form: str) -> int:
     if form == "json":
         click.echo(json.dumps(report, indent=2))
     else:

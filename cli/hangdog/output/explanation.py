@@ -15,7 +15,7 @@ from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.views.answer_text import rank_text
 
 #: How many of each are shown before `and N more`.
-EXPLANATIONS, HOLDS, CLUSTERS = 8, 24, 8
+EXPLANATIONS, GROUP_WAITS, CLUSTERS = 8, 24, 8
 #: Characters of a rank set.
 RANKS_WIDTH = 60
 #: A probability below this is told as such, not as none.
@@ -59,22 +59,28 @@ def _waits(case: Case) -> Iterator[Line]:
     if waits.crowd:
         yield Line(f"{_short(waits.crowd)} stand still together, and count as waiting")
     known = [hold for hold in waits.holds if hold.dim is not None]
-    for hold in known[:HOLDS]:
-        yield Line(printable(_hold(hold)))
-    yield from _more(len(known), HOLDS)
+    for hold in known[:GROUP_WAITS]:
+        yield Line(printable(_group_wait(hold)))
+    yield from _more(len(known), GROUP_WAITS)
     if waits.loose:
         loose = sorted(waits.loose)
         yield Line(f"{_short(loose)} {_verb(loose)}, and the evidence does not tell for whom")
 
 
-def _hold(hold: GroupWait) -> str:
-    lost = f", those of {hold.assumed} lost" if hold.assumed else ""
-    source = f"counters{lost}" if hold.counted else "guessed from who is there" if hold.inferred else "frames"
-    wait, have = _verb(hold.inside), "has" if len(hold.inside) == 1 else "have"
-    whom = (
-        f"{wait} for {_short(hold.awaited)}" if hold.awaited else f"{have} joined, as all have" if hold.joined else wait
+def _group_wait(group_wait: GroupWait) -> str:
+    lost = f", those of {group_wait.assumed} lost" if group_wait.assumed else ""
+    source = (
+        f"counters{lost}" if group_wait.counted else "guessed from who is there" if group_wait.inferred else "frames"
     )
-    return f"{hold.dim}: {_short(hold.inside)} in {hold.what} {whom} (by {source})"
+    wait, have = _verb(group_wait.inside), "has" if len(group_wait.inside) == 1 else "have"
+    whom = (
+        f"{wait} for {_short(group_wait.awaited)}"
+        if group_wait.awaited
+        else f"{have} joined, as all have"
+        if group_wait.joined
+        else wait
+    )
+    return f"{group_wait.dim}: {_short(group_wait.inside)} in {group_wait.what} {whom} (by {source})"
 
 
 def _frames(case: Case) -> Iterator[Line]:

@@ -15,7 +15,7 @@ from hangdog_models.reading.printable import printable
 #: Characters of a foreign name or note in a table: an honest one is shorter, and JSON has all of it.
 CELL = 240
 #: Columns of names that hangdog made, to be copied into the next command.
-WHOLE = ("incident", "campaign")
+UNWRAPPED = ("incident", "campaign")
 
 
 class Line(NamedTuple):
@@ -61,7 +61,7 @@ def table(*titles: str) -> Table:
     """A table without lines, whose cells wrap where the console ends; a name to be typed stays in one piece where it can."""
     rows = Table(box=None, header_style="bold", pad_edge=False)
     for title in titles:
-        rows.add_column(title, overflow="fold", no_wrap=title in WHOLE)
+        rows.add_column(title, overflow="fold", no_wrap=title in UNWRAPPED)
     return rows
 
 

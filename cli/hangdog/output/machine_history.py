@@ -10,31 +10,33 @@ from rich.text import Text
 
 from hangdog.output.lines import add_row, table
 from hangdog.output.terminal import console_for, printable
-from hangdog.output.times import here, utc
+from hangdog.output.times import local_time, utc
 from hangdog_models.views.repeated_tests import alike, times
-from hangdog_proto.client.campaigns import CampaignClient, MachinePast
+from hangdog_proto.client.campaigns import CampaignClient, MachineTestHistory
 from hangdog_proto.client.channel_options import ServerAddress
 
 
-def print_past(server: ServerAddress, machine: str, form: str) -> None:
+def print_test_history(server: ServerAddress, machine: str, form: str) -> None:
     """Asks the server for the past of a machine, or of the one that holds a part of that name, and prints it."""
     with CampaignClient(server) as client:
-        past = client.past(machine)
+        history = client.test_history(machine)
     if form == "json":
-        click.echo(json.dumps(_as_json(machine, past), indent=2))
+        click.echo(json.dumps(_as_json(machine, history), indent=2))
         return
     console = console_for(sys.stdout)
-    if past.parts:
-        console.print(printable(f"holds {', '.join(past.parts)}"))
-    for one in past.convictions:
+    if history.parts:
+        console.print(printable(f"holds {', '.join(history.parts)}"))
+    for one in history.convictions:
         what = one.part or "the machine"
         where = f", in {one.machine} then" if one.part and one.machine != machine else ""
-        line = f"convicted  {here(one.at)}  {what} by campaign {one.campaign}{where}"
+        line = f"convicted  {local_time(one.at)}  {what} by campaign {one.campaign}{where}"
         console.print(Text(printable(line), "red"))
-    if past.probation:
-        console.print(printable(f"on probation until {here(past.probation)}: campaigns suspect it more than others"))
+    if history.probation:
+        console.print(
+            printable(f"on probation until {local_time(history.probation)}: campaigns suspect it more than others")
+        )
     rows = table("when", "test", "outcome", "repetitions", "with", "says", "campaign")
-    for test, many in alike(past.tests):
+    for test, many in alike(history.tests):
         cells = (
             test.test,
             times(many) + test.outcome,
@@ -43,8 +45,8 @@ def print_past(server: ServerAddress, machine: str, form: str) -> None:
             test.says,
             test.campaign,
         )
-        add_row(rows, here(test.at), *cells)
-    if past.tests:
+        add_row(rows, local_time(test.at), *cells)
+    if history.tests:
         console.print(rows)
     else:
         click.echo(
@@ -52,7 +54,7 @@ def print_past(server: ServerAddress, machine: str, form: str) -> None:
         )
 
 
-def _as_json(machine: str, past: MachinePast) -> dict[str, Any]:
+def _as_json(machine: str, past: MachineTestHistory) -> dict[str, Any]:
     return {
         "schema": "hangdog.past/1",
         "machine": machine,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hangdog.evidence.machine_facts import Accusation, MachineFacts
-from hangdog.output.times import ago, here
+from hangdog.output.times import ago, local_time
 from hangdog_models.findings import Impact
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Kind
@@ -16,7 +16,7 @@ from hangdog_proto.client.history import ActionLine
 from hangdog_proto.client.incidents import IncidentLine
 
 #: States of an act under which the machine is out of use, or is on its way there.
-OUT = ("pending", "marked", "done", "releasing")
+ISOLATED = ("pending", "marked", "done", "releasing")
 #: States in which a person has decided that what an incident said of the machine is over.
 SETTLED = ("dismissed", "released")
 #: What checks find that speaks against the machine, gravest first, with what is to be done.
@@ -27,7 +27,7 @@ SICK = {
 }
 
 
-class Word(StrEnum):
+class MachineState(StrEnum):
     """The answer in a word."""
 
     OUT = "out of use"
@@ -40,43 +40,43 @@ class Word(StrEnum):
 
 
 #: Exit statuses, as of a verdict: something speaks against it, it is not decided, nothing does.
-STATUSES = {Word.CLEAR: 0, Word.OPEN: 2, Word.LOST: 2}
+STATUSES = {MachineState.CLEAR: 0, MachineState.OPEN: 2, MachineState.LOST: 2}
 
 
 @dataclass(frozen=True, slots=True)
 class MachineStatus:
     """The answer, in a word and in a sentence; by which incident; why; and what to do now."""
 
-    word: Word
+    state: MachineState
     says: str
-    do: tuple[str, ...]
+    next_steps: tuple[str, ...]
     reasons: tuple[str, ...] = ()
     incident: str = ""
     probability: float | None = None
 
     @property
     def exit_code(self) -> int:
-        return STATUSES.get(self.word, 1)
+        return STATUSES.get(self.state, 1)
 
 
 def assess(facts: MachineFacts) -> MachineStatus:
     """Where the machine stands."""
-    answers = (_out, _tested, _accused, _sick, _lost, _open)
+    answers = (_isolated, _tested, _accused, _sick, _lost, _open)
     return next((found for answer in answers if (found := answer(facts)) is not None), _clear(facts))
 
 
-def _out(facts: MachineFacts) -> MachineStatus | None:
-    act = facts.acts[0] if facts.acts else None
-    if act is None or act.state not in OUT:
+def _isolated(facts: MachineFacts) -> MachineStatus | None:
+    act = facts.actions[0] if facts.actions else None
+    if act is None or act.state not in ISOLATED:
         return None
     doing = {"pending": "being taken out, ", "releasing": "being brought back, "}.get(act.state, "")
-    because = tuple(reason for one in facts.accusations if one.incident.id == act.incident for reason in _reasons(one))
+    reasons = tuple(reason for one in facts.accusations if one.incident.id == act.incident for reason in _reasons(one))
     do = [f"hangdog diagnose --machines {_quoted(facts.machine)}    # test it, while nothing runs there"]
     do += [f"hangdog release {_quoted(facts.machine)}    # bring it back, once it is right"]
     if act.state in ("pending", "releasing"):
         do = ["hangdog actions    # wait until that is done"]
-    says = f"{doing}since {here(act.changed)}, by incident {act.incident} of job {printable(act.job)}"
-    return MachineStatus(Word.OUT, says, tuple(do), because or _words(act), act.incident)
+    says = f"{doing}since {local_time(act.changed)}, by incident {act.incident} of job {printable(act.job)}"
+    return MachineStatus(MachineState.OUT, says, tuple(do), reasons or _messages(act), act.incident)
 
 
 def _tested(facts: MachineFacts) -> MachineStatus | None:
@@ -84,23 +84,25 @@ def _tested(facts: MachineFacts) -> MachineStatus | None:
     if one is None:
         return None
     part = f"its {printable(one.part)} " if one.part else ""
-    says = f"{part}by the tests of campaign {one.campaign}, {here(one.at)}"
+    says = f"{part}by the tests of campaign {one.campaign}, {local_time(one.at)}"
     do = ("take it out of use, and have it repaired", f"hangdog machines {_quoted(facts.machine)}    # what was tested")
-    because = (f"{printable(test.test)}: {printable(test.says)}" for test in facts.past.tests if test.outcome == "fail")
-    return MachineStatus(Word.CONVICTED, says, do, tuple(dict.fromkeys(because)))
+    reasons = (
+        f"{printable(test.test)}: {printable(test.says)}" for test in facts.test_history.tests if test.outcome == "fail"
+    )
+    return MachineStatus(MachineState.CONVICTED, says, do, tuple(dict.fromkeys(reasons)))
 
 
 def convicted_now(facts: MachineFacts) -> ConvictionLine | None:
     """The conviction by tests that holds: no later campaign tested the machine, and nobody has brought it back since."""
-    latest = facts.past.tests[0].campaign if facts.past.tests else ""
-    back = max((act.changed for act in facts.acts if act.state == "released"), default=0.0)
-    held = (one for one in facts.past.convictions if one.at > back and latest in ("", one.campaign))
+    latest = facts.test_history.tests[0].campaign if facts.test_history.tests else ""
+    back = max((act.changed for act in facts.actions if act.state == "released"), default=0.0)
+    held = (one for one in facts.test_history.convictions if one.at > back and latest in ("", one.campaign))
     return max(held, key=lambda one: one.at, default=None)
 
 
 def _accused(facts: MachineFacts) -> MachineStatus | None:
     for one in facts.accusations:
-        act = next((act for act in facts.acts if act.incident == one.incident.id), None)
+        act = next((act for act in facts.actions if act.incident == one.incident.id), None)
         if act is None or act.state not in SETTLED:
             return _by_verdict(facts, one, act)
     return None
@@ -108,16 +110,16 @@ def _accused(facts: MachineFacts) -> MachineStatus | None:
 
 def _by_verdict(facts: MachineFacts, one: Accusation, act: ActionLine | None) -> MachineStatus:
     entry, incident = one.entry, one.incident
-    word = Word.CONVICTED if entry.mention == "convicted" else Word.SUSPECTED
+    state = MachineState.CONVICTED if entry.mention == "convicted" else MachineState.SUSPECTED
     among = f", as one of {entry.among} machines" if entry.among > 1 else ""
     says = f"{percent(entry.probability)} sure{among}, by incident {incident.id} of job {printable(incident.job)}, "
-    says += here(entry.at) + (f" (verdict: {printable(entry.verdict)})" if entry.verdict != Kind.MACHINE else "")
-    do = (*_evict(facts, act, incident, word), f"hangdog show {incident.id}    # the whole verdict")
-    return MachineStatus(word, says, do, _reasons(one), incident.id, entry.probability)
+    says += local_time(entry.at) + (f" (verdict: {printable(entry.verdict)})" if entry.verdict != Kind.MACHINE else "")
+    do = (*_evict(facts, act, incident, state), f"hangdog show {incident.id}    # the whole verdict")
+    return MachineStatus(state, says, do, _reasons(one), incident.id, entry.probability)
 
 
-def _evict(facts: MachineFacts, act: ActionLine | None, incident: IncidentLine, word: Word) -> Iterator[str]:
-    if word is Word.SUSPECTED:
+def _evict(facts: MachineFacts, act: ActionLine | None, incident: IncidentLine, state: MachineState) -> Iterator[str]:
+    if state is MachineState.SUSPECTED:
         yield "leave it in use for now: the verdict is not sure enough to take it out"
         if facts.now is not None and any(local.job == incident.job for local in facts.now.jobs):
             yield f"hangdog snapshot --job {_quoted(incident.job)}    # while it hangs: look again"
@@ -148,8 +150,8 @@ def _sick(facts: MachineFacts) -> MachineStatus | None:
         for one in against
     )
     says = f"its own checks speak against it: {printable(against[0].code)} ({against[0].impact})"
-    because = tuple(f"{printable(one.code)}: {printable(one.what)}" for one in against)
-    return MachineStatus(Word.SICK, says, tuple(dict.fromkeys(do)), because)
+    reasons = tuple(f"{printable(one.code)}: {printable(one.what)}" for one in against)
+    return MachineStatus(MachineState.SICK, says, tuple(dict.fromkeys(do)), reasons)
 
 
 def _lost(facts: MachineFacts) -> MachineStatus | None:
@@ -157,7 +159,9 @@ def _lost(facts: MachineFacts) -> MachineStatus | None:
     if now is None or now.connected or now.stopped:
         return None
     says = f"its agent fell silent {ago(now.silent_s)} ago, and no verdict speaks against it"
-    return MachineStatus(Word.LOST, says, ("see whether it is up: a machine that hangs in its kernel looks so",))
+    return MachineStatus(
+        MachineState.LOST, says, ("see whether it is up: a machine that hangs in its kernel looks so",)
+    )
 
 
 def _open(facts: MachineFacts) -> MachineStatus | None:
@@ -165,21 +169,21 @@ def _open(facts: MachineFacts) -> MachineStatus | None:
         return None
     one = facts.under_way[0]
     says = f"incident {one.id} of job {printable(one.job)}, which runs on it, has no verdict yet ({one.state})"
-    return MachineStatus(Word.OPEN, says, (f"hangdog watch {one.id}    # until its verdict",), (), one.id)
+    return MachineStatus(MachineState.OPEN, says, (f"hangdog watch {one.id}    # until its verdict",), (), one.id)
 
 
 def _clear(facts: MachineFacts) -> MachineStatus:
-    settled = next((act for act in facts.acts if act.state in SETTLED), None)
+    settled = next((act for act in facts.actions if act.state in SETTLED), None)
     by = f" by {printable(settled.who)}" if settled and settled.who else ""
-    after = f"; {settled.state}{by}, {here(settled.changed)}" if settled else ""
-    return MachineStatus(Word.CLEAR, f"nothing speaks against it now{after}", ("nothing",))
+    after = f"; {settled.state}{by}, {local_time(settled.changed)}" if settled else ""
+    return MachineStatus(MachineState.CLEAR, f"nothing speaks against it now{after}", ("nothing",))
 
 
 def _reasons(one: Accusation) -> tuple[str, ...]:
     return tuple(dict.fromkeys(printable(reason) for suspect in one.suspects for reason in suspect.because))
 
 
-def _words(act: ActionLine) -> tuple[str, ...]:
+def _messages(act: ActionLine) -> tuple[str, ...]:
     return tuple(printable(text) for text in (act.reason, act.message) if text)
 
 

@@ -11,17 +11,17 @@ from hangdog_models.stack import Frame, ProcessState, Thread
 NAME = 300
 
 #: Columns that the end of a path is worth beside the whole name of the function, and where that has to be cut for it.
-BESIDE, PLACE = 12, 20
+MIN_PATH, MIN_CUT_PATH = 12, 20
 #: Columns in which both are cut: of fewer, neither would get enough to tell anything.
-LEAST = 34
+MIN_BOTH = 34
 #: What may stand behind the name of a C++ function, of which the end is kept.
 _ARGUMENTS = re.compile(r"\([^()]*\)( const)?$")
 
 
 def frame_text(frame: Frame) -> str:
     """`step (train.py:12)`, of a native frame with its library."""
-    place = printable(frame.module or frame.file, NAME)
-    return f"{printable(frame.function, NAME)} ({place}{f':{frame.line}' if frame.line else ''})"
+    location = printable(frame.module or frame.file, NAME)
+    return f"{printable(frame.function, NAME)} ({location}{f':{frame.line}' if frame.line else ''})"
 
 
 def frame_fitted(frame: Frame, width: int) -> str:
@@ -29,19 +29,19 @@ def frame_fitted(frame: Frame, width: int) -> str:
     return fitted(frame_text(frame), width)
 
 
-def fitted(stated: str, width: int) -> str:
+def fitted(text: str, width: int) -> str:
     """`step (/a/b/train.py:12)` in so many columns: first the path's folders go, then the beginnings of both."""
-    if cell_len(stated) <= width:
-        return stated
-    function, _, place = stated.removesuffix(")").rpartition(" (")
+    if cell_len(text) <= width:
+        return text
+    function, _, location = text.removesuffix(")").rpartition(" (")
     room = width - cell_len(function) - 3
-    if room < BESIDE:
-        if not function or width < LEAST:
-            return f"{set_cell_size(stated, width - 1).rstrip()}…"
+    if room < MIN_PATH:
+        if not function or width < MIN_BOTH:
+            return f"{set_cell_size(text, width - 1).rstrip()}…"
         function = _ARGUMENTS.sub("", function)
-        room = max(PLACE, width - cell_len(function) - 3)
-    place = _path(place, room)
-    return f"{_ending(function, width - cell_len(place) - 3)} ({place})"
+        room = max(MIN_CUT_PATH, width - cell_len(function) - 3)
+    location = _path(location, room)
+    return f"{_ending(function, width - cell_len(location) - 3)} ({location})"
 
 
 def _path(path: str, room: int) -> str:
@@ -63,9 +63,9 @@ def _ending(text: str, room: int) -> str:
 def thread_text(thread: Thread, main: bool) -> str:
     """`MainThread: trains, asleep`: its name and what is known of it."""
     known = {"trains": main, "running": thread.active, "asleep": thread.active is False, "holds the GIL": thread.gil}
-    words = ", ".join(word for word, true in known.items() if true)
+    states = ", ".join(word for word, true in known.items() if true)
     name = printable(thread.name or "", NAME) or (f"thread {thread.tid}" if thread.tid else "a thread")
-    return f"{name}{f': {words}' if words else ''}"
+    return f"{name}{f': {states}' if states else ''}"
 
 
 def state_text(state: ProcessState | None) -> str:
@@ -73,7 +73,7 @@ def state_text(state: ProcessState | None) -> str:
     if state is None:
         return ""
     parts = ((f"state {state.state}", state.state), (f"in {state.wchan}", state.wchan))
-    return ", ".join(printable(stated, NAME) for stated, known in parts if known)
+    return ", ".join(printable(text, NAME) for text, known in parts if known)
 
 
 def frame_json(frame: Frame) -> dict[str, object]:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hangdog.output.terminal import console_for, printable
-from hangdog.output.times import here
+from hangdog.output.times import local_time
 from hangdog_models.operations.figure_text import UNKNOWN, cases, duration, rests, value
 from hangdog_models.operations.report import Figure, Machines, OperationsReport, ReportTable, Training
 
@@ -27,28 +27,28 @@ def print_report(report: OperationsReport) -> None:
 
 
 def _parts(report: OperationsReport) -> Iterator[RenderableType]:
-    yield _words(f"from {here(report.since)} to {here(report.until)}, by {report.basis}", "bold")
+    yield _line(f"from {local_time(report.since)} to {local_time(report.until)}, by {report.basis}", "bold")
     for note in report.notes:
-        yield _words(note, "yellow")
+        yield _line(note, "yellow")
     yield ""
     yield _figures(report.figures)
-    for counts in report.tallies:
+    for breakdown in report.tallies:
         yield ""
-        yield _words(f"{counts.title}: {cases(counts.total, counts.of)}", "bold")
-        if counts.total:
-            yield _bars(counts)
+        yield _line(f"{breakdown.title}: {cases(breakdown.total, breakdown.of)}", "bold")
+        if breakdown.total:
+            yield _bars(breakdown)
     yield ""
     yield from _jobs(report.training)
     yield ""
     yield from _machines(report.machines)
     yield ""
-    yield _words("what these figures are", "bold")
+    yield _line("what these figures are", "bold")
     meanings: list[Figure | ReportTable] = [*report.figures, *report.tallies]
     for one in meanings:
-        yield Padding(_words(_meaning(one)), (0, 0, 0, 2))
+        yield Padding(_line(_meaning(one)), (0, 0, 0, 2))
     if report.training.definition:
-        yield Padding(_words(f"jobs: {report.training.definition}"), (0, 0, 0, 2))
-    yield Padding(_words(f"machines: {report.machines.definition}"), (0, 0, 0, 2))
+        yield Padding(_line(f"jobs: {report.training.definition}"), (0, 0, 0, 2))
+    yield Padding(_line(f"machines: {report.machines.definition}"), (0, 0, 0, 2))
 
 
 def _figures(figures: tuple[Figure, ...]) -> Table:
@@ -63,23 +63,23 @@ def _figures(figures: tuple[Figure, ...]) -> Table:
     return table
 
 
-def _bars(counts: ReportTable) -> Table:
-    most = max(count for _, count in counts.counts)
+def _bars(breakdown: ReportTable) -> Table:
+    most = max(count for _, count in breakdown.counts)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column()
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
-    for label, count in counts.counts:
+    for label, count in breakdown.counts:
         _row(table, label, str(count), "#" * -(-BAR * count // most))
     return table
 
 
 def _jobs(training: Training) -> Iterator[RenderableType]:
     if not training.listed:
-        yield _words("of no job is it known when it trained", "bold")
+        yield _line("of no job is it known when it trained", "bold")
         return
     of = f", the first {len(training.listed)} of {training.known}" if training.known > len(training.listed) else ""
-    yield _words(f"jobs, {training.seen}{of}", "bold")
+    yield _line(f"jobs, {training.seen}{of}", "bold")
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("job", overflow="fold")
     for name in ("ETTR", "known", "lost", "failures", "restarts"):
@@ -92,10 +92,10 @@ def _jobs(training: Training) -> Iterator[RenderableType]:
 
 def _machines(machines: Machines) -> Iterator[RenderableType]:
     if not machines.listed:
-        yield _words("no machine was named", "bold")
+        yield _line("no machine was named", "bold")
         return
     of = f", the first {len(machines.listed)} of {machines.named}" if machines.named > len(machines.listed) else ""
-    yield _words(f"machines that were named{of}", "bold")
+    yield _line(f"machines that were named{of}", "bold")
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("machine", overflow="fold")
     for name in ("convicted", "suspected", "cleared", "weight"):
@@ -113,7 +113,7 @@ def _meaning(one: Figure | ReportTable) -> str:
     return f"{one.title}: {one.definition}{unknown}"
 
 
-def _words(text: str, style: str = "") -> Text:
+def _line(text: str, style: str = "") -> Text:
     return Text(printable(text), style)
 
 

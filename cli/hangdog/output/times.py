@@ -3,14 +3,14 @@
 from datetime import UTC, datetime
 
 
-def here(moment: float) -> str:
+def local_time(unix_s: float) -> str:
     """A Unix time as the local time of day, to the second."""
-    return datetime.fromtimestamp(moment, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.fromtimestamp(unix_s, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def utc(moment: float) -> str:
+def utc(unix_s: float) -> str:
     """A Unix time in ISO 8601, UTC."""
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="seconds")
 
 
 def ago(seconds: float) -> str:

@@ -10,19 +10,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from hangdog.supervising.descendants import descendants, kill, pause, reap
-from hangdog.supervising.logs import Log
+from hangdog.supervising.logs import JobLog
 
 #: Tells which machine a process stands for, and which attempt it belongs to.
-MACHINE, TOKEN = "HANGDOG_RUN_MACHINE", "HANGDOG_RUN_TOKEN"
+MACHINE_ENV, TOKEN_ENV = "HANGDOG_RUN_MACHINE", "HANGDOG_RUN_TOKEN"
 #: The same machine, of this supervisor: an agent must not see what another one starts on the same host.
-PLACE = "HANGDOG_RUN_PLACE"
+HOST_ENV = "HANGDOG_RUN_PLACE"
 #: Time for the kernel to carry out SIGKILL; a process that needs longer hangs in the kernel, and its machine with it. Seconds.
 DEATH_S = 30.0
 #: What the first process that fails leaves the others: they are told by it why they end. Seconds.
 WAKE_S = 5.0
 
 
-def place(machine: str) -> str:
+def host_tag(machine: str) -> str:
     """What the processes of a machine carry as PLACE."""
     return f"{machine}-{os.getpid()}"
 
@@ -31,7 +31,7 @@ class Attempt:
     """A running job. `logs` are those of the machines, in the order of the job's."""
 
     def __init__(
-        self, commands: Mapping[str, Sequence[str]], environ: Mapping[str, str], folder: Path, logs: Sequence[Log]
+        self, commands: Mapping[str, Sequence[str]], environ: Mapping[str, str], folder: Path, logs: Sequence[JobLog]
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._logs = dict(zip(commands, logs, strict=False))
@@ -42,18 +42,18 @@ class Attempt:
             with path.open("ab") as log:  # a file and no pipe: nobody has to read it for the job to go on
                 self._processes[machine] = subprocess.Popen(
                     (sys.executable, "-P", "-m", "hangdog.supervising.parent_death", str(os.getpid()), *command),
-                    env={**environ, MACHINE: machine, PLACE: place(machine)},
+                    env={**environ, MACHINE_ENV: machine, HOST_ENV: host_tag(machine)},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
                     start_new_session=True,
                 )
-            self._logs[machine].turn(path)
+            self._logs[machine].switch_to(path)
 
     def follow(self, pass_on: Callable[[bytes], None]) -> bool:
         """Passes on what its processes wrote; whether any of it tells a step."""
-        reported = [log.follow(pass_on) for log in self._logs.values()]
-        return any(reported)
+        stepped = [log.follow(pass_on) for log in self._logs.values()]
+        return any(stepped)
 
     def ended(self, now: float) -> Mapping[str, int] | None:
         """The statuses of those that ended, by machine, once all have, or one failed a while ago; None before."""
@@ -64,7 +64,7 @@ class Attempt:
         waited = self._failed_at is not None and now - self._failed_at >= WAKE_S
         return over if len(over) == len(statuses) or waited else None
 
-    def words(self) -> Mapping[str, str]:
+    def last_lines(self) -> Mapping[str, str]:
         """The end of what each wrote."""
         return {machine: log.last_lines for machine, log in self._logs.items()}
 

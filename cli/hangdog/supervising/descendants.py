@@ -28,13 +28,13 @@ def descendants(root: int, without: Collection[int] = ()) -> tuple[int, ...]:
     return tuple(found)
 
 
-def marked(name: str, value: str) -> tuple[int, ...]:
+def with_environ(name: str, value: str) -> tuple[int, ...]:
     """The processes of ours with this variable in their environment; those that sleep uninterruptibly are not asked."""
-    asked = (one.pid for one in _all() if one.state not in "DZX" and one.pid != os.getpid())
-    reported = ((pid, _PROC.raw(pid, "environ")) for pid in asked)
+    candidates = (one.pid for one in _all() if one.state not in "DZX" and one.pid != os.getpid())
+    environs = ((pid, _PROC.raw(pid, "environ")) for pid in candidates)
     return tuple(
         pid
-        for pid, environ in reported
+        for pid, environ in environs
         if not isinstance(environ, Reason) and parse_environ(environ, frozenset({name})).get(name) == value
     )
 

@@ -14,7 +14,7 @@ from hangdog_models.recovery.recovery_history import Entry
 MOST = 64 << 20
 
 
-class Keeping:
+class HistoryFile:
     """The history of one job, which one supervisor at a time may hold; `entries` is all of it."""
 
     def __init__(self, path: Path) -> None:
@@ -25,7 +25,7 @@ class Keeping:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            self._hold()
+            self._lock()
             self.entries = self._read()
             folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
@@ -55,7 +55,7 @@ class Keeping:
             raise
         self.entries = (*self.entries, entry)
 
-    def _hold(self) -> None:
+    def _lock(self) -> None:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

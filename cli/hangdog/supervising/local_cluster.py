@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from hangdog.demo.pipes import first_line
-from hangdog.supervising.attempt import PLACE, place
+from hangdog.supervising.attempt import HOST_ENV, host_tag
 from hangdog.supervising.watcher import WatchedCluster
 from hangdog_models.errors import OurFault
 from hangdog_models.verdict import Verdict
@@ -19,10 +19,10 @@ from hangdog_proto.client.channel_options import ServerAddress
 #: A server listens after a second or two. Seconds.
 SERVER_S = 60.0
 #: Between a part that died and its next start, and for parts to end in order. Seconds.
-AGAIN_S = 10.0
+RESTART_S = 10.0
 
 
-class Local:
+class LocalCluster:
     """A Watcher of its own; leaving the context ends it. `settings` are those of the agents, as NAME=NUMBER."""
 
     def __init__(self, folder: Path, machines: Sequence[str], settings: Sequence[str]) -> None:
@@ -51,10 +51,10 @@ class Local:
     def test(self, machines: Sequence[str], levels: Sequence[int], budget_s: float, why: str) -> Mapping[str, Any]:
         return self._cluster.test(machines, levels, budget_s, why)
 
-    def tend(self, now: float) -> None:
+    def restart_dead(self, now: float) -> None:
         """Starts again what died: its log says of what."""
         for name, part in list(self._parts.items()):
-            if part.poll() is not None and now - self._started.get(name, 0.0) >= AGAIN_S:
+            if part.poll() is not None and now - self._started.get(name, 0.0) >= RESTART_S:
                 self._started[name] = now
                 if part.stdout is not None:
                     part.stdout.close()
@@ -79,7 +79,7 @@ class Local:
         self._cluster = WatchedCluster(ServerAddress(address))
         chosen = [word for setting in self._settings for word in ("--set", setting)]
         for name in self._machines:
-            seeing = ("--machine", name, "--match-env", f"{PLACE}={place(name)}")
+            seeing = ("--machine", name, "--match-env", f"{HOST_ENV}={host_tag(name)}")
             self._commands[f"agent-{name}"] = ("hangdog_agent.main", "--server", address, *seeing, *chosen)
             self._start(f"agent-{name}")
 
@@ -102,7 +102,7 @@ class Local:
             part.terminate()
         for part in self._parts.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                part.wait(AGAIN_S)
+                part.wait(RESTART_S)
             if part.poll() is None:
                 part.kill()
                 part.wait()

@@ -14,7 +14,7 @@ CHUNKS = 256
 KEPT = 8192
 
 
-class Log:
+class JobLog:
     """The log of one machine's process over all attempts: what tells a step is learned once."""
 
     def __init__(self, pattern: re.Pattern[str] | None) -> None:
@@ -23,7 +23,7 @@ class Log:
         self._read = 0
         self.last_lines = ""
 
-    def turn(self, path: Path) -> None:
+    def switch_to(self, path: Path) -> None:
         """From now on it is this file, from its beginning."""
         self._path, self._read, self.last_lines = path, 0, ""
 

@@ -6,7 +6,7 @@ from hangdog_models.recovery.outage_cost import Outage, outages
 from hangdog_models.recovery.recovery_history import Began, Entry
 
 
-def bill(history: Sequence[Entry], now: float) -> Iterator[str]:
+def outage_lines(history: Sequence[Entry], now: float) -> Iterator[str]:
     """The lines of the bill; times in seconds."""
     found = outages(history)
     began = next((entry.at for entry in history if isinstance(entry, Began)), now)

@@ -9,12 +9,12 @@ from hangdog_models.recovery.recovery_history import Entry, MachinesChanged
 MOST, NAME = 64 << 10, 200
 
 
-class Pending:
+class PendingChanges:
     """Reads the file whenever it changed, and remembers what it read until the history has it: a full disk may refuse it."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._seen: tuple[int, int] | None = None
+        self._stamp: tuple[int, int] | None = None
         self._read: dict[str, MachinesChanged] = {}
 
     def new(self, now: float, history: Sequence[Entry]) -> tuple[MachinesChanged, ...]:
@@ -36,11 +36,11 @@ class Pending:
         try:
             status = self._path.stat()
             seen = status.st_mtime_ns, status.st_size
-            if seen == self._seen:
+            if seen == self._stamp:
                 return ()
             with self._path.open(encoding="utf-8", errors="replace") as file:
                 lines = file.read(MOST).splitlines()
         except OSError:
             return ()
-        self._seen = seen
+        self._stamp = seen
         return lines

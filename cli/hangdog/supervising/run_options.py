@@ -11,7 +11,7 @@ from hangdog_models.planning.checkpoint import MOST, Copies, Price, read_copies
 from hangdog_models.recovery.settings import LadderSettings
 
 
-def limits(assignments: Sequence[str]) -> LadderSettings:
+def ladder_settings(assignments: Sequence[str]) -> LadderSettings:
     """The ladder's settings with each NAME=NUMBER in the place of its default; raises WrongUse."""
     kinds = {setting.name: type(getattr(LadderSettings(), setting.name)) for setting in fields(LadderSettings)}
     changed: dict[str, Any] = {}
@@ -23,7 +23,7 @@ def limits(assignments: Sequence[str]) -> LadderSettings:
     return replace(LadderSettings(), **changed)
 
 
-def copies_in(path: Path | None, tell: Callable[[str], None]) -> Copies | None:
+def read_copies_file(path: Path | None, tell: Callable[[str], None]) -> Copies | None:
     """Who holds copies of each shard, as the file says now; nobody knows where it cannot be read."""
     if path is None:
         return None
@@ -35,7 +35,7 @@ def copies_in(path: Path | None, tell: Callable[[str], None]) -> Copies | None:
         return None
 
 
-def price_of(path: Path | None, now: float) -> Price:
+def checkpoint_price(path: Path | None, now: float) -> Price:
     """What falling back to the checkpoint at `path` costs, by its date; nobody knows where it is not there."""
     try:
         return Price() if path is None else Price(max(0.0, now - path.stat().st_mtime))

@@ -38,7 +38,7 @@ class RunOrder:
     test_s: float = 180.0
 
 
-def active(order: RunOrder, out: Collection[str], fit: Collection[str] = ()) -> tuple[str, ...]:
+def machines_in_use(order: RunOrder, out: Collection[str], fit: Collection[str] = ()) -> tuple[str, ...]:
     """The machines the job runs on, with a spare in the place of each that is out; raises WrongUse where none is left.
 
     Where spares are tested, only those that are `fit` take a place, in that order.

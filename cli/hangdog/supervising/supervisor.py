@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from hangdog.demo.conductor import free_port
 from hangdog.demo.prctl import adopt_orphans
 from hangdog.supervising import hooks
-from hangdog.supervising.attempt import DEATH_S, TOKEN, Attempt
-from hangdog.supervising.descendants import kill, marked, pause
-from hangdog.supervising.history_file import Keeping
-from hangdog.supervising.logs import Log
-from hangdog.supervising.pending_changes import Pending
-from hangdog.supervising.run_order import RunOrder, active, commands
-from hangdog.supervising.spares import free, incoming, tried
+from hangdog.supervising.attempt import DEATH_S, TOKEN_ENV, Attempt
+from hangdog.supervising.descendants import kill, pause, with_environ
+from hangdog.supervising.history_file import HistoryFile
+from hangdog.supervising.logs import JobLog
+from hangdog.supervising.pending_changes import PendingChanges
+from hangdog.supervising.run_order import RunOrder, commands, machines_in_use
+from hangdog.supervising.spares import free_spares, run_spare_tests, spares_coming_in
 from hangdog.supervising.watcher import Watcher, newest
 from hangdog_models.counts import counted
 from hangdog_models.recovery.ladder_state import stand
@@ -55,26 +55,26 @@ class Supervisor:
     """Supervises one job; `means` is asked for whenever there is trouble, `clock` gives Unix seconds."""
 
     order: RunOrder
-    kept: Keeping
+    history: HistoryFile
     watcher: Watcher
-    tell: Callable[[str], None]
-    pass_on: Callable[[bytes], None]
+    report: Callable[[str], None]
+    forward_output: Callable[[bytes], None]
     clock: Clock
     resources: Callable[[], RecoveryResources]
-    pending: Pending
-    logs: list[Log]
+    pending: PendingChanges
+    logs: list[JobLog]
     settings: LadderSettings = field(default_factory=LadderSettings)
     environ: Mapping[str, str] = field(default_factory=dict)
     _attempt: Attempt | None = None
     _job: str = ""
     _since: float = 0.0
-    _unsure: float | None = None
+    _unsure_since: float | None = None
     _lacking: bool = False
 
     def run(self) -> bool:
         """Whether the job reached its end; False when a person was called instead."""
         adopt_orphans()
-        self._take_up()
+        self._recover()
         try:
             while True:
                 self._start()
@@ -87,33 +87,33 @@ class Supervisor:
         finally:
             self._stop()
 
-    def _take_up(self) -> None:
+    def _recover(self) -> None:
         """Goes on with what an earlier supervisor left: its processes are ended, its open step is not done again."""
-        entries = self.kept.entries
+        entries = self.history.entries
         tokens = [entry.token for entry in entries if isinstance(entry, Began)]
         for token in tokens[-1:]:
             until = time.monotonic() + DEATH_S
-            while (left := marked(TOKEN, token)) and time.monotonic() < until:
+            while (left := with_environ(TOKEN_ENV, token)) and time.monotonic() < until:
                 kill(left, signal.SIGKILL)
                 pause()
         run = next((entry.run for entry in entries if isinstance(entry, OutageOpened)), secrets.token_hex(6))
         done = {entry.number for entry in entries if isinstance(entry, StepDone)}
-        self.kept.add(OutageOpened(self.clock(), run))
+        self.history.add(OutageOpened(self.clock(), run))
         for entry in entries:
             if isinstance(entry, Stepped) and entry.number not in done:
                 words = "hangdog run ended meanwhile: whether it was done is not known, and it is not done again"
-                self.tell(f"step {entry.number}, {entry.step.act}: {words}")
-                self.kept.add(StepDone(self.clock(), entry.number, ok=False, message=words))
+                self.report(f"step {entry.number}, {entry.step.act}: {words}")
+                self.history.add(StepDone(self.clock(), entry.number, ok=False, message=words))
 
     def _start(self) -> None:
         machines = self._machines()
-        number = 1 + sum(isinstance(entry, Began) for entry in self.kept.entries)
+        number = 1 + sum(isinstance(entry, Began) for entry in self.history.entries)
         token = secrets.token_hex(8)
         # a name of its own: what is known of the dead ranks of the last attempt must not be taken for these
         self._job = f"{self.order.job}-{number}"
-        self.kept.add(Began(self.clock(), machines, token))
-        self.tell(f"attempt {number} starts on {', '.join(machines)}")
-        environ = {**os.environ, **self.environ, "HANGDOG_JOB": self._job, TOKEN: token}
+        self.history.add(Began(self.clock(), machines, token))
+        self.report(f"attempt {number} starts on {', '.join(machines)}")
+        environ = {**os.environ, **self.environ, "HANGDOG_JOB": self._job, TOKEN_ENV: token}
         folder = self.order.state / f"attempt-{number}"
         self._attempt = Attempt(commands(self.order, machines, free_port(), number), environ, folder, self.logs)
         self._since = self.clock()
@@ -121,26 +121,26 @@ class Supervisor:
     def _follow(self) -> Trouble | RecoveryStep | None:
         """Follows the job until it is in trouble, or a step is due that it is in no trouble for; None when it is at its end."""
         assert self._attempt is not None
-        tells_steps = any(isinstance(entry, Progressed) for entry in self.kept.entries)
+        tells_steps = any(isinstance(entry, Progressed) for entry in self.history.entries)
         began, first, last, asked, steady = time.monotonic(), 0.0, 0.0, 0.0, False
-        self._unsure = None
+        self._unsure_since = None
         while True:
             time.sleep(TICK_S)
             now, beat = self.clock(), time.monotonic()
-            if self._attempt.follow(self.pass_on):
-                self._since, last, self._unsure = now, beat, None
+            if self._attempt.follow(self.forward_output):
+                self._since, last, self._unsure_since = now, beat, None
                 if not first:
                     first, tells_steps = beat, True
                     self._note(Progressed(now))
             statuses = self._attempt.ended(beat)
             if statuses is not None:
-                self._attempt.follow(self.pass_on)
+                self._attempt.follow(self.forward_output)
                 if not any(statuses.values()):
                     return None
-                words = self._attempt.words()
+                words = self._attempt.last_lines()
                 if self.order.once:  # its one process stands for all: where it failed is not known
-                    (status,), (stated,) = statuses.values(), words.values()
-                    return of_exit({ALL: status}, {ALL: stated})
+                    (status,), (last_lines,) = statuses.values(), words.values()
+                    return of_exit({ALL: status}, {ALL: last_lines})
                 return of_exit(statuses, words)
             # a job that hangs until its own watchdog ends it has been there for long, and has not trained
             trained_s = last - first if tells_steps else beat - began
@@ -149,14 +149,14 @@ class Supervisor:
                 self._note(Steady(now))
             if beat - asked >= ASK_S:
                 asked = beat
-                if (outcome := self._think(now, beat)) is not None:
+                if (outcome := self._next_step(now, beat)) is not None:
                     return outcome
 
-    def _think(self, now: float, beat: float) -> Trouble | RecoveryStep | None:
+    def _next_step(self, now: float, beat: float) -> Trouble | RecoveryStep | None:
         """What is to be done about a job that runs: by its verdict, or by the changes that wait; mostly nothing."""
-        self.watcher.tend(beat)
+        self.watcher.restart_dead(beat)
         self._note_changes(now)
-        step = next_step(self.kept.entries, None, now, RecoveryResources(hands=self._hands()), self.settings)
+        step = next_step(self.history.entries, None, now, RecoveryResources(hands=self._hands()), self.settings)
         if step.act is not RecoveryRung.WAIT:
             return step
         found = newest(self.watcher, self._job)
@@ -166,8 +166,8 @@ class Supervisor:
         if trouble.cause is Cause.NONE:
             return None
         if trouble.cause not in (Cause.MACHINE, Cause.SOFTWARE):  # it may yet get on, or a later look may say more
-            self._unsure = beat if self._unsure is None else self._unsure
-            if beat - self._unsure < self.order.patience_s:
+            self._unsure_since = beat if self._unsure_since is None else self._unsure_since
+            if beat - self._unsure_since < self.order.patience_s:
                 return None
         return replace(trouble, what=f"{trouble.what} (incident {found[0]})")
 
@@ -182,16 +182,16 @@ class Supervisor:
         return Trouble(cause, f"{trouble.what}; {', '.join(strangers)} is no machine of this job", choices)
 
     def _note_changes(self, now: float) -> None:
-        for change in self.pending.new(now, self.kept.entries):
+        for change in self.pending.new(now, self.history.entries):
             self._note(change)
 
     def _note(self, entry: Entry) -> None:
         """Keeps what no step depends on: a full disk must not end a job that trains."""
         try:
-            self.kept.add(entry)
+            self.history.add(entry)
         except OSError as error:
             if not self._lacking:  # what is noted again and again until the disk takes it is told once
-                self.tell(f"the history is not complete: {error}")
+                self.report(f"the history is not complete: {error}")
             self._lacking = True
         else:
             self._lacking = False
@@ -201,8 +201,8 @@ class Supervisor:
         now = self.clock()
         if isinstance(outcome, Trouble):
             self._note_changes(now)  # one that came since the last look, or a job that failed before the first
-            self.kept.add(Troubled(now, min(self._since, now), outcome))
-            self.tell(f"trouble: {outcome.what}")
+            self.history.add(Troubled(now, min(self._since, now), outcome))
+            self.report(f"trouble: {outcome.what}")
         while True:
             step = outcome
             if isinstance(outcome, Trouble):
@@ -215,26 +215,26 @@ class Supervisor:
                 return True
 
     def _carry_out(self, step: RecoveryStep) -> bool:
-        number = 1 + sum(isinstance(entry, Stepped) for entry in self.kept.entries)
+        number = 1 + sum(isinstance(entry, Stepped) for entry in self.history.entries)
         whom = f" {', '.join(step.machines or step.changes)}" if step.machines or step.changes else ""
-        self.tell(f"step {number}: {step.act}{whom}, because " + "; ".join(step.reasons))
-        self.kept.add(Stepped(self.clock(), number, step))
+        self.report(f"step {number}: {step.act}{whom}, because " + "; ".join(step.reasons))
+        self.history.add(Stepped(self.clock(), number, step))
         self._stop()
         if step.wait_s:
-            self.tell(f"waiting for {step.wait_s:.0f} s")
+            self.report(f"waiting for {step.wait_s:.0f} s")
             time.sleep(step.wait_s)
         answer = self._by_hook(step, number)
         if answer.message:
-            self.tell(f"step {number}: {'done' if answer.ok else 'NOT done'}: {answer.message}")
+            self.report(f"step {number}: {'done' if answer.ok else 'NOT done'}: {answer.message}")
         if answer.convicted:
-            self.tell(f"step {number}: convicted {', '.join(answer.convicted)}")
-        self.kept.add(StepDone(self.clock(), number, answer.ok, answer.message, answer.convicted))
+            self.report(f"step {number}: convicted {', '.join(answer.convicted)}")
+        self.history.add(StepDone(self.clock(), number, answer.ok, answer.message, answer.convicted))
         return answer.ok
 
     def _by_hook(self, step: RecoveryStep, number: int) -> hooks.HookAnswer:
         """What the hooks of a step say: the one that brings its changes in, then its own; none has nothing to say."""
         acts = (*((RecoveryRung.UPDATE,) if step.act in MERGES and step.changes else ()), step.act)
-        run = next(entry.run for entry in self.kept.entries if isinstance(entry, OutageOpened))
+        run = next(entry.run for entry in self.history.entries if isinstance(entry, OutageOpened))
         log = self.order.state / f"step-{number}.log"
         machines = (*self.order.machines, *self.order.spares)
         answer = hooks.HookAnswer(True)
@@ -249,31 +249,31 @@ class Supervisor:
         passed: tuple[str, ...] = ()
         unfit: dict[str, str] = {}
         while True:
-            services = self._resources(unfit)
-            step = next_step(self.kept.entries, trouble, self.clock(), services, self.settings)
-            new = [name for name in incoming(step, self._machines(), services.spares) if name not in passed]
+            resources = self._resources(unfit)
+            step = next_step(self.history.entries, trouble, self.clock(), resources, self.settings)
+            new = [name for name in spares_coming_in(step, self._machines(), resources.spares) if name not in passed]
             if not new or not self.order.levels:
                 return step
-            self.tell(f"testing {', '.join(new)}, to replace {', '.join(step.machines)}")
-            found = tried(self.watcher, self.order, new, f"spare of job {self.order.job}")
+            self.report(f"testing {', '.join(new)}, to replace {', '.join(step.machines)}")
+            found = run_spare_tests(self.watcher, self.order, new, f"spare of job {self.order.job}")
             passed += found.passed
             not_passed = {
                 name: f"spare {name} is not used: {why}" for name, why in {**found.failed, **found.doubtful}.items()
             }
             for words in not_passed.values():
-                self.tell(words)
+                self.report(words)
             unfit |= not_passed
-            self.kept.add(Tried(self.clock(), passed, tuple(found.failed)))
+            self.history.add(Tried(self.clock(), passed, tuple(found.failed)))
 
     def _resources(self, unfit: Mapping[str, str]) -> RecoveryResources:
-        out = stand(self.kept.entries, self.clock()).out
-        spares = free(self.order, self._machines(), (*out, *unfit))
+        out = stand(self.history.entries, self.clock()).out
+        spares = free_spares(self.order, self._machines(), (*out, *unfit))
         return replace(self.resources(), spares=spares, unfit=tuple(unfit.values()), hands=self._hands())
 
     def _machines(self) -> tuple[str, ...]:
         """Those of the attempt that runs, or is started next."""
-        state = stand(self.kept.entries, self.clock())
-        return active(self.order, state.out, state.fit)
+        state = stand(self.history.entries, self.clock())
+        return machines_in_use(self.order, state.out, state.fit)
 
     def _hands(self) -> frozenset[RecoveryRung]:
         return OWN | frozenset(self.order.hooks)
@@ -284,6 +284,6 @@ class Supervisor:
         left = self._attempt.end(self.order.grace_s, self.watcher.processes())
         self._attempt = None
         if left:
-            self.tell(
+            self.report(
                 f"{counted(left, 'process', 'processes')} of the job would not die within {DEATH_S:g} s: stuck in the kernel"
             )

@@ -28,7 +28,7 @@ class Watcher(Protocol):
     def test(self, machines: Sequence[str], levels: Sequence[int], budget_s: float, why: str) -> Mapping[str, Any]:
         """Has machines that run nothing tested, as `hangdog diagnose --machines`; the report. Raises HangdogError."""
 
-    def tend(self, now: float) -> None:
+    def restart_dead(self, now: float) -> None:
         """Sees to it that whatever watches is still there; called again and again."""
 
     def processes(self) -> Collection[int]:
@@ -54,7 +54,7 @@ class WatchedCluster:
             until = time.monotonic() + JOIN_S
             while not _connected(client, machines) and time.monotonic() < until:
                 time.sleep(AGAIN_S)
-            steps = client.campaign(
+            steps = client.run(
                 machines, levels=levels, budget_s=budget_s, why=why, within_s=budget_s + END_S
             )  # fmt: skip
             for step in steps:
@@ -62,7 +62,7 @@ class WatchedCluster:
                     return step.report
         raise OurFault("the server ended a campaign without a report", "its log says more")
 
-    def tend(self, now: float) -> None:
+    def restart_dead(self, now: float) -> None:
         pass
 
     def processes(self) -> Collection[int]:

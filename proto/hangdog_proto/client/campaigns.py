@@ -65,7 +65,7 @@ class ConvictionLine:
 
 
 @dataclass(frozen=True, slots=True)
-class MachinePast:
+class MachineTestHistory:
     """What a machine was tested for, newest first; `probation`: Unix time until which it is more suspicious than others, or 0."""
 
     tests: tuple[PastTest, ...]
@@ -84,7 +84,7 @@ class CampaignClient(Client):
     def _campaigns(self) -> CampaignsStub:
         return CampaignsStub(self._channel)
 
-    def campaign(
+    def run(
         self,
         machines: Sequence[str] = (),
         incident: str = "",
@@ -106,7 +106,7 @@ class CampaignClient(Client):
         with self._errors():
             yield from self._steps(self._campaigns.Follow(pb.CampaignName(id=name)))
 
-    def first_round(
+    def plan(
         self, machines: Sequence[str] = (), incident: str = "", levels: Sequence[int] = (), budget_s: float = 0.0
     ) -> tuple[tuple[str, ...], Mapping[str, Any]]:
         """The machines of a campaign that would be asked for so, and its first launches as JSON; nobody is asked."""
@@ -126,7 +126,7 @@ class CampaignClient(Client):
             answer = self._campaigns.List(pb.CampaignsRequest(limit=limit), timeout=ANSWER_S)
         return tuple(map(_line, answer.campaigns))
 
-    def past(self, machine: str, limit: int = 0) -> MachinePast:
+    def test_history(self, machine: str, limit: int = 0) -> MachineTestHistory:
         """What a machine was tested for, by its name or that of a part in it."""
         with self._errors():
             answer = self._campaigns.History(pb.HistoryRequest(machine=machine, limit=limit), timeout=ANSWER_S)
@@ -137,7 +137,7 @@ class CampaignClient(Client):
             for one in answer.entries
         )
         convictions = tuple(ConvictionLine(one.machine, one.part, one.at, one.campaign) for one in answer.convictions)
-        return MachinePast(tests, tuple(answer.parts), convictions, answer.probation)
+        return MachineTestHistory(tests, tuple(answer.parts), convictions, answer.probation)
 
     def _steps(self, call: Any) -> Generator[CampaignStep, None, None]:
         try:

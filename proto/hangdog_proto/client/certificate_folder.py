@@ -18,7 +18,7 @@ _MOST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Pems:
+class CertificateFiles:
     """The authority's certificate, one's own (chain) and its private key, as PEM; the last two are empty together."""
 
     authority: bytes
@@ -32,7 +32,7 @@ def paths(folder: Path) -> tuple[Path, Path, Path]:
     return (folder / chosen[0], folder / chosen[1], folder / chosen[2])
 
 
-def read(folder: Path, own: Path | None = None) -> Pems:
+def read(folder: Path, own: Path | None = None) -> CertificateFiles:
     """The files of a folder as they are now; raises WrongUse. A folder with the authority's certificate alone shows nothing.
 
     `own`: a file with one's own key and certificate, one after the other, which counts instead of the folder's two.
@@ -45,10 +45,10 @@ def read(folder: Path, own: Path | None = None) -> Pems:
             raise WrongUse(
                 f"{own} holds no key with its certificate", "remove it: the agent has its certificate renewed"
             )
-        return Pems(_content(authority), begins + public, private)
+        return CertificateFiles(_content(authority), begins + public, private)
     if not certificate.exists() and not key.exists():
-        return Pems(_content(authority))
-    return Pems(_content(authority), _content(certificate), _content(key))
+        return CertificateFiles(_content(authority))
+    return CertificateFiles(_content(authority), _content(certificate), _content(key))
 
 
 def newest(folder: Path, renewed: Path | None, other: bool = False) -> Path | None:
@@ -60,9 +60,9 @@ def newest(folder: Path, renewed: Path | None, other: bool = False) -> Path | No
     if renewed is None or not renewed.exists():
         return None
     try:
-        later = x509.read(read(folder, renewed).certificate)
+        later = x509.read_pem(read(folder, renewed).certificate)
         own = read(folder).certificate
-        newer = not own or later.begins > x509.read(own).begins
+        newer = not own or later.begins > x509.read_pem(own).begins
         return renewed if newer is not (other and bool(own)) else None
     except (WrongUse, ValueError) as error:
         log.warning("the renewed certificate in %s is not used: %s", renewed, error)

@@ -91,7 +91,7 @@ def open_channel(reach: ServerAddress, options: Options) -> grpc.Channel:
         channel = grpc.secure_channel(
             reach.address, certificate_folder.channel_credentials(reach.tls, server.pem, reach.own), options=options
         )
-    return grpc.intercept_channel(channel, _WithDetails(reach.metadata())) if reach.token else channel
+    return grpc.intercept_channel(channel, _WithMetadata(reach.metadata())) if reach.token else channel
 
 
 def open_aio_channel(reach: ServerAddress, options: Options, server: Verified | None = None) -> grpc.aio.Channel:
@@ -116,13 +116,13 @@ class _Details(NamedTuple):
     compression: Any
 
 
-class _WithDetails(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[type-arg]
+class _WithMetadata(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[type-arg]
     """Adds the same metadata to every request: no method of a client can forget it. (Generic in the stubs alone.)"""
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
 
-    def _details(self, details: Any) -> Any:
+    def _extended(self, details: Any) -> Any:
         return _Details(
             details.method,
             details.timeout,
@@ -133,7 +133,7 @@ class _WithDetails(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInter
         )
 
     def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return continuation(self._details(client_call_details), request)
+        return continuation(self._extended(client_call_details), request)
 
     def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return continuation(self._details(client_call_details), request)
+        return continuation(self._extended(client_call_details), request)

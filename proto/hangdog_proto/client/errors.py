@@ -11,7 +11,7 @@ from hangdog_models.errors import (
     UnreadableEvidence,
     WrongUse,
 )
-from hangdog_proto.client.server_auth import misdated
+from hangdog_proto.client.server_auth import date_hint
 
 #: Trailing metadata that name the class of an error and carry its hint (`-bin`: any UTF-8).
 CLASS, HINT = "hangdog-error", "hangdog-hint-bin"
@@ -29,37 +29,37 @@ _CODES: dict[type[HangdogError], grpc.StatusCode] = {
 }
 _CLASSES = {kind.__name__: kind for kind in _CODES}
 #: Codes gRPC itself gives when nobody answers, or somebody who is no hangdog server.
-_NOBODY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
+_UNREACHABLE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 #: Codes that a proxy before the server gives by itself.
-_NOT_LET = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
+_DENIED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
 
 
-def written(error: HangdogError) -> tuple[grpc.StatusCode, str, Metadata]:
+def to_grpc(error: HangdogError) -> tuple[grpc.StatusCode, str, Metadata]:
     """An error as a status code, its words and trailing metadata; an unlisted class travels as the one it derives from."""
     kind = next(kind for kind in type(error).__mro__ if kind in _CODES)
     return _CODES[kind], str(error), ((CLASS, kind.__name__), (HINT, error.hint.encode()))
 
 
-def read(error: grpc.RpcError, address: str, tls: bool = False) -> HangdogError:
+def from_grpc(error: grpc.RpcError, address: str, tls: bool = False) -> HangdogError:
     """The error the server at `address` meant, or what it means that gRPC itself failed; `tls` says how it was asked."""
     call = error if isinstance(error, grpc.Call) else None
-    code, words = (call.code(), call.details() or "") if call else (None, str(error))
+    code, message = (call.code(), call.details() or "") if call else (None, str(error))
     metadata: dict[str, str | bytes] = dict(call.trailing_metadata() or ()) if call else {}
     kind = _CLASSES.get(str(metadata.get(CLASS)))
     if kind is not None:
         hint = metadata.get(HINT, b"")
-        return kind(words, hint.decode(errors="replace") if isinstance(hint, bytes) else hint)
-    if code in _NOBODY:
+        return kind(message, hint.decode(errors="replace") if isinstance(hint, bytes) else hint)
+    if code in _UNREACHABLE:
         start = "start one with `hangdog server`, or name another with --server or HANGDOG_SERVER"
-        if misdated(words):
-            start = misdated(words)
+        if date_hint(message):
+            start = date_hint(message)
         elif tls:
             start += "; or its certificate and the one of --tls do not know each other: hangdog certs show DIR"
-        return ServerUnreachable(f"no server answers at {address}{' over TLS' * tls} ({words})", start)
-    if code in _NOT_LET:
-        return NotAllowed(f"{address} does not let us ({words})", "is something between us and the server?")
+        return ServerUnreachable(f"no server answers at {address}{' over TLS' * tls} ({message})", start)
+    if code in _DENIED:
+        return NotAllowed(f"{address} does not let us ({message})", "is something between us and the server?")
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return ServerUnreachable(f"what answers at {address} is no hangdog server, or one of another version")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return WrongUse(f"the server at {address} does not take so much at once ({words})")
-    return OurFault(f"the server at {address} failed: {code.name if code else ''} {words}", "its log says more")
+        return WrongUse(f"the server at {address} does not take so much at once ({message})")
+    return OurFault(f"the server at {address} failed: {code.name if code else ''} {message}", "its log says more")

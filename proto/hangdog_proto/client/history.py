@@ -44,7 +44,7 @@ class Actions:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordLine:
+class MachineRecordLine:
     """What all verdicts said of a machine: incidents by its standing in them, `last` in Unix seconds.
 
     `weight` is the sum of its shares of probability.

@@ -12,7 +12,7 @@ from hangdog_models.operations.report import OperationsReport
 from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Verdict, from_json
-from hangdog_proto.client.history import ActionLine, Actions, HistoryLine, RecordLine
+from hangdog_proto.client.history import ActionLine, Actions, HistoryLine, MachineRecordLine
 from hangdog_proto.client.lazy_channel import LazyChannel
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import owners
@@ -173,8 +173,8 @@ class Client(LazyChannel):
         name = service.encode()
         with self._errors():
             ask = self._channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)
-            stated = ask(bytes((10, len(name))) + name if name else b"", timeout=ANSWER_S)
-        return bool(stated == b"\x08\x01")
+            answer = ask(bytes((10, len(name))) + name if name else b"", timeout=ANSWER_S)
+        return bool(answer == b"\x08\x01")
 
     def ledger(self, machine: str, within_s: float = 0.0, limit: int = 0) -> tuple[HistoryLine, ...]:
         """What verdicts said of a machine within so many seconds (0: ever), newest first."""
@@ -189,13 +189,13 @@ class Client(LazyChannel):
             for entry in answer.entries
         )  # fmt: skip
 
-    def suspected(self, within_s: float = 0.0, limit: int = 0) -> tuple[RecordLine, ...]:
+    def most_suspected(self, within_s: float = 0.0, limit: int = 0) -> tuple[MachineRecordLine, ...]:
         """The machines that verdicts named within so many seconds (0: ever), the most suspected first."""
         request = pb.MentionsRequest(within_s=within_s, limit=limit)
         with self._errors():
             answer = self._incidents.Mentions(request, timeout=ANSWER_S)
         return tuple(
-            RecordLine(one.machine, one.convicted, one.suspected, one.cleared, one.weight, one.last)
+            MachineRecordLine(one.machine, one.convicted, one.suspected, one.cleared, one.weight, one.last)
             for one in answer.machines
         )
 
@@ -215,13 +215,13 @@ class Client(LazyChannel):
                 self._incidents.Actions(pb.ActionsRequest(incident=incident, limit=limit), timeout=ANSWER_S)
             )
 
-    def act(self, what: str, incident: str = "", machine: str = "", because: str = "") -> Actions:
+    def act(self, what: str, incident: str = "", machine: str = "", reason: str = "") -> Actions:
         """Decides: `approve` or `dismiss` an incident's acts, `release` a machine, `close-breaker`; what is changed by it."""
-        request = pb.ActRequest(what=what, incident=incident, machine=machine, reason=because)
+        request = pb.ActRequest(what=what, incident=incident, machine=machine, reason=reason)
         with self._errors():
             return _actions(self._incidents.Act(request, timeout=ANSWER_S))
 
-    def kept(self, name: str) -> StoredIncident:
+    def stored(self, name: str) -> StoredIncident:
         """All that is kept of one incident, by its name or a prefix that only it has."""
         head: pb.BundleHead | None = None
         captures: list[tuple[str, int, bytes]] = []

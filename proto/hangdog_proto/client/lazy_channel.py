@@ -14,7 +14,7 @@ from hangdog_proto.client.channel_options import CHANNEL_OPTIONS, ServerAddress,
 #: Where a server listens, and where it is looked for, unless told otherwise: this machine only.
 DEFAULT_ADDRESS = "127.0.0.1:7411"
 #: How soon a connection that was lost is made anew, in milliseconds: gRPC's own pauses grow to two minutes.
-RECONNECTING = (("grpc.initial_reconnect_backoff_ms", 500), ("grpc.max_reconnect_backoff_ms", 5_000))
+RECONNECT_OPTIONS = (("grpc.initial_reconnect_backoff_ms", 500), ("grpc.max_reconnect_backoff_ms", 5_000))
 
 
 class LazyChannel:
@@ -22,7 +22,7 @@ class LazyChannel:
 
     def __init__(self, reach: ServerAddress | str = DEFAULT_ADDRESS) -> None:
         self._reach = ServerAddress(reach) if isinstance(reach, str) else reach
-        self._opened: grpc.Channel | None = None
+        self._opened_channel: grpc.Channel | None = None
         require_privacy(self._reach)
 
     def __enter__(self) -> Self:
@@ -39,21 +39,21 @@ class LazyChannel:
 
         A server that was started again may have another certificate, which is to be checked as the first one was.
         """
-        if self._opened is None:
-            self._opened = open_channel(self._reach, (*CHANNEL_OPTIONS, *RECONNECTING))
-        return self._opened
+        if self._opened_channel is None:
+            self._opened_channel = open_channel(self._reach, (*CHANNEL_OPTIONS, *RECONNECT_OPTIONS))
+        return self._opened_channel
 
     def _close(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
-        self._opened = None
+        if self._opened_channel is not None:
+            self._opened_channel.close()
+        self._opened_channel = None
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
         except grpc.RpcError as error:
-            meant = errors.read(error, self._reach.address, tls=self._reach.tls is not None)
-            if isinstance(meant, ServerUnreachable) and self._reach.tls is not None:
+            known = errors.from_grpc(error, self._reach.address, tls=self._reach.tls is not None)
+            if isinstance(known, ServerUnreachable) and self._reach.tls is not None:
                 self._close()
-            raise meant from error
+            raise known from error

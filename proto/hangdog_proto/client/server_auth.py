@@ -9,7 +9,7 @@ from hangdog_models.errors import NotAllowed, ServerUnreachable, WrongUse
 from hangdog_proto import deny_list, x509
 from hangdog_proto.client import certificate_folder
 from hangdog_proto.deny_list import DenyList
-from hangdog_proto.x509 import Leaf
+from hangdog_proto.x509 import CertificateInfo
 
 #: A server that is there shakes hands within some milliseconds; one attempt of gRPC's own may take as long. Seconds.
 WITHIN_S = 5.0
@@ -22,7 +22,7 @@ class Verified:
     """A server's certificate that was checked: `pem` is all that gRPC is to believe from then on."""
 
     pem: bytes
-    leaf: Leaf
+    leaf: CertificateInfo
 
 
 def verified(address: str, folder: Path, own: Path | None = None, within_s: float = WITHIN_S) -> Verified:
@@ -33,18 +33,18 @@ def verified(address: str, folder: Path, own: Path | None = None, within_s: floa
     server or its certificate is not of the authority, NotAllowed where its certificate must not be used, WrongUse
     where our own files cannot be read.
     """
-    der, _ = _shaken(address, folder, own, within_s)
+    der, _ = _handshake(address, folder, own, within_s)
     try:
         found = x509.read_der(der)
     except ValueError as error:
         raise NotAllowed(f"the certificate of {address} cannot be read: {error}") from error
     require_server(found, address)
-    if because := DenyList(folder / deny_list.NAME).refuses(found):
-        raise NotAllowed(f"the server at {address}: {because}", "ask who runs the server; docs/security.md")
+    if reason := DenyList(folder / deny_list.NAME).refuses(found):
+        raise NotAllowed(f"the server at {address}: {reason}", "ask who runs the server; docs/security.md")
     return Verified(ssl.DER_cert_to_PEM_cert(der).encode(), found)
 
 
-def require_server(found: Leaf, address: str) -> None:
+def require_server(found: CertificateInfo, address: str) -> None:
     """Raises NotAllowed unless the certificate is a server's."""
     if not found.server_auth:
         what = f"the certificate of {address} does not allow server authentication"
@@ -53,7 +53,7 @@ def require_server(found: Leaf, address: str) -> None:
         raise NotAllowed(f"what answers at {address} shows the certificate of {found.owners[0]}", "it is no server's")
 
 
-def misdated(words: str) -> str:
+def date_hint(words: str) -> str:
     """What to do where TLS refuses the server's certificate for its dates, by its words; empty where it does not."""
     if not any(text in words for text in _DATES):
         return ""
@@ -66,11 +66,13 @@ def accepts(address: str, folder: Path, own: Path, within_s: float = WITHIN_S) -
     In TLS 1.3 a client learns only from what comes after the handshake that its certificate was refused. An HTTP/2
     server speaks first. Raises as `verified` does.
     """
-    _, first = _shaken(address, folder, own, within_s, wait=True)
+    _, first = _handshake(address, folder, own, within_s, wait=True)
     return bool(first)
 
 
-def _shaken(address: str, folder: Path, own: Path | None, within_s: float, wait: bool = False) -> tuple[bytes, bytes]:
+def _handshake(
+    address: str, folder: Path, own: Path | None, within_s: float, wait: bool = False
+) -> tuple[bytes, bytes]:
     """The certificate of a server in DER, and the first bytes it says where they are waited for."""
     host, _, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -87,7 +89,7 @@ def _shaken(address: str, folder: Path, own: Path | None, within_s: float, wait:
         words = f"{error}"
         advice = f"{start}; or its certificate and the one of --tls do not know each other: hangdog certs show DIR"
         raise ServerUnreachable(
-            f"no server answers at {address} over TLS ({words})", misdated(words) or advice
+            f"no server answers at {address} over TLS ({words})", date_hint(words) or advice
         ) from error
     assert der is not None  # a handshake without a certificate fails
     return der, first

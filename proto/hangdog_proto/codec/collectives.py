@@ -21,7 +21,7 @@ MOST_IN_MESSAGE = 256 << 20
 #: Statements in one message: one a rank, and the machine's.
 MOST = 4096
 #: Words of a reason; a path and an error fit.
-_WORDS = 500
+_REASON_CHARS = 500
 #: How hard deflating tries: the lowest level takes a third of the time and gives nearly the same.
 _LEVEL = 1
 
@@ -55,11 +55,11 @@ def pack(statement: Statement) -> pb.Statement:
         packed.deflated = zlib.compress(statement.data, _LEVEL)
     if statement.missing is not None:
         packed.missing.reason = statement.missing.reason
-        packed.missing.message = statement.missing.message.encode("utf-8", "replace").decode("utf-8")[:_WORDS]
+        packed.missing.message = statement.missing.message.encode("utf-8", "replace").decode("utf-8")[:_REASON_CHARS]
     return packed
 
 
-def unpack_counters(capture: pb.Capture) -> LibraryCounters | None:
+def unpack_all(capture: pb.Capture) -> LibraryCounters | None:
     """What the libraries of a machine counted, by a capture; None when it does not speak of that.
 
     Raises nothing: what cannot be read is named, and costs nothing else.
@@ -73,21 +73,21 @@ def unpack_counters(capture: pb.Capture) -> LibraryCounters | None:
     counters: list[RankCounters] = []
     report: RasReport | None = None
     unreadable: dict[str, str] = {}
-    lacking: list[tuple[Rank | None, Missing]] = []
+    missing: list[tuple[Rank | None, Missing]] = []
     for number, packed in enumerate(capture.statements):
         name = f"statement {number}"
         try:
-            given = unpack(packed)
-            name = given.name
-            if given.missing is not None:
-                lacking.append((given.rank, given.missing))
-            elif given.rank is not None:
-                counters.append(flight_record(given.data, given.rank))
+            statement = unpack(packed)
+            name = statement.name
+            if statement.missing is not None:
+                missing.append((statement.rank, statement.missing))
+            elif statement.rank is not None:
+                counters.append(flight_record(statement.data, statement.rank))
             else:
-                report = ras_report(given.data)
+                report = ras_report(statement.data)
         except UnreadableEvidence as error:
             unreadable[name] = str(error)
-    return LibraryCounters(tuple(counters), report, unreadable, tuple(lacking))
+    return LibraryCounters(tuple(counters), report, unreadable, tuple(missing))
 
 
 def unpack(packed: pb.Statement) -> Statement:
@@ -104,7 +104,7 @@ def unpack(packed: pb.Statement) -> Statement:
             reason = Reason(packed.missing.reason)
         except ValueError:
             reason = Reason.TOOL_FAILED  # a newer agent's word; what it says beside it is kept
-        return Statement(kind, rank, missing=Missing(reason, packed.missing.message[:_WORDS]))
+        return Statement(kind, rank, missing=Missing(reason, packed.missing.message[:_REASON_CHARS]))
     return Statement(kind, rank, _inflated(packed))
 
 

@@ -18,8 +18,8 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Thread
 from hangdog_proto.codec import traces as codec
-from hangdog_proto.codec.piece_cache import RECORD, Dictionary, PieceStacks, named
-from hangdog_proto.codec.pieces import UINT32, Face, Noun, Shared, digest, packed, split, text
+from hangdog_proto.codec.piece_cache import RECORD, PieceCache, PieceStacks, count_threads
+from hangdog_proto.codec.pieces import UINT32, KernelView, PieceContent, SharedThread, digest, packed, split, text
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 #: Pieces and bytes an agent keeps for a server that may ask for them: of the looks of some minutes, where a machine's stacks
@@ -40,17 +40,17 @@ class Packer:
 
     def pack(self, traces: Iterable[ProcessTrace]) -> pb.Capture:
         """Writes traces as one message that names what others may have told before."""
-        names: dict[Noun, bytes] = {}
-        groups: dict[tuple[bytes, bytes, str, Missing | None], _Group] = {}
+        names: dict[PieceContent, bytes] = {}
+        groups: dict[tuple[bytes, bytes, str, Missing | None], _ProcessNumbers] = {}
         long: list[ProcessTrace] = []
         for trace in traces:
-            if not _fits(trace):
+            if not _fits_short_form(trace):
                 long.append(trace)
                 continue
             with self._lock:
                 threads = b"".join(self._record(thread, names) for thread in trace.threads)
-                face = self._name(_face(trace.state), names) if trace.state is not None else b""
-            groups.setdefault((threads, face, text(trace.role), trace.missing), _Group()).add(trace)
+                face = self._name(_kernel_view(trace.state), names) if trace.state is not None else b""
+            groups.setdefault((threads, face, text(trace.role), trace.missing), _ProcessNumbers()).add(trace)
         capture = codec.pack(long)
         for (threads, face, role, missing), group in groups.items():
             alike = capture.alike.add(
@@ -82,12 +82,12 @@ class Packer:
             size += len(piece) + 8
         yield found
 
-    def _record(self, thread: Thread, names: dict[Noun, bytes]) -> bytes:
+    def _record(self, thread: Thread, names: dict[PieceContent, bytes]) -> bytes:
         frames = b"".join(self._name(frame, names) for frame in thread.frames)
-        name = self._name(Shared(thread.name or "", frames), names)
+        name = self._name(SharedThread(thread.name or "", frames), names)
         return name + bytes((codec.tri(thread.active) | codec.tri(thread.gil) << 2,))
 
-    def _name(self, noun: Noun, names: dict[Noun, bytes]) -> bytes:
+    def _name(self, noun: PieceContent, names: dict[PieceContent, bytes]) -> bytes:
         name = names.get(noun)
         if name is None:
             known = structs.replace(noun, line=0) if isinstance(noun, Frame) and not 0 <= noun.line <= UINT32 else noun
@@ -105,7 +105,7 @@ class Packer:
 
 
 @dataclass(slots=True)
-class _Group:
+class _ProcessNumbers:
     """What the processes of one group have for themselves."""
 
     ranks: list[int] = field(default_factory=list)
@@ -123,7 +123,7 @@ class _Group:
 
 
 def unpack(
-    capture: pb.Capture, dictionary: Dictionary, bounds: codec.TraceLimits = codec.BOUNDS, tids: bool = True
+    capture: pb.Capture, dictionary: PieceCache, bounds: codec.TraceLimits = codec.LIMITS, tids: bool = True
 ) -> tuple[ProcessTrace, ...]:
     """Reads what a `Packer` wrote; raises UnreadableEvidence on anything out of range, over `bounds` or not told.
 
@@ -134,13 +134,15 @@ def unpack(
     if not groups:
         return traces
     found = list(traces)
-    stated, walked, threads = 0, 0, 0
+    named_bytes, walked, threads = 0, 0, 0
     for group in groups:
         ranks, written = cast("list[Rank]", list(group.ranks)), group.threads
         size = len(ranks)
-        stated += len(written)
-        if stated > bounds.threads * RECORD:
-            raise UnreadableEvidence(f"capture message names {named(capture)} threads, the bound is {bounds.threads}")
+        named_bytes += len(written)
+        if named_bytes > bounds.threads * RECORD:
+            raise UnreadableEvidence(
+                f"capture message names {count_threads(capture)} threads, the bound is {bounds.threads}"
+            )
         if len(found) + size > bounds.processes:
             raise UnreadableEvidence(f"capture message holds more than {bounds.processes} processes")
         if len(written) % RECORD:
@@ -158,13 +160,13 @@ def _traces(
     group: pb.Alike,
     ranks: list[Rank],
     stacks: PieceStacks,
-    dictionary: Dictionary,
+    dictionary: PieceCache,
     bounds: codec.TraceLimits,
     tids: bool,
 ) -> list[ProcessTrace]:
     pids, cpu_s, ids, name = list(group.pids), list(group.cpu_s), group.tids, group.face
     size, each = len(ranks), len(stacks.threads)
-    face = dictionary.face(name) if name else None
+    face = dictionary.kernel_view(name) if name else None
     if len(pids) != size or len(cpu_s) != size * bool(face) or len(ids) not in (0, size * each):
         raise UnreadableEvidence("capture message holds lists that do not go together")
     if ranks and max(ranks) > MAX_RANK:
@@ -175,24 +177,24 @@ def _traces(
         raise UnreadableEvidence("capture message gives CPU seconds that are no number")
     role, missing = codec.bounded(group.role, bounds), _missing(group, bounds)
     states: Sequence[ProcessState | None] = _states(face, pids, cpu_s) if face is not None else (None,) * size
-    own = [pid or None for pid in pids]
+    pids_or_none = [pid or None for pid in pids]
     threads: Iterable[tuple[Thread, ...]] = repeat(stacks.threads)
     if tids and each and ids:
-        threads = [_own(stacks.threads, pid, ids[at * each : (at + 1) * each]) for at, pid in enumerate(pids)]
+        threads = [_with_tids(stacks.threads, pid, ids[at * each : (at + 1) * each]) for at, pid in enumerate(pids)]
     # as many of each as there are ranks, which was seen to above: a loop would take half as long again
-    return list(map(ProcessTrace, ranks, repeat(role), own, threads, states, repeat(missing)))
+    return list(map(ProcessTrace, ranks, repeat(role), pids_or_none, threads, states, repeat(missing)))
 
 
-def _states(face: Face, pids: Sequence[int], cpu_s: Sequence[float]) -> list[ProcessState]:
+def _states(view: KernelView, pids: Sequence[int], cpu_s: Sequence[float]) -> list[ProcessState]:
     spent = [None if seconds < 0 else seconds for seconds in cpu_s]
-    state, wchan, syscall = repeat(face.state), repeat(face.wchan), repeat(face.syscall)
-    return list(map(ProcessState, pids, state, wchan, syscall, spent, repeat(face.comm), repeat(face.cmdline)))
+    state, wchan, syscall = repeat(view.state), repeat(view.wchan), repeat(view.syscall)
+    return list(map(ProcessState, pids, state, wchan, syscall, spent, repeat(view.comm), repeat(view.cmdline)))
 
 
-def _own(threads: Sequence[Thread], pid: int, ids: Sequence[int]) -> tuple[Thread, ...]:
+def _with_tids(threads: Sequence[Thread], pid: int, ids: Sequence[int]) -> tuple[Thread, ...]:
     return tuple(
-        Thread(thread.name, max(0, pid + own), thread.frames, thread.active, thread.gil)
-        for thread, own in zip(threads, ids, strict=True)
+        Thread(thread.name, max(0, pid + offset), thread.frames, thread.active, thread.gil)
+        for thread, offset in zip(threads, ids, strict=True)
     )
 
 
@@ -200,14 +202,14 @@ def _missing(group: pb.Alike, bounds: codec.TraceLimits) -> Missing | None:
     return codec.missing(group.missing, bounds) if group.HasField("missing") else None
 
 
-def _face(state: ProcessState) -> Face:
-    return Face(text(state.state), text(state.wchan), text(state.syscall), text(state.comm), text(state.cmdline))
+def _kernel_view(state: ProcessState) -> KernelView:
+    return KernelView(text(state.state), text(state.wchan), text(state.syscall), text(state.comm), text(state.cmdline))
 
 
-def _fits(trace: ProcessTrace) -> bool:
+def _fits_short_form(trace: ProcessTrace) -> bool:
     """Whether the short form can tell all of it, its main thread included where no thread is named so."""
-    reported = len(trace.threads) < 2 or any(thread.name == "MainThread" for thread in trace.threads)
-    if not reported and any(thread.tid == trace.pid for thread in trace.threads):
+    main_known = len(trace.threads) < 2 or any(thread.name == "MainThread" for thread in trace.threads)
+    if not main_known and any(thread.tid == trace.pid for thread in trace.threads):
         return False
     pid, state = trace.pid or 0, trace.state
     if not 0 <= pid <= UINT32 or not all(0 <= thread.tid < _TID for thread in trace.threads):

@@ -14,7 +14,7 @@ _SHORT, _LONG = 100, 500
 #: No machine runs for longer, and no event was seen so often. Seconds; times.
 _LONGEST_S, _MOST_TIMES = 1e10, 1 << 31
 #: What was found this moment: an age of 0 means that nobody told it. Seconds.
-_LEAST_S = 0.001
+_MIN_AGE_S = 0.001
 
 
 def pack(findings: Iterable[Finding]) -> list[pb.Finding]:
@@ -37,7 +37,7 @@ def _packed(finding: Finding) -> pb.Finding:
         at_s=finding.at_s or 0.0,
         uptime_s=finding.uptime_s or 0.0,
         times=min(finding.times, _MOST_TIMES),
-        age_s=max(finding.age_s, _LEAST_S) if finding.age_s is not None else 0.0,
+        age_s=max(finding.age_s, _MIN_AGE_S) if finding.age_s is not None else 0.0,
     )
 
 

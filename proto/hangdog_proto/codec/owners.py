@@ -12,11 +12,11 @@ def pack(owner: Owner) -> pb.Owner | None:
     return pb.Owner(kind=owner.kind, id=owner.id, uid=owner.uid or 0) if owner.known else None
 
 
-def unpack(stated: pb.LocalJob | pb.JobSigns | pb.CaptureOrder | pb.Recheck) -> Owner:
+def unpack(message: pb.LocalJob | pb.JobSigns | pb.CaptureOrder | pb.Recheck) -> Owner:
     """Reads the owner of what is said; whoever tells a kind or an id that is none told nothing."""
-    if not stated.HasField("owner"):
+    if not message.HasField("owner"):
         return UNKNOWN
-    owner = stated.owner
+    owner = message.owner
     known = owner.kind in (OwnerKind.SLURM, OwnerKind.PODS, OwnerKind.USER)
     numbered = owner.id.isascii() and owner.id.isdigit() and len(owner.id) <= ID
     if not known or not numbered or (owner.kind != OwnerKind.SLURM and owner.id != str(owner.uid)):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.stack import Frame, Thread
-from hangdog_proto.codec.pieces import DIGEST, Face, Noun, Shared, digest, packed, split, unpacked
+from hangdog_proto.codec.pieces import DIGEST, KernelView, PieceContent, SharedThread, digest, packed, split, unpacked
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 #: Bytes that stand for one thread of a process: the digest, then what it was doing.
@@ -20,7 +20,7 @@ MOST_PIECES, MOST_BYTES = 1 << 19, 256 << 20
 #: Calls of one stack, and characters of one text, as in codec.Bounds.
 MOST_FRAMES, MOST_TEXT = 16384, 1 << 16
 #: What a piece takes in memory beside its text: the noun, its digest, its places in our tables.
-_EACH = 400
+_OVERHEAD = 400
 _TRI = (None, True, False, None)
 
 
@@ -32,7 +32,7 @@ class PieceStacks:
     frames: int
 
 
-class Dictionary:
+class PieceCache:
     """What was told, by digest."""
 
     def __init__(self, most_pieces: int = MOST_PIECES, most_bytes: int = MOST_BYTES) -> None:
@@ -40,24 +40,24 @@ class Dictionary:
         self.forget()
 
     def __len__(self) -> int:
-        return len(self._frames) + len(self._shared) + len(self._faces)
+        return len(self._frames) + len(self._shared) + len(self._kernel_views)
 
     @property
-    def made(self) -> int:
+    def stacks_built(self) -> int:
         """How many processes' stacks are kept put together."""
-        return len(self._made)
+        return len(self._built)
 
     def forget(self) -> None:
         """Empties it; whatever was made of it stays as it is."""
         self._frames: dict[bytes, Frame] = {}
-        self._shared: dict[bytes, Shared] = {}
-        self._faces: dict[bytes, Face] = {}
+        self._shared: dict[bytes, SharedThread] = {}
+        self._kernel_views: dict[bytes, KernelView] = {}
         self._stacks: dict[bytes, tuple[Frame, ...]] = {}
         self._threads: dict[bytes, Thread] = {}
-        self._made: dict[bytes, PieceStacks] = {}
-        self._bytes = self._made_bytes = 0
+        self._built: dict[bytes, PieceStacks] = {}
+        self._bytes = self._built_bytes = 0
 
-    def learn(self, pieces: Iterable[pb.Piece], wanted: Container[bytes] | None = None) -> set[bytes]:
+    def add(self, pieces: Iterable[pb.Piece], wanted: Container[bytes] | None = None) -> set[bytes]:
         """Takes pieces in, those that are `wanted` where that is given, and answers their digests.
 
         Raises UnreadableEvidence on one that is over a bound.
@@ -66,96 +66,96 @@ class Dictionary:
         for piece in pieces:
             noun = unpacked(piece)
             if noun is not None and (wanted is None or digest(noun) in wanted):
-                learned.add(self._take(noun))
+                learned.add(self._store(noun))
         return learned
 
-    def lacking(self, capture: pb.Capture) -> set[bytes]:
+    def missing(self, capture: pb.Capture) -> set[bytes]:
         """Digests that the capture names, or pieces that it names name, and nobody told."""
         found: set[bytes] = set()
         for group in capture.alike:
             threads, face = group.threads, group.face
-            if threads not in self._made:
+            if threads not in self._built:
                 for record in records(threads):
-                    found.update(self._lacks(record[:DIGEST]))
-            if face and face not in self._faces:
+                    found.update(self._missing_of(record[:DIGEST]))
+            if face and face not in self._kernel_views:
                 found.add(face)
         return found
 
     def stacks(self, threads: bytes) -> PieceStacks:
         """The threads that `Alike.threads` names; raises UnreadableEvidence when a piece is lacking."""
-        made = self._made.get(threads)
+        made = self._built.get(threads)
         if made is None:
-            if self._made_bytes > self._most[1]:  # mixtures of threads, of which there may be more than of threads
-                self._made.clear()
-                self._made_bytes = 0
-            self._made_bytes += 2 * len(threads) + _EACH  # what names them, and as much again for what they are
+            if self._built_bytes > self._most[1]:  # mixtures of threads, of which there may be more than of threads
+                self._built.clear()
+                self._built_bytes = 0
+            self._built_bytes += 2 * len(threads) + _OVERHEAD  # what names them, and as much again for what they are
             nouns = tuple(self._thread(record) for record in records(threads))
-            made = self._made[threads] = PieceStacks(nouns, sum(len(thread.frames) for thread in nouns))
+            made = self._built[threads] = PieceStacks(nouns, sum(len(thread.frames) for thread in nouns))
         return made
 
-    def face(self, name: bytes) -> Face:
+    def kernel_view(self, name: bytes) -> KernelView:
         """What the kernel said; raises UnreadableEvidence when it is lacking."""
-        face = self._faces.get(name)
+        face = self._kernel_views.get(name)
         if face is None:
             raise UnreadableEvidence(f"capture message names a process state {name.hex()[:8]} that was not told")
         return face
 
-    def pieces(self, capture: pb.Capture, reported: set[bytes]) -> Iterator[pb.Piece]:
+    def pieces(self, capture: pb.Capture, sent: set[bytes]) -> Iterator[pb.Piece]:
         """All that the capture names and is not in `told`, which takes it in; what is lacking is passed over."""
         for group in capture.alike:
             threads, face = group.threads, group.face
-            if threads not in reported:
-                reported.add(threads)
+            if threads not in sent:
+                sent.add(threads)
                 for record in records(threads):
-                    yield from self._tell(record[:DIGEST], reported)
-            if face not in reported:
-                yield from self._tell(face, reported)
+                    yield from self._send(record[:DIGEST], sent)
+            if face not in sent:
+                yield from self._send(face, sent)
 
-    def _tell(self, name: bytes, reported: set[bytes]) -> Iterator[pb.Piece]:
-        if name in reported:
+    def _send(self, name: bytes, sent: set[bytes]) -> Iterator[pb.Piece]:
+        if name in sent:
             return
-        noun: Noun | None = self._shared.get(name) or self._faces.get(name) or self._frames.get(name)
+        noun: PieceContent | None = self._shared.get(name) or self._kernel_views.get(name) or self._frames.get(name)
         if noun is None:
             return
-        reported.add(name)
-        if isinstance(noun, Shared):
+        sent.add(name)
+        if isinstance(noun, SharedThread):
             for frame in split(noun.frames):
-                yield from self._tell(frame, reported)
+                yield from self._send(frame, sent)
         yield packed(noun)
 
-    def _take(self, noun: Noun) -> bytes:
+    def _store(self, noun: PieceContent) -> bytes:
         match noun:
             case Frame():
                 size = _bounded(noun.function, noun.file, noun.module or "")
-            case Shared():
+            case SharedThread():
                 size = _bounded(noun.name) + len(noun.frames)
                 if len(noun.frames) > MOST_FRAMES * DIGEST or len(noun.frames) % DIGEST:
                     raise UnreadableEvidence(f"a stack of {len(noun.frames) / DIGEST:g} frames, {MOST_FRAMES} at most")
-            case Face():
+            case KernelView():
                 size = _bounded(noun.state, noun.wchan, noun.syscall, noun.comm, noun.cmdline)
         if len(self) >= self._most[0] or self._bytes + size > self._most[1]:
             self.forget()
-        self._bytes += size + _EACH
+        self._bytes += size + _OVERHEAD
         name = digest(noun)
         match noun:
             case Frame():
                 self._frames.setdefault(name, noun)
-            case Shared():
+            case SharedThread():
                 self._shared.setdefault(name, noun)
-            case Face():
-                self._faces.setdefault(name, noun)
+            case KernelView():
+                self._kernel_views.setdefault(name, noun)
         return name
 
-    def _lacks(self, name: bytes) -> tuple[bytes, ...]:
+    def _missing_of(self, name: bytes) -> tuple[bytes, ...]:
         shared = self._shared.get(name)
         if shared is None:
             return (name,)
         if shared.frames in self._stacks:
             return ()
-        lacking = tuple(frame for frame in split(shared.frames) if frame not in self._frames)
-        if not lacking:
+        missing = tuple(frame for frame in split(shared.frames) if frame not in self._frames)
+        if not missing:
             self._stack(shared.frames)  # so that nobody goes over its frames again
-        return lacking
+        return missing
 
     def _thread(self, record: bytes) -> Thread:
         thread = self._threads.get(record)
@@ -178,7 +178,7 @@ class Dictionary:
         return stack
 
 
-def named(capture: pb.Capture) -> int:
+def count_threads(capture: pb.Capture) -> int:
     """How many threads the groups of a capture name: what must be bounded before any of it is looked up."""
     return sum([len(group.threads) for group in capture.alike]) // RECORD
 

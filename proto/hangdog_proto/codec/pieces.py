@@ -20,7 +20,7 @@ UINT32 = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedThread:
     """A thread as many ranks share it; `frames` are the digests of its frames, outermost first."""
 
     name: str
@@ -28,7 +28,7 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class Face:
+class KernelView:
     """What the kernel says of a process, apart from the numbers that are its own."""
 
     state: str
@@ -38,22 +38,22 @@ class Face:
     cmdline: str
 
 
-Noun = Frame | Shared | Face
+PieceContent = Frame | SharedThread | KernelView
 
 
-def digest(noun: Noun) -> bytes:
+def digest(noun: PieceContent) -> bytes:
     """What names a piece."""
     match noun:
         case Frame(function, file, line, module):
             native = b"" if module is None else b"native"
             return _digest(b"frame", _bytes(function), _bytes(file), b"%d" % line, native, _bytes(module or ""))
-        case Shared(name, frames):
+        case SharedThread(name, frames):
             return _digest(b"thread", _bytes(name), frames)
-        case Face(state, wchan, syscall, comm, cmdline):
+        case KernelView(state, wchan, syscall, comm, cmdline):
             return _digest(b"face", *map(_bytes, (state, wchan, syscall, comm, cmdline)))
 
 
-def packed(noun: Noun) -> pb.Piece:
+def packed(noun: PieceContent) -> pb.Piece:
     """A piece for the wire."""
     match noun:
         case Frame(function, file, line, module):
@@ -61,16 +61,16 @@ def packed(noun: Noun) -> pb.Piece:
                 function=text(function), file=text(file), line=line, module=text(module or ""), native=module == ""
             )
             return pb.Piece(frame=frame)
-        case Shared(name, frames):
+        case SharedThread(name, frames):
             return pb.Piece(thread=pb.SharedThread(name=text(name), frames=frames))
-        case Face(state, wchan, syscall, comm, cmdline):
+        case KernelView(state, wchan, syscall, comm, cmdline):
             face = pb.Face(
                 state=text(state), wchan=text(wchan), syscall=text(syscall), comm=text(comm), cmdline=text(cmdline)
             )
             return pb.Piece(face=face)
 
 
-def unpacked(piece: pb.Piece) -> Noun | None:
+def unpacked(piece: pb.Piece) -> PieceContent | None:
     """What a piece says; None when it says nothing that this hangdog knows."""
     match piece.WhichOneof("body"):
         case "frame":
@@ -78,10 +78,10 @@ def unpacked(piece: pb.Piece) -> Noun | None:
             module = frame.module if frame.module or frame.native else None
             return Frame(frame.function, frame.file, frame.line, module)
         case "thread":
-            return Shared(piece.thread.name, piece.thread.frames)
+            return SharedThread(piece.thread.name, piece.thread.frames)
         case "face":
             face = piece.face
-            return Face(face.state, face.wchan, face.syscall, face.comm, face.cmdline)
+            return KernelView(face.state, face.wchan, face.syscall, face.comm, face.cmdline)
     return None
 
 
@@ -90,9 +90,9 @@ def split(digests: bytes) -> Iterator[bytes]:
     return (digests[at : at + DIGEST] for at in range(0, len(digests) - DIGEST + 1, DIGEST))
 
 
-def text(stated: str) -> str:
+def text(raw: str) -> str:
     """Text the wire accepts: /proc may hold bytes that are no UTF-8, which Python carries as lone surrogates."""
-    return stated.encode("utf-8", "replace").decode("utf-8")
+    return raw.encode("utf-8", "replace").decode("utf-8")
 
 
 def _digest(kind: bytes, *fields: bytes) -> bytes:
@@ -100,5 +100,5 @@ def _digest(kind: bytes, *fields: bytes) -> bytes:
     return blake2b(written, digest_size=DIGEST, person=kind).digest()
 
 
-def _bytes(stated: str) -> bytes:
-    return stated.encode("utf-8", "replace")
+def _bytes(raw: str) -> bytes:
+    return raw.encode("utf-8", "replace")

@@ -8,10 +8,10 @@ from hangdog_models.stack import ProcessState, ProcessTrace
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 #: Looks that may stand before another one in its message: more than an agent keeps back, and few enough to be unfolded.
-MOST_BEFORE = 16
+MOST_EARLIER = 16
 
 
-def same(before: pb.Capture, after: pb.Capture) -> list[float] | None:
+def same_cpu_seconds(before: pb.Capture, after: pb.Capture) -> list[float] | None:
     """The CPU seconds of a look that shows what the one `after` it shows, but for these; None where more differs.
 
     What comes with the last look only, statements and findings, counts for nothing.
@@ -24,7 +24,7 @@ def same(before: pb.Capture, after: pb.Capture) -> list[float] | None:
     return [cpu_s for group in before.alike for cpu_s in group.cpu_s] if probe == before else None
 
 
-def earlier(after: pb.Capture, cpu_s: Sequence[float]) -> pb.Capture:
+def rebuilt(after: pb.Capture, cpu_s: Sequence[float]) -> pb.Capture:
     """The look that `same` found to be as the one `after` it; raises UnreadableEvidence when the CPU seconds do not fit."""
     if len(cpu_s) != sum(len(group.cpu_s) for group in after.alike):
         raise UnreadableEvidence("a look before gives CPU seconds of other processes than the look behind it")
@@ -40,9 +40,9 @@ def earlier(after: pb.Capture, cpu_s: Sequence[float]) -> pb.Capture:
     return capture
 
 
-def kept(number: int, befores: Iterable[pb.Before]) -> bytes:
+def pack_earlier(number: int, earlier_rounds: Iterable[pb.Before]) -> bytes:
     """What is kept beside the look of round `number` of those before it that show what it shows, but for their CPU seconds."""
-    return pb.Captured(round=number, before=befores).SerializeToString()
+    return pb.Captured(round=number, before=earlier_rounds).SerializeToString()
 
 
 def count(beside: bytes | None) -> int:
@@ -50,16 +50,18 @@ def count(beside: bytes | None) -> int:
     return len(pb.Captured.FromString(beside).before) if beside else 0
 
 
-def unfolded(number: int, packed: bytes, beside: bytes) -> Iterator[tuple[int, bytes]]:
+def unpack_rounds(number: int, packed: bytes, beside: bytes) -> Iterator[tuple[int, bytes]]:
     """The looks that are kept as one under a number, its own last, each as if it had come alone; `beside` is from `kept`."""
-    reported, after = pb.Captured.FromString(beside), pb.Capture.FromString(packed)
-    first = number - reported.round  # an incident may number its looks on from others that it left
-    for before in reported.before:
-        yield first + before.round, earlier(after, before.cpu_s).SerializeToString()
+    answer, after = pb.Captured.FromString(beside), pb.Capture.FromString(packed)
+    first = number - answer.round  # an incident may number its looks on from others that it left
+    for before in answer.before:
+        yield first + before.round, rebuilt(after, before.cpu_s).SerializeToString()
     yield number, packed
 
 
-def rewound(traces: Sequence[ProcessTrace], after: pb.Capture, cpu_s: Sequence[float]) -> tuple[ProcessTrace, ...]:
+def rebuilt_traces(
+    traces: Sequence[ProcessTrace], after: pb.Capture, cpu_s: Sequence[float]
+) -> tuple[ProcessTrace, ...]:
     """The traces of the look that `same` found, from those of the look `after` it, of which they share all they can.
 
     Raises UnreadableEvidence when the CPU seconds do not fit.
@@ -67,10 +69,10 @@ def rewound(traces: Sequence[ProcessTrace], after: pb.Capture, cpu_s: Sequence[f
     if not all(map(math.isfinite, cpu_s)):
         raise UnreadableEvidence("capture message gives CPU seconds that are no number")
     found = list(traces)
-    reported = [at for at in range(len(after.traces), len(traces)) if traces[at].state is not None]
-    if len(reported) != len(cpu_s):
+    with_state = [at for at in range(len(after.traces), len(traces)) if traces[at].state is not None]
+    if len(with_state) != len(cpu_s):
         raise UnreadableEvidence("a look before gives CPU seconds of other processes than the look behind it")
-    for at, seconds in zip(reported, cpu_s, strict=True):
+    for at, seconds in zip(with_state, cpu_s, strict=True):
         trace, spent = traces[at], None if seconds < 0 else seconds
         state = trace.state
         if state is not None and state.cpu_s != spent:

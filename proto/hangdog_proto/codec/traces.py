@@ -36,7 +36,7 @@ class TraceLimits:
     text: int = 1 << 16
 
 
-BOUNDS = TraceLimits()
+LIMITS = TraceLimits()
 
 
 def pack(traces: Iterable[ProcessTrace]) -> pb.Capture:
@@ -72,7 +72,7 @@ def pack(traces: Iterable[ProcessTrace]) -> pb.Capture:
     return capture
 
 
-def unpack(capture: pb.Capture, bounds: TraceLimits = BOUNDS) -> tuple[ProcessTrace, ...]:
+def unpack(capture: pb.Capture, bounds: TraceLimits = LIMITS) -> tuple[ProcessTrace, ...]:
     """Reads what `pack` wrote; raises UnreadableEvidence on anything out of range, over `bounds` or unheard of.
 
     All counts and indexes are checked before the first noun is made. A stack shared by many threads is made once.

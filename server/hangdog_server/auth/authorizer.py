@@ -222,7 +222,7 @@ class Authorizer(Interceptor):
     async def _refuse(self, method: str, context: Context, error: HangdogError) -> None:
         if isinstance(error, NotAllowed):
             await self.tries.refused(method, relayed_peer.read(context.peer()).address, error)
-        code, words, metadata = errors.written(error)
+        code, words, metadata = errors.to_grpc(error)
         await context.abort(code, words, metadata)
 
     def _trusts(self, shown: Peer, peer: str) -> bool:

@@ -134,7 +134,7 @@ class Issuer:
         )
         return certificates.pem(made)
 
-    def renew_in_s(self, shown: leaf.Leaf) -> float:
+    def renew_in_s(self, shown: leaf.CertificateInfo) -> float:
         """Seconds until half of what a certificate lasts has passed; 0 when it has."""
         made = shown.begins + certificates.BEFORE.total_seconds()
         half = made + max(shown.ends - made, 0.0) / 2

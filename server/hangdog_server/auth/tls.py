@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_proto import x509 as leaves
 from hangdog_proto.client import certificate_folder
-from hangdog_proto.x509 import Leaf
+from hangdog_proto.x509 import CertificateInfo
 
 MACHINE = "machine"
 
@@ -33,7 +33,7 @@ class Peer:
     machines: frozenset[str] = frozenset()
     name: str = ""
     label: str = ""
-    leaf: Leaf | None = None
+    leaf: CertificateInfo | None = None
     unreadable: str = ""
 
     @property
@@ -55,7 +55,7 @@ def peer(auth: Mapping[str, Iterable[bytes]], trust_dns_names: bool = False) -> 
     if not pem:
         return NOBODY
     try:
-        found = leaves.read(pem)
+        found = leaves.read_pem(pem)
     except ValueError as error:
         return Peer(label="a certificate that cannot be read", unreadable=str(error))
     if found.owners:
@@ -115,7 +115,7 @@ class Certificate:
     def _stamp(self) -> tuple[tuple[int, int, int], ...]:
         return tuple(_stamp(path) for path in certificate_folder.paths(self._folder))
 
-    def _checked(self, found: certificate_folder.Pems) -> float:
+    def _checked(self, found: certificate_folder.CertificateFiles) -> float:
         advice = "hangdog certs show DIR tells what is in it; docs/security.md how to renew it"
         if not found.certificate:
             raise WrongUse(f"{self._folder} holds no certificate of a server", "hangdog certs init makes one")
@@ -138,7 +138,7 @@ def day(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
 
 
-def _configuration(found: certificate_folder.Pems, believed: bytes) -> grpc.ServerCertificateConfiguration:
+def _configuration(found: certificate_folder.CertificateFiles, believed: bytes) -> grpc.ServerCertificateConfiguration:
     authorities = found.authority.rstrip() + b"\n" + believed
     return grpc.ssl_server_certificate_configuration([(found.key, found.certificate)], authorities)
 

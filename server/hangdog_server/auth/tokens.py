@@ -18,7 +18,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from hangdog_models.errors import WrongUse
-from hangdog_proto.private_files import make_file, make_folder, narrow_file
+from hangdog_proto.private_files import make_file, make_folder, restrict_file
 
 #: What a token begins with, so that it is known by its shape where it must not be: in a command line, in a repository.
 PREFIX = "hangdog_"
@@ -146,7 +146,7 @@ class Tokens:
         stamp = _stamp(self._path)
         if stamp != self._stamp:
             self._stamp = stamp
-            narrow_file(self._path)
+            restrict_file(self._path)
             try:
                 self._tokens = read(self._path)
             except WrongUse as error:

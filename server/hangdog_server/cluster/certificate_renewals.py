@@ -63,7 +63,7 @@ class Renewals:
         except HangdogError as error:
             await self._audit.note(replace(entry, outcome=f"refused: {error}"))
             raise
-        found = x509.read(made)
+        found = x509.read_pem(made)
         if not await self._audit.note(replace(entry, outcome=f"signed {found.serial}, until {day(found.ends)}")):
             raise OurFault("the record cannot be written", "the server's log says why")
         return made

@@ -12,5 +12,5 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 async def refuse(context: Context, error: HangdogError) -> NoReturn:
     """Says what is wrong, and what to do."""
-    code, words, metadata = errors.written(error)
+    code, words, metadata = errors.to_grpc(error)
     await context.abort(code, words, metadata)

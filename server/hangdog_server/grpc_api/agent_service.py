@@ -12,10 +12,10 @@ from hangdog_models.errors import HangdogError, NotAllowed, ServerUnreachable, W
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import Sign
 from hangdog_proto.codec import findings, owners, stall_signs
-from hangdog_proto.codec.piece_cache import Dictionary
+from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsServicer
-from hangdog_proto.logs import about
+from hangdog_proto.logs import log_context
 from hangdog_server.auth import relayed_peer
 from hangdog_server.auth.authorizer import Authorizer, ClientCredentials
 from hangdog_server.auth.refused_requests import address
@@ -67,7 +67,7 @@ class Agents(AgentsServicer):
         returns: OfflineIngest,
         leading: Leading,
         settings: ServerSettings,
-        dictionary: Dictionary,
+        dictionary: PieceCache,
         gate: Authorizer,
         limits: RateLimits,
         campaigns: CampaignRegistry,
@@ -121,7 +121,7 @@ class Agents(AgentsServicer):
         self._fleet.certificates.note(machine, shown, steady() - self._registry.now())
         ending = self._certificate_ends(connection, shown)
         try:
-            with about(machine=machine):
+            with log_context(machine=machine):
                 await self._serve(connection, context)
         finally:
             if ending is not None:

@@ -5,7 +5,7 @@ While the store fails they wait in memory: a full disk must not keep a standstil
 
 import logging
 
-from hangdog_proto.codec.piece_cache import Dictionary
+from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.codec.pieces import PIECES
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.store.captures import RawCapture
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 class Archive:
     """The captures of one incident on their way into the store."""
 
-    def __init__(self, store: Store, dictionary: Dictionary, incident: str, first: int = 0) -> None:
+    def __init__(self, store: Store, dictionary: PieceCache, incident: str, first: int = 0) -> None:
         """What is kept of the incident from before has numbers below `first`."""
         self._store = store
         self._dictionary = dictionary

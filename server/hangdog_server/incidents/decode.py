@@ -9,7 +9,7 @@ from hangdog_models.reading.printable import printable
 from hangdog_proto.codec import collectives, dedup, owners
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import rounds as together
-from hangdog_proto.codec.piece_cache import Dictionary
+from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.gather import FURTHER, RoundAnswer
 from hangdog_server.protocol.jobs import AnnouncedJob
@@ -31,10 +31,10 @@ _ID = 100
 _OLDEST_S = 366 * 86400.0
 
 
-def answer(machine: str, captured: pb.Captured, dictionary: Dictionary) -> RoundAnswer:
+def answer(machine: str, captured: pb.Captured, dictionary: PieceCache) -> RoundAnswer:
     """An agent's look; one that cannot be read is still an answer."""
     capture = captured.capture
-    reported = collectives.unpack_counters(capture)
+    reported = collectives.unpack_all(capture)
     try:
         traces, unreadable = dedup.unpack(capture, dictionary, tids=False), ""
     except UnreadableEvidence as error:
@@ -43,21 +43,21 @@ def answer(machine: str, captured: pb.Captured, dictionary: Dictionary) -> Round
     return RoundAnswer(machine, captured.round, traces, captured.last, unreadable, reported, captured.more, findings)
 
 
-def looks(machine: str, captured: pb.Captured, dictionary: Dictionary) -> list[RoundAnswer]:
+def looks(machine: str, captured: pb.Captured, dictionary: PieceCache) -> list[RoundAnswer]:
     """The looks of an agent's message, those `before` first, then its own; raises WrongUse when they are too many."""
-    if len(captured.before) > together.MOST_BEFORE:
-        raise WrongUse(f"{len(captured.before)} looks before another one; {together.MOST_BEFORE} at most")
+    if len(captured.before) > together.MOST_EARLIER:
+        raise WrongUse(f"{len(captured.before)} looks before another one; {together.MOST_EARLIER} at most")
     last = answer(machine, captured, dictionary)
     return [*(_before(last, before, captured.capture, dictionary) for before in captured.before), last]
 
 
-def _before(last: RoundAnswer, before: pb.Before, after: pb.Capture, dictionary: Dictionary) -> RoundAnswer:
+def _before(last: RoundAnswer, before: pb.Before, after: pb.Capture, dictionary: PieceCache) -> RoundAnswer:
     if before.HasField("capture"):
         return answer(last.machine, pb.Captured(round=before.round, capture=before.capture), dictionary)
     try:
         if last.unreadable:
             raise UnreadableEvidence(f"it is told by the look behind it, which is not: {last.unreadable}")
-        traces = together.rewound(last.traces, after, before.cpu_s)
+        traces = together.rebuilt_traces(last.traces, after, before.cpu_s)
     except UnreadableEvidence as error:
         return RoundAnswer(last.machine, before.round, unreadable=str(error))
     return RoundAnswer(last.machine, before.round, traces)

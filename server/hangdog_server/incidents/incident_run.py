@@ -14,9 +14,9 @@ from typing import Any
 
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_models.verdict import Verdict, to_json
-from hangdog_proto.codec.piece_cache import Dictionary
+from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.logs import about
+from hangdog_proto.logs import log_context
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents import resume
 from hangdog_server.incidents.capture_archive import Archive
@@ -56,7 +56,7 @@ class IncidentServices:
     store: Store
     judge: Judge
     clock: Callable[[], float]
-    dictionary: Dictionary = field(default_factory=Dictionary)
+    dictionary: PieceCache = field(default_factory=PieceCache)
     telemetry: Telemetry = SILENT
     judged: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -111,7 +111,11 @@ class IncidentRun:
     async def lead(self) -> None:
         """Leads the incident to its end; whatever goes wrong is said and remembered, and ends here."""
         services = self._services
-        with services.telemetry.incident(self.name, self._job), about(incident=self.name, job=self._job), spared():
+        with (
+            services.telemetry.incident(self.name, self._job),
+            log_context(incident=self.name, job=self._job),
+            spared(),
+        ):
             await self._led()
 
     async def settle(self) -> None:

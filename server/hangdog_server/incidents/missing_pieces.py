@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
-from hangdog_proto.codec.piece_cache import Dictionary, named
+from hangdog_proto.codec.piece_cache import PieceCache, count_threads
 from hangdog_proto.codec.pieces import split
-from hangdog_proto.codec.rounds import MOST_BEFORE
-from hangdog_proto.codec.traces import BOUNDS
+from hangdog_proto.codec.rounds import MOST_EARLIER
+from hangdog_proto.codec.traces import LIMITS
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol.commands import Need
@@ -55,7 +55,7 @@ class _Wanted:
 class MissingPieces:
     """The looks that wait; `keep` it running."""
 
-    def __init__(self, dictionary: Dictionary, send: Send, deliver: Deliver, settings: ServerSettings) -> None:
+    def __init__(self, dictionary: PieceCache, send: Send, deliver: Deliver, settings: ServerSettings) -> None:
         """`send` lays a question into a machine's line; `deliver` takes a look further, once all it names was told."""
         self._dictionary = dictionary
         self._send = send
@@ -83,7 +83,7 @@ class MissingPieces:
 
     def take_pieces(self, machine: str, pieces: pb.Pieces) -> None:
         """Takes in what a machine told, as far as somebody waits for it; raises UnreadableEvidence."""
-        for name in self._dictionary.learn(pieces.pieces, self._wanted):
+        for name in self._dictionary.add(pieces.pieces, self._wanted):
             self._no_longer(self._wanted.pop(name).held, name, machine)
         gone = [name for name in split(pieces.gone) if name in self._wanted and self._wanted[name].asked == machine]
         self._ask_others(gone)
@@ -123,13 +123,13 @@ class MissingPieces:
     def _lacking(self, captured: pb.Captured) -> set[bytes]:
         """What a look names and nobody told; of one that names more than is believed nothing: it is unreadable anyway."""
         lacking = self._lacks(captured.capture)
-        for before in captured.before[:MOST_BEFORE]:
+        for before in captured.before[:MOST_EARLIER]:
             if before.HasField("capture"):
                 lacking |= self._lacks(before.capture)
         return lacking
 
     def _lacks(self, capture: pb.Capture) -> set[bytes]:
-        return set() if named(capture) > BOUNDS.threads else self._dictionary.lacking(capture)
+        return set() if count_threads(capture) > LIMITS.threads else self._dictionary.missing(capture)
 
     def _want(self, held: _Held, lacking: set[bytes]) -> None:
         held.lacking = set(lacking)

@@ -17,9 +17,9 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.verdict import Verdict
-from hangdog_proto.codec.piece_cache import Dictionary
+from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_proto.logs import about
+from hangdog_proto.logs import log_context
 from hangdog_server.cluster.job_registry import identity
 from hangdog_server.cluster.leadership import Leading
 from hangdog_server.cluster.rank_claims import overlap
@@ -126,7 +126,9 @@ class OfflineIngest:
     def _note(self, name: str, kept: OfflineCapture) -> None:
         if name not in self._cases:
             self._cases[name] = _OfflineCase(kept.local.job)
-            with about(incident=name, job=kept.local.job, machine=""):  # the task takes it along, of many machines
+            with log_context(
+                incident=name, job=kept.local.job, machine=""
+            ):  # the task takes it along, of many machines
                 task = asyncio.create_task(self._lead(name, self._cases[name]), name=f"returned incident {name}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -254,7 +256,7 @@ def _judged(
     for kept in held:
         capture = pb.Capture.FromString(kept.packed)
         captured = pb.Captured(round=kept.round, capture=capture, last=kept.last, more=kept.more)
-        answer = decode.answer(kept.machine, captured, Dictionary())
+        answer = decode.answer(kept.machine, captured, PieceCache())
         gather.take(gathering, answer)
     gathering.done |= plan.asked.keys()
     snapshot = round_diff.explained(gather.conclude(gathering), gather.owners(gathering), why)

@@ -19,7 +19,7 @@ from hangdog_models.stack import Missing, ProcessTrace, Reason
 from hangdog_models.topology import Layout
 from hangdog_proto.codec import collectives, dedup
 from hangdog_proto.codec import findings as found
-from hangdog_proto.codec.piece_cache import Dictionary
+from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.codec.pieces import PIECES
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents import gather, round_diff
@@ -127,23 +127,23 @@ def _kept(
     return inside
 
 
-def opened(kept: Iterable[StoredRound]) -> tuple[Dictionary, list[StoredRound]]:
+def opened(kept: Iterable[StoredRound]) -> tuple[PieceCache, list[StoredRound]]:
     """What an incident's captures name, and those captures."""
-    dictionary, held = Dictionary(), []
+    dictionary, held = PieceCache(), []
     for look in kept:
         if look.machine == PIECES:
-            dictionary.learn(pb.Pieces.FromString(look.packed).pieces)
+            dictionary.add(pb.Pieces.FromString(look.packed).pieces)
         else:
             held.append(look)
     return dictionary, held
 
 
-def _answer(look: StoredRound, capture: pb.Capture, dictionary: Dictionary) -> RoundAnswer:
+def _answer(look: StoredRound, capture: pb.Capture, dictionary: PieceCache) -> RoundAnswer:
     try:
         traces, unreadable = dedup.unpack(capture, dictionary), ""
     except UnreadableEvidence as error:
         traces, unreadable = (), str(error)
-    reported, findings = collectives.unpack_counters(capture), found.unpack(capture.findings, look.machine)
+    reported, findings = collectives.unpack_all(capture), found.unpack(capture.findings, look.machine)
     return RoundAnswer(look.machine, look.number, traces, unreadable=unreadable, counters=reported, findings=findings)
 
 

@@ -89,10 +89,10 @@ class RoundCapture:
             elif last is not None and not answer.unreadable:
                 beside.append(reported)
             else:
-                shown = pb.Capture() if answer.unreadable else rounds.earlier(captured.capture, reported.cpu_s)
+                shown = pb.Capture() if answer.unreadable else rounds.rebuilt(captured.capture, reported.cpu_s)
                 self.archive.add(answer.machine, self.kept_from + answer.round, shown)
         if last is not None:
-            kept = rounds.kept(last.round, beside) if beside else None
+            kept = rounds.pack_earlier(last.round, beside) if beside else None
             self.archive.add(last.machine, self.kept_from + last.round, captured.capture, kept)
 
     def lost(self, machine: str) -> None:

@@ -8,7 +8,7 @@ import logging
 from hangdog_models.errors import HangdogError
 from hangdog_models.stall_timeouts import ASKED_AGAIN_S, RECHECK_S, Suspicion
 from hangdog_models.verdict import Kind, from_json
-from hangdog_proto.logs import about
+from hangdog_proto.logs import log_context
 from hangdog_server.auth.audit_log import AuditEntry, AuditLog, followed
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.leadership import Leading
@@ -82,7 +82,7 @@ class StallWatcher:
             elif self._seen.stands(job) and not self._stalls.shows(job) and self._fleet.awake(job, now):
                 self._seen.moves(job, self._registry.now(), now)
             if self._stalls.due(job, suspicion, now) and suspicion is not None and job not in self._asking:
-                with about(job=job):
+                with log_context(job=job):
                     log.warning("job %s seems to stand still: %s", job, suspicion.why)
                 self._telemetry.lasted(Delay.SUSPICION, suspicion.seconds)
                 task = asyncio.create_task(self._in_turn(job, suspicion), name=f"asking after {job}")

@@ -73,7 +73,7 @@ def unfolded(capture: RawCapture) -> Iterator[RawCapture]:
     if capture.before is None:
         yield capture
         return
-    for number, packed in rounds.unfolded(capture.round, capture.packed, capture.before):
+    for number, packed in rounds.unpack_rounds(capture.round, capture.packed, capture.before):
         yield RawCapture(capture.machine, number, packed)
 
 

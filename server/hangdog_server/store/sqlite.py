@@ -13,7 +13,7 @@ from typing import IO, Any
 import sqlalchemy as sa
 
 from hangdog_models.errors import WrongUse
-from hangdog_proto.private_files import make_file, make_folder, narrow
+from hangdog_proto.private_files import make_file, make_folder, restrict_folder
 from hangdog_server.store import json_columns
 from hangdog_server.store.migrate import newer
 from hangdog_server.store.store_errors import failed
@@ -102,7 +102,7 @@ def _locked(path: Path) -> IO[bytes]:
         raise WrongUse(f"cannot lock the store {path}: {error.strerror}", ADVICE) from error
     with contextlib.suppress(OSError):  # whoever opens the file says it better
         make_file(path)
-    narrow(path.parent, (f"{path.name}*", *BESIDE))
+    restrict_folder(path.parent, (f"{path.name}*", *BESIDE))
     return lock
 
 

@@ -36,7 +36,7 @@ CAPTURES = """
 import sys
 from hangdog_agent.capture.recorder import record
 from attacking.stage import BRIEF
-from recorder_asked import TOOLS, by_pid
+from support.fakes.recorder_asked import TOOLS, by_pid
 member = by_pid(int(sys.argv[1]))
 for _ in range(int(sys.argv[2])):
     record(member, TOOLS, BRIEF)

@@ -44,7 +44,7 @@ def serial(folder: Path, renewed: Path) -> str:
     """Which certificate the agent shows; that it fits its key is checked on the way."""
     own = Identity("localhost:1", "gpu-a", "1", folder, renewed=renewed).reach("localhost:1").own
     server_auth._context(folder, own)  # OpenSSL refuses a key that does not fit
-    return x509.read(certificate_folder.read(folder, own).certificate).serial
+    return x509.read_pem(certificate_folder.read(folder, own).certificate).serial
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ async def test_a_renewed_certificate_counts_from_the_next_connection_on(
     newer = certificates.machine(folder.parents[1], "gpu-a", now() + 60, tmp_path / "by-hand")
     for one in certificate_folder.paths(newer):
         one.replace(folder / one.name)
-    assert serial(folder, path) == x509.read((folder / "cert.pem").read_bytes()).serial
+    assert serial(folder, path) == x509.read_pem((folder / "cert.pem").read_bytes()).serial
 
 
 async def test_what_does_not_fit_leaves_the_old_one_and_is_tried_again(
@@ -201,10 +201,10 @@ def test_killed_in_the_middle_the_agent_has_a_pair_that_fits(
     (made / "cert").write_bytes(signed)
     command = (sys.executable, "-c", _KILLED, where, folder, path, made)
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
-    assert serial(folder, path) == (x509.read(signed).serial if where == "renamed" else before)
+    assert serial(folder, path) == (x509.read_pem(signed).serial if where == "renamed" else before)
     command = (sys.executable, "-c", _KILLED, "nowhere", folder, path, made)
     assert subprocess.run(command, check=False).returncode == 0, "what was left behind is in nobody's way"
-    assert serial(folder, path) == x509.read(signed).serial and len(list(path.parent.iterdir())) == 1
+    assert serial(folder, path) == x509.read_pem(signed).serial and len(list(path.parent.iterdir())) == 1
 
 
 def test_a_renewed_file_that_is_damaged_is_passed_over(
@@ -213,7 +213,7 @@ def test_a_renewed_file_that_is_damaged_is_passed_over(
     path = tmp_path / NAME
     for damage in (b"", b"-----BEGIN CERTIFICATE-----\n", b"\xff" * 100, (folder / "cert.pem").read_bytes()):
         path.write_bytes(damage)
-        assert serial(folder, path) == x509.read((folder / "cert.pem").read_bytes()).serial
+        assert serial(folder, path) == x509.read_pem((folder / "cert.pem").read_bytes()).serial
     assert "is not used" in caplog.text
 
 

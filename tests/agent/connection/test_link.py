@@ -22,7 +22,7 @@ from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.stack import Reason
 from hangdog_proto.codec import dedup, findings
-from hangdog_proto.codec.piece_cache import Dictionary
+from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.codec.traces import unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from support.fakes import targets
@@ -135,18 +135,18 @@ async def test_a_server_that_knows_digests_is_sent_them_and_told_what_it_asks_fo
     server = Server(digests=True)
     async with server, linked(server, stoppable):
         with running(WAIT, environ=ENVIRON):
-            line, dictionary = await server.line(), Dictionary()
+            line, dictionary = await server.line(), PieceCache()
             await line.hear("presence")
             line.order("digested", rounds=2)
             first, second = await line.hear("captured"), await line.hear("captured")
             assert not first.capture.traces and second.ByteSize() < 300
-            while lacking := dictionary.lacking(first.capture) | dictionary.lacking(second.capture):
+            while lacking := dictionary.missing(first.capture) | dictionary.missing(second.capture):
                 line.outbox.put_nowait(
                     pb.ToAgent(missing_pieces=pb.MissingPieces(digests=b"".join(lacking) + bytes(16)))
                 )
                 pieces = await line.hear("pieces")
                 assert pieces.gone == bytes(16)
-                dictionary.learn(pieces.pieces)
+                dictionary.add(pieces.pieces)
             for captured in (first, second):
                 (trace,) = dedup.unpack(captured.capture, dictionary)
                 assert trace.rank == 3 and trace.threads[0].tid == trace.pid

@@ -72,7 +72,7 @@ class Duties(TrainingLoop):
         for duty, at in due.items():
             if step == at:
                 duty()
-                self.memory.allow()  # what a duty has cached is no leak
+                self.memory.set_limit()  # what a duty has cached is no leak
 
     def save(self) -> None:
         """A disk that is full may be cleared by somebody: as many trainers do, tries again and again."""

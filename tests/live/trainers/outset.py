@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from hangdog.demo.job.data import Corpus
-from hangdog.demo.job.loop import set_out
+from hangdog.demo.job.loop import prepare
 from hangdog.demo.job.model import Shape
 from hangdog.demo.shape import ROWS, TOKENS
 from hangdog_models.reading.job import read_sizes
@@ -32,5 +32,5 @@ def begin() -> Outset:
     sizes = read_sizes(os.environ["HANGDOG_TOPOLOGY"])
     shape = Shape(TOKENS, heads=max(4, sizes.get("tp", 1)), layers=max(4, sizes.get("pp", 1)))
     replica = rank // sizes.get("tp", 1) % sizes.get("dp", 1)
-    loader = set_out(folder, Corpus(shape.vocabulary, TOKENS, ROWS), seed, replica)
+    loader = prepare(folder, Corpus(shape.vocabulary, TOKENS, ROWS), seed, replica)
     return Outset(folder, sizes, shape, loader)

@@ -110,7 +110,9 @@ async def test_what_a_restart_costs_is_listed_beside_why(tmp_path: Path, does: A
     ):
         await until(on, name, "waiting")
         async with asyncio.timeout(60):
-            while not (one := json.loads((await ask(on, "actions", "--format", "json")).stdout)["actions"][0])["message"]:
+            while not (one := json.loads((await ask(on, "actions", "--format", "json")).stdout)["actions"][0])[
+                "message"
+            ]:
                 await asyncio.sleep(0.02)
         assert one["message"] == "costs-a-restart-of-llama" and one["reason"].startswith("machine (")
         listed = "".join((await ask(on, "actions")).stdout.split())

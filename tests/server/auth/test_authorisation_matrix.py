@@ -120,7 +120,7 @@ def of_certificates(cluster: Cluster, some: Tokens, folder: Path) -> Iterator[Id
     useless = cluster.odd("gpu-a", uri("hangdog://machine/gpu-a"))
     denied = {"machine": cluster.machine("gpu-a"), "client": cluster.client("bob"), "proxy": cluster.client("gateway")}
     for each in denied.values():
-        serial = leaf.read((each / "cert.pem").read_bytes()).serial
+        serial = leaf.read_pem((each / "cert.pem").read_bytes()).serial
         deny_list.add(cluster.denied, DeniedCertificate(serial, "", now()))
     yield Identity("nobody", only, connects=False)
     yield Identity("nobody, with a token", only, act, connects=False)

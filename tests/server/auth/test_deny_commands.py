@@ -24,7 +24,7 @@ def run(*arguments: str | Path, status: int = 0) -> Result:
 
 
 def serial(folder: Path) -> str:
-    return x509.read((folder / "cert.pem").read_bytes()).serial
+    return x509.read_pem((folder / "cert.pem").read_bytes()).serial
 
 
 def test_a_certificate_is_denied_listed_and_allowed_again(cluster: Cluster, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_what_names_no_certificate_is_not_denied(tmp_path: Path, which: str) -> 
 def test_an_owner_that_is_denied_again_has_lost_its_newer_ones_too(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "denied.json"
     deny_list.add(file, deny_list.DeniedCertificate("", "machine gpu-a", now() - 3600))
-    between = x509.read((cluster.machine("gpu-a", now() - 60) / "cert.pem").read_bytes())
+    between = x509.read_pem((cluster.machine("gpu-a", now() - 60) / "cert.pem").read_bytes())
     assert deny_list.DenyList(file).refuses(between) == ""
     run("certs", "deny", "machine gpu-a", "--file", file)
     assert "is denied" in deny_list.DenyList(file).refuses(between) and len(deny_list.read(file)) == 1

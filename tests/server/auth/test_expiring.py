@@ -48,7 +48,7 @@ async def test_a_machines_certificate_that_ends_soon_stands_in_the_list(cluster:
             one, two = await on.machines()
             assert (one.certificate_ends_soon, two.certificate_ends_soon) == (True, False)
             assert 9.9 * DAY < one.certificate_left_s < 10.1 * DAY
-            assert two.serial == x509.read((later / "cert.pem").read_bytes()).serial
+            assert two.serial == x509.read_pem((later / "cert.pem").read_bytes()).serial
             assert on.reach is not None
             command = ["machines", "--server", on.address, "--tls", str(on.reach.tls)]
             asked = await asyncio.to_thread(
@@ -61,7 +61,7 @@ def fleet(*left: float) -> Fleet:
     """Connected machines whose certificates of 90 days have so many seconds left, at 0 by the fleet's clock."""
     found = Fleet(ServerSettings())
     for number, seconds in enumerate(left):
-        said = x509.Leaf("a", (), seconds - 90 * DAY, seconds, True, False)
+        said = x509.CertificateInfo("a", (), seconds - 90 * DAY, seconds, True, False)
         found.certificates.note(f"gpu-{number}", Peer(leaf=said), 0.0)
     return found
 

@@ -71,7 +71,7 @@ class Story:
     def _ask(self) -> None:
         with suppress(HangdogError), CampaignClient(self.address) as client:
             if len([line for line in client.machines() if line.connected]) == 2 and not client.campaigns():
-                list(client.campaign(["m0", "m1"], levels=[1], budget_s=600.0))
+                list(client.run(["m0", "m1"], levels=[1], budget_s=600.0))
 
     def over(self) -> bool:
         with suppress(HangdogError), CampaignClient(self.address) as client:

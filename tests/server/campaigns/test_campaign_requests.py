@@ -91,7 +91,7 @@ async def test_a_campaign_goes_on_when_nobody_listens_and_can_be_followed(on: St
     async with machines(on, m0=sound, m1=lambda order: sound(order) if ready.is_set() else None) as played:
 
         def leave(client: object) -> str:
-            steps = client.campaign(["m0", "m1"], levels=[1], budget_s=100.0)  # type: ignore[attr-defined]
+            steps = client.run(["m0", "m1"], levels=[1], budget_s=100.0)  # type: ignore[attr-defined]
             name = str(next(steps).campaign)
             steps.close()
             return name
@@ -109,6 +109,6 @@ async def test_a_campaign_goes_on_when_nobody_listens_and_can_be_followed(on: St
 
 async def test_what_it_would_begin_with_is_shown_and_nobody_is_asked(on: Stage) -> None:
     async with machines(on, m0=sound, m1=sound) as played:
-        named, plan = await asking(on, lambda client: client.first_round(["m0", "m1"], levels=[1], budget_s=60.0))
+        named, plan = await asking(on, lambda client: client.plan(["m0", "m1"], levels=[1], budget_s=60.0))
         assert named == ("m0", "m1") and [one["machines"] for one in plan["launches"]] == [["m0"], ["m1"]]
         assert not played["m0"].orders and await asking(on, lambda client: client.campaigns()) == ()

@@ -41,20 +41,20 @@ async def test_the_part_that_failed_is_convicted_by_its_uuid_and_stays_suspiciou
     moved = report(1).replace("GPU-of-nobody", "GPU-1")
     async with machines(on, m2=lambda order: moved, m3=lambda order: report(1).replace("GPU-of-nobody", "GPU-3")):
         await campaign(on, "m2", "m3", levels=[1], budget_s=60.0)
-        past = await asking(on, lambda client: client.past("GPU-1"))
+        past = await asking(on, lambda client: client.test_history("GPU-1"))
         assert {test.machine for test in past.tests} == {"m2"} and past.parts == ("GPU-1",)
         ((machine_, part),) = {(one.machine, one.part) for one in past.convictions}
         assert (machine_, part) == ("m1", "GPU-1") and past.probation > past.convictions[0].at
         told = await campaign(on, "m2", "m3", levels=[1], budget_s=40.0)
         ranked = {one["names"][0]: one["probability"] for one in told["ranked"]}
         assert ranked["m2"] > 4 * ranked["m3"], "it was convicted before, wherever it was then"
-    assert (await asking(on, lambda client: client.past("m0"))).convictions == ()
+    assert (await asking(on, lambda client: client.test_history("m0"))).convictions == ()
 
 
 async def test_where_all_fail_nobody_is_convicted_for_what_they_share(on: Stage) -> None:
     async with machines(on, m0=broken(1), m1=broken(1), m2=broken(1), m3=broken(1)):
         told = await campaign(on, "m0", "m1", "m2", "m3", levels=[1], budget_s=2000.0)
-        assert (await asking(on, lambda client: client.past("m0"))).convictions == ()
+        assert (await asking(on, lambda client: client.test_history("m0"))).convictions == ()
     assert (told["verdict"], told["convicted"]) == ("failed", [])
     assert told["because"] == "4 of 4 machines fail: what they share is the likelier cause"
 

@@ -134,7 +134,7 @@ async def test_a_server_that_is_killed_leaves_its_incidents_and_the_next_one_goe
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        snapshot, "RetryPolicy", partial(RetryPolicy, within_s=1.0, again_s=0.2)
+        snapshot, "RetryPolicy", partial(RetryPolicy, timeout_s=1.0, interval_s=0.2)
     )  # else it waits for minutes
     async with server(tmp_path / "s.db") as on, on.agent("a") as agent:
         await agent.hello(llama=[0])

@@ -15,7 +15,7 @@ import pytest
 from hangdog.retry import RetryPolicy
 from hangdog_models.errors import ServerUnreachable
 from hangdog_proto.client.incidents import Client
-from hangdog_proto.codec.piece_cache import Dictionary
+from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_server.store.store import Store
 from support.servers.cast import PATIENT, Agent, Stage, trainer
 from support.servers.tested import machines, report
@@ -30,7 +30,7 @@ def test_a_server_that_is_away_is_said_once_and_waited_for_so_long(capsys: pytes
         nonlocal now
         now += seconds
 
-    patience = RetryPolicy("incident 1", "hangdog watch 1", within_s=10.0, steady=lambda: now, wait=wait)
+    patience = RetryPolicy("incident 1", "hangdog watch 1", timeout_s=10.0, monotonic=lambda: now, wait=wait)
     away = ServerUnreachable("no server answers", "start one")
     for _ in range(5):
         patience.lost(away)
@@ -71,7 +71,7 @@ class Server:
         await self._process.wait()
 
     def stage(self) -> Stage:
-        return Stage(self.address, Store.__new__(Store), PATIENT, Dictionary())
+        return Stage(self.address, Store.__new__(Store), PATIENT, PieceCache())
 
 
 @asynccontextmanager
@@ -161,7 +161,7 @@ async def test_diagnose_goes_on_with_the_same_campaign(tmp_path: Path) -> None:
 async def test_a_server_that_does_not_come_back_ends_a_command_with_69(tmp_path: Path) -> None:
     script = (
         "import hangdog.retry as r, functools, hangdog.commands.oncall.snapshot as s\n"
-        "s.RetryPolicy = functools.partial(r.RetryPolicy, within_s=3.0, again_s=0.5)\n"
+        "s.RetryPolicy = functools.partial(r.RetryPolicy, timeout_s=3.0, interval_s=0.5)\n"
         "from hangdog.main import main; main()"
     )
     async with served(tmp_path) as server, agent(server, 0) as a:

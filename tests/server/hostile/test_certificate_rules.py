@@ -28,7 +28,7 @@ HELLO = pb.Hello(machine="gpu-a")
 
 
 def serial(folder: Path) -> str:
-    return leaf.read((folder / "cert.pem").read_bytes()).serial
+    return leaf.read_pem((folder / "cert.pem").read_bytes()).serial
 
 
 def deny(cluster: Cluster, folder: Path, reason: str = "stolen") -> None:
@@ -207,11 +207,11 @@ def test_a_server_does_not_start_on_a_damaged_deny_list(cluster: Cluster, damage
 def test_a_denied_owner_has_no_certificate_left_but_those_made_later(cluster: Cluster) -> None:
     """A thief may have had the stolen certificate renewed: those count no longer either, however many there are."""
     stolen, renewed = (
-        leaf.read((cluster.machine("gpu-a", now() - ago) / "cert.pem").read_bytes()) for ago in (86400, 60)
+        leaf.read_pem((cluster.machine("gpu-a", now() - ago) / "cert.pem").read_bytes()) for ago in (86400, 60)
     )
     deny_list.add(cluster.denied, DeniedCertificate("", "machine gpu-a", now()))
     later, other = (
-        leaf.read((cluster.machine(name, now() + 60) / "cert.pem").read_bytes()) for name in ("gpu-a", "gpu-b")
+        leaf.read_pem((cluster.machine(name, now() + 60) / "cert.pem").read_bytes()) for name in ("gpu-a", "gpu-b")
     )
     listed = DenyList(cluster.denied)
     assert [bool(listed.refuses(one)) for one in (stolen, renewed, later, other)] == [True, True, False, False]

@@ -135,7 +135,7 @@ async def test_a_denied_server_is_left_and_not_gone_back_to(cluster: Cluster, mo
         counting = asyncio.create_task(mine.counts(server))
         await asyncio.sleep(0.1)
         assert not counting.done()
-        serial = leaf.read((cluster.home / "server" / "cert.pem").read_bytes()).serial
+        serial = leaf.read_pem((cluster.home / "server" / "cert.pem").read_bytes()).serial
         deny_list.add(shown / deny_list.NAME, DeniedCertificate(serial, "", now(), "its disk was sold"))
         async with asyncio.timeout(10):
             with pytest.raises(NotAllowed, match="is denied: its disk was sold"):

@@ -71,7 +71,7 @@ async def test_a_machine_gets_another_certificate_over_its_stream_and_that_one_w
             welcome = await agent.hello(llama=[0])
             assert welcome.renews and 44.9 * DAY < welcome.renew_in_s < 45.1 * DAY
             answer = await renewed(agent, made.request)
-        found = leaf.read(answer.certificate)
+        found = leaf.read_pem(answer.certificate)
         assert (found.owners, found.client_auth, found.server_auth) == (("machine gpu-a",), True, False)
         assert abs(found.ends - now() - LIFE_DAYS * DAY) < 60
         new = put(cluster, "gpu-a", made.key, answer.certificate)
@@ -79,7 +79,7 @@ async def test_a_machine_gets_another_certificate_over_its_stream_and_that_one_w
             welcome = await agent.hello(llama=[0])
             assert 3.4 * DAY < welcome.renew_in_s < 3.6 * DAY
             assert (
-                leaf.read((await renewed(agent, certificate_renewal.request().request)).certificate).owners
+                leaf.read_pem((await renewed(agent, certificate_renewal.request().request)).certificate).owners
                 == found.owners
             )
         async with on.agent("gpu-b", new) as agent:
@@ -87,7 +87,7 @@ async def test_a_machine_gets_another_certificate_over_its_stream_and_that_one_w
             assert code is grpc.StatusCode.PERMISSION_DENIED and "says that it speaks for machine gpu-b" in words
     lines = [json.loads(line) for line in (cluster.home / "audit.jsonl").read_text().splitlines()]
     first = next(line for line in lines if line["what"] == "certificate renew")
-    before = leaf.read((old / "cert.pem").read_bytes()).serial
+    before = leaf.read_pem((old / "cert.pem").read_bytes()).serial
     assert (first["who"], first["why"]) == ("gpu-a", f"instead of {before}")
     assert first["outcome"].startswith(f"signed {found.serial}, until ")
 
@@ -109,7 +109,7 @@ async def test_of_a_request_its_key_alone_counts(cluster: Cluster, issuer: Path)
         .sign(key, hashes.SHA256())
     )
     made = Issuer(issuer, now).sign(greedy.public_bytes(Encoding.PEM), "gpu-a")
-    found, whole = leaf.read(made), x509.load_pem_x509_certificate(made)
+    found, whole = leaf.read_pem(made), x509.load_pem_x509_certificate(made)
     assert (found.owners, found.client_auth, found.server_auth) == (("machine gpu-a",), True, False)
     assert not whole.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     names = whole.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -260,7 +260,7 @@ def test_the_clusters_own_authority_is_no_issuer(cluster: Cluster, tmp_path: Pat
 def test_no_certificate_outlives_its_issuer(cluster: Cluster) -> None:
     ends = now() + 2 * DAY
     issuer = issuing.make(cluster.home / "short", ends - 5 * DAY, days=5)
-    found = leaf.read(Issuer(issuer, now).sign(certificate_renewal.request().request, "gpu-a"))
+    found = leaf.read_pem(Issuer(issuer, now).sign(certificate_renewal.request().request, "gpu-a"))
     assert abs(found.ends - ends) < 2
     with pytest.raises(WrongUse, match="ended on"):
         Issuer(issuer, lambda: ends + 1)

@@ -66,7 +66,8 @@ async def test_an_agent_has_its_certificate_renewed_and_comes_back_with_it(clust
                         pass
             assert [line.name for line in await on.machines() if line.connected] == ["gpu-a"]
             assert (
-                x509.read(certificate_folder.read(own, tmp_path / "renewed.pem").certificate).ends > now() + 6 * 86400.0
+                x509.read_pem(certificate_folder.read(own, tmp_path / "renewed.pem").certificate).ends
+                > now() + 6 * 86400.0
             )
         finally:
             agent.kill()

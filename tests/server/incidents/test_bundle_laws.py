@@ -23,7 +23,7 @@ from hangdog_proto.codec import collectives
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec.collectives import Statement
 from hangdog_proto.codec.dedup import Packer
-from hangdog_proto.codec.piece_cache import Dictionary
+from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.codec.pieces import PIECES
 from hangdog_proto.codec.traces import pack, unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -57,7 +57,7 @@ class Told:
 
     def judged(self) -> tuple[Verdict, dict[str, object], list[StoredRound]]:
         """Takes the answers in as the server does; the verdict, what is remembered, and what is kept."""
-        gathering, kept, dictionary = Gathering(self.plan, 0.0), list[StoredRound](), Dictionary()
+        gathering, kept, dictionary = Gathering(self.plan, 0.0), list[StoredRound](), PieceCache()
         for at, (machine, captured) in enumerate(zip(self.machines, self.answers, strict=True)):
             if at % 2:
                 captured = by_digests(captured, dictionary, kept)
@@ -75,7 +75,7 @@ class Told:
         return verdict, asked, kept
 
 
-def by_digests(captured: pb.Captured, dictionary: Dictionary, kept: list[StoredRound]) -> pb.Captured:
+def by_digests(captured: pb.Captured, dictionary: PieceCache, kept: list[StoredRound]) -> pb.Captured:
     """The same look in the short form, if it can be read; what it names is told and kept."""
     try:
         traces = unpack(captured.capture)
@@ -86,9 +86,9 @@ def by_digests(captured: pb.Captured, dictionary: Dictionary, kept: list[StoredR
     for name in ("frames", "stacks", "traces"):
         short.capture.ClearField(name)
     short.capture.MergeFrom(packer.pack(traces))
-    while lacking := dictionary.lacking(short.capture):
+    while lacking := dictionary.missing(short.capture):
         (pieces,) = packer.find(b"".join(lacking), 0)
-        dictionary.learn(pieces.pieces)
+        dictionary.add(pieces.pieces)
         kept.append(StoredRound(PIECES, len(kept), pieces.SerializeToString()))
     return short
 

@@ -98,7 +98,7 @@ async def test_counters_behind_the_last_look_are_waited_for_and_kept(tmp_path: P
     for one in kept:
         capture = pb.Capture.FromString(one.packed)
         how = RoundAnswer(
-            one.machine, one.round, unpack(capture), counters=collectives.unpack_counters(capture), more=one.round == 0
+            one.machine, one.round, unpack(capture), counters=collectives.unpack_all(capture), more=one.round == 0
         )
         assert not take(again, how)
     assert conclude(again).counters == seen(listener).counters
@@ -136,7 +136,7 @@ def test_a_bomb_is_never_inflated() -> None:
     bomb.size = 100
     tracemalloc.start()
     try:
-        assert collectives.unpack_counters(pb.Capture(statements=[bomb])) is not None
+        assert collectives.unpack_all(pb.Capture(statements=[bomb])) is not None
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
@@ -238,7 +238,7 @@ def test_whatever_arrives_only_our_error_comes_of_it(deflated: bytes, size: int,
     with pytest.raises(UnreadableEvidence):
         collectives.unpack(packed)
     packed = pb.Statement(kind=StatementKind.RECORD, deflated=deflated, size=size)
-    assert collectives.unpack_counters(pb.Capture(statements=[packed])) is not None
+    assert collectives.unpack_all(pb.Capture(statements=[packed])) is not None
 
 
 async def test_from_the_ranks_own_pipes_to_the_judge(tmp_path: Path) -> None:
@@ -268,6 +268,6 @@ async def test_from_the_ranks_own_pipes_to_the_judge(tmp_path: Path) -> None:
     assert [counted.members["0"] for counted in snapshot.counters] == [(0, 1), (0, 1)]
     assert [len(round_.traces) for round_ in snapshot.rounds] == [2, 2]
     assert any(
-        collectives.unpack_counters(pb.Capture.FromString(one.packed))
+        collectives.unpack_all(pb.Capture.FromString(one.packed))
         for one in opened(StoredRound(one.machine, one.round, one.packed) for one in kept)[1]
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hangdog_models.stack import ProcessTrace
 from hangdog_proto.codec.dedup import Packer, unpack
-from hangdog_proto.codec.piece_cache import Dictionary
+from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.missing_pieces import MissingPieces
 from hangdog_server.incidents.replay import StoredRound, opened
@@ -134,7 +134,7 @@ async def test_a_bug_met_in_one_look_that_waited_holds_up_no_other() -> None:
         asked.put_nowait(need.digests)
         return True
 
-    asking = MissingPieces(Dictionary(), send, deliver, PATIENT)
+    asking = MissingPieces(PieceCache(), send, deliver, PATIENT)
     keeping = asyncio.create_task(asking.keep())
     try:
         for machine, rank in (("a", 0), ("b", 1)):

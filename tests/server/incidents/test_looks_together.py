@@ -12,7 +12,7 @@ from msgspec import structs
 from hangdog_models.stack import ProcessState, ProcessTrace
 from hangdog_proto.codec import traces
 from hangdog_proto.codec.dedup import Packer, unpack
-from hangdog_proto.codec.rounds import MOST_BEFORE, same
+from hangdog_proto.codec.rounds import MOST_EARLIER, same_cpu_seconds
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.replay import StoredRound, opened
 from hangdog_server.store.captures import RawCapture, unfolded
@@ -30,7 +30,7 @@ def joined(packer: Packer, order: pb.CaptureOrder, middle: ProcessTrace, last: P
     """The second and third look in one message."""
     captures = packer.pack([middle]), packer.pack([last])
     captured = pb.Captured(order=order.order, round=2, capture=captures[1], last=True)
-    cpu_s = same(*captures)
+    cpu_s = same_cpu_seconds(*captures)
     captured.before.add(round=1, capture=captures[0] if cpu_s is None else None, cpu_s=cpu_s or ())
     return captured
 
@@ -152,8 +152,8 @@ async def test_an_agent_that_says_too_many_at_once_is_shown_out(tmp_path: Path) 
     async with stage(tmp_path / "s.db", settings=THRICE) as on, cluster(on, a=[0]) as (a,):
         asking = asyncio.create_task(on.snapshot(interval_s=0.01))
         order = await a.order()
-        befores = [pb.Before(round=at) for at in range(MOST_BEFORE + 1)]
+        befores = [pb.Before(round=at) for at in range(MOST_EARLIER + 1)]
         await a.say(captured=pb.Captured(order=order.order, round=2, before=befores))
         code, words = await a.end()
-        assert f"{MOST_BEFORE} at most" in words, code
+        assert f"{MOST_EARLIER} at most" in words, code
         asking.cancel()

@@ -123,7 +123,9 @@ def test_pulses_survive_the_wire_and_nonsense_does_not() -> None:
         with pytest.raises(UnreadableEvidence):
             stall_signs.unpack(pb.StallReport(jobs=[pb.JobSigns(job="j", signs=[nonsense])]))
     with pytest.raises(UnreadableEvidence):
-        stall_signs.unpack(pb.StallReport(jobs=[pb.JobSigns(job="j", signs=[pb.Sign()] * (stall_signs.RANKS + 1))]))
+        stall_signs.unpack(
+            pb.StallReport(jobs=[pb.JobSigns(job="j", signs=[pb.Sign()] * (stall_signs.MOST_RANKS + 1))])
+        )
 
 
 async def heard(agent: Agent, body: Literal["capture", "recheck"]) -> pb.ToAgent:

@@ -12,7 +12,7 @@ from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind
 from hangdog_proto.codec import rounds
-from hangdog_proto.codec.rounds import earlier
+from hangdog_proto.codec.rounds import rebuilt
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store.captures import RawCapture, unfolded
@@ -112,10 +112,10 @@ async def test_looks_kept_beside_another_come_back_as_if_they_had_come_alone(whe
     store = Store(where)
     await store.begin(FIRST, {})
     last = pb.Capture(alike=[pb.Alike(ranks=[0, 1], cpu_s=[5.0, 6.0])])
-    looks = [earlier(last, cpu_s).SerializeToString() for cpu_s in ([1.0, 2.0], [3.0, 4.0])]
+    looks = [rebuilt(last, cpu_s).SerializeToString() for cpu_s in ([1.0, 2.0], [3.0, 4.0])]
     befores = [pb.Before(round=at, cpu_s=cpu_s) for at, cpu_s in enumerate(([1.0, 2.0], [3.0, 4.0]))]
     packed = last.SerializeToString()
-    alone, both = RawCapture("a", 7, b"alone"), RawCapture("b", 9, packed, rounds.kept(2, befores))
+    alone, both = RawCapture("a", 7, b"alone"), RawCapture("b", 9, packed, rounds.pack_earlier(2, befores))
     await store.keep(FIRST.id, [alone, both])
     told = [("a", 7, b"alone"), ("b", 7, looks[0]), ("b", 8, looks[1]), ("b", 9, packed)]
     assert [(one.machine, one.round, one.packed) for one in (await store.recall(FIRST.id))[1]] == told

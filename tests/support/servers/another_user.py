@@ -46,7 +46,7 @@ def page(address: str) -> str:
 ASKED: dict[str, Callable[[str], object]] = {
     "look": lambda address: Client(address).machines(),
     "trigger": lambda address: list(Client(address).snapshot("nothing-of-that-name")),
-    "act": lambda address: Client(address).act("close-breaker", because="x"),
+    "act": lambda address: Client(address).act("close-breaker", reason="x"),
 }
 
 

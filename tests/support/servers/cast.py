@@ -16,7 +16,7 @@ from hangdog_models.topology import Topology
 from hangdog_models.verdict import Coverage, Eviction, EvidenceReport, Kind, Verdict
 from hangdog_proto.client.channel_options import ServerAddress, open_aio_channel
 from hangdog_proto.client.incidents import Client, MachineLine, ProgressStep
-from hangdog_proto.codec.piece_cache import Dictionary
+from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsStub
@@ -155,7 +155,7 @@ class Stage:
     address: str
     store: Store
     settings: ServerSettings
-    dictionary: Dictionary
+    dictionary: PieceCache
     reach: ServerAddress | None = None
 
     def agent(self, machine: str, tls: Path | None = None) -> Agent:

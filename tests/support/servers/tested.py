@@ -133,7 +133,7 @@ async def campaign(on: Stage, *names: str, heard: list[CampaignStep] | None = No
 
     def ask() -> list[CampaignStep]:
         with CampaignClient(on.address) as client:
-            steps.extend(client.campaign(names, **asked))  # list.extend takes them one by one
+            steps.extend(client.run(names, **asked))  # list.extend takes them one by one
         return steps
 
     told = (await asyncio.to_thread(ask))[-1].report

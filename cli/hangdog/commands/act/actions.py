@@ -25,5 +25,5 @@ def command(incident: str, limit: int, close_breaker: bool, because: str, form: 
         raise WrongUse("the breaker is no incident's", "hangdog actions --close-breaker")
     with Client(server) as client:
         if close_breaker:
-            client.act("close-breaker", because=because)
+            client.act("close-breaker", reason=because)
         show(client.actions(incident, limit), form)

@@ -18,4 +18,4 @@ def command(incident: str, because: str, form: str, server: str) -> None:
     INCIDENT is its name, or a prefix that only it has. `hangdog actions` tells what came of it.
     """
     with Client(server) as client:
-        show(client.act("approve", incident=incident, because=because), form)
+        show(client.act("approve", incident=incident, reason=because), form)

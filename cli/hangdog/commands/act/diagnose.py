@@ -167,8 +167,8 @@ def command(
     Over a server, tests are chosen round by round until a machine is convicted, none is left in doubt, or the budget is
     spent. Ctrl-C ends them.
     """
-    ways = [bool(one) for one in (local, machines or incident, follow, abort, listed)]
-    if sum(ways) != 1:
+    modes = [bool(one) for one in (local, machines or incident, follow, abort, listed)]
+    if sum(modes) != 1:
         raise WrongUse(
             "it is not said whom to test", "give one of --local, --machines, --incident, --follow, --abort, --list"
         )
@@ -184,22 +184,22 @@ def command(
         raise WrongUse("level 5 replays a command, and only level 5 does", hint)
     if 3 in wanted and (wrong := group.wrong()):
         raise WrongUse(f"level 3 tests a group of machines: {wrong}", "say where member 0 listens: --meet HOST:PORT")
-    stored_digests = golden([_report(path) for path in stored])
+    stored_digests = golden([_read_report(path) for path in stored])
     settings = replace(DiagnoseSettings(), dcgm_level=dcgm, speed_floor_tflops=floor)
     engine = Engine(interpreter=str(python)) if python else Engine()
-    wish = WantedLevels(processes, stored_digests, group, replayed, str(Path.cwd()), str(state))
-    asked = frozenset(wanted or ALONE)
+    options = WantedLevels(processes, stored_digests, group, replayed, str(Path.cwd()), str(state))
+    wanted_levels = frozenset(wanted or ALONE)
     stop, until = threading.Event(), time.monotonic() + budget
-    with _ending(stop):
+    with _stop_on_sigterm(stop):
         # before anything wakes a driver that may be sick
-        diagnosis = climb(standard(engine, Probe(), settings, wish, asked & {0}), budget, stop, _begins)
+        diagnosis = climb(standard(engine, Probe(), settings, options, wanted_levels & {0}), budget, stop, _print_level)
         probe = Probe(why="a level before it has convicted this machine")
-        if not (first and diagnosis.verdict is LadderOutcome.CONVICTED) and asked - {0}:
-            _tell("looking for devices ...")
+        if not (first and diagnosis.verdict is LadderOutcome.CONVICTED) and wanted_levels - {0}:
+            _print_progress("looking for devices ...")
             probe = engine.probe(min(settings.start_s, until - time.monotonic()), stop)
-        levels = standard(engine, probe, settings, wish, asked - {0})
-        left = until - time.monotonic()
-        diagnosis = climb(levels, left, stop, _begins, not first, GpuSettingsBackup(), diagnosis.levels)
+        levels = standard(engine, probe, settings, options, wanted_levels - {0})
+        left_s = until - time.monotonic()
+        diagnosis = climb(levels, left_s, stop, _print_level, not first, GpuSettingsBackup(), diagnosis.levels)
     if form == "json":
         document = to_json(diagnosis, socket.gethostname(), {"torch": probe.torch, "python": engine.interpreter})
         click.echo(json.dumps(document, indent=2))
@@ -215,7 +215,7 @@ def _over_server(server: ServerAddress, wanted: WantedTests, dry_run: bool, foll
         return campaign_lines.abort(server, abort)
     if not (wanted.machines or wanted.incident):
         return campaign_lines.show_list(server, form)
-    return campaign_lines.show_plan(server, wanted, form) if dry_run else campaign_lines.conduct(server, wanted, form)
+    return campaign_lines.show_plan(server, wanted, form) if dry_run else campaign_lines.run(server, wanted, form)
 
 
 def _require_no_local(ctx: click.Context) -> None:
@@ -226,17 +226,17 @@ def _require_no_local(ctx: click.Context) -> None:
             raise WrongUse(f"{parameter.opts[0]} is for --local", "agents test with their own settings: docs/agent.md")
 
 
-def _begins(level: Level) -> None:
-    _tell(f"level {level.number}, {level.name} ...")
+def _print_level(level: Level) -> None:
+    _print_progress(f"level {level.number}, {level.name} ...")
 
 
-def _tell(line: str) -> None:
+def _print_progress(line: str) -> None:
     """Progress; of a pipe's other end nobody needs it."""
     click.echo(line, err=True)
 
 
 @contextmanager
-def _ending(stop: threading.Event) -> Iterator[None]:
+def _stop_on_sigterm(stop: threading.Event) -> Iterator[None]:
     """Has SIGTERM end all tests in order, as slurmd and systemd send it; Ctrl-C does so by itself."""
 
     def leave(number: int, frame: FrameType | None) -> None:
@@ -250,7 +250,7 @@ def _ending(stop: threading.Event) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _report(path: Path) -> Mapping[str, Any]:
+def _read_report(path: Path) -> Mapping[str, Any]:
     """A stored report; raises UnreadableEvidence where it is none."""
     try:
         with path.open(encoding="utf-8") as file:
@@ -284,13 +284,13 @@ def _print(diagnosis: Diagnosis) -> None:
 
 
 def _sentence(diagnosis: Diagnosis) -> str:
-    whom = dict.fromkeys(
+    convicted = dict.fromkeys(
         f"{one.sort} {' with '.join(one.names)}".strip() for result in diagnosis.results for one in result.convicts
     )
     tests = sum(result.outcome is LevelOutcome.PASS for result in diagnosis.results)
     return {
-        LadderOutcome.CONVICTED: f"convicted: {', '.join(whom)}",
-        LadderOutcome.FAILED: f"a test failed, for which this machine is not to blame yet: {', '.join(whom)}",
+        LadderOutcome.CONVICTED: f"convicted: {', '.join(convicted)}",
+        LadderOutcome.FAILED: f"a test failed, for which this machine is not to blame yet: {', '.join(convicted)}",
         LadderOutcome.OPEN: "open: nothing failed, and not every test came to an end",
         LadderOutcome.NOT_CONVICTED: f"not convicted by {counted(tests, 'test')}, which is no proof of health",
     }[diagnosis.verdict]

@@ -18,4 +18,4 @@ def command(incident: str, because: str, form: str, server: str) -> None:
     What is under way is undone. What is done already stays: `hangdog release` brings a machine back.
     """
     with Client(server) as client:
-        show(client.act("dismiss", incident=incident, because=because), form)
+        show(client.act("dismiss", incident=incident, reason=because), form)

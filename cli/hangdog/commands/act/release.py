@@ -18,4 +18,4 @@ def command(machine: str, because: str, form: str, server: str) -> None:
     What somebody else has marked meanwhile is left alone.
     """
     with Client(server) as client:
-        show(client.act("release", machine=machine, because=because), form)
+        show(client.act("release", machine=machine, reason=because), form)

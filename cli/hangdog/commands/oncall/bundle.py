@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from hangdog.evidence.cases import replayed
+from hangdog.evidence.cases import replay_incident
 from hangdog.evidence.write_bundle import File, files
 from hangdog.options import server_option
 from hangdog.output.terminal import printable
@@ -39,17 +39,17 @@ def command(incident: str, output: Path, server: str) -> None:
     if output.exists() or output.is_symlink():
         raise WrongUse(f"{output} is there already", "name a folder that is not there yet; nothing is written over")
     with Client(server) as client:
-        kept = client.kept(incident)
-    count = _written(output, files(replayed(kept), _remarks(kept)))
+        kept = client.stored(incident)
+    count = _written(output, files(replay_incident(kept), _remarks(kept)))
     click.echo(f"{counted(count, 'file')} in {printable(str(output))}: hangdog triage {printable(str(output))}")
 
 
 def _remarks(kept: StoredIncident) -> tuple[str, ...]:
     line, verdict = kept.line, kept.verdict
-    stated = f"{verdict.kind}, {percent(verdict.confidence)} sure" if verdict else "none"
+    verdict_text = f"{verdict.kind}, {percent(verdict.confidence)} sure" if verdict else "none"
     return (
         f"Incident {line.id} of {utc(line.began)}: {line.why or 'somebody asked'}",
-        f"Verdict of the server: {stated}",
+        f"Verdict of the server: {verdict_text}",
     )
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from hangdog.options import format_option, server_option
 from hangdog.output.lines import add_row, table
 from hangdog.output.terminal import console_for, printable
-from hangdog.output.times import here, utc
+from hangdog.output.times import local_time, utc
 from hangdog_models.views.answer_text import percent
 from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client, IncidentLine
@@ -54,7 +54,7 @@ def _table(incidents: tuple[IncidentLine, ...]) -> Table:
         verdict = f"{incident.verdict} {percent(incident.confidence)}" if incident.verdict else ""
         cells = (
             incident.id,
-            here(incident.began),
+            local_time(incident.began),
             incident.job,
             incident.state,
             verdict,

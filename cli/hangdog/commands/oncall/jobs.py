@@ -13,7 +13,7 @@ from hangdog.evidence.machine_facts import UNDER_WAY
 from hangdog.options import format_option, server_option
 from hangdog.output.lines import add_row, table
 from hangdog.output.terminal import console_for
-from hangdog.output.times import here, utc
+from hangdog.output.times import local_time, utc
 from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.printable import printable
@@ -65,7 +65,7 @@ def command(form: str, server: ServerAddress) -> None:
     hangdog jobs --format json | jq -r '.jobs[] | select(.state == "open") | .job'
     """
     with Client(server) as client:
-        jobs = running(client.machines(), client.incidents("", INCIDENTS))
+        jobs = running_jobs(client.machines(), client.incidents("", INCIDENTS))
     if form == "json":
         click.echo(json.dumps({"schema": "hangdog.jobs/1", "jobs": [as_json(job) for job in jobs]}, indent=2))
     elif jobs:
@@ -74,7 +74,7 @@ def command(form: str, server: ServerAddress) -> None:
         click.echo("no job is known; `hangdog machines` lists the agents that look for them")
 
 
-def running(machines: Iterable[MachineLine], incidents: Sequence[IncidentLine]) -> tuple[JobRow, ...]:
+def running_jobs(machines: Iterable[MachineLine], incidents: Sequence[IncidentLine]) -> tuple[JobRow, ...]:
     """The jobs that agents told of, those with an open incident first; `incidents` are the latest, newest first."""
     on: dict[str, list[MachineLine]] = {}
     for machine in machines:
@@ -122,7 +122,7 @@ def _last(job: JobRow) -> str:
     if one is None:
         return "-"
     evict = f", evict {', '.join(one.evict)}" if one.evict else ""
-    return f"{one.verdict} {percent(one.confidence)}{evict}, {one.id}, {here(one.began)}"
+    return f"{one.verdict} {percent(one.confidence)}{evict}, {one.id}, {local_time(one.began)}"
 
 
 def as_json(job: JobRow) -> dict[str, object]:

@@ -10,9 +10,9 @@ from rich.table import Table
 from hangdog.options import Number, format_option, server_option
 from hangdog.output.lines import add_row, table
 from hangdog.output.terminal import console_for, printable
-from hangdog.output.times import here, utc
+from hangdog.output.times import local_time, utc
 from hangdog_models.views.answer_text import percent
-from hangdog_proto.client.history import HistoryLine, RecordLine
+from hangdog_proto.client.history import HistoryLine, MachineRecordLine
 from hangdog_proto.client.incidents import Client
 
 #: Seconds of a day.
@@ -34,7 +34,7 @@ def command(machine: str, days: float | None, limit: int, form: str, server: str
     within_s = (days or 0.0) * DAY_S
     with Client(server) as client:
         entries = client.ledger(machine, within_s, limit) if machine else ()
-        machines = () if machine else client.suspected(within_s, limit)
+        machines = () if machine else client.most_suspected(within_s, limit)
     if form == "json":
         known = {"machine": machine, "entries": [_entry(one) for one in entries]} if machine else {
             "machines": [_record(one) for one in machines]
@@ -58,7 +58,7 @@ def _entry(entry: HistoryLine) -> dict[str, object]:
     }
 
 
-def _record(record: RecordLine) -> dict[str, object]:
+def _record(record: MachineRecordLine) -> dict[str, object]:
     return {
         "machine": record.machine,
         "convicted": record.convicted,
@@ -74,13 +74,13 @@ def _lines(entries: Iterable[HistoryLine]) -> Table:
     for entry in entries:
         among = f" of {entry.among}" if entry.among > 1 else ""
         likely = "" if entry.mention == "cleared" else f"{percent(entry.probability)}{among}"
-        add_row(rows, here(entry.at), entry.mention, likely, entry.verdict, entry.incident, entry.job)
+        add_row(rows, local_time(entry.at), entry.mention, likely, entry.verdict, entry.incident, entry.job)
     return rows
 
 
-def _list(machines: Iterable[RecordLine]) -> Table:
+def _list(machines: Iterable[MachineRecordLine]) -> Table:
     rows = table("machine", "convicted", "suspected", "cleared", "weight", "last named")
     for one in machines:
         counts = (str(one.convicted), str(one.suspected), str(one.cleared))
-        add_row(rows, one.machine, *counts, f"{one.weight:.2f}", here(one.last))
+        add_row(rows, one.machine, *counts, f"{one.weight:.2f}", local_time(one.last))
     return rows

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from hangdog.options import format_option, server_option
 from hangdog.output.lines import add_row, table
-from hangdog.output.machine_history import print_past
+from hangdog.output.machine_history import print_test_history
 from hangdog.output.terminal import console_for
 from hangdog.output.times import ago
 from hangdog_models.findings import Impact
@@ -30,7 +30,7 @@ def command(machine: str, form: str, server: ServerAddress) -> None:
     Lost ones stay in the list for some hours. A certificate that ends soon is said. With MACHINE, or the UUID of a GPU: what it was tested for, and convicted of.
     """
     if machine:
-        print_past(server, machine, form)
+        print_test_history(server, machine, form)
         return
     with Client(server) as client:
         machines = client.machines()

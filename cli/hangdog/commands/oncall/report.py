@@ -41,7 +41,7 @@ def command(within_s: float, histories: tuple[Path, ...], html: Path | None, for
     Each figure comes with its definition and with how many cases it rests on. What nothing tells is unknown, and the
     report says why: a server sees through its agents that a job was restarted, the history of `hangdog run` also by whom.
     """
-    report = _read(histories, within_s) if histories else _asked(server, within_s)
+    report = _from_histories(histories, within_s) if histories else _from_server(server, within_s)
     if html is not None:
         from hangdog.output.html_file import write_text
         from hangdog_server.web.operations_page import operations_page
@@ -53,11 +53,11 @@ def command(within_s: float, histories: tuple[Path, ...], html: Path | None, for
         print_report(report)
 
 
-def _asked(server: ServerAddress, within_s: float) -> OperationsReport:
+def _from_server(server: ServerAddress, within_s: float) -> OperationsReport:
     with Client(server) as client:
         return client.report(within_s)
 
 
-def _read(files: tuple[Path, ...], within_s: float) -> OperationsReport:
+def _from_histories(files: tuple[Path, ...], within_s: float) -> OperationsReport:
     now = time.time()  # noqa: TID251  # a command is where the clock is read
     return run_histories.report(read_histories(files), max(0.0, now - within_s), now)

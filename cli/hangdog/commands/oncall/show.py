@@ -9,7 +9,7 @@ from hangdog.commands.oncall.incidents import as_json
 from hangdog.options import format_option, server_option
 from hangdog.output.lines import Line, print_line
 from hangdog.output.terminal import console_for, printable
-from hangdog.output.times import here
+from hangdog.output.times import local_time
 from hangdog.output.verdict_text import print_verdict
 from hangdog_models.verdict import to_json
 from hangdog_proto.client.channel_options import ServerAddress
@@ -46,4 +46,4 @@ def command(ctx: click.Context, incident: str, form: str, server: ServerAddress)
 
 def _heading(line: IncidentLine) -> str:
     reason = "; ".join(text for text in (line.why, line.note) if text)
-    return f"incident {line.id} of job {line.job}, {here(line.began)}: {line.state}{f' ({reason})' if reason else ''}"
+    return f"incident {line.id} of job {line.job}, {local_time(line.began)}: {line.state}{f' ({reason})' if reason else ''}"

@@ -64,7 +64,7 @@ def command(
     With --light no trainer is ever stopped, and looks end as soon as two judgements in a row are sure and agree.
     """
     job_toml = _job_toml(topology) if topology else ""
-    verdict = _asked(server, job, rounds or 0, interval or 0.0, job_toml, why, light)
+    verdict = _follow(server, job, rounds or 0, interval or 0.0, job_toml, why, light)
     if form == "json":
         click.echo(json.dumps(to_json(verdict), indent=2))
     else:
@@ -72,7 +72,7 @@ def command(
     ctx.exit(verdict.exit_code)
 
 
-def _asked(
+def _follow(
     server: ServerAddress, job: str, rounds: int, interval_s: float, job_toml: str, why: str, light: bool
 ) -> Verdict:
     """The verdict, once it is there; what happens meanwhile goes to stderr."""
@@ -87,7 +87,7 @@ def _asked(
     except ServerUnreachable as error:
         if not incident:
             raise
-        return _went_on(server, incident, error)
+        return _wait_for_verdict(server, incident, error)
     except KeyboardInterrupt:
         if incident:
             click.echo(f"the incident goes on: hangdog show {incident}", err=True)
@@ -95,30 +95,30 @@ def _asked(
     raise OurFault(f"the server ended incident {incident} without a verdict", "its log says more")
 
 
-def _went_on(server: ServerAddress, incident: str, error: ServerUnreachable) -> Verdict:
+def _wait_for_verdict(server: ServerAddress, incident: str, error: ServerUnreachable) -> Verdict:
     """The verdict of an incident whose server went away; the one that is started next goes on with it.
 
     Raises ServerUnreachable when none answers in time, or the incident fails.
     """
-    patience, reported = RetryPolicy(f"incident {incident}", f"hangdog watch {incident}"), ""
-    patience.lost(error)
+    retry, last_state = RetryPolicy(f"incident {incident}", f"hangdog watch {incident}"), ""
+    retry.lost(error)
     try:
         with Client(server) as client:
             while True:
                 try:
                     line, verdict = client.incident(incident)
                 except ServerUnreachable as still:
-                    patience.lost(still)
+                    retry.lost(still)
                     continue
-                patience.answered()
+                retry.answered()
                 if verdict is not None:
                     return verdict
                 if line.state not in UNDER_WAY:
                     raise ServerUnreachable(f"incident {incident} failed: {line.note or error}", error.hint)
-                if line.state != reported:
+                if line.state != last_state:
                     click.echo(f"incident {incident} goes on: {printable(line.state)}", err=True)
-                    reported = line.state
-                patience.wait(patience.again_s)
+                    last_state = line.state
+                retry.wait(retry.interval_s)
     except KeyboardInterrupt:
         click.echo(f"the incident goes on: hangdog show {incident}", err=True)
         raise

@@ -12,7 +12,7 @@ from hangdog.durations import seconds
 from hangdog.evidence.machine_facts import UNDER_WAY
 from hangdog.options import format_option, server_option
 from hangdog.output.terminal import console_for
-from hangdog.output.times import here
+from hangdog.output.times import local_time
 from hangdog.output.verdict_text import print_verdict
 from hangdog.retry import RetryPolicy
 from hangdog_models.errors import ServerUnreachable
@@ -27,7 +27,7 @@ LATEST = 100
 #: Characters of a name, and of a foreign sentence.
 NAMED, SENTENCE = 80, 240
 #: What changes of an incident.
-IncidentKey = tuple[str, str, float, str]
+ChangeKey = tuple[str, str, float, str]
 
 
 @click.command("watch")
@@ -53,11 +53,11 @@ def command(ctx: click.Context, incident: str, job: str, every: float, form: str
     with Client(server) as client:
         if incident:
             ctx.exit(_until_verdict(client, incident, form, every))
-        for line in followed(lambda: client.incidents(job, LATEST), every):
-            _tell(line, form)
+        for line in changes(lambda: client.incidents(job, LATEST), every):
+            _print(line, form)
 
 
-def followed(
+def changes(
     ask: Callable[[], Iterable[IncidentLine]],
     every: float,
     wait: Callable[[float], None] = time.sleep,
@@ -68,67 +68,67 @@ def followed(
     """
     lines = tuple(ask())
     yield from (line for line in reversed(lines) if line.state in UNDER_WAY)
-    away = False
+    disconnected = False
     while True:
-        known = {line.id: _key(line) for line in lines}
+        known = {line.id: _change_key(line) for line in lines}
         wait(every)
         try:
             lines = tuple(ask())
         except ServerUnreachable as error:
-            if not away:
+            if not disconnected:
                 click.echo(f"{printable(str(error), SENTENCE)}; asking again", err=True)
-            away = True
+            disconnected = True
             continue
-        if away:
+        if disconnected:
             click.echo("the server answers again", err=True)
-            away = False
-        yield from (line for line in reversed(lines) if known.get(line.id) != _key(line))
+            disconnected = False
+        yield from (line for line in reversed(lines) if known.get(line.id) != _change_key(line))
 
 
 def _until_verdict(client: Client, name: str, form: str, every: float) -> int:
     """Follows one incident to its end and prints its verdict; the exit status."""
     whole = client.incident(name)[0].id  # its beginning may come to mean several while it is followed
-    patience = RetryPolicy(f"incident {whole}", f"hangdog watch {whole}", again_s=every)
-    reported: IncidentKey | None = None
+    retry = RetryPolicy(f"incident {whole}", f"hangdog watch {whole}", interval_s=every)
+    shown: ChangeKey | None = None
     while True:
         try:
             line, verdict = client.incident(whole)
         except ServerUnreachable as error:
-            patience.lost(error)
+            retry.lost(error)
             continue
-        patience.answered()
+        retry.answered()
         if line.state in UNDER_WAY:
-            if reported != _key(line):
-                _tell(line, form, err=form != "json")
-            reported = _key(line)
-            patience.wait(every)
+            if shown != _change_key(line):
+                _print(line, form, err=form != "json")
+            shown = _change_key(line)
+            retry.wait(every)
             continue
         if verdict is None:
-            _tell(line, form)
+            _print(line, form)
             return 2
         if form == "json":
             click.echo(json.dumps(to_json(verdict)))
         else:
-            click.echo(_line(line))
+            click.echo(_line_text(line))
             click.echo()
             print_verdict(verdict, console_for(sys.stdout))
         return verdict.exit_code
 
 
-def _key(line: IncidentLine) -> IncidentKey:
+def _change_key(line: IncidentLine) -> ChangeKey:
     return line.state, line.verdict, line.confidence, line.note
 
 
-def _tell(line: IncidentLine, form: str, err: bool = False) -> None:
-    stated = json.dumps({"schema": "hangdog.incident/1", **as_json(line)}) if form == "json" else _line(line)
-    click.echo(stated, err=err)
+def _print(line: IncidentLine, form: str, err: bool = False) -> None:
+    text = json.dumps({"schema": "hangdog.incident/1", **as_json(line)}) if form == "json" else _line_text(line)
+    click.echo(text, err=err)
     sys.stdout.flush()
 
 
-def _line(line: IncidentLine) -> str:
+def _line_text(line: IncidentLine) -> str:
     """`2026-11-22 03:04:05  3fa9…  llama-70b: judged, machine 97%, evict node-64`."""
     verdict = f", {line.verdict} {percent(line.confidence)}" if line.verdict else ""
     evict = f", evict {printable(', '.join(line.evict), NAMED)}" if line.evict else ""
     why = printable(line.note or ("" if line.verdict else line.why), SENTENCE)
     reason = f": {why}" if why else ""
-    return f"{here(line.began)}  {line.id}  {printable(line.job, NAMED)}: {line.state}{verdict}{evict}{reason}"
+    return f"{local_time(line.began)}  {line.id}  {printable(line.job, NAMED)}: {line.state}{verdict}{evict}{reason}"

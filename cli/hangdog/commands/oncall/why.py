@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import click
 from rich.console import Console
 
-from hangdog.evidence.machine_facts import MachineFacts, ask
+from hangdog.evidence.machine_facts import MachineFacts, fetch
 from hangdog.options import format_option, server_option
-from hangdog.output.action_lines import line_text
+from hangdog.output.action_lines import change_text
 from hangdog.output.lines import Line, more, print_line, print_sections
-from hangdog.output.machine_status import MachineStatus, Word, assess
+from hangdog.output.machine_status import MachineState, MachineStatus, assess
 from hangdog.output.terminal import console_for
-from hangdog.output.times import ago, here, utc
+from hangdog.output.times import ago, local_time, utc
 from hangdog_models.ranks import format_ranks
 from hangdog_models.reading.printable import printable
 from hangdog_models.views.answer_text import percent, rank_text
@@ -29,7 +29,7 @@ CAMPAIGN = "diagnosis"
 SENTENCE, NAMED = 240, 80
 
 #: Colour of the first line. It only repeats the word that stands there.
-STYLES = {Word.CLEAR: "bold green", Word.OPEN: "bold yellow", Word.LOST: "bold yellow"}
+STYLES = {MachineState.CLEAR: "bold green", MachineState.OPEN: "bold yellow", MachineState.LOST: "bold yellow"}
 
 
 @click.command("why")
@@ -49,32 +49,32 @@ def command(ctx: click.Context, machine: str, form: str, server: ServerAddress) 
     hangdog why gpu-a17
     hangdog why gpu-a17 --format json | jq -r '.state, .do[]'
     """
-    facts = ask(server, machine)
-    state = assess(facts)
+    facts = fetch(server, machine)
+    status = assess(facts)
     if form == "json":
-        click.echo(json.dumps(as_json(facts, state), indent=2))
+        click.echo(json.dumps(as_json(facts, status), indent=2))
     else:
-        show(facts, state, console_for(sys.stdout))
-    ctx.exit(state.exit_code)
+        show(facts, status, console_for(sys.stdout))
+    ctx.exit(status.exit_code)
 
 
-def show(facts: MachineFacts, state: MachineStatus, console: Console) -> None:
+def show(facts: MachineFacts, status: MachineStatus, console: Console) -> None:
     """Prints the answer first, then what to do, then what it rests on."""
-    stated = f"{printable(facts.machine, NAMED)}: {state.word}, {state.says}"
-    print_line(Line(stated), console, STYLES.get(state.word, "bold red"))
-    print_line(Line(_present(facts)), console)
+    headline = f"{printable(facts.machine, NAMED)}: {status.state}, {status.says}"
+    print_line(Line(headline), console, STYLES.get(status.state, "bold red"))
+    print_line(Line(_now(facts)), console)
     sections = (
-        ("do now", (Line(line, "- ") for line in state.do)),
-        ("because", _cut(state.reasons, REASONS, "reason")),
+        ("do now", (Line(line, "- ") for line in status.next_steps)),
+        ("because", _cut(status.reasons, REASONS, "reason")),
         ("found by its checks", _findings(facts)),
-        ("acts", _acts(facts)),
-        ("verdicts", _ledger(facts)),
+        ("acts", _actions(facts)),
+        ("verdicts", _mentions(facts)),
         ("tests", _tests(facts)),
     )
     print_sections(sections, console)
 
 
-def _present(facts: MachineFacts) -> str:
+def _now(facts: MachineFacts) -> str:
     now = facts.now
     if now is None:
         return "no agent speaks for it"
@@ -92,41 +92,43 @@ def _findings(facts: MachineFacts) -> Iterator[Line]:
     yield from more(len(findings) - FINDINGS, "finding")
 
 
-def _acts(facts: MachineFacts) -> Iterator[Line]:
-    for act in facts.acts[:ACTS]:
-        reported = f": {printable(words, SENTENCE)}" if (words := line_text(act)) else ""
+def _actions(facts: MachineFacts) -> Iterator[Line]:
+    for act in facts.actions[:ACTS]:
+        detail = f": {printable(words, SENTENCE)}" if (words := change_text(act)) else ""
         by = f" by {printable(act.who, NAMED)}" if act.who else ""
-        yield Line(f"{here(act.changed)}  {act.state}{by}, incident {act.incident}{reported}", "- ")
-    yield from more(len(facts.acts) - ACTS, "act")
+        yield Line(f"{local_time(act.changed)}  {act.state}{by}, incident {act.incident}{detail}", "- ")
+    yield from more(len(facts.actions) - ACTS, "act")
     if facts.breaker:
         yield Line(f"the breaker is open: {printable(facts.breaker, SENTENCE)}", "! ")
 
 
-def _ledger(facts: MachineFacts) -> Iterator[Line]:
-    if not facts.ledger:
+def _mentions(facts: MachineFacts) -> Iterator[Line]:
+    if not facts.mentions:
         return
-    counts = Counter(entry.mention for entry in facts.ledger)
+    counts = Counter(entry.mention for entry in facts.mentions)
     yield Line(", ".join(f"{counts[word]} {word}" for word in ("convicted", "suspected", "cleared")))
-    for entry in facts.ledger[:LEDGER]:
+    for entry in facts.mentions[:LEDGER]:
         likely = "" if entry.mention == "cleared" else f" {percent(entry.probability)}"
         among = f" of {entry.among} machines" if entry.among > 1 and likely else ""
         by = f"{'campaign' if entry.verdict == CAMPAIGN else 'incident'} {entry.incident}"
         of = f" of {printable(entry.job, NAMED)}" if entry.job else ""
-        yield Line(f"{here(entry.at)}  {entry.mention}{likely}{among}, {by}{of}", "- ")
-    yield from more(len(facts.ledger) - LEDGER, "verdict", "hangdog ledger MACHINE")
+        yield Line(f"{local_time(entry.at)}  {entry.mention}{likely}{among}, {by}{of}", "- ")
+    yield from more(len(facts.mentions) - LEDGER, "verdict", "hangdog ledger MACHINE")
 
 
 def _tests(facts: MachineFacts) -> Iterator[Line]:
-    past = facts.past
+    past = facts.test_history
     for one in past.convictions[:TESTS]:
-        yield Line(f"{here(one.at)}  convicted by campaign {one.campaign}: {_part(one.part)}", "! ")
+        yield Line(f"{local_time(one.at)}  convicted by campaign {one.campaign}: {_part(one.part)}", "! ")
     if past.probation:
-        yield Line(f"on probation until {here(past.probation)}: campaigns suspect it more than others")
+        yield Line(f"on probation until {local_time(past.probation)}: campaigns suspect it more than others")
     tests = alike(past.tests)
     for test, many in tests[:TESTS]:
         others = f" with {printable(', '.join(test.others), NAMED)}" if test.others else ""
         says = f": {printable(test.says, SENTENCE)}" if test.says and test.outcome != "pass" else ""
-        yield Line(f"{here(test.at)}  {times(many)}{test.outcome}, {printable(test.test, NAMED)}{others}{says}", "- ")
+        yield Line(
+            f"{local_time(test.at)}  {times(many)}{test.outcome}, {printable(test.test, NAMED)}{others}{says}", "- "
+        )
     yield from more(len(tests) - TESTS, "test", "hangdog machines MACHINE")
 
 
@@ -139,18 +141,18 @@ def _cut(sentences: tuple[str, ...], most: int, what: str) -> Iterator[Line]:
     yield from more(len(sentences) - most, what)
 
 
-def as_json(facts: MachineFacts, state: MachineStatus) -> dict[str, object]:
+def as_json(facts: MachineFacts, status: MachineStatus) -> dict[str, object]:
     """All of it as JSON; `incident` and `probability` are null where no verdict stands behind the answer."""
-    now, past = facts.now, facts.past
+    now, past = facts.now, facts.test_history
     return {
         "schema": "hangdog.why/1",
         "machine": facts.machine,
-        "state": str(state.word),
-        "says": state.says,
-        "incident": state.incident or None,
-        "probability": None if state.probability is None else round(state.probability, 3),
-        "reasons": list(state.reasons),
-        "do": list(state.do),
+        "state": str(status.state),
+        "says": status.says,
+        "incident": status.incident or None,
+        "probability": None if status.probability is None else round(status.probability, 3),
+        "reasons": list(status.reasons),
+        "do": list(status.next_steps),
         "connected": bool(now and now.connected),
         "silent_s": round(now.silent_s, 1) if now else None,
         "jobs": [{"job": job.job, "ranks": format_ranks(job.ranks)} for job in (now.jobs if now else ())],
@@ -168,7 +170,7 @@ def as_json(facts: MachineFacts, state: MachineStatus) -> dict[str, object]:
                 "who": act.who,
                 "message": act.message,
             }
-            for act in facts.acts
+            for act in facts.actions
         ],
         "verdicts": [
             {
@@ -179,7 +181,7 @@ def as_json(facts: MachineFacts, state: MachineStatus) -> dict[str, object]:
                 "incident": one.incident,
                 "job": one.job,
             }
-            for one in facts.ledger
+            for one in facts.mentions
         ],
         "convictions": [
             {"at": utc(one.at), "campaign": one.campaign, "part": one.part or None} for one in past.convictions

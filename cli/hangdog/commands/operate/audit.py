@@ -9,7 +9,7 @@ import click
 
 from hangdog.options import format_option
 from hangdog.output.terminal import printable
-from hangdog.server_paths import AUDIT, beside_usual
+from hangdog.server_paths import AUDIT, next_to_default_store
 from hangdog_models.counts import counted
 from hangdog_models.errors import WrongUse
 
@@ -18,7 +18,7 @@ from hangdog_models.errors import WrongUse
 @click.option(
     "--file",
     type=click.Path(dir_okay=False, path_type=Path),
-    default=lambda: beside_usual(AUDIT),
+    default=lambda: next_to_default_store(AUDIT),
     show_default="audit.jsonl beside the server's store",
     metavar="FILE",
     help="The server's record.",
@@ -98,9 +98,9 @@ def _verified(file: Path, expect: tuple[str, ...], form: str) -> int:
 
 
 def _line(entry: dict[str, object]) -> str:
-    stated = {key: str(value) for key, value in entry.items()}
-    who = f"{stated.get('who', '?')} ({', '.join(filter(None, (stated.get('role'), stated.get('by'), stated.get('peer'))))})"
-    what = " ".join(filter(None, (stated.get("what"), stated.get("job"))))
-    incident = f" incident {stated['incident']}" if stated.get("incident") else ""
-    why = f": {stated['why']}" if stated.get("why") else ""
-    return f"{stated.get('at', '?')} {who} {what}{incident}{why} -> {stated.get('outcome', '?')}"
+    row = {key: str(value) for key, value in entry.items()}
+    who = f"{row.get('who', '?')} ({', '.join(filter(None, (row.get('role'), row.get('by'), row.get('peer'))))})"
+    what = " ".join(filter(None, (row.get("what"), row.get("job"))))
+    incident = f" incident {row['incident']}" if row.get("incident") else ""
+    why = f": {row['why']}" if row.get("why") else ""
+    return f"{row.get('at', '?')} {who} {what}{incident}{why} -> {row.get('outcome', '?')}"

@@ -13,7 +13,7 @@ from hangdog.commands.operate.token import record
 from hangdog.options import format_option
 from hangdog.output.terminal import printable
 from hangdog.output.times import ago, utc
-from hangdog.server_paths import DENIED, beside_usual
+from hangdog.server_paths import DENIED, next_to_default_store
 from hangdog_models.errors import WrongUse
 from hangdog_proto.expiry import ends_soon
 
@@ -145,7 +145,7 @@ def issuer(folder: Path, days: int, form: str) -> None:
 denied_option = click.option(
     "--file",
     type=click.Path(dir_okay=False, path_type=Path),
-    default=lambda: beside_usual(DENIED),
+    default=lambda: next_to_default_store(DENIED),
     show_default="denied.json beside the server's store",
     metavar="FILE",
     help="The deny list: the server's, or denied.json in a folder of certificates, for whom its owner speaks to.",
@@ -171,7 +171,7 @@ def deny(which: str, reason: str, undo: bool, file: Path) -> None:
     """
     from hangdog_proto import deny_list
 
-    serial, owner = _which(which)
+    serial, owner = _serial_or_owner(which)
     if undo:
         deny_list.remove(file, serial, owner)
         record(file, "certificate allowed", serial or owner)
@@ -250,18 +250,18 @@ def _tell(paths: Sequence[Path], form: str) -> None:
         click.echo(printable(f"{each.owner}{names}: {until}, serial {each.serial}, {each.path}"))
 
 
-def _which(stated: str) -> tuple[str, str]:
+def _serial_or_owner(given: str) -> tuple[str, str]:
     """A serial number or an owner, one of them empty; raises WrongUse."""
     from hangdog_proto.x509 import serial_digits
     from hangdog_server.auth import certificates
 
-    kind, _, name = stated.partition(" ")
+    kind, _, name = given.partition(" ")
     if kind in KINDS and name.strip():
         return "", f"{kind} {name.strip()}"
-    if stated and Path(stated).exists():
-        return certificates.show(Path(stated)).serial, ""
+    if given and Path(given).exists():
+        return certificates.show(Path(given)).serial, ""
     try:
-        return serial_digits(stated), ""
+        return serial_digits(given), ""
     except ValueError as error:
         raise WrongUse(f"{error}, and no file", "give SERIAL, a folder, or an owner as in 'machine gpu-a17'") from error
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from hangdog.options import Number
-from hangdog.server_paths import AUDIT, DENIED, SOCKET, TOKENS, beside, default_store
+from hangdog.server_paths import AUDIT, DENIED, SOCKET, TOKENS, default_store, next_to_store
 from hangdog_models.errors import WrongUse
 from hangdog_proto.client.lazy_channel import DEFAULT_ADDRESS
 from hangdog_proto.logs import FORMS, configure
@@ -228,18 +228,18 @@ def command(
         None if insecure else tls,
         people,
         insecure,
-        tokens or beside(store, TOKENS),
+        tokens or next_to_store(store, TOKENS),
         proxies,
-        beside(store, AUDIT),
+        next_to_store(store, AUDIT),
         advertise,
         web,
-        denied or beside(store, DENIED),
+        denied or next_to_store(store, DENIED),
         trust_dns_names,
         issuer,
         LIFE_DAYS if certificate_days is None else certificate_days,
-        Path(socket_) if socket_ else beside(store, SOCKET) if socket_ is None else None,
+        Path(socket_) if socket_ else next_to_store(store, SOCKET) if socket_ is None else None,
         bool(socket_),
-        dict(_granted(group) for group in groups),
+        dict(_grant(group) for group in groups),
     )
 
     def announce(address: str) -> None:
@@ -248,12 +248,12 @@ def command(
     asyncio.run(serve(listen, store, diagnose, announce, settings, door, metrics or "", acting, notify, trust_date))
 
 
-def _granted(stated: str) -> tuple[int, str]:
+def _grant(grant: str) -> tuple[int, str]:
     """The number of a group, and the role its members have, by `GROUP=ROLE`; raises WrongUse."""
-    group, _, role = stated.rpartition("=")
+    group, _, role = grant.rpartition("=")
     if role not in ROLES or not group:
         raise WrongUse(
-            f"--socket-group {stated!r} says no role", f"write GROUP=ROLE, where ROLE is one of {', '.join(ROLES)}"
+            f"--socket-group {grant!r} says no role", f"write GROUP=ROLE, where ROLE is one of {', '.join(ROLES)}"
         )
     try:
         return (int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid), role

@@ -10,7 +10,7 @@ import click
 from hangdog.options import format_option
 from hangdog.output.terminal import printable
 from hangdog.output.times import ago, utc
-from hangdog.server_paths import AUDIT, TOKENS, beside, beside_usual
+from hangdog.server_paths import AUDIT, TOKENS, next_to_default_store, next_to_store
 from hangdog_models.counts import counted
 
 ROLES = ("view", "trigger", "act")
@@ -18,7 +18,7 @@ ROLES = ("view", "trigger", "act")
 
 def default_tokens() -> Path:
     """Where `hangdog server` looks for them."""
-    return beside_usual(TOKENS)
+    return next_to_default_store(TOKENS)
 
 
 tokens_option = click.option(
@@ -104,6 +104,6 @@ def record(file: Path, what: str, why: str) -> None:
 
     entry = AuditEntry(what, getpass.getuser(), "", "shell", "", "", why, outcome="done")
     try:
-        append(beside(str(file), AUDIT), line(entry, time.time()))  # noqa: TID251  # a record is dated by the wall clock
+        append(next_to_store(str(file), AUDIT), line(entry, time.time()))  # noqa: TID251  # a record is dated by the wall clock
     except OSError as error:
-        click.echo(f"hangdog: cannot be recorded in {beside(str(file), AUDIT)}: {error.strerror}", err=True)
+        click.echo(f"hangdog: cannot be recorded in {next_to_store(str(file), AUDIT)}: {error.strerror}", err=True)

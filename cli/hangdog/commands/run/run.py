@@ -16,12 +16,12 @@ from hangdog.durations import seconds
 from hangdog.options import server_option
 from hangdog.output.terminal import printable
 from hangdog.supervising import hooks
-from hangdog.supervising.history_file import Keeping
-from hangdog.supervising.local_cluster import Local
-from hangdog.supervising.logs import Log
-from hangdog.supervising.outage_bill import bill
-from hangdog.supervising.pending_changes import Pending
-from hangdog.supervising.run_options import copies_in, limits, price_of
+from hangdog.supervising.history_file import HistoryFile
+from hangdog.supervising.local_cluster import LocalCluster
+from hangdog.supervising.logs import JobLog
+from hangdog.supervising.outage_bill import outage_lines
+from hangdog.supervising.pending_changes import PendingChanges
+from hangdog.supervising.run_options import checkpoint_price, ladder_settings, read_copies_file
 from hangdog.supervising.run_order import RunOrder
 from hangdog.supervising.supervisor import Supervisor
 from hangdog.supervising.watcher import WatchedCluster, Watcher
@@ -212,8 +212,8 @@ def command(
         raise WrongUse("--pending and --on-update need each other", "one says what waits, the other brings it in")
     chosen(agent)  # what is wrong is said before anything is started
     pattern = safe(step_pattern) if step_pattern else None
-    limited = limits(ladder)
-    with _ending(), Keeping(state / "history.jsonl") as kept, _watcher(attach, server, order, agent) as watcher:
+    limited = ladder_settings(ladder)
+    with _ending(), HistoryFile(state / "history.jsonl") as kept, _watcher(attach, server, order, agent) as watcher:
         supervisor = Supervisor(
             order,
             kept,
@@ -221,16 +221,18 @@ def command(
             _tell,
             _pass_on,
             _now,
-            lambda: RecoveryResources(copies=copies_in(copies, _tell), price=price_of(checkpoint, _now())),
-            Pending(pending),
-            [Log(pattern) for _ in order.machines],
+            lambda: RecoveryResources(
+                copies=read_copies_file(copies, _tell), price=checkpoint_price(checkpoint, _now())
+            ),
+            PendingChanges(pending),
+            [JobLog(pattern) for _ in order.machines],
             limited,
             {"HANGDOG_STEP_PATTERN": step_pattern} if step_pattern else {},
         )
         try:
             finished = supervisor.run()
         finally:
-            for line in bill(kept.entries, _now()):
+            for line in outage_lines(kept.entries, _now()):
                 _tell(line)
     _tell("the job reached its end" if finished else "a person is needed: run the same command again to go on")
     ctx.exit(0 if finished else CALLED)
@@ -259,7 +261,7 @@ def _watcher(attach: bool, server: ServerAddress, order: RunOrder, agent: Sequen
     if attach:
         yield WatchedCluster(server)
         return
-    with Local(order.state / "watch", (*order.machines, *order.spares), agent) as local:
+    with LocalCluster(order.state / "watch", (*order.machines, *order.spares), agent) as local:
         yield local
 
 
@@ -274,10 +276,10 @@ def _ending() -> Iterator[None]:
             raise KeyboardInterrupt
         raise SystemExit(128 + number)
 
-    received = [
+    caught = [
         number for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN
     ]  # nohup ignores one for us
-    before = {number: signal.signal(number, leave) for number in received}
+    before = {number: signal.signal(number, leave) for number in caught}
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from hangdog.demo.demo_plan import DemoOutcome, DemoPlan, draw
+from hangdog.demo.demo_plan import DemoOutcome, DemoPlan, draw_plan
 from hangdog.demo.faults import FAULTS
 from hangdog.demo.shape import MACHINES, SIZES, WORLD_SIZE
 from hangdog.output.lines import Line, print_line
@@ -63,7 +63,7 @@ def command(
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise WrongUse(f"{keep} is not empty", "name a directory that is empty or does not exist yet")
     _require_packages()
-    plan = draw(random.randrange(SEEDS) if seed is None else seed, fault)
+    plan = draw_plan(random.randrange(SEEDS) if seed is None else seed, fault)
 
     def say(outcome: DemoOutcome) -> None:
         if form == "json":
@@ -95,7 +95,7 @@ def _require_packages() -> None:
 def _play(
     plan: DemoPlan, keep: Path | None, to_stderr: bool, stay: Callable[[DemoOutcome, str], None] | None
 ) -> DemoOutcome:
-    from hangdog.demo.conductor import play
+    from hangdog.demo.conductor import run_demo
 
     def tell(line: str) -> None:
         click.echo(line, err=to_stderr)
@@ -105,7 +105,7 @@ def _play(
     tell("server and agents start, torch is loaded (some ten seconds) ...")
     folder = Path(tempfile.mkdtemp(prefix="hangdog-demo-"))
     try:
-        return play(plan, folder, tell, keep, stay)
+        return run_demo(plan, folder, tell, keep, stay)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -78,7 +78,7 @@ def show(found: Evidence, verdict: Verdict, console: Console) -> None:
 def one(found: Evidence, rank: int, form: str) -> None:
     """Prints what is known of the place of one rank."""
     if rank >= found.world_size:
-        found.seen(rank)  # says what there is
+        found.processes_of(rank)  # says what there is
     case = found.case()
     verdict = found.verdict(case)
     (near,) = around(case, (Suspect((Rank(rank),), (), 0.0, ()),))
@@ -95,11 +95,11 @@ def show_one(found: Evidence, case: Case, verdict: Verdict, near: Surroundings, 
     print_line(Line(f"rank {rank} of {found.world_size}{on}: {_stands(near)}"), console, "bold")
     sections = (
         ("suspected", _suspected(verdict, rank)),
-        ("in each look", (Line(stated, f"{number}: ") for number, stated in _looks(case, rank))),
+        ("in each look", (Line(sentence, f"{number}: ") for number, sentence in _rounds(case, rank))),
         ("groups", _groups(found, rank)),
         ("waits for", _waits(near.waits_for, "awaited")),
         ("waited for by", (*_waits(near.waited_for_by, "inside"), *_behind(near))),
-        ("alike", _alike(verdict, rank)),
+        ("alike", _same_cluster(verdict, rank)),
     )
     print_sections(sections, console)
 
@@ -116,11 +116,11 @@ def _suspected(verdict: Verdict, rank: Rank) -> Iterator[Line]:
             yield from (Line(printable(reason, SENTENCE), "- ") for reason in suspect.because)
 
 
-def _looks(case: Case, rank: Rank) -> Iterator[tuple[int, str]]:
+def _rounds(case: Case, rank: Rank) -> Iterator[tuple[int, str]]:
     for number, look in enumerate(case.looks):
-        state = look.get(rank)
-        why = f": {state.missing}" if state and state.missing else ""
-        yield number, printable(f"{stands(state)}{why}") if state else "not seen"
+        rank_state = look.get(rank)
+        why = f": {rank_state.missing}" if rank_state and rank_state.missing else ""
+        yield number, printable(f"{stands(rank_state)}{why}") if rank_state else "not seen"
 
 
 def _groups(found: Evidence, rank: Rank) -> Iterator[Line]:
@@ -144,7 +144,7 @@ def _behind(near: Surroundings) -> Iterator[Line]:
         yield Line(f"{counted(near.behind, 'rank')} in all, directly or through others")
 
 
-def _alike(verdict: Verdict, rank: Rank) -> Iterator[Line]:
+def _same_cluster(verdict: Verdict, rank: Rank) -> Iterator[Line]:
     cluster = next((cluster for cluster in verdict.clusters if rank in cluster.ranks), None)
     if cluster is not None:
         yield Line(f"cluster #{cluster.id}: {rank_text(cluster.ranks, SET)}")
@@ -186,7 +186,7 @@ def _one_json(found: Evidence, case: Case, verdict: Verdict, near: Surroundings,
         "cluster": cluster,
         "suspicion": round(max((one.probability for one in suspects), default=0.0), 3),
         "because": [reason for one in suspects for reason in one.because],
-        "looks": [stated for _, stated in _looks(case, rank)],
+        "looks": [sentence for _, sentence in _rounds(case, rank)],
         "groups": {dim: format_ranks(group) for dim, group in groups if group},
         "waits_for": [_wait_json(wait) for wait in near.waits_for],
         "waited_for_by": [_wait_json(wait) for wait in near.waited_for_by],

@@ -42,7 +42,7 @@ def command(where: str, rank: int, look: int | None, form: str, server: ServerAd
     hangdog stacks 3fa9 517 --format json | jq '.processes[0].threads[0].frames'
     """
     found = evidence(where, server)
-    seen = found.seen(rank, look)
+    seen = found.processes_of(rank, look)
     if form == "json":
         click.echo(json.dumps(_as_json(found, rank, seen), indent=2))
     else:
@@ -73,9 +73,9 @@ def _process(seen: RankView) -> Iterator[Line]:
     main = main_thread(trace)
     for together in alike(trace.threads[:THREADS], main):
         names = Counter(thread_text(thread, thread is main) for thread in together)
-        stated = [f"{name} ({times} alike)" if times > 1 else name for name, times in names.items()]
-        others = f" and {len(stated) - NAMES} more names" if len(stated) > NAMES else ""
-        yield Line("; ".join(stated[:NAMES]) + others)
+        shown = [f"{name} ({times} alike)" if times > 1 else name for name, times in names.items()]
+        others = f" and {len(shown) - NAMES} more names" if len(shown) > NAMES else ""
+        yield Line("; ".join(shown[:NAMES]) + others)
         yield from (Line(frame_text(frame), "  ", hang=HANG) for frame in together[0].frames)
     if len(trace.threads) > THREADS:
         yield Line(f"... and {len(trace.threads) - THREADS} more threads: --format json has all")

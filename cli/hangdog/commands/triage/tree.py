@@ -61,25 +61,25 @@ def show(found: Evidence, nodes: Sequence[Node], whole: bool, console: Console) 
         return
     suspected = runs_of(rank for suspect in found.verdict().suspects for rank in suspect.ranks)
     for limb in folded(nodes, suspected, len(nodes) if whole else BRANCHES):
-        for line in _limb(limb, suspected, whole):
+        for line in _branch(limb, suspected, whole):
             print_line(line, console, "bold" if limb.suspect and not line.frame else "")
 
 
-def _limb(limb: Branch, suspected: Runs, whole: bool) -> Iterator[Line]:
-    indent = "  " * min(limb.depth, INDENTED)
-    deeper = f", {limb.depth} forks deep" if limb.depth > INDENTED else ""
-    mark = "!" if limb.suspect else "-"
-    yield Line(f"{counted(size(limb.ranks), 'rank')}: {_set(limb.ranks)}{deeper}", f"{indent}{mark} ")
-    hidden = 0 if whole else len(limb.calls) - FIRST - LAST
-    shown = limb.calls if hidden <= 1 else (*limb.calls[:FIRST], None, *limb.calls[-LAST:])
+def _branch(branch: Branch, suspected: Runs, whole: bool) -> Iterator[Line]:
+    indent = "  " * min(branch.depth, INDENTED)
+    deeper = f", {branch.depth} forks deep" if branch.depth > INDENTED else ""
+    mark = "!" if branch.suspect else "-"
+    yield Line(f"{counted(size(branch.ranks), 'rank')}: {_set(branch.ranks)}{deeper}", f"{indent}{mark} ")
+    hidden = 0 if whole else len(branch.calls) - FIRST - LAST
+    shown = branch.calls if hidden <= 1 else (*branch.calls[:FIRST], None, *branch.calls[-LAST:])
     for call in shown:
         yield Line(_call(call) if call else f"... {counted(hidden, 'call')}", f"{indent}  ", frame=True)
-    if limb.ends and limb.ends != limb.ranks:
-        mark = "!" if meet(suspected, limb.ends) else "-"
-        end = "ends" if size(limb.ends) == 1 else "end"
-        yield Line(f"{counted(size(limb.ends), 'rank')} {end} here: {_set(limb.ends)}", f"{indent}  {mark} ")
-    if limb.hidden:
-        yield Line(f"... and {counted(limb.hidden, 'more part')}: --all has them", f"{indent}  ")
+    if branch.ends and branch.ends != branch.ranks:
+        mark = "!" if meet(suspected, branch.ends) else "-"
+        end = "ends" if size(branch.ends) == 1 else "end"
+        yield Line(f"{counted(size(branch.ends), 'rank')} {end} here: {_set(branch.ends)}", f"{indent}  {mark} ")
+    if branch.hidden:
+        yield Line(f"... and {counted(branch.hidden, 'more part')}: --all has them", f"{indent}  ")
 
 
 def _call(call: Call) -> str:

@@ -10,7 +10,7 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hangdog.evidence.open_bundle import Progress as Update
-from hangdog.offline import opened
+from hangdog.offline import open_case
 from hangdog.options import Number
 from hangdog.output.explanation import print_explanation
 from hangdog.output.terminal import console_for
@@ -80,9 +80,9 @@ def command(
     """
     if explain and form == "json":
         raise click.UsageError("--explain is for people: leave --format json away")
-    with _shown() as reported:
+    with _progress() as progress:
         options = Options(coverage_target=coverage, budget_machines=budget, clustering=clustering)
-        case = opened(path, options, progress=reported)
+        case = open_case(path, options, progress=progress)
         verdict = conclude(case)
         unwritten = _unwritten(html, case, verdict) if html is not None else None
     if form == "json":
@@ -108,7 +108,7 @@ def _unwritten(html: Path, case: Case, verdict: Verdict) -> HangdogError | None:
 
 
 @contextmanager
-def _shown() -> Iterator[Update]:
+def _progress() -> Iterator[Update]:
     """Shows the files read on stderr while it lasts: only to a person, and only when there are many."""
     if not sys.stderr.isatty():
         yield lambda done, total: None

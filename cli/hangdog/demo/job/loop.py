@@ -21,7 +21,7 @@ from hangdog.demo.job.settings import LiveSettings, read_settings
 from hangdog.demo.prctl import die_with, let_others_look
 
 
-def set_out(folder: Path, corpus: Corpus, seed: int, replica: int) -> Iterator[Tensor]:
+def prepare(folder: Path, corpus: Corpus, seed: int, replica: int) -> Iterator[Tensor]:
     """Makes this process a rank whose files lie in `folder`: seeds it, stages the data of its replica, joins the others.
 
     Answers its endless batches, (rows, tokens + 1). The usual launcher variables have to be set.
@@ -97,4 +97,4 @@ class TrainingLoop(ABC):
     def between_steps(self, step: int, loss: float | None, settings: LiveSettings) -> None:
         self.journal.record(f"step {step} loss {loss}", settings.journal_backlog)
         self.memory.keep(settings.keep_samples)
-        self.memory.tidy(step)
+        self.memory.release(step)

@@ -40,11 +40,11 @@ class MemoryKeeper:
             self._newest = Sample(self._newest)
             self._kept += 1
 
-    def allow(self) -> None:
+    def set_limit(self) -> None:
         """Allows what is resident after the next step, and as much growth as from the first: something large was loaded."""
         self._limit = None
 
-    def tidy(self, step: int) -> None:
+    def release(self, step: int) -> None:
         """Collects every `TIDY_EVERY` steps, and whenever memory has grown too much, until it is in bounds again."""
         if self._limit is None:  # after the first step, which allocates what all later ones use again
             self._limit = _resident() + ALLOWED_GROWTH

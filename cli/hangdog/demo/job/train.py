@@ -11,7 +11,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.nn import functional
 
 from hangdog.demo.job.data import Corpus
-from hangdog.demo.job.loop import TrainingLoop, set_out
+from hangdog.demo.job.loop import TrainingLoop, prepare
 from hangdog.demo.job.model import ModelStage, Shape, spread
 from hangdog.demo.shape import ROWS, SIZES, TOKENS
 
@@ -28,7 +28,7 @@ def main() -> None:
     folder = Path(sys.argv[1]) / f"rank-{rank}"
     shape = Shape(tokens=TOKENS)
     corpus = Corpus(shape.vocabulary, TOKENS, ROWS)
-    loader = set_out(folder, corpus, seed, replica=rank // SIZES["tp"] % SIZES["dp"])
+    loader = prepare(folder, corpus, seed, replica=rank // SIZES["tp"] % SIZES["dp"])
     mesh = init_device_mesh("cpu", tuple(SIZES[dim] for dim in MESH), mesh_dim_names=MESH)
     DemoTrainer(folder, shape, mesh).run(loader)
 
