@@ -3,7 +3,7 @@
     python bench/clean.py [--runs N] [--level N ...]        default: 200 runs of each level, some two hours on two cores
 
 Three processes stand for devices, or for machines; level 0 reads a fake NVML of two GPUs and a log of its own, the other levels
-run as they do for `hangdog diagnose --local`, in small sizes. The levels take turns, so that all meet the same disturbances.
+run as they do for `hangdog test local`, in small sizes. The levels take turns, so that all meet the same disturbances.
 A run is `convicted` when it names the machine or a device, `failed` when a test failed for which nobody is evicted, and
 `open` when nothing failed and a test came to no end; each of these is told on stderr when it happens. Levels 1 to 4 take PyTorch.
 Ctrl-C or SIGTERM ends it with the runs so far. Exit status: 1 where anybody was convicted.

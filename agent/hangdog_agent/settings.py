@@ -14,7 +14,7 @@ from hangdog_agent.machine_tests.settings import DiagnoseSettings
 from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.errors import WrongUse
 
-#: How a setting of the levels themselves is named, which are those of `hangdog diagnose`: `diagnose.memory_bytes`.
+#: How a setting of the levels themselves is named, which are those of `hangdog test`: `diagnose.memory_bytes`.
 LEVELS = "diagnose."
 
 

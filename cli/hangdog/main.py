@@ -37,14 +37,13 @@ COMMANDS = {
         "machines": "List the machines whose agents report to the server.",
         "ledger": "Tell what verdicts said of machines, across jobs.",
         "bundle": "Write an incident as an evidence bundle.",
-        "report": "Report on operation: times, incidents, machines, evictions.",
     },
     "act": {
         "actions": "List what was, is and would be done to machines.",
         "approve": "Isolate the machines an incident's verdict names.",
         "dismiss": "Leave the machines of an incident where they are.",
         "release": "Bring a machine back that hangdog took out of use.",
-        "diagnose": "Test machines that have stopped, level by level, until it is known which is at fault.",
+        "test": "Test machines that run no job, level by level, until one is convicted.",
     },
     "operate": {
         "server": "Run the server: one for each cluster.",
@@ -55,6 +54,7 @@ COMMANDS = {
         "token": "Make, list and end the tokens by which a server knows people.",
         "certs": "Make and show the certificates that agents, server and people know each other by.",
         "audit": "Show who had the server do what.",
+        "report": "Report on operation: times, incidents, machines, evictions.",
         "plan": "Reckon how many spares to keep, and where checkpoint backups should lie.",
         "schema": "Print the JSON schema of a document hangdog writes.",
         "completion": "Print the script that completes this command in a shell.",

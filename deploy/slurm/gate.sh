@@ -18,7 +18,7 @@ esac
         [ -e "$job" ] && [ "$job" != "$run/jobs/$SLURM_JOB_ID" ] && levels="--level 0"
     done
     # its own end is the budget's; the rest is for settings of GPUs that are put back, and for a command that is stuck itself
-    report=$(timeout -k 15 $((seconds + 90)) "${HANGDOG_COMMAND:-/opt/hangdog/bin/hangdog}" diagnose --local --first $levels \
+    report=$(timeout -k 15 $((seconds + 90)) "${HANGDOG_COMMAND:-/opt/hangdog/bin/hangdog}" test local --first $levels \
         --budget "${seconds}s" ${HANGDOG_GATE_PYTHON:+--python "$HANGDOG_GATE_PYTHON"} --format json 2>>"$log")
     printf '%s\n' "$report" >>"$log"
     case $report in

@@ -14,7 +14,7 @@ from hangdog_agent.confinement.capabilities import CAPABILITIES
 #: Starting a program, or what it does within seconds, on a busy machine. Seconds.
 PATIENCE_S = 60.0
 #: A trainer has a rhythm after half a second of work, and is suspected after another half of standing still.
-HASTY = ("settle_s=0.5", "beat_s=0.1", "doubt_s=0.5", "patience_s=0.5", "scan_s=0.5")
+HASTY = ("settle_s=0.5", "beat_s=0.1", "suspicious_s=0.5", "patience_s=0.5", "scan_s=0.5")
 #: All that the unit leaves to the agent: see deploy/systemd.
 UNIT = (
     "setpriv",

@@ -145,14 +145,14 @@ def test_the_gate_closes_for_a_conviction_and_for_nothing_else(
 ) -> None:
     assert gate(slurm, hangdog) == status
     asked = Path(slurm["HANGDOG_LOG"]).read_text().split()
-    assert asked == ["diagnose", "--local", "--first", "--budget", "120s", "--format", "json"]
+    assert asked == ["test", "local", "--first", "--budget", "120s", "--format", "json"]
 
 
 def test_beside_another_job_the_gate_only_reads_and_a_wrong_setting_does_not_close_it(slurm: dict[str, str]) -> None:
     play("prolog.sh", slurm, 6)
     assert gate(slurm | {"HANGDOG_GATE_S": "soon"}, "exit 0") == 0
     asked = Path(slurm["HANGDOG_LOG"]).read_text().split()
-    assert asked == ["diagnose", "--local", "--first", "--level", "0", "--budget", "120s", "--format", "json"]
+    assert asked == ["test", "local", "--first", "--level", "0", "--budget", "120s", "--format", "json"]
     play("epilog.sh", slurm, 6)
 
 

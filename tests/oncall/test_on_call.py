@@ -144,7 +144,7 @@ async def test_a_machine_that_is_sick_lost_or_misspelt(on: Stage) -> None:
 
 async def test_a_machine_that_tests_convicted_and_the_part_by_its_name(on: Stage) -> None:
     async with machines(on, m0=sound, m1=broken(1)):
-        await run(on, "diagnose", "--machines", "m0,m1", "--level", "1", status=1)
+        await run(on, "test", "run", "--machines", "m0,m1", "--level", "1", status=1)
         shown = (await run(on, "why", "m1", status=1)).stdout
         assert shown.startswith("m1: convicted, ") and "have it repaired" in shown and "one device: gemm" in shown
         assert (await told(on, "why", "m0"))["tests"]

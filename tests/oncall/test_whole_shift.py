@@ -30,9 +30,9 @@ SHIFT = (
     ("ledger", 0),
     ("ledger-of-one: ledger c", 0),
     ("actions INCIDENT", 0),
-    ("campaigns: diagnose --list", 0),
-    ("campaign: diagnose --follow CAMPAIGN", 1),
-    ("campaign-planned: diagnose --machines m0,m1 --dry-run", 0),
+    ("campaigns: test list", 0),
+    ("campaign: test follow CAMPAIGN", 1),
+    ("campaign-planned: test run --machines m0,m1 --dry-run", 0),
     ("bundle INCIDENT -o OUT", 0),
     ("report", 0),
     ("health", 0),
@@ -87,8 +87,8 @@ async def test_each_command_tells_the_hang_as_its_golden_file_does(tmp_path: Pat
     ):
         (tmp_path / "job.toml").write_text("[topology]\ndp = 6\n")
         desk = Desk(on, GOLDEN, SHOWN, ONE_LINE, {"TOPOLOGY": str(tmp_path / "job.toml"), "OUT": str(tmp_path / "out")})
-        await desk.typed("diagnose --machines m0,m1 --level 1 --why slow-since-noon", 1)
-        desk.made["CAMPAIGN"] = re.findall(r"^\w{12}", await desk.typed("diagnose --list"), re.MULTILINE)[-1]
+        await desk.typed("test run --machines m0,m1 --level 1 --why slow-since-noon", 1)
+        desk.made["CAMPAIGN"] = re.findall(r"^\w{12}", await desk.typed("test list"), re.MULTILINE)[-1]
         (incident, wrong_), (other, _) = [await hung(desk, agents) for _ in range(2)]
         desk.made |= {"INCIDENT": incident, "OTHER": other}
         wrong = [text for asked, status in SHIFT if (text := await desk.differs(asked, status))]

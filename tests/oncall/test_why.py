@@ -67,7 +67,7 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (replace(QUIET, now=replace(NOW, connected=False, stopped=True)), MachineState.CLEAR, 0, "nothing"),
         (found(Impact.CONVICTS), MachineState.SICK, 1, "take it out of use, whatever the stacks say: Xid 79"),
         (found(Impact.RESET), MachineState.SICK, 1, "reset GPU 3 while no job runs there: Xid 79"),
-        (found(Impact.SUSPECTS), MachineState.SICK, 1, "hangdog diagnose --machines gpu-a17"),
+        (found(Impact.SUSPECTS), MachineState.SICK, 1, "hangdog test run --machines gpu-a17"),
         (found(Impact.SLOWS), MachineState.CLEAR, 0, "nothing"),
         (replace(QUIET, accusations=(DOUBTED,)), MachineState.SUSPECTED, 1, "leave it in use"),
         (replace(QUIET, accusations=(ACCUSED,)), MachineState.CONVICTED, 1, "take it out of use by hand: in mode approve"),
@@ -98,7 +98,7 @@ def test_the_gravest_answer_wins_and_says_what_to_do(
 
 def test_an_order_that_a_shell_would_read_otherwise_is_quoted() -> None:
     standing = assess(replace(found(Impact.SUSPECTS), machine="a; rm -rf /"))
-    assert "hangdog diagnose --machines 'a; rm -rf /'" in standing.next_steps[0]
+    assert "hangdog test run --machines 'a; rm -rf /'" in standing.next_steps[0]
 
 
 def everything(

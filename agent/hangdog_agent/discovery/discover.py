@@ -45,7 +45,7 @@ _DOORS = (
     *("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "XDG_CACHE_HOME", "HOME"),
     *("TORCH_WORKER_SERVER_SOCKET", "NCCL_RAS_ADDR"),
 )
-#: Names the members of a test of this machine (`hangdog diagnose`): they carry ranks, and no job hangs with them.
+#: Names the members of a test of this machine (`hangdog test`): they carry ranks, and no job hangs with them.
 DIAGNOSIS = "HANGDOG_DIAGNOSIS"
 #: All that is ever kept of an environment.
 ALLOWED = frozenset(name for pair in _PLACES for name in pair if name) | {

@@ -1,4 +1,4 @@
-"""What `hangdog diagnose` does over a server: has machines tested until it is known which is at fault, and shows what came of it."""
+"""What `hangdog test` does over a server: has machines tested until it is known which is at fault, and shows what came of it."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_proto.client.campaigns import CampaignClient, CampaignLine, CampaignStep
 from hangdog_proto.client.channel_options import ServerAddress
 
-#: As `hangdog diagnose --local` has them.
+#: As `hangdog test local` has them.
 STATUSES = {"convicted": 1, "failed": 1, "inconclusive": 2, "not convicted": 0}
 #: Rows of a kind that people are shown; JSON has them all.
 SHOWN = 32
@@ -102,7 +102,7 @@ def show_list(server: ServerAddress, form: str) -> int:
     if lines:
         console_for(sys.stdout).print(rows)
     else:
-        click.echo("no campaign yet; hangdog diagnose --machines A,B starts one")
+        click.echo("no campaign yet; hangdog test run --machines A,B starts one")
     return 0
 
 
@@ -155,14 +155,14 @@ def _follow_to_end(
             except ServerUnreachable as error:
                 if not name:
                     raise
-                retry = retry or RetryPolicy(f"campaign {name}", f"hangdog diagnose --follow {name}")
+                retry = retry or RetryPolicy(f"campaign {name}", f"hangdog test follow {name}")
                 retry.lost(error)
                 steps = client.follow(name)  # the server that is started next goes on with it
     except KeyboardInterrupt:
         if name and started_here:
             _interrupted(client, name, form)
         elif name:
-            click.echo(f"the campaign goes on: hangdog diagnose --follow {name}", err=True)
+            click.echo(f"the campaign goes on: hangdog test follow {name}", err=True)
         raise
     raise OurFault(f"the server ended campaign {name} without a report", "its log says more")
 
@@ -176,7 +176,7 @@ def _interrupted(client: CampaignClient, name: str, form: str) -> None:
             if step.report is not None:
                 _print_result(step.report, form)
     except HangdogError as error:
-        click.echo(f"campaign {name} may go on: {printable(str(error))}; hangdog diagnose --abort {name}", err=True)
+        click.echo(f"campaign {name} may go on: {printable(str(error))}; hangdog test abort {name}", err=True)
 
 
 def _print_result(report: Mapping[str, Any], form: str) -> int:

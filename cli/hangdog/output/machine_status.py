@@ -23,7 +23,7 @@ SETTLED = ("dismissed", "released")
 SICK = {
     Impact.CONVICTS: "take it out of use, whatever the stacks say: {code} is no state to train in",
     Impact.RESET: "reset {device} while no job runs there: {code}",
-    Impact.SUSPECTS: "test it when no job runs there: hangdog diagnose --machines {machine}",
+    Impact.SUSPECTS: "test it when no job runs there: hangdog test run --machines {machine}",
 }
 
 
@@ -71,7 +71,7 @@ def _isolated(facts: MachineFacts) -> MachineStatus | None:
         return None
     doing = {"pending": "being taken out, ", "releasing": "being brought back, "}.get(act.state, "")
     reasons = tuple(reason for one in facts.accusations if one.incident.id == act.incident for reason in _reasons(one))
-    do = [f"hangdog diagnose --machines {_quoted(facts.machine)}    # test it, while nothing runs there"]
+    do = [f"hangdog test run --machines {_quoted(facts.machine)}    # test it, while nothing runs there"]
     do += [f"hangdog release {_quoted(facts.machine)}    # bring it back, once it is right"]
     if act.state in ("pending", "releasing"):
         do = ["hangdog actions    # wait until that is done"]
@@ -123,7 +123,7 @@ def _evict(facts: MachineFacts, act: ActionLine | None, incident: IncidentLine, 
         yield "leave it in use for now: the verdict is not sure enough to take it out"
         if facts.now is not None and any(local.job == incident.job for local in facts.now.jobs):
             yield f"hangdog snapshot --job {_quoted(incident.job)}    # while it hangs: look again"
-        yield f"hangdog diagnose --incident {incident.id}    # once it has stopped: test"
+        yield f"hangdog test run --incident {incident.id}    # once it has stopped: test"
     elif act is not None and act.state == "waiting":
         yield f"hangdog approve {incident.id}    # take it out of use"
         yield f"hangdog dismiss {incident.id} --because '...'    # or leave it where it is"

@@ -26,7 +26,7 @@ class Watcher(Protocol):
         """The newest verdict about this job, with the name of its incident; raises HangdogError when nobody answers."""
 
     def test(self, machines: Sequence[str], levels: Sequence[int], budget_s: float, why: str) -> Mapping[str, Any]:
-        """Has machines that run nothing tested, as `hangdog diagnose --machines`; the report. Raises HangdogError."""
+        """Has machines that run nothing tested, as `hangdog test run --machines`; the report. Raises HangdogError."""
 
     def restart_dead(self, now: float) -> None:
         """Sees to it that whatever watches is still there; called again and again."""

@@ -156,7 +156,7 @@ def gated(machines: Iterable[str], out: Collection[str], copies: Copies | None, 
     if unread:
         return unread
     forbidden = forbids(machines, out, copies) if copies is not None else ""
-    return f"{forbidden}: copy those shards first, or test the machines (hangdog diagnose)" if forbidden else ""
+    return f"{forbidden}: copy those shards first, or test the machines (hangdog test)" if forbidden else ""
 
 
 def _asked(row: ActionRecord, dry: bool) -> PastAction:

@@ -160,7 +160,7 @@ class CampaignRegistry:
         for name, course in self._running.items():
             if taken := sorted(course.machines & wanted.prior.keys()):
                 what = f"machine {taken[0]} is being tested by campaign {name}"
-                raise WrongUse(what, f"follow it: hangdog diagnose --follow {name}")
+                raise WrongUse(what, f"follow it: hangdog test follow {name}")
 
     def _led(self, course: CampaignRun) -> CampaignRun:
         name = course.campaign.id

@@ -24,7 +24,7 @@ _REASONS = 4
 
 
 class CampaignVerdict(StrEnum):
-    """What all launches together say, in the words of `hangdog diagnose --local`. There is no `healthy`."""
+    """What all launches together say, in the words of `hangdog test local`. There is no `healthy`."""
 
     CONVICTED = "convicted"
     FAILED = "failed"

@@ -65,7 +65,7 @@ class CampaignPages:
         except WrongUse as error:
             raise Conflict(str(error), error.hint) from error
         if not isinstance(step, CampaignRound):
-            raise Conflict(f"nothing would be tested: {step.reason}", "hangdog diagnose --help")
+            raise Conflict(f"nothing would be tested: {step.reason}", "hangdog test run --help")
         does = (
             f"{named(machines)} {'is' if len(machines) == 1 else 'are'} loaded with tests until one is convicted or "
             f"nothing more can be learnt, beginning with {step.reason}; a machine on which a job runs refuses."
@@ -148,7 +148,7 @@ class CampaignPages:
     async def _follow(
         self, asked: campaign_request.CampaignRequest, entry: AuditEntry, began: "asyncio.Future[str]"
     ) -> None:
-        """Follows a campaign to its end, for the record, as `hangdog diagnose` does."""
+        """Follows a campaign to its end, for the record, as `hangdog test` does."""
         try:
             async for step in followed(self._registry.run(asked), self._audit, entry):
                 if not began.done():

@@ -1,4 +1,4 @@
-"""What people see of campaigns: `hangdog diagnose --machines`, its exit statuses, and what `hangdog machines NAME` remembers."""
+"""What people see of campaigns: `hangdog test run --machines`, its exit statuses, and what `hangdog machines NAME` remembers."""
 
 import asyncio
 import json
@@ -29,8 +29,8 @@ async def run(on: Stage, *args: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, main, [*args, "--server", on.address])
 
 
-async def diagnose(on: Stage, *args: str) -> Result:
-    return await run(on, "diagnose", *args)
+async def tested(on: Stage, *args: str) -> Result:
+    return await run(on, "test", *args)
 
 
 REFUSES: Answer = lambda order: pb.Diagnosed(launch=order.launch, refused="job llama runs here (1 rank)")
@@ -49,7 +49,7 @@ async def test_the_status_and_the_report_say_what_came_of_it(
     on: Stage, second: Answer, status: int, lines: list[str]
 ) -> None:
     async with machines(on, m0=sound, m1=second):
-        ended = await diagnose(on, "--machines", "m0,m1", "--level", "1", "--budget", "1h")
+        ended = await tested(on, "run", "--machines", "m0,m1", "--level", "1", "--budget", "1h")
     assert ended.exit_code == status, ended.output
     assert "round 1: 2 x one device" in ended.stderr and "healthy" not in ended.stdout
     for line in lines:
@@ -58,7 +58,7 @@ async def test_the_status_and_the_report_say_what_came_of_it(
 
 async def test_programs_get_one_object_and_the_machine_remembers(on: Stage) -> None:
     async with machines(on, m0=sound, m1=broken(1)):
-        ended = await diagnose(on, "--machines", "m0, m1", "--level", "1", "--format", "json")
+        ended = await tested(on, "run", "--machines", "m0, m1", "--level", "1", "--format", "json")
         document = json.loads(ended.stdout)
         assert (ended.exit_code, document["schema"]) == (1, "hangdog.campaign/1")
         past = await run(on, "machines", "m1")
@@ -71,11 +71,11 @@ async def test_programs_get_one_object_and_the_machine_remembers(on: Stage) -> N
             "fail",
         )
         assert "convicted" in (await run(on, "ledger", "m1")).stdout
-        listed = await diagnose(on, "--list")
+        listed = await tested(on, "list")
         assert document["campaign"] in listed.stdout and "done" in listed.stdout
-        shown = await diagnose(on, "--follow", document["campaign"][:5], "--format", "json")
+        shown = await tested(on, "follow", document["campaign"][:5], "--format", "json")
         assert json.loads(shown.stdout) == document and shown.exit_code == 1
-        assert (await diagnose(on, "--abort", document["campaign"])).exit_code == 64
+        assert (await tested(on, "abort", document["campaign"])).exit_code == 64
     assert "no campaign tested nobody" in (await run(on, "machines", "nobody")).stdout
 
 
@@ -90,35 +90,34 @@ async def test_an_incident_says_whom_to_suspect(tmp_path: Path) -> None:
                 await agent.answer(await agent.order(), trainer(rank))
             incident = (await asking)[-1].incident
         async with machines(on, m0=sound, m1=sound):
-            shown = await diagnose(on, "--incident", incident[:6], "--level", "1", "--dry-run", "--format", "json")
+            shown = await tested(on, "run", "--incident", incident[:6], "--level", "1", "--dry-run", "--format", "json")
             plan = json.loads(shown.stdout)
             assert (shown.exit_code, plan["machines"], plan["schema"]) == (0, ["m0", "m1"], "hangdog.plan/1")
             assert plan["launches"][0]["machines"] == ["m1"], "whom it suspects comes first"
-            ended = await diagnose(on, "--incident", incident, "--level", "1", "--format", "json")
+            ended = await tested(on, "run", "--incident", incident, "--level", "1", "--format", "json")
             assert json.loads(ended.stdout)["incident"] == incident
 
 
 WRONG = {
-    (): "it is not said whom to test",
-    ("--local", "--machines", "m0"): "it is not said whom to test",
-    ("--machines", "m0", "--golden", __file__): "--golden is for --local",
-    ("--machines", "m0", "--level", "5"): "level 5 replays a command",
-    ("--machines", "m0"): "no machine can be tested: m0: its agent is not connected",
-    ("--follow", "abc"): "no campaign is named 'abc'",
-    ("--local", "--dry-run"): "--dry-run shows what a server would have tested",
+    ("run",): "it is not said which machines to test",
+    ("run", "--machines", "m0", "--golden", __file__): "No such option",
+    ("run", "--machines", "m0", "--level", "5"): "level 5 replays a command",
+    ("run", "--machines", "m0"): "no machine can be tested: m0: its agent is not connected",
+    ("follow", "abc"): "no campaign is named 'abc'",
+    ("local", "--dry-run"): "No such option",
 }
 
 
 async def test_wrong_use_is_told(on: Stage) -> None:
     for args, words in WRONG.items():
-        ended = await diagnose(on, *args)
+        ended = await tested(on, *args)
         assert (ended.exit_code, ended.stdout) == (64, "") and words in ended.stderr, ended.output
 
 
 async def test_what_was_done_is_recorded_with_who_did_it(tmp_path: Path) -> None:
     audit = tmp_path / "audit.jsonl"
     async with stage(tmp_path / "s.db", door=replace(LOCAL, audit=audit)) as on, machines(on, m0=broken(1)):
-        await diagnose(on, "--machines", "m0", "--level", "1", "--why", "it hung")
+        await tested(on, "run", "--machines", "m0", "--level", "1", "--why", "it hung")
     deeds = [json.loads(line) for line in audit.read_text().splitlines()]
     assert [(deed["what"], deed["role"], deed["why"]) for deed in deeds] == [("diagnose", "act", "m0: it hung")] * 2
     assert deeds[0]["outcome"] == "asked" and deeds[1]["outcome"].startswith("convicted: m0, after ")

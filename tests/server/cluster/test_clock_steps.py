@@ -25,7 +25,7 @@ HOUR, DAY = 3600, 86400
 MARK = "HANGDOG_TEST_STEPS"
 #: An agent that makes up its mind within two seconds, and a line that comes back at once.
 QUICK = {
-    "beat_s": 0.1, "settle_s": 0, "doubt_s": 0.3, "patience_s": 0.5, "scan_s": 0.1, "backoff_most_s": 0.1,
+    "beat_s": 0.1, "settle_s": 0, "suspicious_s": 0.3, "patience_s": 0.5, "scan_s": 0.1, "backoff_most_s": 0.1,
     "away_s": 0.3, "away_rounds": 2, "away_interval_s": 0.2, "spool_pause_s": 0.05,
 }  # fmt: skip
 PYSPY = shutil.which("py-spy") or Path(sys.executable).with_name("py-spy").exists()

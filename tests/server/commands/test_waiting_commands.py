@@ -145,7 +145,7 @@ async def test_snapshot_and_watch_go_on_with_the_same_incident(tmp_path: Path) -
 async def test_diagnose_goes_on_with_the_same_campaign(tmp_path: Path) -> None:
     async with served(tmp_path) as server, AsyncExitStack() as stack:
         async with machines(server.stage(), a=lambda order: None, b=lambda order: None) as silent:
-            words = ("diagnose", "--machines", "a,b", "--level", "1", "--budget", "2m", "--format", "json")
+            words = ("test", "run", "--machines", "a,b", "--level", "1", "--budget", "2m", "--format", "json")
             asking = await stack.enter_async_context(command(server, *words))
             await silent["a"].ordered()
             await server.kill()

@@ -22,7 +22,7 @@ LOOKS = 6
 QUICK = {
     "beat_s": 0.1,
     "settle_s": 0,
-    "doubt_s": 0.3,
+    "suspicious_s": 0.3,
     "patience_s": 0.5,
     "scan_s": 0.1,
     "backoff_most_s": 0.1,

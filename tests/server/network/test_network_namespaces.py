@@ -89,7 +89,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
             mark = ("HANGDOG_TEST_NETNS", f"{os.getpid()}-{machine}")
             environ = dict([mark], RANK=str(rank), WORLD_SIZE=str(len(MACHINES)), HANGDOG_JOB="llama")
             stack.enter_context(targets.running(targets.WAIT, environ=environ))
-            quiet = ("--set", "patience_s=100000", "--set", "start_s=100000", "--set", "doubt_s=100000")
+            quiet = ("--set", "patience_s=100000", "--set", "start_s=100000", "--set", "suspicious_s=100000")
             who = ("--insecure", "--server", address, "--machine", machine, "--match-env", "=".join(mark))
             start(inside(network, side, "hangdog_agent.main", *who, *quiet))
         made = Cluster(network, address)

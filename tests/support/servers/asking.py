@@ -26,22 +26,22 @@ COMMANDS = {
     "dismiss": ["dismiss", "ff", "--because", "seen by eye"],
     "release": ["release", "gpu-zz"],
     "snapshot": ["snapshot", "--job", "gone"],
-    "diagnose": ["diagnose", "--machines", "gpu-zz"],
-    "diagnose about one": ["diagnose", "--incident", "ff"],
-    "diagnose to see": ["diagnose", "--machines", "gpu-zz", "--dry-run"],
-    "diagnose follow": ["diagnose", "--follow", "ff"],
-    "diagnose abort": ["diagnose", "--abort", "ff"],
-    "diagnose list": ["diagnose", "--list"],
+    "test run": ["test", "run", "--machines", "gpu-zz"],
+    "test run about one": ["test", "run", "--incident", "ff"],
+    "test run to see": ["test", "run", "--machines", "gpu-zz", "--dry-run"],
+    "test follow": ["test", "follow", "ff"],
+    "test abort": ["test", "abort", "ff"],
+    "test list": ["test", "list"],
 }
 #: Those that name nothing, or answer that there is nothing: with what.
 NAMELESS = {
     "jobs": "no job is known", "incidents": "no incidents of job gone", "machines": "no machine is connected",
     "machine": "no campaign tested gpu-zz", "ledger": "no verdict named gpu-zz", "report": "figure", "actions": "mode approve",
-    "diagnose list": "no campaign yet",
+    "test list": "no campaign yet",
 }  # fmt: skip
 #: Those for which the role `view` is not enough.
 DEEDS = (
-    "close the breaker", "approve", "dismiss", "release", "snapshot", "diagnose", "diagnose about one", "diagnose abort",
+    "close the breaker", "approve", "dismiss", "release", "snapshot", "test run", "test run about one", "test abort",
 )  # fmt: skip
 #: Those that ask no server, by what they are called, each with something that cannot be done, and the exit status.
 ALONE = {
@@ -62,6 +62,7 @@ ALONE = {
     "certs denied": ("certs denied --file broken", 64),
     "certs client": ("certs client alice --ca nowhere", 64),
     "certs show": ("certs show nowhere", 64),
+    "test local": ("test local --level 3", 64),
     "doctor": ("doctor", 1),
     "plan standby": ("plan standby --machines 1024 --p 38", 64),
     "plan backups": ("plan backups --topology nowhere.toml", 64),

@@ -61,7 +61,7 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     "levels",
     type=click.Choice([str(level) for level in TRIALS]),
     multiple=True,
-    help="A spare passes this level of `hangdog diagnose` before it is used; may be repeated.  [default: none]",
+    help="A spare passes this level of `hangdog test` before it is used; may be repeated.  [default: none]",
 )
 @click.option(
     "--spare-budget",

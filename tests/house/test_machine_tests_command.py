@@ -1,4 +1,4 @@
-"""`hangdog diagnose --local` as people and Slurm use it: exit statuses, a report on stdout, and nothing left when it is ended."""
+"""`hangdog test local` as people and Slurm use it: exit statuses, a report on stdout, and nothing left when it is ended."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.commands.act.diagnose import STATE
+from hangdog.commands.act.test import STATE
 from hangdog_agent.machine_tests.settings import DiagnoseSettings
 from support.fakes.fake_gpus import FakeGpus, built
 
@@ -21,7 +21,7 @@ NO_TORCH = "/usr/bin/false"
 
 
 def call(*args: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", "hangdog", "diagnose", "--local", "--python", NO_TORCH, *args)
+    return (sys.executable, "-m", "hangdog", "test", "local", "--python", NO_TORCH, *args)
 
 
 def run(*args: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -125,6 +125,6 @@ def test_the_agent_keeps_its_memory_where_level_0_looks_for_it() -> None:
 
 
 def test_every_setting_and_its_default_is_documented() -> None:
-    page = (DOCS / "diagnose.md").read_text(encoding="utf-8")
+    page = (DOCS / "machine-tests.md").read_text(encoding="utf-8")
     for setting in fields(DiagnoseSettings):
         assert f"| `{setting.name}` | {setting.default} |" in page, setting.name

@@ -1,4 +1,4 @@
-"""`hangdog diagnose` tests machines that have stopped: this one by itself, or several over a server, until it is known which is at fault."""
+"""`hangdog test` tests machines that run no job: this one by itself, or several over a server until one is convicted."""
 
 import json
 import signal
@@ -14,7 +14,6 @@ from types import FrameType
 from typing import Any
 
 import click
-from click.core import ParameterSource
 from rich.table import Table
 from rich.text import Text
 
@@ -38,47 +37,13 @@ from hangdog_proto.client.channel_options import ServerAddress
 #: The word stands beside the colour, so nothing is lost without it.
 STYLES = {LevelOutcome.PASS: "green", LevelOutcome.INCONCLUSIVE: "yellow", LevelOutcome.FAIL: "bold red"}
 STATUSES = {LadderOutcome.CONVICTED: 1, LadderOutcome.FAILED: 1, LadderOutcome.OPEN: 2, LadderOutcome.NOT_CONVICTED: 0}
-#: What only a test of this machine takes, by parameter.
-LOCAL_ONLY = (
-    "processes",
-    "first",
-    "state",
-    "stored",
-    "dcgm",
-    "floor",
-    "python",
-    "meet",
-    "member",
-    "members",
-    "replayed",
-)
 #: Where systemd has the agent keep what it remembers (StateDirectory= of deploy/systemd).
 STATE = Path("/var/lib/hangdog-agent")
 #: Characters of a stored report; one of 16 devices has some 100 KB.
 REPORT_BYTES = 16 << 20
 
 
-@click.command("diagnose")
-@click.option("--local", is_flag=True, help="Test this machine, without any server.")
-@click.option("--machines", default="", metavar="A,B,...", help="Have the server test these until one is convicted.")
-@click.option(
-    "--incident", default="", metavar="ID", help="The same, with the suspicion of an incident; alone: on its machines."
-)
-@click.option("--dry-run", is_flag=True, help="Show the first tests that --machines or --incident would begin with.")
-@click.option(
-    "--follow", default="", metavar="ID", help="Follow a campaign of tests that runs, or show one that ended."
-)
-@click.option("--abort", default="", metavar="ID", help="End a campaign of tests with what it knows.")
-@click.option("--list", "listed", is_flag=True, help="List the latest campaigns of tests.")
-@click.option("--why", default="", help="A reason, kept with the campaign.")
-@click.option(
-    "--level",
-    "wanted",
-    type=click.IntRange(min(LEVELS), max(LEVELS)),
-    multiple=True,
-    help=f"Run this level; may be repeated.  [default: {', '.join(map(str, ALONE))}; over a server 1 to 4]",
-)
-@click.option(
+budget_option = click.option(
     "--budget",
     default="10m",
     show_default=True,
@@ -86,6 +51,34 @@ REPORT_BYTES = 16 << 20
     callback=seconds,
     help="End all of it after so long: 90s, 10m, 1h.",
 )
+
+
+@click.group("test")
+def command() -> None:
+    """Test machines, level by level, while no job runs on them.
+
+    \b
+    0  passive: NVML, kernel log, PCIe links and network cards, as they tell
+    1  one device: memory, products, speed; dcgmi diag where it is installed
+    2  inside the machine: every pair of devices
+    3  between machines: each tells of its group (--meet, --member, --members)
+    4  bit-wise alignment: a small GPT, compared between devices and --golden
+    5  replay: the command after `--`, one process a device
+
+    A level that finds nothing to test is skipped. A pass is no proof of health: it says what was tested, and how often.
+    Exit status of `local`, `run` and `follow`: 0 every test passed, 1 a test failed, 2 some test came to no end or none ran.
+    """
+
+
+@command.command("local")
+@click.option(
+    "--level",
+    "wanted",
+    type=click.IntRange(min(LEVELS), max(LEVELS)),
+    multiple=True,
+    help=f"Run this level; may be repeated.  [default: {', '.join(map(str, ALONE))}]",
+)
+@budget_option
 @click.option(
     "--processes",
     type=click.IntRange(1, 64),
@@ -121,20 +114,11 @@ REPORT_BYTES = 16 << 20
 @click.option("--meet", metavar="HOST:PORT", default="", help="Levels 3 and 5: where the members of the group meet.")
 @click.option("--member", type=click.IntRange(0), default=0, help="Levels 3 and 5: which of them this machine is.")
 @click.option("--members", type=click.IntRange(1), default=1, help="Levels 3 and 5: how many machines there are.")
-@click.argument("replayed", nargs=-1, type=click.UNPROCESSED)
+@click.argument("replayed", metavar="[COMMAND]...", nargs=-1, type=click.UNPROCESSED)
 @format_option
-@server_option
 @click.pass_context
-def command(
+def local(
     ctx: click.Context,
-    local: bool,
-    machines: str,
-    incident: str,
-    dry_run: bool,
-    follow: str,
-    abort: str,
-    listed: bool,
-    why: str,
     wanted: tuple[int, ...],
     budget: float,
     processes: int,
@@ -149,38 +133,11 @@ def command(
     members: int,
     replayed: tuple[str, ...],
     form: str,
-    server: ServerAddress,
 ) -> None:
-    """Test machines, level by level, while no job runs on them: this one, or several over a server.
-
-    \b
-    0  passive: NVML, kernel log, PCIe links and network cards, as they tell
-    1  one device: memory, products, speed; dcgmi diag where it is installed
-    2  inside the machine: every pair of devices
-    3  between machines: each tells of its group (--meet, --member, --members)
-    4  bit-wise alignment: a small GPT, compared between devices and --golden
-    5  replay: the command after `--`, one process a device
-
-    A level that finds nothing to test here is skipped. A pass is no proof of health: it says what was tested, and how
-    often. Exit status: 0 every test passed, 1 a test failed, 2 some test came to no end or none ran.
-
-    Over a server, tests are chosen round by round until a machine is convicted, none is left in doubt, or the budget is
-    spent. Ctrl-C ends them.
-    """
-    modes = [bool(one) for one in (local, machines or incident, follow, abort, listed)]
-    if sum(modes) != 1:
-        raise WrongUse(
-            "it is not said whom to test", "give one of --local, --machines, --incident, --follow, --abort, --list"
-        )
-    if not local:
-        _require_no_local(ctx)
-        named = tuple(name.strip() for name in machines.split(",") if name.strip())
-        ctx.exit(_over_server(server, WantedTests(named, incident, wanted, budget, why), dry_run, follow, abort, form))
-    if dry_run:
-        raise WrongUse("--dry-run shows what a server would have tested", "give --machines or --incident")
+    """Test this machine, without any server. COMMAND is what level 5 replays, after `--`."""
     group = Group(meet, member, members)
     if (5 in wanted) != bool(replayed):
-        hint = "hangdog diagnose --local --level 5 -- python train.py"
+        hint = "hangdog test local --level 5 -- python train.py"
         raise WrongUse("level 5 replays a command, and only level 5 does", hint)
     if 3 in wanted and (wrong := group.wrong()):
         raise WrongUse(f"level 3 tests a group of machines: {wrong}", "say where member 0 listens: --meet HOST:PORT")
@@ -208,22 +165,73 @@ def command(
     ctx.exit(STATUSES[diagnosis.verdict])
 
 
-def _over_server(server: ServerAddress, wanted: WantedTests, dry_run: bool, follow: str, abort: str, form: str) -> int:
-    if follow:
-        return campaign_lines.follow(server, follow, form)
-    if abort:
-        return campaign_lines.abort(server, abort)
-    if not (wanted.machines or wanted.incident):
-        return campaign_lines.show_list(server, form)
-    return campaign_lines.show_plan(server, wanted, form) if dry_run else campaign_lines.run(server, wanted, form)
+@command.command("run")
+@click.option("--machines", default="", metavar="A,B,...", help="Test these.")
+@click.option(
+    "--incident", default="", metavar="ID", help="Begin with the suspicion of this incident; alone: on its machines."
+)
+@click.option("--dry-run", is_flag=True, help="Show the first tests, and run none.")
+@click.option(
+    "--level",
+    "wanted",
+    type=click.IntRange(min(LEVELS), max(LEVELS)),
+    multiple=True,
+    help="Run this level; may be repeated.  [default: 1 to 4]",
+)
+@budget_option
+@click.option("--why", default="", help="A reason, kept with the campaign.")
+@format_option
+@server_option
+@click.pass_context
+def run(
+    ctx: click.Context,
+    machines: str,
+    incident: str,
+    dry_run: bool,
+    wanted: tuple[int, ...],
+    budget: float,
+    why: str,
+    form: str,
+    server: ServerAddress,
+) -> None:
+    """Test machines over the server until one is convicted.
+
+    Tests are chosen round by round until a machine is convicted, none is left in doubt, or the budget is spent. Ctrl-C ends
+    them.
+    """
+    named = tuple(name.strip() for name in machines.split(",") if name.strip())
+    if not (named or incident):
+        raise WrongUse("it is not said which machines to test", "give --machines or --incident")
+    tests = WantedTests(named, incident, wanted, budget, why)
+    ctx.exit(campaign_lines.show_plan(server, tests, form) if dry_run else campaign_lines.run(server, tests, form))
 
 
-def _require_no_local(ctx: click.Context) -> None:
-    """What only this machine's own test takes would be passed over in silence."""
-    for parameter in ctx.command.params:
-        given = ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-        if parameter.name in LOCAL_ONLY and given and ctx.params[parameter.name]:
-            raise WrongUse(f"{parameter.opts[0]} is for --local", "agents test with their own settings: docs/agent.md")
+@command.command("follow")
+@click.argument("campaign", metavar="ID")
+@format_option
+@server_option
+@click.pass_context
+def follow(ctx: click.Context, campaign: str, form: str, server: ServerAddress) -> None:
+    """Follow a campaign of tests that runs, or show one that ended. Ctrl-C leaves it running."""
+    ctx.exit(campaign_lines.follow(server, campaign, form))
+
+
+@command.command("abort")
+@click.argument("campaign", metavar="ID")
+@server_option
+@click.pass_context
+def abort(ctx: click.Context, campaign: str, server: ServerAddress) -> None:
+    """End a campaign of tests with what it knows."""
+    ctx.exit(campaign_lines.abort(server, campaign))
+
+
+@command.command("list")
+@format_option
+@server_option
+@click.pass_context
+def listed(ctx: click.Context, form: str, server: ServerAddress) -> None:
+    """List the latest campaigns of tests."""
+    ctx.exit(campaign_lines.show_list(server, form))
 
 
 def _print_level(level: Level) -> None:
