@@ -2,38 +2,38 @@
 
 The words
     frame       one call; every frame is kept or dropped, and a dropped one says by which rule
-    signature   the kept frames of one thread, written down so that equal places read equal on every machine
-    place       a signature understood: operation, parallel dimension, caller
-    standing    where one rank is: its place, its kernel state, whom it waits for
-    cluster     ranks whose standings are alike
-    hold        ranks at one place of one process group, and the members that are elsewhere
+    signature   the kept frames of one thread, written down so that equal call sites read equal on every machine
+    call site   a signature understood: operation, parallel dimension, caller
+    rank state  what one rank does: its call site, its kernel state, whom it waits for
+    cluster     ranks whose states are alike
+    group wait  ranks at one call site of one process group, and the members that are elsewhere
     root        a rank that waits for nobody while others wait
     hypothesis  one explanation of the waits, with odds
     suspect     what a hypothesis blames; the verdict lists them, most probable first
 
 The way of one stack
-    canonicalise   Frame            -> CanonicalFrame, Signature   (what tells the place, and what is noise)
-    place          Signature        -> Place                       (rules: rules/<name>@<year-month>.toml)
-    activity       ProcessTrace     -> Standing                    (the kernel and failed captures have their say)
-    motion         looks            -> Motion                      (what stood still since the last progress)
-    counters, ras  what libraries count -> Holds, Standings        (exact waits; whose device is behind; who is silent)
-    waits          Standings        -> Waits                       (holds, roots, crowds)
-    clustering/    Standings        -> Clusters                    (exact classes, then near ones)
-    suspects       Waits            -> Hypotheses                  roots      a rank outside of all collectives
-                                                                   one_look   who is held, where one look is all
-                                                                   mismatch   sides that wait for each other
-                                                                   disagreement  collectives that do not match
-                                                                   stuck      groups that joined and do not complete
-                                                                   structure  relations, where nothing else tells
-                                                                   reports    logs and hardware (hardware weighs it)
-    slow           looks            -> Slowness                    (a job that moves, but waits for the same ones)
-    straggler      what libraries time -> Slowness                 (the same, by who joins last: joining, launching)
-    conclude       Hypotheses       -> Verdict                     (weighed; eviction is the smallest set that suffices;
-                                                                    written down with what it rests on)
+    observe/       Frame            -> CanonicalFrame, Signature   canonicalise: what tells the call site, what is noise
+                   Signature        -> CallSite                    call_site: by the rules in rules/frames/
+                   ProcessTrace     -> RankState                   activity: the kernel and failed captures have their say
+                   rounds           -> Motion                      motion: what is unchanged since the last progress
+    waits/         counters, RAS    -> exact waits                 collective_counters, ras_waits, transfers
+                   RankStates       -> Waits                       waits: group waits, roots
+    clustering/    RankStates       -> Clusters                    exact classes, then near ones; relations of labels
+    hypotheses/    Scene            -> Hypotheses                  explanations.EXPLANATIONS, one function each:
+                                                                   roots          a rank outside of all collectives
+                                                                   mismatch       sides that wait for each other
+                                                                   stuck_groups   groups that joined and do not complete
+                                                                   disagreement   collectives that do not match
+                                                                   missing_dumps  ranks whose dump is lost
+                                                                   structure      relations, where nothing else tells
+                                                                   contradiction  stacks and counters of two moments
+    findings/      Hypotheses       -> Hypotheses                  what logs and hardware say moves their odds
+    stragglers/    rounds           -> Slowness                    a job that moves, but waits for the same ones
+    verdict/       Hypotheses       -> Verdict                     weighed; eviction is the smallest set that suffices
 
-The largest cluster is never taken for healthy: in most incidents it is a crowd of victims. What counts is whom the others
-wait for, directly or through others, and who himself waits for nobody.
+The largest cluster is never taken for healthy: in most incidents its ranks are victims. What counts is which rank the
+others wait for, directly or through others, and which rank waits for none.
 
-To teach hangdog a framework, add a rule file to `rules/frames/`: state the framework and the versions it was read off, and add a
-row to `tests/diagnosis/observe/test_activity.py`. A released file is superseded, not edited; every verdict names its rule set.
+To teach hangdog a framework, add a rule file to `rules/frames/`: state the framework and the versions it was read off, and
+add a row for each rule to `tests/diagnosis/observe/test_activity.py`. Every verdict names the rule files that judged it.
 """
