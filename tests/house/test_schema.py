@@ -1,9 +1,11 @@
 """The verdict's JSON schema: it ships, it fits what we write, and it refuses what the contract does not allow."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -132,3 +134,13 @@ def test_what_the_contract_forbids_does_not_fit(wrong: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", sorted(EXAMPLE))
 def test_nothing_may_be_left_out(name: str) -> None:
     assert not valid({key: value for key, value in EXAMPLE.items() if key != name})
+
+
+def test_documents_are_named_by_one_word_and_a_version() -> None:
+    """Programs recognise a document by it: a name that follows a module's would change when that moves."""
+    root = Path(__file__).resolve().parents[2]
+    rooms = ("agent", "server", "models", "proto", "cli")
+    texts = [path.read_text(encoding="utf-8") for room in rooms for path in (root / room).rglob("*.py")]
+    names = {name for text in texts for name in re.findall(r"[\"'`](hangdog\.[\w.-]+/\d+)[\"'`]", text)}
+    assert "hangdog.verdict/1" in names
+    assert [name for name in sorted(names) if not re.fullmatch(r"hangdog\.[a-z]+(-[a-z]+)*/\d+", name)] == []
