@@ -30,9 +30,9 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from hangdog_agent.checks.check_paths import CheckPaths
 from hangdog_agent.machine_tests.group import Group
 from hangdog_agent.machine_tests.level import Level, LevelOutcome
-from hangdog_agent.machine_tests.level_runner import Diagnosis, LadderOutcome, climb
+from hangdog_agent.machine_tests.level_runner import LadderOutcome, LevelsReport, climb
 from hangdog_agent.machine_tests.levels.passive import Passive
-from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.settings import LevelSettings
 from hangdog_agent.machine_tests.standard_levels import LEVELS, WantedLevels, standard
 from hangdog_agent.machine_tests.torch_engine import Engine, Probe
 from support.fakes.fake_gpus import FakeGpus, built
@@ -41,7 +41,7 @@ from support.fakes.fake_gpus import FakeGpus, built
 PROCESSES = 3
 #: Enough for each test to do what it does, in a second or two of one core.
 SMALL = replace(
-    DiagnoseSettings(),
+    LevelSettings(),
     passive_apart_s=0.2,
     memory_bytes=8 << 20,
     gemm_size_cpu=192,
@@ -105,7 +105,7 @@ def measure(runs: int, rows: Mapping[int, Row]) -> None:
                         print(f"run {turn}, level {level}, {one.test}: {one.message}", *one.evidence, file=sys.stderr)
 
 
-def clean(level: int, passive: Level) -> Diagnosis:
+def clean(level: int, passive: Level) -> LevelsReport:
     """One run of a level where nothing is broken; of level 3 what all its members say."""
     engine, probe, stop = Engine(), Probe("of this bench", 0), threading.Event()
     if level == 0:
@@ -115,13 +115,13 @@ def clean(level: int, passive: Level) -> Diagnosis:
         meet = f"127.0.0.1:{free.getsockname()[1]}"
     groups = [Group(meet, at, PROCESSES) for at in range(PROCESSES)] if level == 3 else [Group()]
 
-    def one(group: Group) -> Diagnosis:
+    def one(group: Group) -> LevelsReport:
         wish = WantedLevels(PROCESSES, group=group, command=COMMAND)
         return climb(standard(engine, probe, SMALL, wish, {level}), BUDGET_S, stop)
 
     with ThreadPoolExecutor(len(groups)) as pool:
         told = list(pool.map(one, groups))
-    return Diagnosis(tuple(climbed for each in told for climbed in each.levels))
+    return LevelsReport(tuple(climbed for each in told for climbed in each.levels))
 
 
 @contextmanager

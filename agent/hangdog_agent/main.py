@@ -260,14 +260,14 @@ async def _serve(agent: _Agent, server: str) -> None:
     clocks = Clocks(clock, lambda: time.clock_gettime(time.CLOCK_BOOTTIME), agent.places.boot())
     spooling = Spooling(agent.places.state, agent.settings.spool, clocks, agent.places.serial())
 
-    def diagnosing(jobs: Jobs) -> RemoteTests:
-        return RemoteTests(agent.settings.diagnosing, jobs, lambda: _kit(agent))
+    def remote_tests(jobs: Jobs) -> RemoteTests:
+        return RemoteTests(agent.settings.remote_tests, jobs, lambda: _kit(agent))
 
     with contextlib.ExitStack() as stack:
         keeper = (
             stack.enter_context(ChecksThread(agent.checks, agent.machine, clock)) if agent.checks is not None else None
         )
-        link = Link(*parts, keeper.findings if keeper else tuple, spooling, metrics, diagnosing)
+        link = Link(*parts, keeper.findings if keeper else tuple, spooling, metrics, remote_tests)
         expiring = asyncio.create_task(_warn(identity, clock), name="certificate that ends")
         stack.callback(expiring.cancel)
         if agent.metrics is not None:
@@ -293,7 +293,7 @@ def _kit(agent: _Agent) -> "Kit":
     from hangdog_agent.machine_tests.torch_engine import Engine
 
     settings = agent.settings
-    return Kit(Engine(agent.interpreter), settings.levels, settings.diagnosing.diagnose_processes)
+    return Kit(Engine(agent.interpreter), settings.levels, settings.remote_tests.diagnose_processes)
 
 
 if __name__ == "__main__":

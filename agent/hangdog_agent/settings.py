@@ -9,8 +9,8 @@ from typing import Any
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.connection.settings import LinkSettings, SpoolSettings
-from hangdog_agent.machine_tests.remote_settings import DiagnosingSettings
-from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.remote_settings import RemoteTestSettings
+from hangdog_agent.machine_tests.settings import LevelSettings
 from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.errors import WrongUse
 
@@ -27,8 +27,8 @@ class AgentSettings:
     stalls: StallSettings = field(default_factory=StallSettings)
     spool: SpoolSettings = field(default_factory=SpoolSettings)
     checks: CheckSettings = field(default_factory=CheckSettings)
-    diagnosing: DiagnosingSettings = field(default_factory=DiagnosingSettings)
-    levels: DiagnoseSettings = field(default_factory=DiagnoseSettings)
+    remote_tests: RemoteTestSettings = field(default_factory=RemoteTestSettings)
+    levels: LevelSettings = field(default_factory=LevelSettings)
 
 
 def chosen(assignments: Iterable[str]) -> AgentSettings:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hangdog.commands.act.test import STATE
-from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.settings import LevelSettings
 from support.fakes.fake_gpus import FakeGpus, built
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -126,5 +126,5 @@ def test_the_agent_keeps_its_memory_where_level_0_looks_for_it() -> None:
 
 def test_every_setting_and_its_default_is_documented() -> None:
     page = (DOCS / "machine-tests.md").read_text(encoding="utf-8")
-    for setting in fields(DiagnoseSettings):
+    for setting in fields(LevelSettings):
         assert f"| `{setting.name}` | {setting.default} |" in page, setting.name

@@ -61,14 +61,14 @@ class Link:
         findings: Found = tuple,
         spooling: Spooling | None = None,
         metrics: AgentMetrics | None = None,
-        diagnosing: Callable[[Jobs], RemoteTests] | None = None,
+        remote_tests: Callable[[Jobs], RemoteTests] | None = None,
     ) -> None:
         """`findings` says what the checks of this machine have found; without `spooling` nothing is recorded alone.
 
-        Without `diagnosing` a server never has this machine tested.
+        Without `remote_tests` a server never has this machine tested.
         """
         self._metrics = metrics or AgentMetrics()
-        self._diagnosing = diagnosing(self._running) if diagnosing else None
+        self._remote_tests = remote_tests(self._running) if remote_tests else None
         self._findings = findings
         self._recording = OfflineRecording(spooling, self._answering) if spooling else None
         self._identity = identity
@@ -114,8 +114,8 @@ class Link:
             if self._tools.stop is not None:
                 self._tools.stop.set()
             await cancelled(watching)
-            if self._diagnosing is not None:
-                await self._diagnosing.close()
+            if self._remote_tests is not None:
+                await self._remote_tests.close()
             if self._recording is not None:
                 await self._recording.close()
             for pool in (self._lookers, self._scanners, self._feelers):
@@ -138,8 +138,8 @@ class Link:
                 log.exception("the process table could not be read")
             else:
                 here = jobs(self._members)
-                if self._diagnosing is not None:
-                    self._diagnosing.noticed(here)
+                if self._remote_tests is not None:
+                    self._remote_tests.noticed(here)
                 if here != self._here:
                     self._here = here
                     self._tell()
@@ -185,7 +185,7 @@ class Link:
         async with opened as channel:
             call = cast("Callable[[], Call]", rpc.AgentsStub(channel).Connect)()  # the stubs know another one alone
             session = ServerSession(call)
-            session.outbox.put_nowait(pb.FromAgent(hello=self._identity.hello(self._diagnosing is not None)))
+            session.outbox.put_nowait(pb.FromAgent(hello=self._identity.hello(self._remote_tests is not None)))
             keep, counts = (session.write(), self._report(session)), self._identity.counts(server)
             parts = *keep, self._read(session), stop.wait(), counts
             tasks = [asyncio.ensure_future(cast("Coroutine[Any, Any, object]", part)) for part in parts]
@@ -195,8 +195,8 @@ class Link:
                     await cancelled([tasks[1], *session.orders, *session.beside])
                     await session.part(map(local, self._here or ()), tasks[2])
             finally:
-                if self._diagnosing is not None:
-                    self._diagnosing.lost()
+                if self._remote_tests is not None:
+                    self._remote_tests.lost()
                 await cancelled([*tasks, *session.orders, *session.beside])
                 call.cancel()
         return next((why(error) for task in done if (error := task.exception()) is not None), "the server ended it")
@@ -214,8 +214,8 @@ class Link:
                 self._pack = self._packer.pack if message.welcome.digests else traces.pack
                 self._found = None  # it may not know yet what the checks found
                 self._tell()  # the next heartbeat may be due sooner than was thought
-                if self._diagnosing is not None:
-                    self._diagnosing.connected(session.outbox.put)
+                if self._remote_tests is not None:
+                    self._remote_tests.connected(session.outbox.put)
                 self._identity.welcomed(message.welcome, session, self._servers.current)
                 if self._recording is not None:
                     session.begin(self._recording.deliver(session.outbox.put, most, session.busy))
@@ -228,10 +228,10 @@ class Link:
                 self._metrics.count(AgentEvent.ORDERS if taken else AgentEvent.DROPPED)
             elif body == "recheck":
                 self._stalls.ask(*job_addresses.recheck_of(message.recheck, self._here))
-            elif body == "diagnose" and self._diagnosing is not None:
-                await self._diagnosing.take(message.diagnose, self._servers.current)
-            elif body == "abort" and self._diagnosing is not None:
-                self._diagnosing.abort(message.abort.launch)
+            elif body == "diagnose" and self._remote_tests is not None:
+                await self._remote_tests.take(message.diagnose, self._servers.current)
+            elif body == "abort" and self._remote_tests is not None:
+                self._remote_tests.abort(message.abort.launch)
             elif body == "ack" and self._recording is not None:
                 self._recording.received(message.ack)
             elif body == "redirect":

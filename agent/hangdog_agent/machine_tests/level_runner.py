@@ -39,7 +39,7 @@ class Climbed:
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class LevelsReport:
     """All levels that were asked for. `remarks` tell what is amiss beside them, such as settings that were not restored."""
 
     levels: tuple[Climbed, ...]
@@ -85,7 +85,7 @@ def climb(
     further: bool = True,
     backup: SettingsBackup | None = None,
     before: Sequence[Climbed] = (),
-) -> Diagnosis:
+) -> LevelsReport:
     """Runs levels one after the other for at most `budget_s` seconds in all; ends early once `stop` is set.
 
     `keepsake` has the settings of the GPUs put back. Without `further` the first level that convicts this machine is the last:
@@ -100,7 +100,7 @@ def climb(
     finally:  # also on the way out by Ctrl-C or SIGTERM
         if backup is not None:
             remarks = backup.settle()
-    return Diagnosis(tuple(climbed), remarks)
+    return LevelsReport(tuple(climbed), remarks)
 
 
 def _climbed(
@@ -121,7 +121,7 @@ def _climbed(
             why = "stopped" if stop.is_set() else _NO_TIME
             climbed.append(Climbed(level.number, level.name, skipped=why))
             continue
-        if not further and Diagnosis(tuple(climbed)).verdict is LadderOutcome.CONVICTED:
+        if not further and LevelsReport(tuple(climbed)).verdict is LadderOutcome.CONVICTED:
             climbed.append(Climbed(level.number, level.name, skipped="a level before it has convicted this machine"))
             continue
         tell(level)
@@ -136,7 +136,7 @@ def _climbed(
     return climbed
 
 
-def to_json(diagnosis: Diagnosis, machine: str, tools: Mapping[str, str]) -> dict[str, Any]:
+def to_json(diagnosis: LevelsReport, machine: str, tools: Mapping[str, str]) -> dict[str, Any]:
     """The report for programs; `tools` are versions of what tested."""
     return {
         "schema": SCHEMA,

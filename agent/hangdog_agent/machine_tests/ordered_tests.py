@@ -11,7 +11,7 @@ from typing import Any
 from hangdog_agent.machine_tests.gpu_settings_backup import GpuSettingsBackup
 from hangdog_agent.machine_tests.group import Group
 from hangdog_agent.machine_tests.level_runner import climb, to_json
-from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.settings import LevelSettings
 from hangdog_agent.machine_tests.standard_levels import WantedLevels, standard
 from hangdog_agent.machine_tests.torch_engine import Engine
 
@@ -41,7 +41,7 @@ class Kit:
     """What a machine is tested with; `processes` stand for devices where there are none."""
 
     engine: Engine = field(default_factory=Engine)
-    settings: DiagnoseSettings = field(default_factory=DiagnoseSettings)
+    settings: LevelSettings = field(default_factory=LevelSettings)
     processes: int = 1
 
     def run(self, order: OrderedTest, stop: threading.Event, ready: threading.Event) -> str:
@@ -60,7 +60,7 @@ class Kit:
         return written(_named({**document, "parts": parts}, order.members))
 
 
-def repeated(settings: DiagnoseSettings, times: int) -> DiagnoseSettings:
+def repeated(settings: LevelSettings, times: int) -> LevelSettings:
     """Settings with which a level repeats all that it repeats so many times as often."""
     times = min(max(times, 1), REPETITIONS)
     return replace(

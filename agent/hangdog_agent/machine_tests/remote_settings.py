@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class DiagnosingSettings:
+class RemoteTestSettings:
     """How the agent obeys a server that has its machine tested; every time is in seconds."""
 
     #: 0: it refuses to. No job runs while it does, and no test brings code, so that 1 is the default.

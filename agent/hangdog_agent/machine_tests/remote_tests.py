@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from hangdog_agent.discovery.watch import LocalJob
-from hangdog_agent.machine_tests.remote_settings import DiagnosingSettings
+from hangdog_agent.machine_tests.remote_settings import RemoteTestSettings
 from hangdog_models.errors import WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
 
@@ -47,7 +47,7 @@ class _Run:
 class RemoteTests:
     """The diagnoses of this machine; `jobs` looks which jobs run here, `kit` makes what tests with."""
 
-    def __init__(self, settings: DiagnosingSettings, jobs: Jobs, kit: "Callable[[], Kit]") -> None:
+    def __init__(self, settings: RemoteTestSettings, jobs: Jobs, kit: "Callable[[], Kit]") -> None:
         self._settings = settings
         self._jobs = jobs
         self._kit = kit
@@ -186,7 +186,7 @@ class RemoteTests:
             await self._say(pb.FromAgent(diagnosed=reported))
 
 
-def wanted(order: pb.Diagnose, settings: DiagnosingSettings) -> "OrderedTest":
+def wanted(order: pb.Diagnose, settings: RemoteTestSettings) -> "OrderedTest":
     """What is ordered, as far as it may be; raises WrongUse, which says why it may not."""
     from hangdog_agent.machine_tests.group import Group
     from hangdog_agent.machine_tests.ordered_tests import ORDERED, OrderedTest

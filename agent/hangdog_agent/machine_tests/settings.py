@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class DiagnoseSettings:
+class LevelSettings:
     """How much each level tests and how long it may take; times are in seconds unless the name says otherwise."""
 
     #: A process that imports torch from cold storage, on a machine that is otherwise at work.

@@ -12,7 +12,7 @@ from hangdog_agent.machine_tests.levels.inside_machine import Inside
 from hangdog_agent.machine_tests.levels.passive import Passive
 from hangdog_agent.machine_tests.levels.replay import Replay
 from hangdog_agent.machine_tests.levels.single_device import OneDevice
-from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.settings import LevelSettings
 from hangdog_agent.machine_tests.torch_engine import Engine, Probe
 from hangdog_models.planning.alignment import Digests
 
@@ -34,7 +34,7 @@ class WantedLevels:
 
 
 def standard(
-    engine: Engine, probe: Probe, settings: DiagnoseSettings, wish: WantedLevels, wanted: Collection[int]
+    engine: Engine, probe: Probe, settings: LevelSettings, wish: WantedLevels, wanted: Collection[int]
 ) -> tuple[Level, ...]:
     """The levels of the numbers wanted, the cheapest first."""
     all_: tuple[Level, ...] = (

@@ -10,7 +10,7 @@ import pytest
 
 from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind
 from hangdog_agent.machine_tests.levels.dcgm import Dcgm
-from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.settings import LevelSettings
 from support.fakes.ladder import play
 
 GPU1 = (MachineConviction(PartKind.DEVICE, ("GPU 1",)),)
@@ -45,7 +45,7 @@ def level(folder: Path, script: str) -> Dcgm:
     program = folder / "dcgmi"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    return Dcgm(replace(DiagnoseSettings(), dcgm_level=3), {"PATH": f"{folder}:/usr/bin:/bin", "FOLDER": str(folder)})
+    return Dcgm(replace(LevelSettings(), dcgm_level=3), {"PATH": f"{folder}:/usr/bin:/bin", "FOLDER": str(folder)})
 
 
 def told(folder: Path, said: object, status: int = 0) -> tuple[LevelResult, ...]:
@@ -129,4 +129,4 @@ def test_a_diagnosis_that_hangs_dies_or_floods_is_contained(script: str, words: 
 
 
 def test_without_dcgm_there_is_nothing_to_run(tmp_path: Path) -> None:
-    assert Dcgm(DiagnoseSettings(), {"PATH": str(tmp_path)}).supported() == "dcgmi is not installed"
+    assert Dcgm(LevelSettings(), {"PATH": str(tmp_path)}).supported() == "dcgmi is not installed"

@@ -15,7 +15,7 @@ import pytest
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.discovery.watch import LocalJob
 from hangdog_agent.machine_tests.ordered_tests import REPETITIONS, Kit, OrderedTest, repeated, written
-from hangdog_agent.machine_tests.remote_settings import DiagnosingSettings
+from hangdog_agent.machine_tests.remote_settings import RemoteTestSettings
 from hangdog_agent.machine_tests.remote_tests import Jobs, RemoteTests, wanted
 from hangdog_agent.machine_tests.rendezvous import Rendezvous
 from hangdog_agent.machine_tests.torch_engine import Engine
@@ -39,7 +39,7 @@ class Bench:
     """What tests the machine, and which of its processes began."""
 
     folder: Path
-    settings: DiagnosingSettings = field(default_factory=DiagnosingSettings)
+    settings: RemoteTestSettings = field(default_factory=RemoteTestSettings)
 
     def made(self, does: str = "exec sleep 600") -> Callable[[Jobs], RemoteTests]:
         python = self.folder / "python"
@@ -93,14 +93,14 @@ async def begun(server: Server, bench: Bench, **more: Any) -> Line:
 async def test_who_has_no_way_to_test_never_says_that_it_has(server: Server, stoppable: Tools, bench: Bench) -> None:
     async with linked(server, stoppable):
         assert not (await (await server.line()).hear("hello")).diagnoses
-    async with linked(server, stoppable, diagnosing=bench.made()):
+    async with linked(server, stoppable, remote_tests=bench.made()):
         assert (await (await server.line()).hear("hello")).diagnoses
 
 
 async def test_a_report_comes_back_and_is_kept_for_who_asks_again(
     server: Server, stoppable: Tools, bench: Bench
 ) -> None:
-    async with linked(server, stoppable, diagnosing=bench.made("echo broken >&2; exit 3")):
+    async with linked(server, stoppable, remote_tests=bench.made("echo broken >&2; exit 3")):
         line = await server.line()
         line.outbox.put_nowait(order())
         first = await told(line)
@@ -117,7 +117,7 @@ async def test_a_report_comes_back_and_is_kept_for_who_asks_again(
 
 async def test_nothing_is_tested_beside_a_job(server: Server, stoppable: Tools, bench: Bench) -> None:
     with running(WAIT, environ=ENVIRON):
-        async with linked(server, stoppable, diagnosing=bench.made()):
+        async with linked(server, stoppable, remote_tests=bench.made()):
             line = await server.line()
             while not (await line.hear("presence")).jobs:  # a process that has just begun may not be read yet
                 pass
@@ -127,7 +127,7 @@ async def test_nothing_is_tested_beside_a_job(server: Server, stoppable: Tools, 
 
 
 async def test_a_job_that_begins_ends_the_test(server: Server, stoppable: Tools, bench: Bench) -> None:
-    async with linked(server, stoppable, diagnosing=bench.made()):
+    async with linked(server, stoppable, remote_tests=bench.made()):
         line = await begun(server, bench)
         with running(WAIT, environ=ENVIRON):
             assert (await told(line)).refused == "job linked began here"
@@ -137,7 +137,7 @@ async def test_a_job_that_begins_ends_the_test(server: Server, stoppable: Tools,
 async def test_one_at_a_time_and_an_abort_ends_it_with_all_it_started(
     server: Server, stoppable: Tools, bench: Bench
 ) -> None:
-    async with linked(server, stoppable, diagnosing=bench.made("sleep 600 & setsid sleep 600 & sleep 600")):
+    async with linked(server, stoppable, remote_tests=bench.made("sleep 600 & setsid sleep 600 & sleep 600")):
         line = await begun(server, bench)
         line.outbox.put_nowait(order("d-0"))
         assert (await told(line)).refused == "launch c-0 is being tested here"
@@ -157,7 +157,7 @@ async def test_a_server_that_is_not_back_in_time_wants_nothing_any_more(
     server: Server, stoppable: Tools, bench: Bench
 ) -> None:
     impatient = replace(bench, settings=replace(bench.settings, diagnose_abandon_s=0.3))
-    async with linked(server, stoppable, diagnosing=impatient.made()):
+    async with linked(server, stoppable, remote_tests=impatient.made()):
         await begun(server, bench)
         await server.stop()
         await reached(bench.nobody_lives)
@@ -170,7 +170,7 @@ async def test_a_server_that_is_not_back_in_time_wants_nothing_any_more(
 async def test_a_server_that_is_back_in_time_is_told_as_if_nothing_had_been(
     server: Server, stoppable: Tools, bench: Bench
 ) -> None:
-    async with linked(server, stoppable, diagnosing=bench.made()):
+    async with linked(server, stoppable, remote_tests=bench.made()):
         line = await begun(server, bench, members=["gpu-a17", "gpu-a18"], levels=[3], addresses=["127.0.0.1"])
         first = await told(line)
         host, _, port = first.meet.partition(":")
@@ -204,7 +204,7 @@ async def test_a_server_that_was_away_for_a_moment_still_wants_what_it_ordered(b
 
 
 async def test_an_agent_that_is_stopped_ends_its_tests_first(server: Server, stoppable: Tools, bench: Bench) -> None:
-    async with linked(server, stoppable, diagnosing=bench.made("sleep 600 & sleep 600")):
+    async with linked(server, stoppable, remote_tests=bench.made("sleep 600 & sleep 600")):
         await begun(server, bench)
     assert bench.nobody_lives()
 
@@ -226,17 +226,17 @@ async def test_an_agent_that_is_stopped_ends_its_tests_first(server: Server, sto
 )
 def test_what_may_not_be_ordered_is_refused_with_the_reason(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(WrongUse) as caught:
-        wanted(order(**asked).diagnose, DiagnosingSettings())
+        wanted(order(**asked).diagnose, RemoteTestSettings())
     assert words in str(caught.value)
 
 
 def test_an_owner_may_forbid_all_of_it_and_bounds_what_is_obeyed() -> None:
     with pytest.raises(WrongUse, match="diagnose=0"):
-        wanted(order().diagnose, DiagnosingSettings(diagnose=0))
-    asked = wanted(order(deadline_s=1e9).diagnose, DiagnosingSettings())
+        wanted(order().diagnose, RemoteTestSettings(diagnose=0))
+    asked = wanted(order(deadline_s=1e9).diagnose, RemoteTestSettings())
     assert asked == OrderedTest((1,), 1, 3600.0, ("gpu-a17",), 0)
     settings = chosen(["diagnose.memory_bytes=4096", "diagnose_processes=2"])
-    assert (settings.levels.memory_bytes, settings.diagnosing.diagnose_processes) == (4096, 2)
+    assert (settings.levels.memory_bytes, settings.remote_tests.diagnose_processes) == (4096, 2)
     assert repeated(settings.levels, 10**9).gemm_repetitions == REPETITIONS * settings.levels.gemm_repetitions
 
 

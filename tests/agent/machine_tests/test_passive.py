@@ -20,7 +20,7 @@ from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind
 from hangdog_agent.machine_tests.levels.passive import Passive, judged
 from hangdog_agent.machine_tests.members import Ended, MemberEnd
-from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.settings import LevelSettings
 from hangdog_agent.machine_tests.torch_engine import Engine, Probe, Report, read
 from support.fakes.fake_gpus import FakeGpus, built
 from support.fakes.ladder import failed
@@ -52,7 +52,7 @@ class Machine:
             os.write(self._log, f"{prio},{100 + seq},{int(1e6 * (time.monotonic() - 60)) + seq},-;{line}\n".encode())
 
     def level(self, known: str = "", **settings: Any) -> Passive:
-        quick = replace(DiagnoseSettings(), passive_apart_s=0.05, **settings)
+        quick = replace(LevelSettings(), passive_apart_s=0.05, **settings)
         return Passive(quick, self.gpus.environ, known, self.places)
 
     def told(self, known: str = "", deadline_s: float = 60.0, **settings: Any) -> tuple[LevelResult, ...]:

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from hangdog_agent.machine_tests.level import Level, LevelOutcome, LevelResult, MachineConviction
-from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.settings import LevelSettings
 from hangdog_agent.machine_tests.torch_engine import Engine, Probe, cleaned
 
 #: Processes on the CPU stand for devices.
 ON_CPU = Probe("of the tests", 0)
 #: Enough to see, in a second or two of one core.
-SMALL = replace(DiagnoseSettings(), memory_bytes=8 << 20, gemm_size_cpu=192, gemm_repetitions=10, speed_repetitions=40)
+SMALL = replace(LevelSettings(), memory_bytes=8 << 20, gemm_size_cpu=192, gemm_repetitions=10, speed_repetitions=40)
 _FAULTS = Path(__file__).parents[2] / "agent" / "machine_tests" / "faults"
 
 

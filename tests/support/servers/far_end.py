@@ -125,7 +125,7 @@ async def linked(
     spooling: Spooling | None = None,
     tally: AgentMetrics | None = None,
     others: Sequence[Server] = (),
-    diagnosing: Callable[[Jobs], RemoteTests] | None = None,
+    remote_tests: Callable[[Jobs], RemoteTests] | None = None,
 ) -> AsyncIterator[Kept]:
     """A link that is kept to the server, or to the `others` beside it, and has ended cleanly afterwards."""
     watch = Watch(ProcessTable(targets.proc, frozenset({MARK[0]})), MARK, (), forget_s=600.0)
@@ -133,7 +133,7 @@ async def linked(
     known = ",".join(f"127.0.0.1:{one.port}" for one in (server, *others))
     identity = Identity(known, "gpu-a17", "1.2.3", boot="b00t", serial="S/N 7")
     vigil = StallMonitor(tools, packaged(), alert)
-    link = Link(identity, watch, vigil, tools, settings, lambda: findings, spooling, tally, diagnosing)
+    link = Link(identity, watch, vigil, tools, settings, lambda: findings, spooling, tally, remote_tests)
     keeping = asyncio.ensure_future(link.keep(stop))
     try:
         yield Kept(link, stop)

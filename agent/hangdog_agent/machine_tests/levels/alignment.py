@@ -11,7 +11,7 @@ from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, Machine
 from hangdog_agent.machine_tests.levels.peer_comparison import beside, doubted
 from hangdog_agent.machine_tests.members import GroupMember, Ran
 from hangdog_agent.machine_tests.run_members import run
-from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.settings import LevelSettings
 from hangdog_agent.machine_tests.torch_engine import Engine, Probe, Report, read
 from hangdog_agent.machine_tests.untrusted_values import table, tables, text, whole
 from hangdog_models.planning.alignment import Digests, GoldenAnswer
@@ -28,7 +28,7 @@ class Alignment:
 
     engine: Engine
     probe: Probe
-    settings: DiagnoseSettings
+    settings: LevelSettings
     processes: int = 1
     golden: Mapping[str, Digests] = field(default_factory=dict)
 

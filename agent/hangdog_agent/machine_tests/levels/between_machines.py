@@ -11,7 +11,7 @@ from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, Machine
 from hangdog_agent.machine_tests.levels.exchange import GB, Arrived, arrived, damaged, gathered, rates, slow
 from hangdog_agent.machine_tests.members import GroupMember
 from hangdog_agent.machine_tests.run_members import run
-from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.settings import LevelSettings
 from hangdog_agent.machine_tests.torch_engine import Engine, Probe, read
 from hangdog_agent.machine_tests.untrusted_values import number, numbers, table, text
 from hangdog_models.planning.pairs import Pair
@@ -26,7 +26,7 @@ class Between:
 
     engine: Engine
     probe: Probe
-    settings: DiagnoseSettings
+    settings: LevelSettings
     group: Group
     patience_s: float = 0.0
 

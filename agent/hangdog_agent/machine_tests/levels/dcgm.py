@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind, contained
 from hangdog_agent.machine_tests.members import Ended, GroupMember, MemberEnd
 from hangdog_agent.machine_tests.run_members import run
-from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.settings import LevelSettings
 from hangdog_agent.machine_tests.torch_engine import cleaned
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Impact
@@ -31,7 +31,7 @@ _MOST_BYTES = 4 << 20
 class Dcgm:
     """The level, beside the tests of our own."""
 
-    settings: DiagnoseSettings
+    settings: LevelSettings
     environ: Mapping[str, str] = field(default_factory=lambda: cleaned(os.environ))
 
     number = 1

@@ -11,7 +11,7 @@ from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, Machine
 from hangdog_agent.machine_tests.levels.exchange import GB, Arrived, arrived, damaged, gathered, rates, slow
 from hangdog_agent.machine_tests.members import Ran
 from hangdog_agent.machine_tests.run_members import run
-from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.settings import LevelSettings
 from hangdog_agent.machine_tests.torch_engine import Engine, Probe, Report, read
 from hangdog_agent.machine_tests.untrusted_values import tables
 from hangdog_models.planning.pairs import Pair, blame
@@ -23,7 +23,7 @@ class Inside:
 
     engine: Engine
     probe: Probe
-    settings: DiagnoseSettings
+    settings: LevelSettings
     processes: int = 1
 
     number = 2

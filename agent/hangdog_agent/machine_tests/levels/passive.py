@@ -13,7 +13,7 @@ from hangdog_agent.checks.check_result import CheckVerdict
 from hangdog_agent.checks.gpus.gpu import NOT_ASKED
 from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind, contained
 from hangdog_agent.machine_tests.run_members import run
-from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.settings import LevelSettings
 from hangdog_agent.machine_tests.torch_engine import Engine, Report, cleaned, read
 from hangdog_agent.machine_tests.untrusted_values import tables, text, texts, whole
 
@@ -33,7 +33,7 @@ class Passive:
     The class of a check's result decides: what convicts fails, what is suspect or wants a reset is open, the rest is told.
     """
 
-    settings: DiagnoseSettings
+    settings: LevelSettings
     environ: Mapping[str, str] = field(default_factory=lambda: cleaned(os.environ))
     known: str = ""
     places: CheckPaths = field(default_factory=CheckPaths)

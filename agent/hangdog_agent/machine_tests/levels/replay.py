@@ -9,7 +9,7 @@ from hangdog_agent.machine_tests.group import Group
 from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind, contained
 from hangdog_agent.machine_tests.members import Ended, GroupMember, MemberEnd
 from hangdog_agent.machine_tests.run_members import run
-from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.settings import LevelSettings
 from hangdog_agent.machine_tests.torch_engine import Probe, cleaned
 
 #: Where the processes of one machine meet when no group was given.
@@ -24,7 +24,7 @@ class Replay:
     """
 
     probe: Probe
-    settings: DiagnoseSettings
+    settings: LevelSettings
     group: Group
     command: tuple[str, ...]
     processes: int = 1

@@ -10,7 +10,7 @@ from typing import Any
 from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind, contained
 from hangdog_agent.machine_tests.levels.peer_comparison import beside, doubted
 from hangdog_agent.machine_tests.run_members import run
-from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.settings import LevelSettings
 from hangdog_agent.machine_tests.torch_engine import Engine, Probe, Report, read
 from hangdog_agent.machine_tests.untrusted_values import number, numbers, table, tables, text, whole
 from hangdog_models.counts import counted
@@ -33,7 +33,7 @@ class OneDevice:
 
     engine: Engine
     probe: Probe
-    settings: DiagnoseSettings
+    settings: LevelSettings
     processes: int = 1
     cohort_tflops: Sequence[float] = ()
     golden: Mapping[str, Digests] = field(default_factory=dict)

@@ -25,8 +25,8 @@ from hangdog.output.terminal import console_for, printable
 from hangdog_agent.machine_tests.gpu_settings_backup import GpuSettingsBackup
 from hangdog_agent.machine_tests.group import Group
 from hangdog_agent.machine_tests.level import Level, LevelOutcome
-from hangdog_agent.machine_tests.level_runner import SCHEMA, Diagnosis, LadderOutcome, climb, golden, to_json
-from hangdog_agent.machine_tests.settings import DiagnoseSettings
+from hangdog_agent.machine_tests.level_runner import SCHEMA, LadderOutcome, LevelsReport, climb, golden, to_json
+from hangdog_agent.machine_tests.settings import LevelSettings
 from hangdog_agent.machine_tests.standard_levels import ALONE, LEVELS, WantedLevels, standard
 from hangdog_agent.machine_tests.torch_engine import Engine, Probe
 from hangdog_models.counts import counted
@@ -142,7 +142,7 @@ def local(
     if 3 in wanted and (wrong := group.wrong()):
         raise WrongUse(f"level 3 tests a group of machines: {wrong}", "say where member 0 listens: --meet HOST:PORT")
     stored_digests = golden([_read_report(path) for path in stored])
-    settings = replace(DiagnoseSettings(), dcgm_level=dcgm, speed_floor_tflops=floor)
+    settings = replace(LevelSettings(), dcgm_level=dcgm, speed_floor_tflops=floor)
     engine = Engine(interpreter=str(python)) if python else Engine()
     options = WantedLevels(processes, stored_digests, group, replayed, str(Path.cwd()), str(state))
     wanted_levels = frozenset(wanted or ALONE)
@@ -270,7 +270,7 @@ def _read_report(path: Path) -> Mapping[str, Any]:
     return document
 
 
-def _print(diagnosis: Diagnosis) -> None:
+def _print(diagnosis: LevelsReport) -> None:
     console = console_for(sys.stdout)
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -291,7 +291,7 @@ def _print(diagnosis: Diagnosis) -> None:
     console.print(Text(_sentence(diagnosis), "bold"))
 
 
-def _sentence(diagnosis: Diagnosis) -> str:
+def _sentence(diagnosis: LevelsReport) -> str:
     convicted = dict.fromkeys(
         f"{one.sort} {' with '.join(one.names)}".strip() for result in diagnosis.results for one in result.convicts
     )
