@@ -83,7 +83,7 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def tests(port: int, *args: str) -> subprocess.Popen[str]:
+def asked_of(port: int, *args: str) -> subprocess.Popen[str]:
     command = [
         sys.executable,
         "-m",
@@ -117,7 +117,7 @@ def test_a_machine_that_computes_wrong_is_convicted_though_the_server_is_killed_
         first = stack.enter_context(server(tmp_path, port))
         until(lambda: (tmp_path / "server.log").read_bytes().count(b"listening on") == 1)
         stack.enter_context(agents(tmp_path, port, ("m0", "m1"), "product", "one_device"))
-        with tests(port, "run", "--machines", "m0,m1", "--level", "1", "--budget", "5m") as asked:
+        with asked_of(port, "run", "--machines", "m0,m1", "--level", "1", "--budget", "5m") as asked:
             name = said(asked, "campaign").split()[1]
             said(asked, "round 1")
             first.kill()
@@ -125,7 +125,7 @@ def test_a_machine_that_computes_wrong_is_convicted_though_the_server_is_killed_
             asked.kill()  # it would wait for minutes, and go on by itself (test_waiting_commands.py)
         with server(tmp_path, port):
             until(lambda: connected(port) == {"m0", "m1"})
-            with tests(port, "follow", name) as followed:
+            with asked_of(port, "follow", name) as followed:
                 report, progress = followed.communicate()
     document = json.loads(report)
     assert followed.returncode == 1, progress
@@ -142,7 +142,7 @@ def test_ctrl_c_ends_the_tests_of_a_group_and_tells_what_was_found(tmp_path: Pat
         until(lambda: (tmp_path / "server.log").read_bytes().count(b"listening on") == 1)
         with (
             agents(tmp_path, port, ("m0", "m1"), "damaged transfer", "programs.pairs"),
-            tests(port, "run", "--machines", "m0,m1", "--level", "3", "--budget", "5m", "--why", "a hang") as asked,
+            asked_of(port, "run", "--machines", "m0,m1", "--level", "3", "--budget", "5m", "--why", "a hang") as asked,
         ):
             line = said(asked, "between machines: ")
             assert line.startswith(
