@@ -45,6 +45,21 @@ def test_json_frames_come_outermost_first() -> None:
     assert (thread.name, thread.tid, thread.active, thread.gil) == ("MainThread", 4, False, True)
 
 
+@pytest.mark.parametrize(
+    ("whole", "short", "file"),
+    [
+        ("/venv/lib/python3.11/site-packages/megatron/core/a.py", "core/a.py", "megatron/core/a.py"),
+        ("/usr/lib/python3/dist-packages/torch/a.py", "torch/a.py", "torch/a.py"),
+        ("/home/user/train/a.py", "a.py", "a.py"),
+    ],
+)
+def test_the_name_of_a_namespace_package_is_kept(whole: str, short: str, file: str) -> None:
+    (thread,) = pyspy.threads_from_json(dump({**FRAME, "filename": whole, "short_filename": short}))
+    assert thread.frames[0].file == file
+    (process,) = pyspy_text.read(f'Thread 4 (idle): "MainThread"\n    recv ({whole}:7)\n')
+    assert process.threads[0].frames[0].file == (file if "-packages" in whole else whole)
+
+
 def test_json_without_a_short_name_keeps_the_full_one_and_unknown_keys_are_tolerated() -> None:
     (thread,) = pyspy.threads_from_json(dump({"name": "f", "filename": "/x/y.py", "colour": "red"}, mood="bad"))
     assert thread.frames == (Frame("f", "/x/y.py", 0),)

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import translate
@@ -71,7 +71,10 @@ def parse(text: str) -> RuleSet:
         return RuleSet(
             document["name"],
             int(document["layer"]),
-            *(tuple(_rule(row) for row in document.get(table, ())) for table in ("drop", "doing", "group")),
+            *(
+                tuple(_rule(row, document.get("namespace", "")) for row in document.get(table, ()))
+                for table in ("drop", "doing", "group")
+            ),
         )
     except (KeyError, ValueError, TypeError) as error:
         raise OurFault(f"rule file {document.get('name')!r}: {error}") from error
@@ -102,7 +105,7 @@ def last_component(function: str) -> str:
     return re.split(r"\.|::", function)[-1]
 
 
-def _rule(row: Mapping[str, Any]) -> Rule:
+def _rule(row: Mapping[str, Any], namespace: str) -> Rule:
     known = {
         "rule",
         "applies",
@@ -123,7 +126,9 @@ def _rule(row: Mapping[str, Any]) -> Rule:
     return Rule(
         name=row["rule"],
         applies=row["applies"],
-        matches=_matcher(row.get("files", ()), row.get("functions", ()), native=row.get("native", False)),
+        matches=_matcher(
+            row.get("files", ()), row.get("functions", ()), native=row.get("native", False), namespace=namespace
+        ),
         activity=Activity(row.get("activity", "unknown")),
         operation=row.get("operation"),
         wait=Wait(row.get("wait", "none")),
@@ -135,10 +140,16 @@ def _rule(row: Mapping[str, Any]) -> Rule:
     )
 
 
-def _matcher(files: list[str], functions: list[str], *, native: bool) -> Callable[[Frame, str], bool]:
+def _matcher(
+    files: Sequence[str], functions: Sequence[str], *, native: bool, namespace: str
+) -> Callable[[Frame, str], bool]:
     if not files and not functions:
         raise ValueError("a rule names files or functions")
-    in_file = re.compile("|".join(rf"(?:.*/)?{translate(glob)}" for glob in files) or ".*", re.DOTALL).match
+    ends = [rf"(?:.*/)?{translate(glob)}" for glob in files]
+    shortened = [glob.removeprefix(f"{namespace}/") for glob in files if namespace and glob.startswith(f"{namespace}/")]
+    # a bare file name says too little
+    whole = [translate(glob) for glob in shortened if "/" in glob]
+    in_file = re.compile("|".join(ends + whole) or ".*", re.DOTALL).match
     of_function = re.compile("|".join(translate(glob) for glob in functions) or ".*", re.DOTALL).match
 
     def matches(frame: Frame, name: str) -> bool:

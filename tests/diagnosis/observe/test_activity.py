@@ -73,6 +73,19 @@ def test_a_helper_of_many_groups_is_told_by_its_caller(stack: list[str], dim: st
     assert read(trace(0, ["train train.py", *stack, f"all_reduce {C10D}"]), RULES).dim == dim
 
 
+@pytest.mark.parametrize(
+    ("file", "activity"),
+    [
+        ("megatron/core/pipeline_parallel/p2p_communication.py", Activity.P2P),
+        ("core/pipeline_parallel/p2p_communication.py", Activity.P2P),  # as py-spy shortens it: no `__init__.py` above
+        ("myown/core/pipeline_parallel/p2p_communication.py", Activity.UNKNOWN),  # somebody else's
+    ],
+)
+def test_a_namespace_package_is_known_without_its_name(file: str, activity: Activity) -> None:
+    state = read(trace(0, ["train train.py", f"_communicate {file}"]), RULES)
+    assert state.activity is activity
+
+
 def test_gradients_are_summed_over_context_too_where_a_job_splits_it() -> None:
     standing = RankStateReader(RULES, ("dp", "cp", "dp-cp")).look([trace(0, "scatter")])[Rank(0)]
     assert standing.dim == "dp-cp"

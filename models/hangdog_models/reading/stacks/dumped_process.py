@@ -11,6 +11,9 @@ from hangdog_models.stack import Thread
 #: What a tool adds for a terminal, caught by `script` or a pasted screen.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
+#: The folders that packages are installed in: what is above them differs between machines.
+_INSTALLED = re.compile(r"^.*/(?:site-packages|dist-packages)/")
+
 _BRACKET = re.compile(r"[()]")
 _LINE = re.compile(r"[^\n]+")
 #: Characters of a line: the longest symbol seen has 3,469 and gdb writes the arguments' types and values beside it.
@@ -54,3 +57,13 @@ def split_bracket(text: str) -> tuple[str, str]:
             at = bracket.start()
             return (text[: at - 1], text[at + 1 : -1]) if at and text[at - 1] == " " else (text, "")
     return text, ""
+
+
+def installed_path(path: str, short: str = "") -> str:
+    """The path of a source file below the folder that packages are installed in; `short`, or the path as it is, where it is elsewhere.
+
+    py-spy's short path drops every folder above the topmost `__init__.py`, and with it the name of a namespace package:
+    Megatron-Core's `megatron/core/...` becomes `core/...`.
+    """
+    below = _INSTALLED.sub("", path)
+    return below if below != path else short or path

@@ -3,7 +3,7 @@
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.json_document import bool_of, int_of, read_json, text_of
 from hangdog_models.reading.limits import DEFAULTS, Limits
-from hangdog_models.reading.stacks.dumped_process import DumpedProcess, check_frames, check_threads
+from hangdog_models.reading.stacks.dumped_process import DumpedProcess, check_frames, check_threads, installed_path
 from hangdog_models.stack import Frame, Thread
 
 
@@ -51,8 +51,9 @@ def _frame(frame: object, limits: Limits) -> Frame:
         raise UnreadableEvidence("not the JSON of py-spy dump: a frame without a name")
     return Frame(
         function=text_of(frame["name"], limits),
-        file=text_of(frame.get("short_filename"), limits) or text_of(frame.get("filename"), limits),
+        file=installed_path(text_of(frame.get("filename"), limits), text_of(frame.get("short_filename"), limits)),
         line=max(0, int_of(frame.get("line")) or 0),
         # hangdog marks native frames of a library that nobody could name
         module=text_of(frame.get("module"), limits) or ("" if frame.get("native") is True else None),
     )
+

@@ -11,6 +11,7 @@ from hangdog_models.reading.stacks.dumped_process import (
     DumpedProcess,
     check_frames,
     check_threads,
+    installed_path,
     lines_of,
     split_bracket,
 )
@@ -84,7 +85,7 @@ def _frame(name: str, place: str, limits: Limits) -> Frame:
     file, line = (file, int(digits)) if known else (place, 0)
     # The text does not tell native frames from Python's; their places do: a library, a C source, or no line at all.
     native = _LIBRARY.search(file) is not None or (not line and not file.endswith(".py") and file[:1] != "<")
-    file = text_of(file, limits)
+    file = text_of(file if native else installed_path(file), limits)  # whole with --full-filenames
     return Frame(text_of(name, limits), file, line, file or "??" if native else None)
 
 
