@@ -13,3 +13,8 @@ def seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     if not found or not float(found[1]):
         raise click.BadParameter(f"{value!r} is no duration: write 90s, 10m, 1h or 2d", ctx, param)
     return float(found[1]) * UNITS[found[2]]
+
+
+def optional_seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """The same of an option that may be left away."""
+    return None if value is None else seconds(ctx, param, value)

@@ -21,13 +21,15 @@ def triage(
     options: Options = _OPTIONS,
     limits: Limits = DEFAULTS,
     progress: open_bundle.Progress | None = None,
+    stalled_s: float | None = None,
 ) -> Verdict:
     """The verdict on the bundle at `path`: a directory, a `.zip` or a `.tar.gz`.
 
-    `progress` is called with the number of files read and in all (0: not known).
+    `progress` is called with the number of files read and in all (0: not known). `stalled_s`: for how many seconds nothing
+    had been seen to move; it counts before what `job.toml` says.
     Raises WrongUse when nothing is there, UnreadableBundle when nothing in it is evidence.
     """
-    return conclude(open_case(path, options, limits, progress))
+    return conclude(open_case(path, options, limits, progress, stalled_s))
 
 
 def open_case(
@@ -35,9 +37,11 @@ def open_case(
     options: Options = _OPTIONS,
     limits: Limits = DEFAULTS,
     progress: open_bundle.Progress | None = None,
+    stalled_s: float | None = None,
 ) -> Case:
     """Everything that the verdict on the bundle at `path` is drawn from; raises what `triage` raises."""
     snapshot, layout = open_bundle.open_bundle(Path(path), limits, progress)
     shape, notes = topology.build(layout, snapshot.highest_rank())
     account = replace(snapshot.account, notes=(*snapshot.account.notes, *notes))
-    return investigate(replace(snapshot, account=account), shape, options)
+    job = snapshot.job if stalled_s is None else replace(snapshot.job, stalled_s=stalled_s)
+    return investigate(replace(snapshot, job=job, account=account), shape, options)

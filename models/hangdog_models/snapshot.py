@@ -15,10 +15,14 @@ _Noun = TypeVar("_Noun")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Which job this is; `framework` is a hint only (megatron, deepspeed, fsdp, ddp, jax, other or empty)."""
+    """Which job this is; `framework` is a hint only (megatron, deepspeed, fsdp, ddp, jax, other or empty).
+
+    `stalled_s`: for how many seconds nothing of it had been seen to move when it was captured; None when nobody says.
+    """
 
     id: str = ""
     framework: str = ""
+    stalled_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,11 @@ def merged(parts: Iterable[Snapshot]) -> Snapshot:
     reports = {repr(report): report for part in them for report in part.ras}
     findings = {repr(finding): finding for part in them for finding in part.findings}
     return Snapshot(
-        job=Job(max(ids, default=""), max(part.job.framework for part in them)),
+        job=Job(
+            max(ids, default=""),
+            max(part.job.framework for part in them),
+            max((part.job.stalled_s for part in them if part.job.stalled_s is not None), default=None),
+        ),
         rounds=tuple(
             Round(number, _fullest(traces, lambda trace: (trace.rank, trace.role), _completeness))
             for number, traces in sorted(rounds.items())

@@ -61,7 +61,11 @@ def parts(draw: st.DrawFn) -> Snapshot:
     numbers = draw(st.lists(st.integers(0, 2), unique=True, max_size=3))
     traces = st.lists(TRACES, max_size=3, unique_by=lambda noun: noun.rank).map(tuple)
     return Snapshot(
-        job=Job(draw(st.sampled_from(["", "j"])), draw(st.sampled_from(["", "fsdp", "megatron"]))),
+        job=Job(
+            draw(st.sampled_from(["", "j"])),
+            draw(st.sampled_from(["", "fsdp", "megatron"])),
+            draw(st.sampled_from([None, 20.0, 1800.0])),
+        ),
         rounds=tuple(Round(number, draw(traces)) for number in sorted(numbers)),
         interval_s=draw(st.sampled_from([None, 1.0, 2.0])),
         counters=tuple(draw(st.lists(COUNTERS, max_size=2, unique_by=lambda noun: (noun.rank, noun.source)))),

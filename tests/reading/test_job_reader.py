@@ -11,6 +11,7 @@ from hangdog_models.topology import Layout
 WHOLE = """
 [job]
 id = "llama"
+stalled_s = 1800
 world_size = 4
 framework = "Megatron"
 mood = "new keys are tolerated"
@@ -33,7 +34,7 @@ leaf = ["gpu-a", "gpu-b"]
 
 def test_the_whole_of_it() -> None:
     job, layout = read_job(WHOLE)
-    assert job == Job("llama", "megatron")
+    assert job == Job("llama", "megatron", 1800.0)
     assert (layout.world_size, layout.order, dict(layout.sizes)) == (4, ("tp", "dp"), {"tp": 2, "dp": 2})
     assert layout.ranks_per_machine == 2
     assert layout.groups == {"dp": ((0, 2), (1, 3))}
@@ -54,6 +55,8 @@ def test_nothing_declared() -> None:
         ("[job]\nid = 3", WrongUse, "id = 3 is no text"),
         ("[job]\nworld_size = 0", WrongUse, "world_size = 0 is no size"),
         ("[job]\nworld_size = true", WrongUse, "no size"),
+        ("[job]\nstalled_s = -1", WrongUse, "stalled_s = -1 is no number of seconds"),
+        ("[job]\nstalled_s = nan", WrongUse, "no number of seconds"),
         ("[topology]\ntp = 'eight'", WrongUse, "tp = eight is no size"),
         ("[topology]\ntp = 100000\npp = 100000", WrongUse, "make 10000000000 ranks"),
         ("[topology]\norder = 'tp-tp'", WrongUse, "no order"),

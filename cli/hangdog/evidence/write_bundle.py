@@ -108,6 +108,8 @@ def _job(snapshot: Snapshot, layout: Layout, remarks: Iterable[str]) -> str:
         lines.append(f"world_size = {layout.world_size}")
     if snapshot.job.framework:
         lines.append(f"framework = {_quoted(snapshot.job.framework)}")
+    if snapshot.job.stalled_s is not None:
+        lines.append(f"stalled_s = {float(snapshot.job.stalled_s)!r}")
     lines += ["", "[topology]", f"order = {_quoted('-'.join((*layout.order, *unknown)))}"]
     lines += [f"{_quoted(dim)} = {size}" for dim, size in layout.sizes.items()]
     if layout.ranks_per_machine is not None:

@@ -33,17 +33,15 @@ def read_job(text: str) -> tuple[Job, Layout]:
         switches=_switches(_table(document, "switches")),
     )
     _check_product(layout.sizes)
-    return Job(id=_text(job, "id"), framework=_text(job, "framework").lower()), layout
+    stalled = job.get("stalled_s")
+    stalled_s = None if stalled is None else _seconds(stalled, "[job] stalled_s", "write stalled_s = 1800")
+    return Job(_text(job, "id"), _text(job, "framework").lower(), stalled_s), layout
 
 
 def read_interval(text: str) -> float | None:
     """Seconds between two rounds from a `rounds.toml`; None when it does not say; raises like `read_job`."""
     interval = _toml(text).get("interval_s")
-    if interval is None:
-        return None
-    if isinstance(interval, bool) or not isinstance(interval, int | float) or not 0 < interval < 1e9:
-        raise WrongUse(f"interval_s = {interval!r} is no number of seconds", "write interval_s = 0.75")
-    return float(interval)
+    return None if interval is None else _seconds(interval, "interval_s", "write interval_s = 0.75")
 
 
 def read_sizes(text: str) -> dict[str, int]:
@@ -83,6 +81,12 @@ def _text(table: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise WrongUse(f"[job] {key} = {value!r} is no text", f'write {key} = "…"')
     return value
+
+
+def _seconds(value: object, name: str, hint: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+        raise WrongUse(f"{name} = {str(value)[:40]} is no number of seconds", hint)
+    return float(value)
 
 
 def _size(table: Mapping[str, Any], key: str, where: str) -> int | None:

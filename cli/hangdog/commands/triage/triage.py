@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from hangdog.durations import optional_seconds
 from hangdog.evidence.open_bundle import Progress as Update
 from hangdog.offline import open_case
 from hangdog.options import Number
@@ -47,6 +48,12 @@ _MANY = 500
     help="How many machines one verdict may evict.",
 )
 @click.option(
+    "--stalled",
+    metavar="TIME",
+    callback=optional_seconds,
+    help="For how long nothing has moved, as 90s, 30m or 2h; counts before stalled_s in job.toml.",
+)
+@click.option(
     "--clustering",
     type=click.Choice(list(MODELS)),
     default=_DEFAULTS.clustering,
@@ -69,6 +76,7 @@ def command(
     form: str,
     coverage: float,
     budget: int,
+    stalled: float | None,
     clustering: str,
     explain: bool,
     html: Path | None,
@@ -82,7 +90,7 @@ def command(
         raise click.UsageError("--explain is for people: leave --format json away")
     with _progress() as progress:
         options = Options(coverage_target=coverage, budget_machines=budget, clustering=clustering)
-        case = open_case(path, options, progress=progress)
+        case = open_case(path, options, progress=progress, stalled_s=stalled)
         verdict = conclude(case)
         unwritten = _unwritten(html, case, verdict) if html is not None else None
     if form == "json":
