@@ -14,7 +14,7 @@ import sys
 from hangdog_agent.connection.batch import KEPT_S
 from hangdog_proto.client.channel_options import CHANNEL_OPTIONS
 from hangdog_proto.codec.dedup import Packer
-from hangdog_proto.codec.rounds import same_cpu_seconds
+from hangdog_proto.codec.rounds import same_but_for_counts
 from hangdog_proto.generated import hangdog_pb2 as pb
 from scale.stacks import PER_MACHINE, Job
 from scale.wire import Call, Line, connected
@@ -145,8 +145,9 @@ class Agents:
             for kind, first in ((TOGETHER, 1), (ALL, 0)):
                 joined = pb.Captured(round=rounds - 1, capture=looks[-1])
                 for number, look in enumerate(looks[first:-1], first):
-                    cpu_s = same_cpu_seconds(look, looks[-1])
-                    joined.before.add(round=number, cpu_s=cpu_s or (), capture=look if cpu_s is None else None)
+                    counted = same_but_for_counts(look, looks[-1]) or pb.Before(capture=look)
+                    counted.round = number
+                    joined.before.append(counted)
                 self.looks[at, kind] = joined.SerializeToString()
 
     async def connect(self) -> None:

@@ -46,6 +46,8 @@ class ProcessState(msgspec.Struct, frozen=True, gc=False):
     """What the kernel says of a process without touching it (`/proc`); empty strings and None mean unknown.
 
     `state` is the letter of proc(5): R running, S sleeping, D uninterruptible, T stopped, t traced, Z zombie, X dead.
+    `cpu_s` are seconds of processor time of all its threads so far, `ran_s` those of the thread that trains, and `wakes` how
+    often that thread was put on a processor: a thread that is stuck is not.
     """
 
     pid: int
@@ -55,6 +57,8 @@ class ProcessState(msgspec.Struct, frozen=True, gc=False):
     cpu_s: float | None = None
     comm: str = ""
     cmdline: str = ""
+    ran_s: float | None = None
+    wakes: int | None = None
 
 
 class Reason(StrEnum):

@@ -103,7 +103,8 @@ def tampered(change: Callable[[pb.Capture], object]) -> pb.Capture:
         (lambda c: setattr(c.traces[0], "role", ""), "without a role"),
         (lambda c: setattr(c.traces[0].missing, "reason", "bored"), "'bored' as a reason"),
         (lambda c: setattr(c.traces[0].threads[0], "gil", 3), "answers 3"),
-        (lambda c: setattr(c.traces[0].state, "cpu_s", math.nan), "nan CPU seconds"),
+        (lambda c: setattr(c.traces[0].state, "cpu_s", math.nan), "CPU seconds that are no number"),
+        (lambda c: setattr(c.traces[0].state, "ran_s", math.inf), "CPU seconds that are no number"),
         (lambda c: setattr(c.frames[0], "function", "x" * 70_000), "a text of 70000 characters"),
     ],
 )

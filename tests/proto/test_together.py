@@ -11,7 +11,7 @@ from hangdog_models.stack import ProcessTrace
 from hangdog_proto.codec import findings
 from hangdog_proto.codec.dedup import Packer, unpack
 from hangdog_proto.codec.piece_cache import PieceCache
-from hangdog_proto.codec.rounds import count, pack_earlier, rebuilt, rebuilt_traces, same_cpu_seconds, unpack_rounds
+from hangdog_proto.codec.rounds import count, pack_earlier, rebuilt, rebuilt_traces, same_but_for_counts, unpack_rounds
 from hangdog_proto.generated import hangdog_pb2 as pb
 from support.cases.traced import plausible, traces
 
@@ -25,34 +25,40 @@ def told(packer: Packer, capture: pb.Capture) -> PieceCache:
 
 
 def aged(trace: ProcessTrace, seconds: float) -> ProcessTrace:
-    """The same process after it ran for a while; a state without CPU seconds has none later, either."""
+    """The same process after it ran for a while; what was not counted is not counted later, either."""
     state = trace.state
-    if state is None or state.cpu_s is None:
+    if state is None:
         return trace
-    return structs.replace(trace, state=structs.replace(state, cpu_s=state.cpu_s + seconds))
+    cpu_s = None if state.cpu_s is None else state.cpu_s + seconds
+    ran_s = None if state.ran_s is None else state.ran_s + seconds
+    wakes = None if state.wakes is None else state.wakes + int(2 * seconds)
+    return structs.replace(trace, state=structs.replace(state, cpu_s=cpu_s, ran_s=ran_s, wakes=wakes))
 
 
 @given(st.lists(st.one_of(plausible, traces), max_size=5), st.sampled_from([0.0, 1.5]))
-def test_a_look_that_differs_in_its_cpu_seconds_alone_comes_back_from_the_one_behind_it(
+def test_a_look_that_differs_in_its_counts_alone_comes_back_from_the_one_behind_it(
     looked: list[ProcessTrace], seconds: float
 ) -> None:
     packer = Packer()
     before, after = packer.pack(looked), packer.pack([aged(trace, seconds) for trace in looked])
-    cpu_s = same_cpu_seconds(before, after)
-    if cpu_s is None:  # the long form holds its CPU seconds itself
+    counted = same_but_for_counts(before, after)
+    if counted is None:  # the long form holds its counts itself
         assert before.traces and seconds
         return
     after.findings.extend(findings.pack([Finding("NVML", "Xid 79", Impact.CONVICTS, "fell off the bus")]))
     after.statements.add(kind="record")
-    assert same_cpu_seconds(before, after) == cpu_s, "what comes with the last look alone"
-    assert rebuilt(after, cpu_s) == before
-    beside = pack_earlier(2, [pb.Before(round=0, cpu_s=cpu_s), pb.Before(round=1, cpu_s=cpu_s)])
+    assert same_but_for_counts(before, after) == counted, "what comes with the last look alone"
+    assert rebuilt(after, counted) == before
+    first, second = pb.Before(round=0), pb.Before(round=1)
+    first.MergeFrom(counted)
+    second.MergeFrom(counted)
+    beside = pack_earlier(2, [first, second])
     alone = before.SerializeToString()
     assert count(beside) == 2 and count(None) == 0
     last = after.SerializeToString()
     assert list(unpack_rounds(12, last, beside)) == [(10, alone), (11, alone), (12, last)], "numbered on from 10"
     dictionary = told(packer, after)
-    shown = rebuilt_traces(unpack(after, dictionary), after, cpu_s)
+    shown = rebuilt_traces(unpack(after, dictionary), after, counted)
     assert list(map(repr, shown)) == list(map(repr, unpack(before, dictionary)))
 
 
@@ -62,18 +68,18 @@ def test_looks_that_show_different_things_are_not_taken_for_the_same(
 ) -> None:
     packer = Packer()
     before, after = packer.pack(one), packer.pack(other)
-    cpu_s = same_cpu_seconds(before, after)
-    assert cpu_s is None or rebuilt(after, cpu_s) == before
+    counted = same_but_for_counts(before, after)
+    assert counted is None or rebuilt(after, counted) == before
 
 
 @pytest.mark.parametrize(
     ("cpu_s", "words"), [([], "other processes"), ([1.0, 2.0], "other processes"), ([float("nan")], "no number")]
 )
-def test_cpu_seconds_that_do_not_fit_are_not_believed(cpu_s: list[float], words: str) -> None:
+def test_counts_that_do_not_fit_are_not_believed(cpu_s: list[float], words: str) -> None:
     after = pb.Capture(alike=[pb.Alike(ranks=[0], pids=[7], cpu_s=[1.0], role="trainer", face=b"f" * 16)])
     dictionary = PieceCache()
     dictionary.add([pb.Piece(face=pb.Face(state="S"))])
     after.alike[0].face = next(iter(dictionary.add([pb.Piece(face=pb.Face(state="S"))])))
     shown = unpack(after, dictionary)
     with pytest.raises(UnreadableEvidence, match=words):
-        rebuilt_traces(shown, after, cpu_s)
+        rebuilt_traces(shown, after, pb.Before(cpu_s=cpu_s))

@@ -24,13 +24,20 @@ def test_a_full_state() -> None:
         "cpu_s": 6,
         "comm": "py",
         "cmdline": "py x",
+        "ran_s": 2.5,
+        "wakes": 70,
     }
-    assert proc_status.read(document) == ProcessState(5, "D", "rpc_wait", "0 0x5", 6.0, "py", "py x")
+    assert proc_status.read(document) == ProcessState(5, "D", "rpc_wait", "0 0x5", 6.0, "py", "py x", 2.5, 70)
 
 
 @pytest.mark.parametrize("cpu", [True, "6", -1, 1e999, 10**400])
 def test_cpu_time_that_is_none_is_unknown(cpu: object) -> None:
     assert proc_status.read({"pid": 5, "state": "S", "cpu_s": cpu}).cpu_s in (None, 1.0)
+
+
+@pytest.mark.parametrize("wakes", [True, -1, 1.5, 10**400])
+def test_wakes_that_are_no_count_are_unknown(wakes: object) -> None:
+    assert proc_status.read({"pid": 5, "state": "S", "wakes": wakes}).wakes in (None, 1)
 
 
 @pytest.mark.parametrize(

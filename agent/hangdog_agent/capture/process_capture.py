@@ -136,6 +136,7 @@ def state_of(process: Process, now: Condition, proc: Proc, tid: int | None = Non
         tid = process.pid
     state = now.stat.state if tid == process.pid else now.states[tid]
     syscall = proc.syscall(process.pid, tid)
+    ran_ns, _, wakes = proc.schedstat(process.pid, tid) or (0, 0, 0)  # all zero where the kernel does not count
     return ProcessState(
         pid=process.pid,
         state=state,
@@ -144,6 +145,8 @@ def state_of(process: Process, now: Condition, proc: Proc, tid: int | None = Non
         cpu_s=now.stat.cpu_ticks / _TICKS_PER_S,
         comm=now.stat.comm,
         cmdline=redact.command_line(process.arguments),
+        ran_s=ran_ns / 1e9 if wakes else None,
+        wakes=wakes or None,
     )
 
 

@@ -7,7 +7,7 @@ asks for the first one later, too; those between it and the last go with the las
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 
-from hangdog_proto.codec.rounds import MOST_EARLIER, same_cpu_seconds
+from hangdog_proto.codec.rounds import MOST_EARLIER, same_but_for_counts
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 #: No look is kept back for longer, nor at all if the pauses between looks that were ordered would have it so. Seconds.
@@ -63,7 +63,8 @@ def _joined(kept: Sequence[pb.Captured], captured: pb.Captured, most: int) -> It
 
 
 def _before(before: pb.Captured, captured: pb.Captured) -> pb.Before:
-    cpu_s = same_cpu_seconds(before.capture, captured.capture)
-    if cpu_s is None:
+    counted = same_but_for_counts(before.capture, captured.capture)
+    if counted is None:
         return pb.Before(round=before.round, capture=before.capture)
-    return pb.Before(round=before.round, cpu_s=cpu_s)
+    counted.round = before.round
+    return counted

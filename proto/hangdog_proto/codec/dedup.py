@@ -61,6 +61,8 @@ class Packer:
                 pids=group.pids,
                 cpu_s=group.cpu_s,
                 tids=group.tids,
+                ran_s=group.ran_s if max(group.ran_s, default=-1) >= 0 else (),
+                wakes=group.wakes if max(group.wakes, default=-1) >= 0 else (),
             )
             if missing is not None:
                 alike.missing.CopyFrom(pb.Missing(reason=str(missing.reason), message=text(missing.message)))
@@ -112,6 +114,8 @@ class _ProcessNumbers:
     pids: list[int] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
     tids: list[int] = field(default_factory=list)
+    ran_s: list[float] = field(default_factory=list)
+    wakes: list[int] = field(default_factory=list)
 
     def add(self, trace: ProcessTrace) -> None:
         pid = trace.pid or 0
@@ -119,6 +123,8 @@ class _ProcessNumbers:
         self.pids.append(pid)
         if trace.state is not None:
             self.cpu_s.append(-1.0 if trace.state.cpu_s is None else trace.state.cpu_s)
+            self.ran_s.append(-1.0 if trace.state.ran_s is None else trace.state.ran_s)
+            self.wakes.append(-1 if trace.state.wakes is None else trace.state.wakes)
         self.tids += (thread.tid - pid for thread in trace.threads)
 
 
@@ -167,16 +173,20 @@ def _traces(
     pids, cpu_s, ids, name = list(group.pids), list(group.cpu_s), group.tids, group.face
     size, each = len(ranks), len(stacks.threads)
     face = dictionary.kernel_view(name) if name else None
-    if len(pids) != size or len(cpu_s) != size * bool(face) or len(ids) not in (0, size * each):
+    ran_s, wakes = list(group.ran_s), list(group.wakes)
+    counts_fit = len(cpu_s) == size * bool(face) and all(len(some) in (0, len(cpu_s)) for some in (ran_s, wakes))
+    if len(pids) != size or not counts_fit or len(ids) not in (0, size * each):
         raise UnreadableEvidence("capture message holds lists that do not go together")
     if ranks and max(ranks) > MAX_RANK:
         raise UnreadableEvidence(f"capture message speaks of rank {max(ranks)}, the highest we believe is {MAX_RANK}")
     if not group.role:
         raise UnreadableEvidence("capture message holds processes without a role")
-    if not all(map(math.isfinite, cpu_s)):
+    if not all(map(math.isfinite, cpu_s)) or not all(map(math.isfinite, ran_s)):
         raise UnreadableEvidence("capture message gives CPU seconds that are no number")
     role, missing = codec.bounded(group.role, bounds), _missing(group, bounds)
-    states: Sequence[ProcessState | None] = _states(face, pids, cpu_s) if face is not None else (None,) * size
+    states: Sequence[ProcessState | None] = (
+        _states(face, pids, cpu_s, ran_s, wakes) if face is not None else (None,) * size
+    )
     pids_or_none = [pid or None for pid in pids]
     threads: Iterable[tuple[Thread, ...]] = repeat(stacks.threads)
     if tids and each and ids:
@@ -185,10 +195,13 @@ def _traces(
     return list(map(ProcessTrace, ranks, repeat(role), pids_or_none, threads, states, repeat(missing)))
 
 
-def _states(view: KernelView, pids: Sequence[int], cpu_s: Sequence[float]) -> list[ProcessState]:
-    spent = [None if seconds < 0 else seconds for seconds in cpu_s]
+def _states(
+    view: KernelView, pids: Sequence[int], cpu_s: Sequence[float], ran_s: Sequence[float], wakes: Sequence[int]
+) -> list[ProcessState]:
+    spent, ran, woken = codec.known(cpu_s), codec.known(ran_s) or repeat(None), codec.known(wakes) or repeat(None)
     state, wchan, syscall = repeat(view.state), repeat(view.wchan), repeat(view.syscall)
-    return list(map(ProcessState, pids, state, wchan, syscall, spent, repeat(view.comm), repeat(view.cmdline)))
+    comm, cmdline = repeat(view.comm), repeat(view.cmdline)
+    return list(map(ProcessState, pids, state, wchan, syscall, spent, comm, cmdline, ran, woken))
 
 
 def _with_tids(threads: Sequence[Thread], pid: int, ids: Sequence[int]) -> tuple[Thread, ...]:
@@ -215,5 +228,9 @@ def _fits_short_form(trace: ProcessTrace) -> bool:
     if not 0 <= pid <= UINT32 or not all(0 <= thread.tid < _TID for thread in trace.threads):
         return False
     return state is None or (
-        state.pid == pid and (state.cpu_s is None or (state.cpu_s >= 0 and math.isfinite(state.cpu_s)))
+        state.pid == pid and all(_counts(count) for count in (state.cpu_s, state.ran_s, state.wakes))
     )
+
+
+def _counts(count: float | None) -> bool:
+    return count is None or (0 <= count < _TID and math.isfinite(count))

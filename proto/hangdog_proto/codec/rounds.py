@@ -1,47 +1,69 @@
-"""Looks that travel together: most looks at a job that stands still show what the one before showed, but for the seconds of CPU."""
+"""Looks that travel together: most looks at a job that stands still show what the one before showed, but for the kernel's counts of work."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec import structs
+
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.stack import ProcessState, ProcessTrace
+from hangdog_models.stack import ProcessTrace
+from hangdog_proto.codec.traces import known
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 #: Looks that may stand before another one in its message: more than an agent keeps back, and few enough to be unfolded.
 MOST_EARLIER = 16
+#: The lists of a group that count work, which goes on in every process.
+COUNTS = ("cpu_s", "ran_s", "wakes")
 
 
-def same_cpu_seconds(before: pb.Capture, after: pb.Capture) -> list[float] | None:
-    """The CPU seconds of a look that shows what the one `after` it shows, but for these; None where more differs.
+def same_but_for_counts(before: pb.Capture, after: pb.Capture) -> pb.Before | None:
+    """What the kernel had counted when a look showed what the one `after` it shows, but for that; None where more differs.
 
-    What comes with the last look only, statements and findings, counts for nothing.
+    What comes with the last look only, statements and findings, counts for nothing. The round is left open.
     """
     if len(before.alike) != len(after.alike):
         return None
     probe = pb.Capture(frames=after.frames, stacks=after.stacks, traces=after.traces, alike=after.alike)
     for group, earlier in zip(probe.alike, before.alike, strict=True):
-        group.cpu_s[:] = earlier.cpu_s
-    return [cpu_s for group in before.alike for cpu_s in group.cpu_s] if probe == before else None
+        if any(bool(getattr(group, name)) is not bool(getattr(earlier, name)) for name in COUNTS):
+            return None  # it is told by the lists of `after` which of them a group has
+        for name in COUNTS:
+            getattr(group, name)[:] = getattr(earlier, name)
+    if probe != before:
+        return None
+    found = pb.Before()
+    for name in COUNTS:
+        getattr(found, name).extend(count for group in before.alike for count in getattr(group, name))
+    return found
 
 
-def rebuilt(after: pb.Capture, cpu_s: Sequence[float]) -> pb.Capture:
-    """The look that `same` found to be as the one `after` it; raises UnreadableEvidence when the CPU seconds do not fit."""
-    if len(cpu_s) != sum(len(group.cpu_s) for group in after.alike):
-        raise UnreadableEvidence("a look before gives CPU seconds of other processes than the look behind it")
-    capture, at = pb.Capture(), 0
+def rebuilt(after: pb.Capture, before: pb.Before) -> pb.Capture:
+    """The look that was found to be as the one `after` it; raises UnreadableEvidence when the counts do not fit."""
+    _check_fit(after, before)
+    capture = pb.Capture()
     capture.CopyFrom(after)
     capture.ClearField("statements")
     capture.ClearField("findings")
-    for group in capture.alike:
-        own = group.cpu_s
-        size = len(own)
-        own[:] = cpu_s[at : at + size]
-        at += size
+    for name in COUNTS:
+        counts, at = getattr(before, name), 0
+        for group in capture.alike:
+            own = getattr(group, name)
+            size = len(own)
+            own[:] = counts[at : at + size]
+            at += size
     return capture
 
 
+def _check_fit(after: pb.Capture, before: pb.Before) -> None:
+    for name in COUNTS:
+        if len(getattr(before, name)) != sum(len(getattr(group, name)) for group in after.alike):
+            raise UnreadableEvidence("a look before counts the work of other processes than the look behind it")
+    if not all(map(math.isfinite, before.cpu_s)) or not all(map(math.isfinite, before.ran_s)):
+        raise UnreadableEvidence("capture message gives CPU seconds that are no number")
+
+
 def pack_earlier(number: int, earlier_rounds: Iterable[pb.Before]) -> bytes:
-    """What is kept beside the look of round `number` of those before it that show what it shows, but for their CPU seconds."""
+    """What is kept beside the look of round `number` of those before it that show what it shows, but for the counts."""
     return pb.Captured(round=number, before=earlier_rounds).SerializeToString()
 
 
@@ -55,27 +77,30 @@ def unpack_rounds(number: int, packed: bytes, beside: bytes) -> Iterator[tuple[i
     answer, after = pb.Captured.FromString(beside), pb.Capture.FromString(packed)
     first = number - answer.round  # an incident may number its looks on from others that it left
     for before in answer.before:
-        yield first + before.round, rebuilt(after, before.cpu_s).SerializeToString()
+        yield first + before.round, rebuilt(after, before).SerializeToString()
     yield number, packed
 
 
-def rebuilt_traces(
-    traces: Sequence[ProcessTrace], after: pb.Capture, cpu_s: Sequence[float]
-) -> tuple[ProcessTrace, ...]:
-    """The traces of the look that `same` found, from those of the look `after` it, of which they share all they can.
+def rebuilt_traces(traces: Sequence[ProcessTrace], after: pb.Capture, before: pb.Before) -> tuple[ProcessTrace, ...]:
+    """The traces of the look before, from those of the look `after` it, of which they share all they can.
 
-    Raises UnreadableEvidence when the CPU seconds do not fit.
+    Raises UnreadableEvidence when the counts do not fit.
     """
-    if not all(map(math.isfinite, cpu_s)):
-        raise UnreadableEvidence("capture message gives CPU seconds that are no number")
+    _check_fit(after, before)
+    if len(traces) != len(after.traces) + sum(len(group.ranks) for group in after.alike):
+        raise UnreadableEvidence("a look before is told by one whose processes are not all known")
     found = list(traces)
-    with_state = [at for at in range(len(after.traces), len(traces)) if traces[at].state is not None]
-    if len(with_state) != len(cpu_s):
-        raise UnreadableEvidence("a look before gives CPU seconds of other processes than the look behind it")
-    for at, seconds in zip(with_state, cpu_s, strict=True):
-        trace, spent = traces[at], None if seconds < 0 else seconds
-        state = trace.state
-        if state is not None and state.cpu_s != spent:
-            state = ProcessState(state.pid, state.state, state.wchan, state.syscall, spent, state.comm, state.cmdline)
-            found[at] = ProcessTrace(trace.rank, trace.role, trace.pid, trace.threads, state, trace.missing)
+    at = len(after.traces)
+    given = {name: iter(getattr(before, name)) for name in COUNTS}
+    for group in after.alike:
+        lists = [known([next(given[name]) for _ in getattr(group, name)]) for name in COUNTS]
+        columns = [counts or [None] * len(group.cpu_s) for counts in lists]
+        for offset, counted in enumerate(zip(*columns, strict=True)):
+            trace = found[at + offset]
+            state = trace.state
+            if state is not None and (state.cpu_s, state.ran_s, state.wakes) != counted:
+                cpu_s, ran_s, wakes = counted
+                state = structs.replace(state, cpu_s=cpu_s, ran_s=ran_s, wakes=wakes)
+                found[at + offset] = structs.replace(trace, state=state)
+        at += len(group.ranks)
     return tuple(found)

@@ -7,12 +7,15 @@ of a thread, a line or pid of 0 and an unknown one, text that is no valid UTF-8.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
 from hangdog_proto.codec.pieces import UINT32, text
 from hangdog_proto.generated import hangdog_pb2 as pb
+
+Count = TypeVar("Count", int, float)
 
 #: The largest number of a uint64 field.
 _UINT64 = (1 << 64) - 1
@@ -142,6 +145,11 @@ def _thread(thread: pb.Thread, stacks: Sequence[tuple[Frame, ...]], bounds: Trac
     )
 
 
+def known(counts: Sequence[Count]) -> list[Count | None]:
+    """Counts as they are written in lists, where a negative one is not known."""
+    return [None if count < 0 else count for count in counts]
+
+
 def _packed_state(state: ProcessState) -> pb.ProcessState:
     return pb.ProcessState(
         pid=_number(state.pid, UINT32),
@@ -151,12 +159,14 @@ def _packed_state(state: ProcessState) -> pb.ProcessState:
         cpu_s=-1.0 if state.cpu_s is None else state.cpu_s,
         comm=text(state.comm),
         cmdline=text(state.cmdline),
+        ran_s=state.ran_s,
+        wakes=state.wakes,
     )
 
 
 def _state(state: pb.ProcessState, bounds: TraceLimits) -> ProcessState:
-    if not math.isfinite(state.cpu_s):
-        raise UnreadableEvidence(f"capture message gives process {state.pid} {state.cpu_s} CPU seconds")
+    if not math.isfinite(state.cpu_s) or not math.isfinite(state.ran_s):
+        raise UnreadableEvidence(f"capture message gives process {state.pid} CPU seconds that are no number")
     return ProcessState(
         pid=state.pid,
         state=bounded(state.state, bounds),
@@ -165,6 +175,8 @@ def _state(state: pb.ProcessState, bounds: TraceLimits) -> ProcessState:
         cpu_s=None if state.cpu_s < 0 else state.cpu_s,
         comm=bounded(state.comm, bounds),
         cmdline=bounded(state.cmdline, bounds),
+        ran_s=state.ran_s if state.HasField("ran_s") and state.ran_s >= 0 else None,
+        wakes=state.wakes if state.HasField("wakes") else None,
     )
 
 

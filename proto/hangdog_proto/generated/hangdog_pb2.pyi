@@ -149,6 +149,8 @@ class ProcessState(google.protobuf.message.Message):
     CPU_S_FIELD_NUMBER: builtins.int
     COMM_FIELD_NUMBER: builtins.int
     CMDLINE_FIELD_NUMBER: builtins.int
+    RAN_S_FIELD_NUMBER: builtins.int
+    WAKES_FIELD_NUMBER: builtins.int
     pid: builtins.int
     """Process id in the agent's namespace."""
     state: builtins.str
@@ -163,6 +165,10 @@ class ProcessState(google.protobuf.message.Message):
     """Kernel name of the process."""
     cmdline: builtins.str
     """Command line with secrets redacted."""
+    ran_s: builtins.float
+    """CPU seconds of the thread that trains; absent when unknown."""
+    wakes: builtins.int
+    """How often that thread was put on a processor; absent when unknown."""
     def __init__(
         self,
         *,
@@ -173,8 +179,15 @@ class ProcessState(google.protobuf.message.Message):
         cpu_s: builtins.float = ...,
         comm: builtins.str = ...,
         cmdline: builtins.str = ...,
+        ran_s: builtins.float | None = ...,
+        wakes: builtins.int | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["cmdline", b"cmdline", "comm", b"comm", "cpu_s", b"cpu_s", "pid", b"pid", "state", b"state", "syscall", b"syscall", "wchan", b"wchan"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_ran_s", b"_ran_s", "_wakes", b"_wakes", "ran_s", b"ran_s", "wakes", b"wakes"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_ran_s", b"_ran_s", "_wakes", b"_wakes", "cmdline", b"cmdline", "comm", b"comm", "cpu_s", b"cpu_s", "pid", b"pid", "ran_s", b"ran_s", "state", b"state", "syscall", b"syscall", "wakes", b"wakes", "wchan", b"wchan"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_ran_s", b"_ran_s"]) -> typing.Literal["ran_s"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_wakes", b"_wakes"]) -> typing.Literal["wakes"] | None: ...
 
 global___ProcessState = ProcessState
 
@@ -436,6 +449,8 @@ class Alike(google.protobuf.message.Message):
     PIDS_FIELD_NUMBER: builtins.int
     CPU_S_FIELD_NUMBER: builtins.int
     TIDS_FIELD_NUMBER: builtins.int
+    RAN_S_FIELD_NUMBER: builtins.int
+    WAKES_FIELD_NUMBER: builtins.int
     threads: builtins.bytes
     """17 bytes for each thread: the digest of its SharedThread, then a byte that holds active (bits 0-1) and gil (bits 2-3) as Tri."""
     face: builtins.bytes
@@ -462,6 +477,14 @@ class Alike(google.protobuf.message.Message):
     def tids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Kernel thread ids of the first process, then of the second, ..., each less the pid; empty when not told."""
 
+    @property
+    def ran_s(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+        """As in ProcessState, negative when unknown; empty when unknown of all."""
+
+    @property
+    def wakes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """As in ProcessState, negative when unknown; empty when unknown of all."""
+
     def __init__(
         self,
         *,
@@ -473,9 +496,11 @@ class Alike(google.protobuf.message.Message):
         pids: collections.abc.Iterable[builtins.int] | None = ...,
         cpu_s: collections.abc.Iterable[builtins.float] | None = ...,
         tids: collections.abc.Iterable[builtins.int] | None = ...,
+        ran_s: collections.abc.Iterable[builtins.float] | None = ...,
+        wakes: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["missing", b"missing"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["cpu_s", b"cpu_s", "face", b"face", "missing", b"missing", "pids", b"pids", "ranks", b"ranks", "role", b"role", "threads", b"threads", "tids", b"tids"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cpu_s", b"cpu_s", "face", b"face", "missing", b"missing", "pids", b"pids", "ran_s", b"ran_s", "ranks", b"ranks", "role", b"role", "threads", b"threads", "tids", b"tids", "wakes", b"wakes"]) -> None: ...
 
 global___Alike = Alike
 
@@ -690,15 +715,25 @@ class Before(google.protobuf.message.Message):
     ROUND_FIELD_NUMBER: builtins.int
     CAPTURE_FIELD_NUMBER: builtins.int
     CPU_S_FIELD_NUMBER: builtins.int
+    RAN_S_FIELD_NUMBER: builtins.int
+    WAKES_FIELD_NUMBER: builtins.int
     round: builtins.int
     """Round it belongs to."""
     @property
     def capture(self) -> global___Capture:
-        """What was seen; absent when that is what the look it travels with shows, but for the seconds of CPU."""
+        """What was seen; absent when that is what the look it travels with shows, but for the kernel's counts of work."""
 
     @property
     def cpu_s(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
         """As in Alike, those of all its groups one behind the other; only without a capture."""
+
+    @property
+    def ran_s(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+        """As cpu_s."""
+
+    @property
+    def wakes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """As cpu_s."""
 
     def __init__(
         self,
@@ -706,9 +741,11 @@ class Before(google.protobuf.message.Message):
         round: builtins.int = ...,
         capture: global___Capture | None = ...,
         cpu_s: collections.abc.Iterable[builtins.float] | None = ...,
+        ran_s: collections.abc.Iterable[builtins.float] | None = ...,
+        wakes: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["capture", b"capture"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["capture", b"capture", "cpu_s", b"cpu_s", "round", b"round"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["capture", b"capture", "cpu_s", b"cpu_s", "ran_s", b"ran_s", "round", b"round", "wakes", b"wakes"]) -> None: ...
 
 global___Before = Before
 

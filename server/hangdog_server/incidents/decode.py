@@ -57,7 +57,7 @@ def _before(last: RoundAnswer, before: pb.Before, after: pb.Capture, dictionary:
     try:
         if last.unreadable:
             raise UnreadableEvidence(f"it is told by the look behind it, which is not: {last.unreadable}")
-        traces = together.rebuilt_traces(last.traces, after, before.cpu_s)
+        traces = together.rebuilt_traces(last.traces, after, before)
     except UnreadableEvidence as error:
         return RoundAnswer(last.machine, before.round, unreadable=str(error))
     return RoundAnswer(last.machine, before.round, traces)

@@ -89,7 +89,7 @@ class RoundCapture:
             elif last is not None and not answer.unreadable:
                 beside.append(reported)
             else:
-                shown = pb.Capture() if answer.unreadable else rounds.rebuilt(captured.capture, reported.cpu_s)
+                shown = pb.Capture() if answer.unreadable else rounds.rebuilt(captured.capture, reported)
                 self.archive.add(answer.machine, self.kept_from + answer.round, shown)
         if last is not None:
             kept = rounds.pack_earlier(last.round, beside) if beside else None

@@ -12,7 +12,7 @@ from msgspec import structs
 from hangdog_models.stack import ProcessState, ProcessTrace
 from hangdog_proto.codec import traces
 from hangdog_proto.codec.dedup import Packer, unpack
-from hangdog_proto.codec.rounds import MOST_EARLIER, same_cpu_seconds
+from hangdog_proto.codec.rounds import MOST_EARLIER, same_but_for_counts
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.replay import StoredRound, opened
 from hangdog_server.store.captures import RawCapture, unfolded
@@ -30,8 +30,9 @@ def joined(packer: Packer, order: pb.CaptureOrder, middle: ProcessTrace, last: P
     """The second and third look in one message."""
     captures = packer.pack([middle]), packer.pack([last])
     captured = pb.Captured(order=order.order, round=2, capture=captures[1], last=True)
-    cpu_s = same_cpu_seconds(*captures)
-    captured.before.add(round=1, capture=captures[0] if cpu_s is None else None, cpu_s=cpu_s or ())
+    counted = same_but_for_counts(*captures) or pb.Before(capture=captures[0])
+    counted.round = 1
+    captured.before.append(counted)
     return captured
 
 

@@ -112,8 +112,8 @@ async def test_looks_kept_beside_another_come_back_as_if_they_had_come_alone(whe
     store = Store(where)
     await store.begin(FIRST, {})
     last = pb.Capture(alike=[pb.Alike(ranks=[0, 1], cpu_s=[5.0, 6.0])])
-    looks = [rebuilt(last, cpu_s).SerializeToString() for cpu_s in ([1.0, 2.0], [3.0, 4.0])]
     befores = [pb.Before(round=at, cpu_s=cpu_s) for at, cpu_s in enumerate(([1.0, 2.0], [3.0, 4.0]))]
+    looks = [rebuilt(last, before).SerializeToString() for before in befores]
     packed = last.SerializeToString()
     alone, both = RawCapture("a", 7, b"alone"), RawCapture("b", 9, packed, rounds.pack_earlier(2, befores))
     await store.keep(FIRST.id, [alone, both])

@@ -27,6 +27,8 @@ states = st.builds(
     cpu_s=st.none() | st.floats(0, 1e12),
     comm=texts,
     cmdline=texts,
+    ran_s=st.none() | st.floats(0, 1e12),
+    wakes=st.none() | st.integers(0, 1 << 40),
 )
 traces = st.builds(
     ProcessTrace,

@@ -26,6 +26,13 @@ def stuck_here():
     os.read(0, 1)
 stuck_here()
 """
+#: Works for ever.
+SPIN = """
+import os
+os.write(1, b"ready\\n")
+while True:
+    pass
+"""
 #: Traces the process named by its first argument, until its input is closed; the second says how (see ptrace(2)).
 TRACE = """
 import ctypes, os, sys

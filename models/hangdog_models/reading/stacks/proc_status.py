@@ -11,6 +11,8 @@ from hangdog_models.stack import ProcessState
 _STATES = "RSDTtZXxKWPI"
 #: More CPU time than any process has had: tells a number from nonsense such as 1e999.
 _MOST_SECONDS = 1e12
+#: More often than any thread was put on a processor.
+_MOST_WAKES = 1 << 62
 _STATUS_LINE = re.compile(r"^(Name|State|Pid):(.*)$", re.MULTILINE)
 
 
@@ -26,15 +28,17 @@ def read(document: object, limits: Limits = DEFAULTS) -> ProcessState:
     pid = int_of(document.get("pid"))
     if pid is None or pid <= 0:
         raise UnreadableEvidence("not a process state: no pid")
-    cpu = document.get("cpu_s")
+    wakes = int_of(document.get("wakes"))
     return ProcessState(
         pid=pid,
         state=_letter(text_of(document.get("state"), limits)),
         wchan=text_of(document.get("wchan"), limits),
         syscall=text_of(document.get("syscall"), limits),
-        cpu_s=float(cpu) if isinstance(cpu, int | float) and 0 <= cpu < _MOST_SECONDS else None,
+        cpu_s=_seconds(document.get("cpu_s")),
         comm=text_of(document.get("comm"), limits),
         cmdline=text_of(document.get("cmdline"), limits),
+        ran_s=_seconds(document.get("ran_s")),
+        wakes=wakes if wakes is not None and 0 <= wakes < _MOST_WAKES else None,
     )
 
 
@@ -50,6 +54,10 @@ def read_status(text: str, limits: Limits = DEFAULTS) -> ProcessState:
     if pid is None or pid <= 0 or "State" not in lines:
         raise UnreadableEvidence("not /proc/<pid>/status: no Pid or no State line")
     return ProcessState(pid=pid, state=_letter(lines["State"]), comm=text_of(lines.get("Name"), limits))
+
+
+def _seconds(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and 0 <= value < _MOST_SECONDS else None
 
 
 def _letter(state: str) -> str:

@@ -56,4 +56,3 @@ def _frame(frame: object, limits: Limits) -> Frame:
         # hangdog marks native frames of a library that nobody could name
         module=text_of(frame.get("module"), limits) or ("" if frame.get("native") is True else None),
     )
-
