@@ -26,12 +26,13 @@ def stuck_here():
     os.read(0, 1)
 stuck_here()
 """
-#: Works for ever.
-SPIN = """
-import os
+#: Works for ever, and sleeps now and then.
+WORK = """
+import os, time
 os.write(1, b"ready\\n")
 while True:
-    pass
+    time.sleep(0.02)
+    sum(range(500_000))
 """
 #: Traces the process named by its first argument, until its input is closed; the second says how (see ptrace(2)).
 TRACE = """
