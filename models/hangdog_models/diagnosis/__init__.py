@@ -34,6 +34,9 @@ The way of one stack
 The largest cluster is never taken for healthy: in most incidents its ranks are victims. What counts is which rank the
 others wait for, directly or through others, and which rank waits for none.
 
+Every number that moves odds stands in `rules/likelihoods@2026-11.toml`, with what it does and what it rests on; the modules
+read it by its name, and `SAME_PLACE` is the row `same_place`.
+
 To teach hangdog a framework, add a rule file to `rules/frames/`: state the framework and the versions it was read off, and
 add a row for each rule to `tests/diagnosis/observe/test_activity.py`. Every verdict names the rule files that judged it.
 """

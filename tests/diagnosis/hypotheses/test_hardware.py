@@ -60,12 +60,12 @@ def test_a_second_tool_confirms() -> None:
         found(Impact.SUSPECTS, code="row remap pending", source="nvidia-smi"),
     ]
     (evidence,) = hardware.weigh(both, job(8)).values()
-    assert evidence.factor == hardware.WEAK * hardware.CONFIRMED < hardware.SUSPICIOUS
+    assert evidence.factor == hardware.SIGN_OF_WEAR * hardware.CONFIRMED_BY_TOOL < hardware.SUSPICIOUS
 
 
 def test_what_slows_is_proof_of_slowness_and_hardly_of_a_hang() -> None:
     (evidence,) = hardware.weigh([found(Impact.SLOWS)], job(8)).values()
-    assert (evidence.factor, evidence.slow_factor) == (hardware.SLOWING, hardware.SLOW)
+    assert (evidence.factor, evidence.slow_factor) == (hardware.SLOWING, hardware.SLOWING_OF_SLOW)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_what_most_machines_have_is_no_machines_fault(
 def test_a_fatal_event_is_not_shared_with_those_who_have_a_harmless_one_of_its_code() -> None:
     fatal, harmless = found(Impact.CONVICTS, "node-0", "Xid 149"), found(Impact.SUSPECTS, "node-1", "Xid 149")
     evidence = hardware.weigh([fatal, harmless], job(2))
-    assert (evidence["node-0"].factor, evidence["node-1"].factor) == (hardware.CONVICTING, hardware.WEAK)
+    assert (evidence["node-0"].factor, evidence["node-1"].factor) == (hardware.CONVICTING, hardware.SIGN_OF_WEAR)
 
 
 FINDINGS = st.lists(
@@ -145,7 +145,7 @@ def test_the_order_of_findings_does_not_matter_and_no_factor_is_beyond_proof(fin
     again = hardware.weigh(shuffled, job(3))
     assert {m: (e.factor, e.impact) for m, e in evidence.items()} == {m: (e.factor, e.impact) for m, e in again.items()}
     for machine, one in evidence.items():
-        assert one.machine == machine and 1 < one.factor <= hardware.CONVICTING * hardware.CONFIRMED
+        assert one.machine == machine and 1 < one.factor <= hardware.CONVICTING * hardware.CONFIRMED_BY_TOOL
         assert one.findings and one.reason.startswith(one.findings[0].source)
 
 

@@ -12,7 +12,7 @@ from hangdog_models.collectives import P2P, CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.stragglers.fail_slow import Slowness
 from hangdog_models.diagnosis.stragglers.straggler import find
-from hangdog_models.diagnosis.verdict.moving_jobs import LATE
+from hangdog_models.diagnosis.verdict.moving_jobs import LATE_DECIDES
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives.flight_recorder import recent
 from hangdog_models.topology import Topology, build
@@ -74,7 +74,7 @@ def ran(
 
 
 def named(answer: Slowness | None) -> tuple[str, ...]:
-    return tuple(answer.machines) if answer is not None and max(answer.machines.values()) >= LATE else ()
+    return tuple(answer.machines) if answer is not None and max(answer.machines.values()) >= LATE_DECIDES else ()
 
 
 @pytest.mark.parametrize("gloo", [False, True])

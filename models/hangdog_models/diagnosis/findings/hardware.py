@@ -8,26 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hangdog_models.findings import Finding, Impact
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.rules.policy import OLD_S, STALE_S
 from hangdog_models.topology import Topology
 
-#: How many times more often a machine shows such a finding when it is the cause than when it is not.
-#: Convicting: 33 % of incidents show one in real time (ByteRobust, SOSP 2025: 32.52 % end there), and a machine that is not
-#: the cause shows one by chance in the same hour at 0.65 % a day / 24 = 0.027 % (Meta RSC-1; Llama 3 has 0.38 % a day):
-#: 0.33 / 0.00027 is about 1,200.
-CONVICTING = 1_000.0
-#: Wanting a reset: the same lines by the same count, but programs and drivers cause them too (NVIDIA: investigate software
-#: for 119, 120, 155): one in three is taken for that. Our own choice.
-RESETTING = 300.0
-#: Suspicious: contained errors restart the application and not the machine (Lablup, arXiv 2605.09370), and sound machines
-#: show them every few weeks. Our own choice: enough to order equals, not enough to evict by itself.
-SUSPICIOUS = 10.0
-#: A sign of wear that computes correctly (NVIDIA on row remapping and non-fatal NVLink): a nudge.
-WEAK = 2.0
-#: Slowing: a slow machine seldom hangs a job, yet as the cause of slowness it is as good as proof.
-SLOWING, SLOW = 3.0, 300.0
-#: A second tool that says so too reads the same hardware: it confirms, and is no independent witness.
-CONFIRMED = 2.0
+CONVICTING = likelihood("convicting")
+RESETTING = likelihood("resetting")
+SUSPICIOUS = likelihood("suspicious")
+SIGN_OF_WEAR = likelihood("sign_of_wear")
+SLOWING = likelihood("slowing")
+SLOWING_OF_SLOW = likelihood("slowing_of_slow")
+CONFIRMED_BY_TOOL = likelihood("confirmed_by_tool")
+COMMON_FAULT_MACHINES = likelihood("common_fault_machines")
 
 #: Codes that are only a sign of wear where they do no more than make suspect.
 _WEAK = frozenset({"Xid 63", "Xid 156", "row remap pending", "page retirement pending", "driver mismatch", "no driver"})
@@ -35,9 +27,6 @@ _WEAK |= {f"Xid {number}" for number in range(144, 151)}
 #: From weak to strong; what is not here does not speak against a machine.
 _STRENGTH = {Impact.SLOWS: 1, Impact.SUSPECTS: 2, Impact.RESET: 3, Impact.CONVICTS: 4}
 _STRONG = (Impact.RESET, Impact.CONVICTS)
-#: A strong finding on so many machines, and more than half of all, is taken for a common cause: two or three may well be
-#: broken at once, more are a power cut, a driver or a fabric.
-_COMMON_STRONG = 4
 
 #: Source, code, and whether it is a strong one: what two machines must have alike to have the same finding.
 _Sort = tuple[str, str, bool]
@@ -134,7 +123,7 @@ def _common(placed: Iterable[tuple[str, Finding]], topology: Topology) -> dict[_
         for sort, machines in on.items()
         if len(machines) > 1
         and 2 * len(machines) > total
-        and (not sort[2] or len(machines) == total or len(machines) >= _COMMON_STRONG)
+        and (not sort[2] or len(machines) == total or len(machines) >= COMMON_FAULT_MACHINES)
     }
 
 
@@ -147,15 +136,15 @@ def _evidence(machine: str, findings: Iterable[Finding]) -> MachineEvidence:
     first = ordered[0]
     factor = _factor(first)
     if any(finding.source != first.source for finding in ordered):
-        factor *= CONFIRMED
-    slow = SLOW if any(finding.impact is Impact.SLOWS for finding in ordered) else 1.0
+        factor *= CONFIRMED_BY_TOOL
+    slow = SLOWING_OF_SLOW if any(finding.impact is Impact.SLOWS for finding in ordered) else 1.0
     impact = max((finding.impact for finding in ordered), key=_STRENGTH.__getitem__)
     return MachineEvidence(machine, tuple(ordered), impact, factor, slow, _because(machine, ordered))
 
 
 def _factor(finding: Finding) -> float:
     if finding.impact is Impact.SUSPECTS:
-        return WEAK if finding.code in _WEAK else SUSPICIOUS
+        return SIGN_OF_WEAR if finding.code in _WEAK else SUSPICIOUS
     return {Impact.CONVICTS: CONVICTING, Impact.RESET: RESETTING}.get(finding.impact, SLOWING)
 
 

@@ -8,20 +8,19 @@ from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, o
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import by_cause, likelihood
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
 
-#: Odds that a machine stops (or slows) the job which nothing else speaks against, on the scale of activity_odds.py, before its
-#: hardware is asked: a thousandfold finding makes it stronger than a rank that merely stands outside.
-BEFORE, BEFORE_SLOW = 0.05, 0.1
-#: Odds that all of several convicted machines are broken, over one of them alone.
-TOGETHER = 50.0
-#: Odds of explanations that a log gives alone. A program that names its own error is believed; a path or a service is
-#: named by whoever suffers from it.
-ALONE: Mapping[Impact, tuple[Kind, float]] = {
-    Impact.PROGRAM: (Kind.SOFTWARE, 30.0),
-    Impact.PATH: (Kind.GROUP, 12.0),
-    Impact.SERVICE: (Kind.DEPENDENCY, 12.0),
+HARDWARE_ALONE = likelihood("hardware_alone")
+HARDWARE_ALONE_SLOW = likelihood("hardware_alone_slow")
+CONVICTED_TOGETHER = likelihood("convicted_together")
+#: What a log says explains by itself, and its odds then.
+LOGGED_ALONE: Mapping[str, float] = by_cause("logged_alone")
+ALONE: Mapping[Impact, Kind] = {
+    Impact.PROGRAM: Kind.SOFTWARE,
+    Impact.PATH: Kind.GROUP,
+    Impact.SERVICE: Kind.DEPENDENCY,
 }
 #: The dimension of a path between machines: what is held up has its ends in common and no process group.
 PATH = "path"
@@ -57,12 +56,12 @@ def _moved(hypothesis: Hypothesis, evidence: Mapping[str, MachineEvidence]) -> H
 
 
 def _machine(one: MachineEvidence, topology: Topology) -> Hypothesis:
-    factors = (Factor("nothing else speaks against it", BEFORE), Factor(one.reason, one.factor))
+    factors = (Factor("nothing else speaks against it", HARDWARE_ALONE), Factor(one.reason, one.factor))
     return Hypothesis(Kind.MACHINE, factors, _on(one, topology), (one.machine,), (one.reason,))
 
 
 def _slow(one: MachineEvidence, topology: Topology) -> Hypothesis:
-    factors = (Factor("nothing else speaks against it", BEFORE_SLOW), Factor(one.reason, one.slow_factor))
+    factors = (Factor("nothing else speaks against it", HARDWARE_ALONE_SLOW), Factor(one.reason, one.slow_factor))
     return Hypothesis(Kind.SLOW, factors, _on(one, topology), (one.machine,), (one.reason,))
 
 
@@ -71,7 +70,7 @@ def _together(convicted: Sequence[MachineEvidence], topology: Topology) -> list[
     if len(convicted) < 2:
         return []
     strongest = max(convicted, key=lambda one: one.factor)
-    factors = (*_machine(strongest, topology).factors, Factor("each is convicted by itself", TOGETHER))
+    factors = (*_machine(strongest, topology).factors, Factor("each is convicted by itself", CONVICTED_TOGETHER))
     ranks = tuple(sorted({rank for one in convicted for rank in _on(one, topology)}))
     units = tuple(one.machine for one in convicted)
     return [Hypothesis(Kind.MACHINE, factors, ranks, units, tuple(one.reason for one in convicted))]
@@ -87,7 +86,7 @@ def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
     groups: dict[tuple[Kind, tuple[str, ...]], list[Finding]] = {}
     for finding in findings:
         if finding.impact in ALONE:
-            kind, _ = ALONE[finding.impact]
+            kind = ALONE[finding.impact]
             groups.setdefault((kind, _units(finding, topology)), []).append(finding)
     found = []
     for (kind, units), stated in groups.items():
@@ -96,7 +95,7 @@ def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
         ranks = ranks or tuple(rank for unit in units for rank in topology.machines.get(unit, ()))
         because = tuple(dict.fromkeys(_sentence(finding, units) for finding in stated[:3]))
         hold = GroupWait(PATH, ranks, (), lead.what) if kind is Kind.GROUP and len(ranks) > 1 else None
-        factors = odds(f"{lead.source}: {lead.code} {lead.impact}", ALONE[lead.impact][1])
+        factors = odds(f"{lead.source}: {lead.code} {lead.impact}", LOGGED_ALONE[kind])
         found.append(Hypothesis(kind, factors, ranks, units, because, hold))
     return found
 

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.findings import Finding, Impact
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.verdict import Kind
 
-#: What is left of the code where several machines tell of it, and where one does: a process that hangs still acknowledges,
-#: for its kernel does. Not nothing, for a connection that the collectives do not use may be lost beside a bug.
-NOT_BY_CODE, BY_ONE = 0.05, 0.3
-#: Odds of the network where nothing else speaks for it, by several and by one: as of any path that is named by whoever suffers
-#: from it. A machine that answers nobody is likelier by far (its neighbours see the same).
-BY_NETWORK, BY_NETWORK_OF_ONE = 12.0, 3.0
+UNACKNOWLEDGED_BY_CODE = likelihood("unacknowledged_by_code")
+UNACKNOWLEDGED_BY_CODE_OF_ONE = likelihood("unacknowledged_by_code_of_one")
+UNACKNOWLEDGED = likelihood("unacknowledged")
+UNACKNOWLEDGED_OF_ONE = likelihood("unacknowledged_of_one")
 _BETWEEN = (
     "what machines of the job send each other is not acknowledged: their network loses it, or one of them is gone"
 )
@@ -27,11 +26,14 @@ def weighed(found: Sequence[Hypothesis], findings: Sequence[Finding]) -> tuple[H
         return tuple(found)
     several = len({finding.machine for finding in reported}) > 1
     because = tuple(dict.fromkeys(_sentence(finding) for finding in reported))[:_SHOWN]
-    against = Factor("what trainers sent stays unacknowledged, which no code does", NOT_BY_CODE if several else BY_ONE)
+    against = Factor(
+        "what trainers sent stays unacknowledged, which no code does",
+        UNACKNOWLEDGED_BY_CODE if several else UNACKNOWLEDGED_BY_CODE_OF_ONE,
+    )
     moved = [one.moved(against) if one.kind is Kind.SOFTWARE else one for one in found]
     if any(one.kind is Kind.GROUP for one in found):
         return tuple(one.with_reasons(*because) if one.kind is Kind.GROUP else one for one in moved)
-    network = odds("what trainers sent stays unacknowledged", BY_NETWORK if several else BY_NETWORK_OF_ONE)
+    network = odds("what trainers sent stays unacknowledged", UNACKNOWLEDGED if several else UNACKNOWLEDGED_OF_ONE)
     return (*moved, Hypothesis(Kind.GROUP, network, reasons=(_BETWEEN, *because)))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hangdog_models.diagnosis.observe.activity import RankState
+from hangdog_models.rules.likelihoods import by_cause
 from hangdog_models.stack import Reason
 from hangdog_models.verdict import Activity
 
@@ -13,60 +14,60 @@ class Odds:
     """How a rank that waits for nobody came to stand where it stands: a fault of its machine, of the code, of a service."""
 
     machine: float
-    software: float = 1.0
-    dependency: float = 0.2
-    slow: float = 0.3
+    software: float
+    dependency: float
+    slow: float
 
 
-#: Relative odds by what the awaited rank is doing. The scale is set by the demand that one root, seen standing still twice
-#: and explaining every wait, reaches 0.95, and one seen once does not. They order causes as
-#: published incidents do, and were set with the simulated incidents of bench/accuracy in view.
+def _odds(name: str) -> Odds:
+    """The odds of a row of the table; where it is silent of a cause, those at any activity."""
+    return Odds(**{**by_cause("doing_anything"), **by_cause(name)})
+
+
+#: Relative odds by what the awaited rank is doing.
 ODDS: Mapping[Activity, Odds] = {
-    Activity.STOPPED: Odds(80),
-    Activity.DEAD: Odds(40, software=1.5),
-    Activity.TEARDOWN: Odds(8, software=10),
-    Activity.STORAGE: Odds(24, software=0.5, dependency=4),
-    Activity.CHECKPOINT: Odds(24, dependency=4),
-    Activity.DATALOADER: Odds(24, software=0.5, dependency=1),
-    Activity.LOCK: Odds(24),
-    Activity.GIL: Odds(24),
-    Activity.GC: Odds(24),
-    Activity.NETWORK: Odds(24, dependency=4),
-    Activity.COMPILE: Odds(2, software=0.5, slow=3.3),  # takes minutes on sound machines
-    Activity.LAUNCH: Odds(1),
-    Activity.UNKNOWN: Odds(24, dependency=0.5, slow=0.7),
-    Activity.COMPUTE: Odds(18, slow=1.5),
-    Activity.IDLE: Odds(1, software=8),
-    Activity.MISSING: Odds(1),
-    Activity.DEVICE_SYNC: Odds(40, software=0.5),  # waits for its own device: counters show that it is behind
+    Activity.STOPPED: _odds("doing_stopped"),
+    Activity.DEAD: _odds("doing_dead"),
+    Activity.TEARDOWN: _odds("doing_teardown"),
+    Activity.STORAGE: _odds("doing_storage"),
+    Activity.CHECKPOINT: _odds("doing_checkpoint"),
+    Activity.DATALOADER: _odds("doing_dataloader"),
+    Activity.LOCK: _odds("doing_lock"),
+    Activity.GIL: _odds("doing_gil"),
+    Activity.GC: _odds("doing_gc"),
+    Activity.NETWORK: _odds("doing_network"),
+    Activity.COMPILE: _odds("doing_compile"),
+    Activity.LAUNCH: _odds("doing_launch"),
+    Activity.UNKNOWN: _odds("doing_unknown"),
+    Activity.COMPUTE: _odds("doing_compute"),
+    Activity.IDLE: _odds("doing_idle"),
+    Activity.MISSING: _odds("doing_missing"),
+    Activity.DEVICE_SYNC: _odds("doing_device_sync"),
 }
-#: A host at work inside of a collectives library's launch: a bug of the library as likely as a fault of the machine
-#: (marin-community/marin#7344: NCCL 2.28.9 on sound machines).
-LAUNCHING = Odds(8, software=6)
-#: A kernel that is loaded for longer than a moment is held up by the device or its driver; compiling it takes its time.
+LIBRARY_LAUNCH = _odds("doing_library_launch")
+#: The operation of a rank that loads a compiled kernel.
 LOAD = "load"
-LOADING = Odds(24, software=0.5, slow=0.7)
-#: A capture that fails for reasons of the machine says more than one that was never made; one refused says nothing.
+KERNEL_LOAD = _odds("doing_kernel_load")
+REMOTE_STORAGE = _odds("doing_remote_storage")
 OF_FAILED_CAPTURE: Mapping[Reason, Odds] = {
-    Reason.NO_AGENT: Odds(12),
-    Reason.TIMED_OUT: Odds(2),
-    Reason.RESTARTED: Odds(3, software=4),
-    Reason.NOT_PERMITTED: Odds(0.5),
-    Reason.TOOL_MISSING: Odds(0.5),
+    Reason.NO_AGENT: _odds("failed_no_agent"),
+    Reason.TIMED_OUT: _odds("failed_timed_out"),
+    Reason.RESTARTED: _odds("failed_restarted"),
+    Reason.NOT_PERMITTED: _odds("failed_not_permitted"),
+    Reason.TOOL_MISSING: _odds("failed_tool_missing"),
 }
 
 
 def odds_of(state: RankState) -> Odds:
     """The odds for a rank that stands like this while others wait for it."""
     if state.remote_storage:
-        return Odds(24, software=0.5, dependency=100)
+        return REMOTE_STORAGE
     if state.activity is Activity.MISSING and state.missing:
         return OF_FAILED_CAPTURE.get(state.missing.reason, ODDS[Activity.MISSING])
-    # So stood the odd rank of 5 of 467 simulated faults of the code, and of 896 hosts at fault none.
     if state.activity is Activity.COMPUTE and state.queued:
         return ODDS[Activity.LAUNCH]
     if state.activity is Activity.LAUNCH and state.operation == "ncclGroupEnd":
-        return LAUNCHING
+        return LIBRARY_LAUNCH
     if state.activity is Activity.COMPILE and state.operation == LOAD:
-        return LOADING
+        return KERNEL_LOAD
     return ODDS.get(state.activity, ODDS[Activity.UNKNOWN])

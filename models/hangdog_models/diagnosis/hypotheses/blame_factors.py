@@ -13,57 +13,37 @@ from hangdog_models.diagnosis.waits.collective_counters import BY_COUNTERS
 from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.stack import MERELY_FAILED
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity
 
-#: What a second look that shows the same stack adds: what lasts is not a moment of a healthy step.
-STILL = 2.0
-#: What it adds when its lines change at one place although nobody who waits for it moves: busy, perhaps for ever.
-MOVING = 1.2
-#: A rank that gets on with something else between looks is held up by its work rather than by its machine: what hangs lets
-#: nobody go. Of 12 simulated ones that were named none was the fault.
-TRAVELLING = 0.05
-#: In a single look a rank that runs is remarkable when so many wait for it; in a small healthy job one often runs alone.
-REMARKABLE = 16
-#: What so many waiting ranks add at most to a rank that stands outside and does not go on: each of them would have to be
-#: there by chance. Not more, for the ranks of one job are no independent witnesses.
-MANY = 4.0
-#: What is left of a writer's odds that is seen running: it writes. Of 8 simulated ones that were named none was the fault.
-WRITING = 0.002
-#: What is left of a rank that runs in C without the interpreter's lock: reading a value back from the device spins so, and
-#: leaves no frame of its own. Of 19 simulated ones that stood alone 8 were the fault, by their devices.
-SPINNING = 0.008
-#: What is left of a rank whose capture failed while others of its machine were read: captures fail for reasons of their
-#: own. Of 18 simulated ones that all others seemed to wait for one was the fault.
-UNREAD = 0.25
-#: What is left of any root in one look where other ranks run, or have devices behind: in a job that is stuck all wait.
-STAGE = 0.1
-#: What is left of a loader that runs in the one look there is: it loads.
-LOADING = 0.05
-#: What is left of a rank that gets on with its work while the others are at a barrier: a step of training has none, one
-#: rank evaluating for all has. Recorded ones took minutes on an overloaded machine.
-FOR_ALL = 0.1
+ROOT_STILL = likelihood("root_still")
+ROOT_MOVING = likelihood("root_moving")
+ROOT_TRAVELLING = likelihood("root_travelling")
+WAITING_REMARKABLE = likelihood("waiting_remarkable")
+WAITING_MOST = likelihood("waiting_most")
+WRITER_RUNS = likelihood("writer_runs")
+SPINS_IN_C = likelihood("spins_in_c")
+CAPTURE_FAILED = likelihood("capture_failed")
+OTHERS_AT_WORK = likelihood("others_at_work")
+LOADER_RUNS = likelihood("loader_runs")
+WORKS_FOR_ALL = likelihood("works_for_all")
+SILENT_MACHINE = likelihood("silent_machine")
+SILENT_TO_RAS = likelihood("silent_to_ras")
+KNOWN_BY_COUNTERS = likelihood("known_by_counters")
+UNAWAITED = likelihood("unawaited")
+PHASE_MACHINES = likelihood("phase_machines")
+PHASE_OF_JOB = likelihood("phase_of_job")
+EXPLAINED_LEAST = likelihood("explained_least")
 #: Up to so many roots, each is asked by itself what it explains.
 ASKED_ALONE = 32
-#: What it adds that no rank of a machine answers.
-SILENT_MACHINE = 12.0
-#: Odds of a rank that alone does not answer NCCL RAS while all its peers do.
-SILENT = 40.0
-#: Odds of a rank of which only counters are known.
-COUNTED = 4.0
 #: Activities in which a process waits for itself.
 _OWN = {Activity.LOCK, Activity.GIL, Activity.GC}
-#: What is left of them when nobody was seen to wait for the rank.
-UNAWAITED = 0.2
 #: Activities of which a service shared by many machines may be the cause.
 SHARED = {
     Activity.STORAGE, Activity.CHECKPOINT, Activity.DATALOADER, Activity.NETWORK, Activity.RENDEZVOUS, Activity.COMPILE,
 }  # fmt: skip
-#: From so many other machines with a rank at the same such place, it is a phase of the job or a service they share.
-ELSEWHERE = 2
-#: What is left of a machine's odds when so many others have a rank at the very same place.
-PHASE = 0.09
 
 
 def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[Rank, tuple[Factor, ...]]:
@@ -97,14 +77,15 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
                 on = len(topology.machines[topology.machine(rank) or ""])
                 factors.append(Factor(f"none of the {counted(on, 'rank')} of its machine answers", SILENT_MACHINE))
             elif merely_failed(state):
-                factors.append(Factor(f"{counted(failed, 'capture')} failed, on machines that answer", UNREAD / failed))
+                unread = f"{counted(failed, 'capture')} failed, on machines that answer"
+                factors.append(Factor(unread, CAPTURE_FAILED / failed))
             if len(at_work) > (rank in at_work) and not mute and state.activity not in LASTING:
-                factors.append(Factor("other ranks are at work, in the one look there is", STAGE))
+                factors.append(Factor("other ranks are at work, in the one look there is", OTHERS_AT_WORK))
             if them.barred and works_for_all(state, rank in motion.still, working):
-                factors.append(Factor("it is at work, and the others are at a barrier", FOR_ALL))
+                factors.append(Factor("it is at work, and the others are at a barrier", WORKS_FOR_ALL))
             factors += masked_waits.against(state, them)
-            if others >= ELSEWHERE:
-                factors.append(Factor(f"{others} other machines have a rank at the very same place", PHASE))
+            if others >= PHASE_MACHINES:
+                factors.append(Factor(f"{others} other machines have a rank at the very same place", PHASE_OF_JOB))
             known[key] = tuple(factors)
         found[rank] = known[key]
     return found
@@ -153,30 +134,31 @@ def _factors(
 ) -> list[Factor]:
     doing = Factor(where(state), odds_of(state).machine)
     if state.rule == BY_RAS:
-        return [Factor("does not answer NCCL RAS while its peers do", SILENT)]
+        return [Factor("does not answer NCCL RAS while its peers do", SILENT_TO_RAS)]
     if state.rule == BY_COUNTERS:
-        doing = Factor("counters tell that it is behind, not what holds it", COUNTED)
+        doing = Factor("counters tell that it is behind, not what holds it", KNOWN_BY_COUNTERS)
     factors = [doing]
     if state.queued and not state.interpreting:
         # A full queue of its device or mismatched collectives before it: as likely as a fault of the host. It may spin.
         return [doing, Factor("share of the waiting ranks it explains", explained)]
     if state.activity is Activity.DATALOADER and state.interpreting and not moved:
-        factors.append(Factor("it runs: a loader that runs is loading", LOADING))
+        factors.append(Factor("it runs: a loader that runs is loading", LOADER_RUNS))
     if state.activity is Activity.COMPUTE and state.busy and not state.interpreting and moved in ("", "still"):
-        factors.append(Factor("runs without the interpreter's lock, as who waits for a device does", SPINNING))
+        factors.append(Factor("runs without the interpreter's lock, as who waits for a device does", SPINS_IN_C))
     compiles = compiling(state)
     if moved:
-        times = {"still": 1.0 if compiles else STILL, "moving": MOVING, "travelling": TRAVELLING}[moved]
+        times = {"still": 1.0 if compiles else ROOT_STILL, "moving": ROOT_MOVING, "travelling": ROOT_TRAVELLING}[moved]
         factors.append(Factor(f"{moved} in {motion.rounds} looks", times))
     elif state.activity is Activity.COMPUTE:
-        factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / REMARKABLE)))
+        factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / WAITING_REMARKABLE)))
     if writes(state, working):
-        factors.append(Factor("it is running: a writer that runs is writing", WRITING))
+        factors.append(Factor("it is running: a writer that runs is writing", WRITER_RUNS))
     # its other captures failed, the others stand still
     seen_once = motion.known and not moved and bool(state.frames)
     lasting = ((moved in ("still", "moving") or seen_once) and not compiles) or state.activity in LASTING
-    if lasting and len(waits.waiting) > REMARKABLE:
-        factors.append(Factor(f"{len(waits.waiting)} ranks wait", min(MANY, len(waits.waiting) / REMARKABLE)))
+    if lasting and len(waits.waiting) > WAITING_REMARKABLE:
+        times = min(WAITING_MOST, len(waits.waiting) / WAITING_REMARKABLE)
+        factors.append(Factor(f"{len(waits.waiting)} ranks wait", times))
     if not waits.waiting:
         # Nobody waits: only a state that no healthy process stays in speaks for itself.
         lasting = moved == "still" and state.activity in (*SHARED, *_OWN)
@@ -212,5 +194,5 @@ def _explained(look: Look, waits: Waits, topology: Topology) -> dict[Rank, float
     shares: dict[Rank, float] = {}
     for side, ranks in sides.items():
         share = min(1.0, len(reached[side]) / together) if together else 1.0
-        shares.update(dict.fromkeys(ranks, 0.05 + 0.95 * share))
+        shares.update(dict.fromkeys(ranks, EXPLAINED_LEAST + (1 - EXPLAINED_LEAST) * share))
     return shares

@@ -8,14 +8,13 @@ from hangdog_models.diagnosis.hypotheses.scene import Contradiction, Scene
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import are, ranks_of
 from hangdog_models.diagnosis.waits.waits import GroupWait
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.verdict import Activity, Kind
 
-#: Odds that the explanations rest on evidence of another moment: about those of one rank that stands outside, so that
-#: nobody is evicted on counters that his own stack denies.
-CONTRADICTED = 12.0
-#: So many ranks at least, and this share of those of whom both tell, must be contradicted before dumps count as old.
-OLD_LEAST, OLD_SHARE = 2, 0.5
+CONTRADICTED = likelihood("contradicted")
+OLD_DUMPS_RANKS = likelihood("old_dumps_ranks")
+OLD_DUMPS_SHARE = likelihood("old_dumps_share")
 
 
 def find(
@@ -39,7 +38,7 @@ def find(
     if not holds:
         reported = [record for record in records if record.rank in look and look[record.rank].frames]
         old = tuple(sorted(inside))
-        if len(old) < max(OLD_LEAST, OLD_SHARE * len(reported)):
+        if len(old) < max(OLD_DUMPS_RANKS, OLD_DUMPS_SHARE * len(reported)):
             return []
         words = f"{ranks_of(old)} stand still in collectives of which their counters know nothing: the dumps are older than the stacks"
         return [Contradiction(old, words)]

@@ -10,14 +10,13 @@ from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.waits.collective_counters import Group, by_group
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.verdict import Kind
 
 #: Operations whose input has the same size on every member; of the others (all_to_all, gather, scatter) sizes may differ.
 SAME_SIZE = ("all_reduce", "allreduce", "broadcast", "all_gather", "allgather", "reduce_scatter", "reduce", "barrier")
-#: Odds of a fault of the code where the records show it in black and white; above those of any single stack.
-SHOWN = 200.0
-#: Those where sizes that may differ do so for the first time in all that the records hold.
-FIRST_TIME = 60.0
+DISAGREEMENT_SHOWN = likelihood("disagreement_shown")
+SIZES_FIRST_DIFFER = likelihood("sizes_first_differ")
 #: Groups that are compared; a mismatch stops every group that depends on it, so the first ones show it.
 GROUPS_COMPARED = 1 << 14
 
@@ -126,7 +125,7 @@ def explain(scene: Scene) -> list[Hypothesis]:
         found.append(
             Hypothesis(
                 Kind.SOFTWARE,
-                odds(one.message, SHOWN if one.shown else FIRST_TIME),
+                odds(one.message, DISAGREEMENT_SHOWN if one.shown else SIZES_FIRST_DIFFER),
                 ranks,
                 units,
                 (one.message, "each waits for the other for ever"),

@@ -14,28 +14,26 @@ from hangdog_models.diagnosis.hypotheses import (
 )
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.hypotheses.scene import Scene
-from hangdog_models.diagnosis.hypotheses.stuck_groups import NOT_INSIDE, proven
+from hangdog_models.diagnosis.hypotheses.stuck_groups import NOT_IN_STUCK_GROUP, proven
 from hangdog_models.diagnosis.observe.activity import RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
 
-#: Odds that the culprit is a rank nobody captured: when all are captured, and what is added when none is.
-UNSEEN, UNSEEN_ALL = 1.0, 5.0
-#: Odds that a single look caught a healthy step: as good as those of a weak explanation, no match for a strong one; but
-#: where more ranks run than wait, the job is at work, and that beats them all.
-MOMENT, AT_WORK = 1.0, 50.0
-#: A job that is stuck comes to rest in a few places, with a pipeline in more; one at work is spread over as many as its
-#: step has. Beyond, the odds grow by this power of how many more (97 of 100 stuck jobs kept to these in a single look).
-PLACES, PLACES_IN_STAGES, SPREAD = 3, 6, 4
-#: Odds that two looks which show no progress caught a slow step of a job that made progress in the look before them: above
-#: those of a rank seen standing still twice, below those of one that is stopped or dead. A hang that is looked into began
-#: long ago; one that begins just between two looks is rare. Each further look that shows none makes a slow step rarer.
-SLOW_STEP = 60.0
-#: Where few wait, such a moment is common: the odds are so many times as good with up to so many waiting.
-COMMON, FEW = 4.0, 16
+CULPRIT_UNSEEN = likelihood("culprit_unseen")
+CULPRIT_UNCAPTURED = likelihood("culprit_uncaptured")
+HEALTHY_MOMENT = likelihood("healthy_moment")
+JOB_AT_WORK = likelihood("job_at_work")
+MOMENT_AMONG_FEW = likelihood("moment_among_few")
+FEW_WAIT = likelihood("few_wait")
+PLACES_AT_REST = likelihood("places_at_rest")
+PLACES_AT_REST_IN_STAGES = likelihood("places_at_rest_in_stages")
+SPREAD_POWER = likelihood("spread_power")
+SLOW_STEP = likelihood("slow_step")
+SLOW_STEP_POWER = likelihood("slow_step_power")
 
 
 def explain_unseen(scene: Scene) -> list[Hypothesis]:
@@ -57,27 +55,27 @@ def unseen(captured: int, expected: int, *, inside: bool = False) -> Hypothesis:
     """The explanation that remains: the culprit is not in the evidence. `inside`: a group that was seen whole is stuck."""
     share = max(0.0, 1 - captured / expected) if expected else 1.0  # RAS may count more than belong to the job
     because = (f"{expected - captured} of {expected} ranks were not captured",) if captured < expected else ()
-    factors = odds("the culprit left no evidence", UNSEEN + UNSEEN_ALL * share)
+    factors = odds("the culprit left no evidence", CULPRIT_UNSEEN + CULPRIT_UNCAPTURED * share)
     if inside:
-        factors = (*factors, Factor("a group that was seen whole has joined and does not complete", NOT_INSIDE))
+        factors = (*factors, Factor("a group that was seen whole has joined and does not complete", NOT_IN_STUCK_GROUP))
     return Hypothesis(Kind.UNDETERMINED, factors, reasons=because)
 
 
 def moment(look: Look, waits: Waits, topology: Topology) -> Hypothesis:
     """The other explanation that remains after a single look: nothing is stuck."""
     if not look or not any(state.frames for state in look.values()):
-        return Hypothesis(Kind.UNDETERMINED, odds("nothing is stuck, one look caught a moment", MOMENT))
+        return Hypothesis(Kind.UNDETERMINED, odds("nothing is stuck, one look caught a moment", HEALTHY_MOMENT))
     running = sum(look[rank].activity is Activity.COMPUTE for rank in waits.roots)
     at_work = running > len(waits.waiting)
     because = ("one look cannot show that nothing moves",)
     if at_work:
-        return Hypothesis(Kind.UNDETERMINED, odds("more ranks run than wait", AT_WORK), reasons=because)
-    few = max(MOMENT, COMMON * min(1.0, FEW / max(1, len(waits.waiting))))
+        return Hypothesis(Kind.UNDETERMINED, odds("more ranks run than wait", JOB_AT_WORK), reasons=because)
+    few = max(HEALTHY_MOMENT, MOMENT_AMONG_FEW * min(1.0, FEW_WAIT / max(1, len(waits.waiting))))
     places = len({(place.label, place.signature.innermost if place.signature else "") for place, _ in _seen(look)})
-    usual = PLACES_IN_STAGES if "pp" in topology.groups else PLACES
+    usual = PLACES_AT_REST_IN_STAGES if "pp" in topology.groups else PLACES_AT_REST
     factors = (
         Factor("nothing is stuck, one look caught a moment", few),
-        Factor(f"the ranks stand in {counted(places, 'place')}", max(1.0, places / usual) ** SPREAD),
+        Factor(f"the ranks stand in {counted(places, 'place')}", max(1.0, places / usual) ** SPREAD_POWER),
     )
     return Hypothesis(Kind.UNDETERMINED, factors, reasons=because)
 
@@ -86,7 +84,8 @@ def slow_step(motion: Motion) -> Hypothesis:
     """What a job that moved on while it was being looked at may be doing since: nothing worse than a slow step."""
     because = f"the job moved on before the last {motion.rounds} looks: look again a few seconds later"
     words = f"a slow step: the job moved on before the last {motion.rounds} looks"
-    return Hypothesis(Kind.UNDETERMINED, odds(words, SLOW_STEP / (motion.rounds - 1) ** 2), reasons=(because,))
+    factors = odds(words, SLOW_STEP / (motion.rounds - 1) ** SLOW_STEP_POWER)
+    return Hypothesis(Kind.UNDETERMINED, factors, reasons=(because,))
 
 
 def _seen(look: Look) -> list[tuple[RankState, list[Rank]]]:

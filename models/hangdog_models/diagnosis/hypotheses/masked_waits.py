@@ -7,24 +7,16 @@ from hangdog_models.diagnosis.hypotheses.single_round import held
 from hangdog_models.diagnosis.observe.activity import RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.waits.waits import CHILD, Waits
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.verdict import Activity
 
 #: Barriers, by the name of the call.
 BARRIERS = ("barrier", "monitored_barrier")
 #: The calls in which Python hands over to autograd's engine.
 _ENGINE = ("_engine_run_backward", "custom_backward")
-#: What is left of a rank that sleeps where no rule knows, while the others are at a barrier: one that goes round the loop
-#: once more waits for its device so, and that for calls the others make no more. Of 450 simulated hosts at fault none slept
-#: so beside a barrier. Recorded ones that were stopped or in a driver did, so the kernel has to show plain sleep.
-ONCE_MORE = 0.005
-#: What is left of one that sleeps so while the others sleep in functions that backward calls: what is called there waits for
-#: gradients, in C alone where gloo carries them, and so other waits of this job may be in C. Both simulated ranks that stood
-#: so were in one. Of 4 that sleep in such a function while the others sleep in backward itself 3 were the fault.
-IN_BACKWARD = 0.005
-#: What is left of one that idles in an operator, whatever state the kernel has it in, while the others idle for want of room
-#: in their devices' queues: its own is as full. A stopped one stands there too, but who waits for that is mostly elsewhere.
-#: Of 5 simulated ranks that hung so one was the fault, by its device.
-FULL_QUEUES = 0.005
+BARRIER_ONCE_MORE = likelihood("barrier_once_more")
+HIDDEN_IN_BACKWARD = likelihood("hidden_in_backward")
+FULL_QUEUES = likelihood("full_queues")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +58,9 @@ def against(state: RankState, them: Others) -> list[Factor]:
         return []
     inside = state.signature.innermost if state.signature else None
     if them.barred and state.sleeping and inside not in them.way:
-        return [Factor("the others are at a barrier: it may wait for calls they make no more", ONCE_MORE)]
+        return [Factor("the others are at a barrier: it may wait for calls they make no more", BARRIER_ONCE_MORE)]
     if them.called:
-        return [Factor("functions that backward calls hide waits of this job: it may be in one", IN_BACKWARD)]
+        return [Factor("functions that backward calls hide waits of this job: it may be in one", HIDDEN_IN_BACKWARD)]
     return []
 
 

@@ -10,20 +10,23 @@ from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.rank_words import are, ranks_of
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
 
-#: Calls that differ stop those who make them and whoever waits for these: groups that have joined they leave unexplained.
-OTHERS_STUCK = 0.1
-#: Some wait neither for the odd ranks nor for anybody behind them: no order of operations does that, a message that was
-#: lost does. Those who had it went on, the others wait in pairs of their own.
-UNEXPLAINED = 0.02
-#: Odds that ranks alone in a collective are led there by the code, while another rank stands outside, for each rank that
-#: waits elsewhere and at most; at most so large a share of the ranks, among at least so many, else being alone is nothing.
-ODD_MOST = 60.0
-#: In a group of fewer, one alone is nothing odd, unless the operation is one that programs call for all ranks.
-WIDE = 16
+MISMATCH_SEEN_ONCE = likelihood("mismatch_seen_once")
+MISMATCH_CONFIRMED = likelihood("mismatch_confirmed")
+FEW_AGAINST_MANY = likelihood("few_against_many")
+MISMATCH_UNDIRECTED = likelihood("mismatch_undirected")
+MISMATCH_UNEXPLAINED = likelihood("mismatch_unexplained")
+MISMATCH_BESIDE_STUCK_GROUPS = likelihood("mismatch_beside_stuck_groups")
+ALONE_IN_COLLECTIVE = likelihood("alone_in_collective")
+ALONE_AMONG_MOST = likelihood("alone_among_most")
+ALONE_AMONG_LEAST = likelihood("alone_among_least")
+ALONE_SHARE = likelihood("alone_share")
+ALONE_IN_WIDE_GROUP = likelihood("alone_in_wide_group")
+#: Operations that programs call for all ranks.
 _OF_ALL = (
     "barrier",
     "monitored_barrier",
@@ -32,7 +35,6 @@ _OF_ALL = (
     "broadcast_object_list",
     "scatter_object_list",
 )
-ODD, ODD_SHARE, ODD_AMONG = 1.0, 0.02, 6
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
@@ -68,19 +70,20 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     alone = len(order[1]) > len(odd) and len(odd) * 2 < len(waits.waiting)
     crossed = _crossed(set(odd), waits)
     still = motion.known and set(odd) <= motion.still
-    factors = [Factor("ranks in different operations wait for each other", 0.1)]
+    factors = [Factor("ranks in different operations wait for each other", MISMATCH_SEEN_ONCE)]
     if crossed or still:
-        factors.append(Factor("counters show two groups crossed" if crossed else f"so in {motion.rounds} looks", 120))
+        so = "counters show two groups crossed" if crossed else f"so in {motion.rounds} looks"
+        factors.append(Factor(so, MISMATCH_CONFIRMED))
     elif alone:
-        factors.append(Factor("few against many", 20 * (1 - 2 * len(odd) / len(waits.waiting))))
+        factors.append(Factor("few against many", FEW_AGAINST_MANY * (1 - 2 * len(odd) / len(waits.waiting))))
     named = set(odd) if alone else {*odd, *other}
     behind = waits.reached_from(named | waits.loose) | named | waits.loose
     if not behind.issuperset(waits.waiting):
-        factors.append(Factor("some of those that wait do not wait for them", UNEXPLAINED))
+        factors.append(Factor("some of those that wait do not wait for them", MISMATCH_UNEXPLAINED))
     if joined:
-        factors.append(Factor("other groups have joined and do not complete", OTHERS_STUCK))
+        factors.append(Factor("other groups have joined and do not complete", MISMATCH_BESIDE_STUCK_GROUPS))
     if undirected and (crossed or still):
-        factors.append(Factor("the frames do not tell whom one side waits for", 0.125))
+        factors.append(Factor("the frames do not tell whom one side waits for", MISMATCH_UNDIRECTED))
     sides_of = f"{ranks_of(odd)} {are(odd)} in {where(look[odd[0]])}, {ranks_of(other)} {are(other)} in {where(look[other[0]])}"
     because = (
         f"{sides_of}: each side waits for the other",
@@ -114,10 +117,10 @@ def _odd(look: Look, waits: Waits, topology: Topology) -> list[Hypothesis]:
             places.setdefault(look[rank].place, []).append(rank)
     roots = set(waits.roots)
     for ranks in sorted(places.values(), key=lambda ranks: (len(ranks), ranks[0])):
-        few = len(ranks) <= max(1, ODD_SHARE * len(look)) and len(waits.waiting) >= ODD_AMONG
+        few = len(ranks) <= max(1, ALONE_SHARE * len(look)) and len(waits.waiting) >= ALONE_AMONG_LEAST
         dim = look[ranks[0]].dim
         group = topology.group(dim, ranks[0]) if dim else None
-        wide = look[ranks[0]].operation in _OF_ALL or len(group or ()) >= WIDE
+        wide = look[ranks[0]].operation in _OF_ALL or len(group or ()) >= ALONE_IN_WIDE_GROUP
         if few and wide and roots and not roots & set(group or ()):
             text = f"{ranks_of(ranks)} {are(ranks)} alone in {where(look[ranks[0]])}, where no other member has come"
             units = tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in ranks))
@@ -125,8 +128,8 @@ def _odd(look: Look, waits: Waits, topology: Topology) -> list[Hypothesis]:
                 Hypothesis(
                     Kind.SOFTWARE,
                     (
-                        Factor(text, ODD),
-                        Factor(f"among {len(waits.waiting)} that wait", min(ODD_MOST, len(waits.waiting))),
+                        Factor(text, ALONE_IN_COLLECTIVE),
+                        Factor(f"among {len(waits.waiting)} that wait", min(ALONE_AMONG_MOST, len(waits.waiting))),
                     ),
                     tuple(ranks),
                     units,

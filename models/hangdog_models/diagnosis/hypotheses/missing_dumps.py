@@ -5,19 +5,24 @@ from collections.abc import Container, Mapping, Sequence
 from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.hypotheses.scene import Scene
-from hangdog_models.diagnosis.hypotheses.stuck_groups import BEGUN, BY_CODE, EXPLAINED, JOINED, STILL
+from hangdog_models.diagnosis.hypotheses.stuck_groups import (
+    GROUP_BEGUN,
+    GROUP_BESIDE_ROOT,
+    GROUP_JOINED,
+    GROUP_STILL,
+    LOST_COUNTERS_BY_CODE,
+)
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.rank_words import ranks_of, wait
 from hangdog_models.diagnosis.waits.collective_counters import awaited_by_dim, follows
 from hangdog_models.diagnosis.waits.waits import GroupWait, Waits
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.verdict import Kind
 
-#: More ranks than these without a dump, each awaited, are a collector that failed: of none of them anything is said.
-LOST_MOST = 4
-#: What is left of a group that has joined if a rank of which nothing is counted has, too.
-IF_INSIDE = 0.9
+LOST_DUMPS_MOST = likelihood("lost_dumps_most")
+LOST_DUMP_INSIDE = likelihood("lost_dump_inside")
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
@@ -39,7 +44,7 @@ def explain(scene: Scene) -> list[Hypothesis]:
         for rank in {rank for hold in counted for rank in hold.awaited} - recorded - inside - silent
         if rank not in look or merely_failed(look[rank]) or _beside(rank, look, waits)
     )
-    if len(lost) > LOST_MOST or not _freed(lost, counted).issuperset(inside):
+    if len(lost) > LOST_DUMPS_MOST or not _freed(lost, counted).issuperset(inside):
         return []
     late_in = awaited_by_dim(counted)
     found = []
@@ -48,16 +53,16 @@ def explain(scene: Scene) -> list[Hypothesis]:
         ranks = tuple(sorted({rank}.union(*(hold.inside for hold in holds))))
         reached = waits.reached_from([rank]) | {rank} & set(waits.waiting)
         factors = [
-            Factor("all others have joined and nothing completes", JOINED * BEGUN),
-            Factor(f"if {ranks_of([rank])}, whose counters are lost, has joined, too", IF_INSIDE),
+            Factor("all others have joined and nothing completes", GROUP_JOINED * GROUP_BEGUN),
+            Factor(f"if {ranks_of([rank])}, whose counters are lost, has joined, too", LOST_DUMP_INSIDE),
             Factor("share of the waiting ranks it explains", len(reached) / max(1, len(waits.waiting))),
         ]
         if len(lost) > 1:
             factors.append(Factor(f"one of {len(lost)} such ranks", 1 / len(lost)))
         if waits.outside(look):
-            factors.append(Factor("a rank outside of all collectives explains it better", EXPLAINED))
+            factors.append(Factor("a rank outside of all collectives explains it better", GROUP_BESIDE_ROOT))
         if motion.still.issuperset(set(ranks) - {rank}):
-            factors.append(Factor(f"none has moved in {motion.rounds} looks", STILL))
+            factors.append(Factor(f"none has moved in {motion.rounds} looks", GROUP_STILL))
         others = tuple(one for one in ranks if one != rank)
         text = (
             f"{ranks_of(others)} {wait(others)} for {ranks_of([rank])}, which left no flight recorder dump: "
@@ -66,7 +71,7 @@ def explain(scene: Scene) -> list[Hypothesis]:
         because = (text, f"collect next: the flight recorder dump of {ranks_of([rank])}, or its stack")
         hold = GroupWait(holds[0].dim if len(holds) == 1 else None, ranks, (), holds[0].what, counted=True, assumed=1)
         found.append(Hypothesis(Kind.GROUP, tuple(factors), ranks, (), because, hold))
-        code = Factor(f"code that leads {ranks_of([rank])} elsewhere", BY_CODE)
+        code = Factor(f"code that leads {ranks_of([rank])} elsewhere", LOST_COUNTERS_BY_CODE)
         found.append(Hypothesis(Kind.SOFTWARE, (*factors, code), reasons=because))
     return found
 

@@ -3,7 +3,13 @@
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from hangdog_models.diagnosis.hypotheses.blame_factors import REMARKABLE, SHARED, SPINNING, WRITING, compiling
+from hangdog_models.diagnosis.hypotheses.blame_factors import (
+    SHARED,
+    SPINS_IN_C,
+    WAITING_REMARKABLE,
+    WRITER_RUNS,
+    compiling,
+)
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.hypotheses.reason_text import reasons
 from hangdog_models.diagnosis.hypotheses.single_round import LASTING, at_rest
@@ -14,26 +20,26 @@ from hangdog_models.diagnosis.stragglers.sample_lengths import replica
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
 
 #: Of several machines so many are weighed one by one: of fifty equal ones none has a probability worth naming.
 NAMED_ALONE = 50
-#: A service that fails is missed by some share of the machines: where there are more than so many, one alone is odd.
-SERVED = 4
-#: Odds that two machines fail at once, over one alone, where both stand outside; and what each further one leaves of them.
-AT_ONCE, AGAIN = 3.0, 0.2
-#: What is left of one machine's odds alone when others stand outside that do not merely run: chance hardly does that.
-LEFT_OVER, LEFT_OVER_STILL = 0.3, 0.1
-#: What is left of a machine's odds when other machines have a rank at the very same place: chance does not do that.
-ALIKE = 0.3
-#: What is left of two faults at once that came to the very same place, or of which one is a rank that compiles.
-ALIKE_TOGETHER = 0.02
-#: What is left of one service behind ranks of which some wait for a file system and others for an answer: of 536 looks at
-#: simulated services that fail none shows both.
-TWO_SERVICES = 0.3
+SERVED_MACHINES = likelihood("served_machines")
+TWO_AT_ONCE = likelihood("two_at_once")
+EACH_FURTHER_AT_ONCE = likelihood("each_further_at_once")
+AT_ONCE_POWER = likelihood("at_once_power")
+ONE_OF_SEVERAL = likelihood("one_of_several")
+ONE_OF_SEVERAL_STUCK = likelihood("one_of_several_stuck")
+SAME_PLACE = likelihood("same_place")
+SAME_PLACE_AT_ONCE = likelihood("same_place_at_once")
+TWO_SERVICES = likelihood("two_services")
+CODE_AT_ONE_PLACE = likelihood("code_at_one_place")
+CODE_IN_PLACES = likelihood("code_in_places")
+CODE_IN_PLACES_STUCK = likelihood("code_in_places_stuck")
 #: Factors that each of several machines has for itself.
-_UNLIKELY = (WRITING, SPINNING)
+_UNLIKELY = (WRITER_RUNS, SPINS_IN_C)
 #: Those of which one and the same service may be the cause.
 _SERVED = SHARED - {Activity.COMPILE}
 #: Waits for services that are seldom one and the same.
@@ -63,15 +69,15 @@ def blame_several(
         + ", ".join(sorted(str(activity) for activity in activities)),
     )
     # Two faults at once are rare, several ranks at work are not: only those that stay where they are count as stuck.
-    wide = len(waits.waiting) > REMARKABLE and machines > SERVED
+    wide = len(waits.waiting) > WAITING_REMARKABLE and machines > SERVED_MACHINES
     stays = all(_stays(rank, look[rank], motion) for rank in ranks)
     lasting = wide and (stays or (not motion.known and at_rest([look[rank] for rank in ranks])))
     running = Activity.COMPUTE in activities and not lasting
     chance = Factor(
         f"{many} of {machines} machines stand outside: only one guilty",
-        1 / many if running else (LEFT_OVER_STILL if lasting else LEFT_OVER) / many,
+        1 / many if running else (ONE_OF_SEVERAL_STUCK if lasting else ONE_OF_SEVERAL) / many,
     )
-    like = (Factor("others stand at the very same place", ALIKE),) if alike else ()
+    like = (Factor("others stand at the very same place", SAME_PLACE),) if alike else ()
     found = [
         Hypothesis(
             Kind.MACHINE,
@@ -82,14 +88,15 @@ def blame_several(
         )
         for unit in sorted(guilty, key=lambda unit: (-odds[unit], unit))[:NAMED_ALONE]
     ]
-    independent = AT_ONCE * AGAIN ** (many - 2) * (1 - share) ** (1 if lasting else 2) * (ALIKE if running else 1)
+    independent = TWO_AT_ONCE * EACH_FURTHER_AT_ONCE ** (many - 2) * (1 - share) ** (1 if lasting else AT_ONCE_POWER)
+    independent *= SAME_PLACE if running else 1
     mates = all(look[rank].rule == BY_DEVICE for rank in ranks) and replica(ranks[0], topology).issuperset(ranks)
     # compiling takes minutes on sound machines: it is no fault of its own; nor do devices that share their samples fail at once
     if alike or mates or any(compiling(look[rank]) for rank in ranks):
-        independent *= ALIKE_TOGETHER
+        independent *= SAME_PLACE_AT_ONCE
     independent *= prod(f.times for unit in rivals if unit != first for f in weighed[unit] if f.times in _UNLIKELY)
     if not (motion.known or lasting) or not wide:
-        independent *= ALIKE  # in one look several outside are a moment of a step, in a small job a common one
+        independent *= SAME_PLACE  # in one look several outside are a moment of a step, in a small job a common one
     found.append(
         Hypothesis(Kind.MACHINE, (*top, Factor(f"{many} faults at once", independent)), ranks, tuple(rivals), why)
     )
@@ -118,7 +125,7 @@ def _one_cause(
     if mates or (len(states) > many and all(state.rule == BY_DEVICE for state in states)):
         behind = Factor(f"{len(states)} devices on {many} machines are behind alike: work that takes its time", many)
         return [(Kind.UNDETERMINED, behind)]
-    code = Factor(f"code that {many} of {machines} machines run", many * share / 2)
+    code = Factor(f"code that {many} of {machines} machines run", many * share * CODE_AT_ONE_PLACE)
     if activities == {Activity.COMPILE}:
         return [(Kind.UNDETERMINED, Factor(f"{many} of {machines} machines compile, which takes its time", many))]
     if activities <= _SERVED:
@@ -132,5 +139,5 @@ def _one_cause(
         return [(Kind.UNDETERMINED, Factor(f"{many} machines are at work at one place, which is no fault", many))]
     if alike:
         return [(Kind.SOFTWARE, code)]
-    likely = 0.25 if running else (0.1 if lasting else 0.25) * share
+    likely = CODE_IN_PLACES if running else (CODE_IN_PLACES_STUCK if lasting else CODE_IN_PLACES) * share
     return [(Kind.SOFTWARE, Factor("code that stops in several places", likely))]

@@ -12,14 +12,13 @@ from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity
 
-#: A place with more than this share of the largest crowd of its stage is no odd one: sound replicas may stand in two.
-CROWD = 0.5
-#: No group on more than this share of the machines is named: it would be as good as naming the job.
-WIDEST = 0.5
+CROWD_SHARE = likelihood("crowd_share")
+WIDEST_SHARE = likelihood("widest_share")
 #: What a rank sends or receives and the way it goes, by names in the functions it is in: Megatron-Core's `recv_forward`, and
 #: `_exec_recv_activations` of DeepSpeed's engine, which stands further out than its `recv`.
 _SENDS_ON, _TAKES_ON = ("send_forward", "send_activations"), ("recv_forward", "recv_activations")
@@ -101,7 +100,7 @@ def _odd(clusters: Sequence[Cluster], topology: Topology) -> tuple[Rank, ...]:
     odd: list[Rank] = []
     for alike in of_stage.values():
         largest = max(map(len, alike))
-        odd += (rank for ranks in alike if len(ranks) <= CROWD * largest for rank in ranks)
+        odd += (rank for ranks in alike if len(ranks) <= CROWD_SHARE * largest for rank in ranks)
     return tuple(sorted(odd))
 
 
@@ -114,7 +113,7 @@ def _smallest(ranks: tuple[Rank, ...], topology: Topology) -> tuple[str, tuple[R
     for machines in topology.switches.values():
         below = tuple(sorted(rank for name in machines for rank in topology.machines.get(name, ())))
         near += [(SWITCH, below)] if all_of.issuperset(below) else []
-    widest = WIDEST * len(topology.machines)
+    widest = WIDEST_SHARE * len(topology.machines)
     holding = [
         (dim, group) for dim, group in near if all_of <= set(group) and len(topology.machines_of(group)) <= widest
     ]
@@ -129,7 +128,7 @@ def _with_its_pipelines(rank: Rank, topology: Topology) -> tuple[str, tuple[Rank
     that stood apart was sound, all 7 were in its pipelines.
     """
     group = topology.group(MODEL, rank)
-    narrow = group is not None and len(topology.machines_of(group)) <= WIDEST * len(topology.machines)
+    narrow = group is not None and len(topology.machines_of(group)) <= WIDEST_SHARE * len(topology.machines)
     return (MODEL, group) if group is not None and narrow else None
 
 
@@ -200,4 +199,4 @@ def _closed(look: Look, topology: Topology) -> tuple[Rank, ...]:
     pipelines = topology.groups.get(PIPELINE, ())
     found = [group for group in pipelines if all(rank in look and look[rank].wait is Wait.PEER for rank in group)]
     one = found[0] if len(found) == 1 and len(pipelines) > 2 else ()
-    return one if len(topology.machines_of(one)) <= WIDEST * len(topology.machines) else ()
+    return one if len(topology.machines_of(one)) <= WIDEST_SHARE * len(topology.machines) else ()

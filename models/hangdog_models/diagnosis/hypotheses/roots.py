@@ -6,12 +6,12 @@ from math import prod
 from hangdog_models.diagnosis.hypotheses.activity_odds import odds_of
 from hangdog_models.diagnosis.hypotheses.blame_factors import (
     ASKED_ALONE,
-    MANY,
-    REMARKABLE,
+    ROOT_TRAVELLING,
     SHARED,
-    TRAVELLING,
     UNAWAITED,
-    WRITING,
+    WAITING_MOST,
+    WAITING_REMARKABLE,
+    WRITER_RUNS,
     compiling,
     merely_failed,
     weigh,
@@ -20,11 +20,11 @@ from hangdog_models.diagnosis.hypotheses.blame_factors import (
 )
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.hypotheses.masked_waits import at_barrier
-from hangdog_models.diagnosis.hypotheses.multiple_roots import NAMED_ALONE, SERVED, blame_several
+from hangdog_models.diagnosis.hypotheses.multiple_roots import NAMED_ALONE, SERVED_MACHINES, blame_several
 from hangdog_models.diagnosis.hypotheses.reason_text import reasons, where
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.hypotheses.single_round import held
-from hangdog_models.diagnosis.hypotheses.stuck_groups import NOT_INSIDE, proven
+from hangdog_models.diagnosis.hypotheses.stuck_groups import NOT_IN_STUCK_GROUP, proven
 from hangdog_models.diagnosis.observe.activity import SERVICES, RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.stragglers.fail_slow import ROUNDS
@@ -32,16 +32,15 @@ from hangdog_models.diagnosis.stragglers.sample_lengths import replica
 from hangdog_models.diagnosis.waits.collective_counters import BY_COUNTERS
 from hangdog_models.diagnosis.waits.waits import CROWD_LEAST, Waits
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
 
-#: Above this share of the roots' best odds, a machine is a candidate beside the best one.
-RIVAL = 0.25
-#: Odds of code where several ranks of a machine, of which only counters are known, left out the same operation.
-ALIKE_BEHIND = 8.0
-#: Odds that a rank is merely slow: less where it stands still, more where it gets on with its work: with something
-#: else between looks, or while the others are at a barrier.
-STILL_SLOW, TRAVELLING_SLOW = 0.3, 4.0
+RIVAL_SHARE = likelihood("rival_share")
+BEHIND_ALIKE = likelihood("behind_alike")
+SLOW_IF_STILL = likelihood("slow_if_still")
+SLOW_IF_AT_WORK = likelihood("slow_if_at_work")
+SERVED_POWER = likelihood("served_power")
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
@@ -49,7 +48,7 @@ def explain(scene: Scene) -> list[Hypothesis]:
     found = _roots(scene.look, scene.waits, scene.motion, scene.topology)
     if not proven(scene):
         return found
-    inside = Factor("a group it is not in has joined and does not complete", NOT_INSIDE)
+    inside = Factor("a group it is not in has joined and does not complete", NOT_IN_STUCK_GROUP)
     return [one.moved(inside) if _unknown(one, scene.look) else one for one in found]
 
 
@@ -72,13 +71,13 @@ def _roots(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     lead = {unit: max(ranks, key=lambda rank: (odds_by[rank], -rank)) for unit, ranks in units.items()}
     best = {unit: odds_by[rank] for unit, rank in lead.items()}
     top = max(best, key=lambda unit: (best[unit], -lead[unit]))
-    guilty = {unit: [r for r in units[unit] if odds_by[r] >= RIVAL * best[unit]] for unit in units}
-    crowded = not motion.known and len(waits.waiting) > REMARKABLE
+    guilty = {unit: [r for r in units[unit] if odds_by[r] >= RIVAL_SHARE * best[unit]] for unit in units}
+    crowded = not motion.known and len(waits.waiting) > WAITING_REMARKABLE
     alone = _alone(units, lead, look, motion, topology) if held(look[lead[top]]) else None
     rivals = [
         unit
         for unit in units
-        if best[unit] >= RIVAL * best[top]
+        if best[unit] >= RIVAL_SHARE * best[top]
         or _same(look[lead[unit]], look[lead[top]])
         or (crowded and held(look[lead[unit]]))  # whatever it explains, it is stuck
         or unit == alone
@@ -152,21 +151,21 @@ def _others(
     odds, doing = odds_of(state), where(state)
     code = Factor(f"the code stops there, {doing}", odds.software)
     if len(ranks) > 1 and state.rule == BY_COUNTERS:
-        code = Factor(f"{len(ranks)} ranks of one machine are behind alike, which code does", ALIKE_BEHIND)
+        code = Factor(f"{len(ranks)} ranks of one machine are behind alike, which code does", BEHIND_ALIKE)
     service = Factor(f"a service does not answer, {doing}", odds.dependency)
-    few = Factor("only one machine asks for it", min(1.0, SERVED / max(1, machines)) ** 4)
+    few = Factor("only one machine asks for it", min(1.0, SERVED_MACHINES / max(1, machines)) ** SERVED_POWER)
     if rank in motion.travelling and state.activity is Activity.STORAGE:
-        few = Factor("it got on with other things between the looks", TRAVELLING)
+        few = Factor("it got on with other things between the looks", ROOT_TRAVELLING)
     served = []
-    if not motion.known and len(waits.waiting) > REMARKABLE:
+    if not motion.known and len(waits.waiting) > WAITING_REMARKABLE:
         past = f"{len(waits.waiting)} ranks wait for it: they are past what they asked of a service"
-        served = [Factor(past, 1 / min(MANY, len(waits.waiting) / REMARKABLE))]
+        served = [Factor(past, 1 / min(WAITING_MOST, len(waits.waiting) / WAITING_REMARKABLE))]
     still = rank in motion.still and not compiling(state)
     works = works_for_all(state, rank in motion.still, rank in motion.working) and at_barrier(look, waits)
     pace = _pace(still, works or rank in motion.travelling)
     slow = (Factor(f"merely slow, {doing}", odds.slow), Factor("stood still, or gets on with its work", pace))
     writing = writes(state, rank in motion.working)
-    at_work = [Factor("it is running: a writer that runs is writing", WRITING)] if writing else []
+    at_work = [Factor("it is running: a writer that runs is writing", WRITER_RUNS)] if writing else []
     # compiling takes minutes on sound machines: of 32 simulated verdicts that called one slow which was seen at one place none was right
     paused = compiling(state) and rank not in motion.travelling and motion.rounds < ROUNDS
     late = Kind.UNDETERMINED if paused else Kind.SLOW
@@ -176,5 +175,5 @@ def _others(
 def _pace(still: bool, works: bool) -> float:
     """What its motion adds to the odds that it is merely slow."""
     if still:
-        return 1.0 if works else STILL_SLOW  # who works in one call looks like who waits for a device there
-    return TRAVELLING_SLOW if works else 1.0
+        return 1.0 if works else SLOW_IF_STILL  # who works in one call looks like who waits for a device there
+    return SLOW_IF_AT_WORK if works else 1.0

@@ -5,21 +5,19 @@ from hangdog_models.diagnosis.clustering.relations import Candidate
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.hypotheses.outliers import PIPELINE, TENSOR, Apart
 from hangdog_models.diagnosis.hypotheses.scene import Scene
-from hangdog_models.diagnosis.hypotheses.stuck_groups import CODE, HARDWARE
+from hangdog_models.diagnosis.hypotheses.stuck_groups import GROUP_APART, GROUP_APART_BY_CODE
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
 
-#: Odds that a message does not arrive though both ends are in it, that nothing moves in one pipeline that waits for nobody
-#: else, or that stages of one pipeline stand apart without their tensor groups; and that code does that. Of 92 such simulated
-#: incidents 83 held the fault; no real recording has shown one.
-LOST, LOST_BY_CODE = 12.0, 3.6
-#: The same where they stand as those do whom the code leads another way: it stays open which it was.
-LED, LED_BY_CODE = 8.0, 8.0
-#: Odds of whom the relational score prefers, where nobody else is named: of 165 such incidents 7 held the fault.
-FIRST = 0.25
+MESSAGE_LOST = likelihood("message_lost")
+MESSAGE_LOST_BY_CODE = likelihood("message_lost_by_code")
+LED_APART = likelihood("led_apart")
+LED_APART_BY_CODE = likelihood("led_apart_by_code")
+FIRST_BY_RELATION = likelihood("first_by_relation")
 #: What tells code and hardware apart.
 TELLS = "code whose calls differ between these ranks shows the same stacks: flight recorder dumps tell which it is"
 
@@ -50,7 +48,8 @@ def _lost(ranks: tuple[Rank, ...], pair: bool) -> list[Hypothesis]:
         if pair
         else f"{ranks_of(ranks)} are one pipeline that waits for messages of its own, and no other one does as a whole"
     )
-    return _both(GroupWait("pp", ranks, (), "a message"), Factor(text, LOST), Factor(text, LOST_BY_CODE))
+    hold = GroupWait("pp", ranks, (), "a message")
+    return _both(hold, Factor(text, MESSAGE_LOST), Factor(text, MESSAGE_LOST_BY_CODE))
 
 
 def _held_up(apart: Apart, topology: Topology) -> list[Hypothesis]:
@@ -62,9 +61,10 @@ def _held_up(apart: Apart, topology: Topology) -> list[Hypothesis]:
         else f"{ranks_of(apart.ranks)} stand apart from their like, and all of them are in the {apart.dim} group of "
         f"{ranks_of(ranks)}"
     )
-    hardware, code = (LED, LED_BY_CODE) if apart.led else (HARDWARE, CODE)
+    hardware, code = (LED_APART, LED_APART_BY_CODE) if apart.led else (GROUP_APART, GROUP_APART_BY_CODE)
     if apart.dim == PIPELINE and not apart.pairs and TENSOR in topology.groups:
-        hardware, code = LOST, LOST_BY_CODE  # collectives join whole tensor groups: only messages part them so
+        # collectives join whole tensor groups: only messages part them so
+        hardware, code = MESSAGE_LOST, MESSAGE_LOST_BY_CODE
     return _both(GroupWait(apart.dim, ranks, (), "a group apart"), Factor(text, hardware), Factor(text, code))
 
 
@@ -75,7 +75,7 @@ def _both(hold: GroupWait, hardware: Factor, code: Factor) -> list[Hypothesis]:
 
 
 def _related(best: Candidate, topology: Topology) -> Hypothesis:
-    factors = odds("its relations explain who stands where", FIRST)
+    factors = odds("its relations explain who stands where", FIRST_BY_RELATION)
     machines = topology.machines_of(best.ranks)
     if len(machines) == 1:
         return Hypothesis(Kind.MACHINE, factors, best.ranks, machines, (best.reason,))

@@ -8,35 +8,26 @@ from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.waits.waits import GroupWait, Waits
 from hangdog_models.ranks import format_ranks
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
 
-#: Odds of a fault inside a group that has joined: alone it may be a moment of a healthy step, in two looks hardly; where
-#: counters show that its devices have begun, it is no guess of ours that all have joined.
-JOINED, STILL, BEGUN = 1.0, 6.0, 4.0
-#: Odds that ranks which stand in a group together are held up in it: by a device or link, and by code whose calls differ in
-#: it. Both leave equal stacks. Of 301 such simulated incidents 177 held the fault, where all faults came equally often: five
-#: of devices and links, seven of code. ByteRobust (SOSP 2025) counts 21 hangs of infrastructure and 5 of code above 2,000
-#: GPUs, but with the hosts that stand still among the former, and of smaller jobs, where code is younger, nobody reports it.
-HARDWARE, CODE = 8.4, 6.6
-#: What is left of the code where all ranks wait for the store, as by a wrong name or size of the job: a rank with a wrong
-#: address ends instead. Of 14 simulated ones all were the store.
-OTHER_STORE = 0.3
-#: A group that has joined and does not complete, while some rank stands outside of all collectives, is rarely the fault.
-EXPLAINED = 0.1
-#: Odds of code that leads a rank elsewhere beside that of a stuck group which it has joined if its lost counters are taken
-#: for those of the others: the group is named, and evicted only when a dump or another look tells.
-BY_CODE = 0.25
+GROUP_JOINED = likelihood("group_joined")
+GROUP_STILL = likelihood("group_still")
+GROUP_BEGUN = likelihood("group_begun")
+GROUP_APART = likelihood("group_apart")
+GROUP_APART_BY_CODE = likelihood("group_apart_by_code")
+OTHER_STORE = likelihood("other_store")
+GROUP_BESIDE_ROOT = likelihood("group_beside_root")
+LOST_COUNTERS_BY_CODE = likelihood("lost_counters_by_code")
+ONE_OF_STUCK_GROUPS = likelihood("one_of_stuck_groups")
+COMMON_TO_STUCK_GROUPS = likelihood("common_to_stuck_groups")
+NOT_IN_STUCK_GROUP = likelihood("not_in_stuck_group")
 #: Up to so many stuck groups, each is asked by itself what it explains: more would cost their number times the ranks.
 ASKED_ALONE = 32
-#: What several stuck groups at once leave of one alone, and what one thing that they have in common is worth then.
-ONE_OF_MANY, COMMON = 0.2, 2.0
 #: The dimension of what several groups touch that have no machine and no switch in common.
 SEVERAL = "several"
-#: What is left of a culprit of whom nothing is known where counters show a group that has joined and whose devices all have
-#: begun: NCCL's kernels then need nobody but each other, so who is not in it does not hold it up.
-NOT_INSIDE = 0.1
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
@@ -58,7 +49,7 @@ def explain(scene: Scene) -> list[Hypothesis]:
         factors.append(Factor("share of the waiting ranks it explains", len(reached) / len(waits.waiting)))
         if len(stuck) > 1:
             factors.append(
-                Factor(f"one of {len(stuck)} such groups", (ONE_OF_MANY if hold.counted else 1) / len(stuck))
+                Factor(f"one of {len(stuck)} such groups", (ONE_OF_STUCK_GROUPS if hold.counted else 1) / len(stuck))
             )
         because = (_sentence(hold, factors),)
         if look[hold.inside[0]].wait is Wait.STORE:
@@ -68,10 +59,11 @@ def explain(scene: Scene) -> list[Hypothesis]:
         if hold.inferred:  # which group each rank means is not known: they may mean different ones, in different order
             found.append(Hypothesis(Kind.SOFTWARE, tuple(factors), reasons=because))
         elif hold.assumed:
-            code = Factor("code that leads elsewhere whose counters are lost", BY_CODE)
+            code = Factor("code that leads elsewhere whose counters are lost", LOST_COUNTERS_BY_CODE)
             found.append(Hypothesis(Kind.SOFTWARE, (*factors, code), reasons=because))
         elif not hold.counted:
-            code = Factor("code whose sizes or types differ in it shows the same stacks", CODE / HARDWARE)
+            beside = GROUP_APART_BY_CODE / GROUP_APART
+            code = Factor("code whose sizes or types differ in it shows the same stacks", beside)
             found.append(Hypothesis(Kind.SOFTWARE, (*factors, code), reasons=because))
     return [*found, *_common(stuck, waits, motion, look, topology)]
 
@@ -85,17 +77,17 @@ def proven(scene: Scene) -> bool:
 
 
 def _factors(hold: GroupWait, waits: Waits, motion: Motion, look: Look) -> list[Factor]:
-    factors = [Factor("all have joined and nothing completes", JOINED)]
+    factors = [Factor("all have joined and nothing completes", GROUP_JOINED)]
     if hold.counted:
-        factors.append(Factor("counters show that all have begun", BEGUN))
+        factors.append(Factor("counters show that all have begun", GROUP_BEGUN))
     if hold.assumed:
         factors.append(Factor(f"counters of {hold.assumed} of them are lost", 1 - hold.assumed / len(hold.inside)))
     if hold.lasting:
-        factors.append(Factor("the watchdog gave it up", STILL))
+        factors.append(Factor("the watchdog gave it up", GROUP_STILL))
     elif motion.still.issuperset(hold.inside):
-        factors.append(Factor(f"none has moved in {motion.rounds} looks", STILL))
+        factors.append(Factor(f"none has moved in {motion.rounds} looks", GROUP_STILL))
     if waits.outside(look):
-        factors.append(Factor("a rank outside of all collectives explains it better", EXPLAINED))
+        factors.append(Factor("a rank outside of all collectives explains it better", GROUP_BESIDE_ROOT))
     return factors
 
 
@@ -134,7 +126,7 @@ def _common(
             machine = next(iter(in_all))
             ranks = tuple(r for r in topology.machines[machine] if any(r in hold.inside for hold in several))
             text = f"{len(several)} groups are stuck although all have joined, and {machine} is the only machine in all of them"
-            factor = Factor("it is the only machine in all stuck groups", COMMON)
+            factor = Factor("it is the only machine in all stuck groups", COMMON_TO_STUCK_GROUPS)
             base = _factors(several[0], waits, motion, look)
             return [Hypothesis(Kind.MACHINE, (*base, factor), ranks, (machine,), (text,))]
     if not across:
@@ -152,7 +144,8 @@ def _common(
         ranks = tuple(sorted(rank for machine in machines for rank in topology.machines.get(machine, ())))
         text = f"{len(crossing)} groups are stuck although all have joined, and each has members under switch {name}"
         hold = GroupWait("switch", ranks, (), f"behind switch {name}", counted=True, lasting=crossing[0].lasting)
-        return [Hypothesis(Kind.GROUP, (*base, Factor("all stuck groups touch it", COMMON)), ranks, (), (text,), hold)]
+        factors = (*base, Factor("all stuck groups touch it", COMMON_TO_STUCK_GROUPS))
+        return [Hypothesis(Kind.GROUP, factors, ranks, (), (text,), hold)]
     ranks = tuple(sorted({rank for hold in crossing for rank in hold.inside}))
     text = f"{len(crossing)} groups are stuck although all have joined, with {ranks_of(ranks)} in them"
     hold = GroupWait(SEVERAL, ranks, (), "several operations", counted=True, lasting=crossing[0].lasting)

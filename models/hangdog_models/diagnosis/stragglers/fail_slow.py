@@ -12,30 +12,23 @@ from hangdog_models.diagnosis.stragglers import lateness, sequential_test
 from hangdog_models.diagnosis.stragglers.lateness import LATE, Ballot
 from hangdog_models.diagnosis.stragglers.sequential_test import Pattern
 from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.rules.likelihoods import by_cause, likelihood
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
 
-#: How often a healthy job may be called slow: once in a thousand, for it costs the job a restart. An aim, not a proof: the
-#: base rates are fitted to the same looks, so what is reached is measured (bench/slow.py).
-ALPHA = 0.001
-#: How often the search may be given up early although there is a degrader: seldom, for a further look costs ten seconds.
-BETA = 0.02
+FALSE_ALARMS = likelihood("false_alarms")
+GIVEN_UP = likelihood("given_up")
 #: Wald's bounds: with odds above the first a degrader is named, below the second none is sought any longer.
-NAMED_FROM, DROPPED_FROM = (1 - BETA) / ALPHA, BETA / (1 - ALPHA)
+NAMED_FROM, DROPPED_FROM = (1 - GIVEN_UP) / FALSE_ALARMS, GIVEN_UP / (1 - FALSE_ALARMS)
 #: After so many looks it is decided: ByteRobust (SOSP 2025) takes this many, ten seconds apart, in every case. Where looks
 #: are light enough to come more often, as many as fit into its fifty seconds may be asked for.
 ROUNDS = 5
-#: Before any look: how probable it is that a degrader is one rank (its device), a whole machine, or a group of several.
-PRIORS = {"rank": 0.45, "machine": 0.45}
-#: A second degrader beside the first needs these odds of its own: nine in ten.
-ALSO_FROM = 9.0
-#: When more machines than this stand out together it is the work that is uneven, and no machine's fault.
-TOGETHER_AT_MOST = 4
-#: How probable it is that some role of several ranks has more to do than the others; most jobs spread their work evenly.
-ROLE = 0.1
-#: How often most of a healthy job's late ranks are found waiting for storage or data in one look, and how often they are
-#: when that service holds the job back.
-SERVICE_SOUND, SERVICE_SLOW = 0.1, 0.8
+DEGRADER_PRIOR = by_cause("degrader_prior")
+SECOND_DEGRADER = likelihood("second_degrader")
+UNEVEN_MACHINES = likelihood("uneven_machines")
+ROLE_HAS_MORE = likelihood("role_has_more")
+SERVICE_SOUND = likelihood("service_sound")
+SERVICE_SLOW = likelihood("service_slow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +101,10 @@ def _weigh(
     a mean of 1 over healthy jobs with known rates, however many candidates there are, and exceed b at most once in b.
     """
     total = 0.0
-    groups = sum(ballot.dim not in PRIORS for ballot in ballots)
-    share = {ballot.dim: PRIORS.get(ballot.dim) or (1 - sum(PRIORS.values())) / groups for ballot in ballots}
+    groups = sum(ballot.dim not in DEGRADER_PRIOR for ballot in ballots)
+    share = {
+        ballot.dim: DEGRADER_PRIOR.get(ballot.dim) or (1 - sum(DEGRADER_PRIOR.values())) / groups for ballot in ballots
+    }
     whole = sum(share.values())
     strong: list[tuple[float, Ballot, int]] = []
     for ballot in reversed(ballots):  # ranks, which come first, last: their ratios are needed again
@@ -128,14 +123,14 @@ def _weigh(
     notes = [f"ranks {format_ranks(group)} do the same work and are late together: it is their work" for group in alike]
     theirs = {rank for group in alike for rank in group}
     named = _named([entry for entry in strong if not theirs.intersection(entry[1].ranks(entry[2]))], used, topology)
-    if len(named) > TOGETHER_AT_MOST:
+    if len(named) > UNEVEN_MACHINES:
         notes.append(
             f"{len(named)} machines are late again and again: work unevenly spread, rather than a few machines"
         )
         return total, (), tuple(notes)
     if sum(odds for odds, _ in named) < NAMED_FROM:
         return total, (), tuple(notes)
-    return total, tuple(degrader for odds, degrader in named if odds >= ALSO_FROM), tuple(notes)
+    return total, tuple(degrader for odds, degrader in named if odds >= SECOND_DEGRADER), tuple(notes)
 
 
 def _named(strong: Iterable[tuple[float, Ballot, int]], used: int, topology: Topology) -> list[tuple[float, Degrader]]:
@@ -175,7 +170,7 @@ def _alike(
             if len(group) < 2 or late.isdisjoint(group) or len(lateness.hosts(group, topology)) == 1:
                 continue
             ratios = [log(ratio[ballot.pattern(rank, used)]) for rank in group if rank < len(ballot.kinds)]
-            together = log(ROLE / len(groups)) + sum(ratios)
+            together = log(ROLE_HAS_MORE / len(groups)) + sum(ratios)
             if together > sum(max(0.0, log(prior) + value) for value in ratios):
                 found[group] = None
     return sorted(found)

@@ -8,18 +8,18 @@ from operator import itemgetter
 from hangdog_models.diagnosis.observe.activity import SERVICES
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity
 
 #: The votes a look casts on a candidate. A candidate is late when more than half of its ranks that were seen are.
 IN_TIME, LATE, UNSEEN = 0, 1, 2
 
+SERVICE_WIDESPREAD = likelihood("service_widespread")
 #: Ranks that must change their place for a look to show a new moment: one alone may be a torn read of its stack.
 MOVED_AT_LEAST = 2
 #: Nothing can be said of how fast these are: they have left, or cannot be looked at.
 _UNSEEN = (Activity.MISSING, Activity.DEAD, Activity.STOPPED, Activity.TEARDOWN)
-#: A service is to blame when so much of what is late waits for it, on so large a share of the machines (or ranks).
-WIDESPREAD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,13 @@ def served(look: Look, topology: Topology) -> tuple[Rank, ...]:
     seen = [rank for rank, state in look.items() if state.activity not in _UNSEEN]
     late = [rank for rank in seen if not look[rank].waits]
     waiting = [rank for rank in late if look[rank].activity in SERVICES]
-    if len(waiting) < MOVED_AT_LEAST or len(waiting) < WIDESPREAD * len(late):
+    if len(waiting) < MOVED_AT_LEAST or len(waiting) < SERVICE_WIDESPREAD * len(late):
         return ()
     machines = len(hosts(seen, topology))
     if machines > 1:
         there = len(hosts(waiting, topology))
-        return tuple(sorted(waiting)) if there > 1 and there >= WIDESPREAD * machines else ()
-    return tuple(sorted(waiting)) if len(waiting) >= WIDESPREAD * len(seen) else ()
+        return tuple(sorted(waiting)) if there > 1 and there >= SERVICE_WIDESPREAD * machines else ()
+    return tuple(sorted(waiting)) if len(waiting) >= SERVICE_WIDESPREAD * len(seen) else ()
 
 
 def hosts(ranks: Iterable[Rank], topology: Topology) -> tuple[str, ...]:

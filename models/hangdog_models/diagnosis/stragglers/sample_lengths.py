@@ -9,8 +9,10 @@ from statistics import mean, median
 from hangdog_models.collectives import RankCounters
 from hangdog_models.diagnosis.stragglers.recorded_intervals import kind_of, like_of
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
 
+SAMPLES_EXPLAIN = likelihood("samples_explain")
 #: The dimensions that split one replica of the model: its ranks work on the same samples, and their operations carry what
 #: becomes of these. What data parallelism sums is as large whatever the samples are, and experts get those of all replicas.
 SPLIT = ("tp", "cp", "pp")
@@ -18,8 +20,6 @@ SPLIT = ("tp", "cp", "pp")
 Kind = tuple[str, bool]
 #: No tensor has as many elements; a strange dump may say so.
 MOST = 1 << 48
-#: What is carried must explain so much of the longer work to be its reason.
-EXPLAINS = 0.5
 
 
 class Samples(StrEnum):
@@ -53,7 +53,7 @@ def load(
         text = f"all {len(late)} ranks of one replica are late alike, on {len(on)} machines: what they have in common is their samples"
         return Load(Samples.MORE, (text,))
     times = _carried(late, records, topology)
-    if times is not None and times - 1 >= EXPLAINS * (longer - 1):
+    if times is not None and times - 1 >= SAMPLES_EXPLAIN * (longer - 1):
         text = f"its operations carry {times:.1f} times what those of the ranks that do the same work carry"
         return Load(Samples.MORE, (f"{text}: its samples are longer, or more, and its device need not be slow",))
     if times is not None or any(mate in timed and mate not in late for one in replicas for mate in one):

@@ -5,14 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import exp, log, log1p
 
 from hangdog_models.diagnosis.stragglers.lateness import IN_TIME, LATE, Ballot
+from hangdog_models.rules.likelihoods import by_cause, likelihood
 
-#: How often a degrader is late for its own reason; alike probable, for nobody knows how slow it is. Below a half, others
-#: are waited for more often than it is, and more looks than five are needed to tell.
-OWN_RATES = (0.5, 0.7, 0.9)
+OWN_RATES = tuple(by_cause("own_rates").values())
 #: How far one kind of candidate may be from the rest in the log odds of being late: from hardly ever to always.
 SHIFTS = tuple(step / 2 for step in range(-10, 17))
-#: A few kinds differ much, most a little: the width of a Cauchy distribution, whose tails let one stage always be late.
-SHIFT_WIDTH = 0.5
+KIND_SHIFT_WIDTH = likelihood("kind_shift_width")
 #: Shifts this improbable given the votes change nothing, and cost time.
 NEGLIGIBLE = 1e-6
 #: The log odds of a look and the shifts of the kinds depend on each other; after so many turns they agree to 1 %.
@@ -77,7 +75,7 @@ def _weights(counts: Sequence[Sequence[int]], odds: Sequence[float]) -> dict[flo
     """The shifts a kind may have, with their probabilities after the votes `counts[look] = (late, in time)`."""
     logs = {}
     for shift in SHIFTS:
-        logs[shift] = -log1p((shift / SHIFT_WIDTH) ** 2)
+        logs[shift] = -log1p((shift / KIND_SHIFT_WIDTH) ** 2)
         for (late, in_time), look in zip(counts, odds, strict=True):
             logs[shift] -= late * log1p(exp(-(look + shift))) + in_time * log1p(exp(look + shift))
     best = max(logs.values())

@@ -10,38 +10,21 @@ from hangdog_models.diagnosis.stragglers.fail_slow import Degrader, Slowness
 from hangdog_models.diagnosis.stragglers.recorded_intervals import Excess
 from hangdog_models.diagnosis.stragglers.sample_lengths import Samples
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
 
-#: A job loses so much to the slowest of its sound ranks: equal GPUs of one cluster differ by 8 % on average ("Not all GPUs
-#: are created equal", SC 2022), so the slowest is half of that from the middle.
-USUAL = 0.04
-#: Where hosts compute themselves much more: recorded gloo jobs of four ranks on one crowded host lost up to 14 to 25 %
-#: to nobody's fault, and 43 % to a rank that sleeps in every step.
-USUAL_OF_HOSTS = 0.15
-#: Before any times: the odds that a job which is looked at is held back by one machine. Of ByteDance's jobs 42.5 % lose a
-#: tenth or more to stragglers (OSDI 2025), and not all of these are machines.
-PRIOR = 0.25
-#: One time tells so much at most, however long it was: three long stalls of one rank name it, and only a fourth evicts it.
-ONCE_AT_MOST = 8.0
-#: Each time over again counts, up to so many: what happens in every step is one habit of the job, however often it is seen.
-REPEATED_AT_MOST = 4.0
-#: Where hosts compute, a crowded one lets a process wait for its turn: eight ranks of a recorded job shared two cores, and
-#: one of them came 16 ms late in nearly every step, 24 where more ran beside them. A rank that sleeps in its steps came 600 ms
-#: late. On devices nothing waits for a turn.
-TURN_OF_HOSTS_NS = 100_000_000
-#: What is lost in all that is recorded must be worth it; below, launching alone scatters as much.
-LOST_AT_LEAST_NS = 50_000_000
-#: A group tells as much as the one that covers most of the time when it covers so much of that.
-COVERED = 0.5
-#: Others whose work takes at least so much of the first one's excess longer are late like it: then the work is uneven.
-ALIKE = 0.5
-#: The first and the last rank write logs and checkpoints and hand out work, which may well take them longer than their
-#: like: where one of them is late alone it is named, with these odds at most, and not evicted.
-DUTY = 9.0
-#: Where nothing tells whether it has more samples than its like, it is named, with these odds at most, and not evicted:
-#: of sequences of uneven length some replica may always draw the longest.
-UNTOLD = 9.0
+STRAGGLER_PRIOR = likelihood("straggler_prior")
+LOST_TO_SOUND = likelihood("lost_to_sound")
+LOST_TO_SOUND_HOSTS = likelihood("lost_to_sound_hosts")
+ONE_TIME_MOST = likelihood("one_time_most")
+REPEATED_MOST = likelihood("repeated_most")
+TURN_OF_HOSTS_NS = likelihood("turn_of_hosts_ns")
+LOST_AT_LEAST_NS = likelihood("lost_at_least_ns")
+COVERED_SHARE = likelihood("covered_share")
+LATE_ALIKE = likelihood("late_alike")
+LATE_ON_DUTY = likelihood("late_on_duty")
+LATE_UNTOLD = likelihood("late_untold")
 #: Work counts as longer by ten times at most: of a rank for which the others only wait no factor is told.
 LONGEST = 0.9
 #: A rank was late when it came after its like by this share of the time since the operation before.
@@ -74,9 +57,13 @@ def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None
     much longer: a replica that draws longer samples makes all its machines late, and a stall is late once.
     """
     records = sorted(records, key=lambda record: record.rank)
-    spells, usual, turn_ns = list(recorded_intervals.excesses(records, topology)), USUAL, 0
+    spells, usual, turn_ns = list(recorded_intervals.excesses(records, topology)), LOST_TO_SOUND, 0.0
     if not spells:
-        spells, usual, turn_ns = list(launch_intervals.excesses(records, topology)), USUAL_OF_HOSTS, TURN_OF_HOSTS_NS
+        spells, usual, turn_ns = (
+            list(launch_intervals.excesses(records, topology)),
+            LOST_TO_SOUND_HOSTS,
+            TURN_OF_HOSTS_NS,
+        )
     tallies = {rank: _weighed(theirs) for rank, theirs in _by_rank(spells).items()}
     best: dict[str, LatenessSum] = {}
     for rank, counts in tallies.items():
@@ -87,18 +74,18 @@ def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None
     if not others or best[first].lost_ns < LOST_AT_LEAST_NS or best[first].late_ns < turn_ns * best[first].late:
         return None
     counts = best[first]
-    late = frozenset(rank for rank, one in tallies.items() if one.share > ALIKE * counts.share)
-    together = best[others[0]].share > ALIKE * counts.share
+    late = frozenset(rank for rank, one in tallies.items() if one.share > LATE_ALIKE * counts.share)
+    together = best[others[0]].share > LATE_ALIKE * counts.share
     if together and not sample_lengths.one_replica(late, tallies, topology):
         return None
     ranks = tuple(sorted(late if together else late.intersection(topology.machines[first])))
-    times = min(counts.repeated, REPEATED_AT_MOST) - 1
-    odds = PRIOR * min(counts.share / usual, ONCE_AT_MOST) ** times
+    times = min(counts.repeated, REPEATED_MOST) - 1
+    odds = STRAGGLER_PRIOR * min(counts.share / usual, ONE_TIME_MOST) ** times
     load = sample_lengths.load(ranks, 1 / (1 - min(counts.share, LONGEST)), tallies, records, topology)
     if {Rank(0), Rank(topology.world_size - 1)}.issuperset(ranks):
-        odds = min(odds, DUTY)
+        odds = min(odds, LATE_ON_DUTY)
     if load.samples is Samples.UNTOLD:
-        odds = min(odds, UNTOLD)
+        odds = min(odds, LATE_UNTOLD)
     kind = Kind.SOFTWARE if load.samples is Samples.MORE else Kind.SLOW
     degrader = Degrader(ranks, topology.machines_of(ranks), odds / (1 + odds), counts.late, counts.spells)
     return Slowness(kind, (degrader,), 0, (_reason(counts, first, ranks), *load.reasons))
@@ -117,7 +104,7 @@ def _weighed(by_group: dict[str, list[Excess]]) -> LatenessSum:
     """What the group that accuses the rank least says, of those that cover the time; repeated as often as any of them tells."""
     tallies = [_lateness(spells) for spells in by_group.values()]
     longest = max(counts.span_ns for counts in tallies)
-    relevant = [sums for sums in tallies if sums.span_ns >= COVERED * longest]
+    relevant = [sums for sums in tallies if sums.span_ns >= COVERED_SHARE * longest]
     return replace(min(relevant, key=lambda sums: sums.share), repeated=max(sums.repeated for sums in relevant))
 
 

@@ -15,6 +15,7 @@ from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.verdict.write_verdict import written
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing, Reason
@@ -27,20 +28,16 @@ from hangdog_models.verdict import (
     Verdict,
 )
 
-#: Below this probability the best explanation is not named as the verdict: more likely than not is the least one may ask.
-DECIDES = 0.5
-#: Exponent of all odds: the factors were set with care, so together they say too little (bench/accuracy --calibration).
-SHARPNESS = 1.7
-#: A verdict lists suspects down to this probability: below, a name does harm and no good.
-WORTH_NAMING = 0.02
-#: The most suspicious one is named down to this: it is where somebody who has nothing else would begin to look.
-LEAST = 0.001
+DECIDES = likelihood("decides")
+SHARPNESS = likelihood("sharpness")
+WORTH_NAMING = likelihood("worth_naming")
+WORTH_NAMING_FIRST = likelihood("worth_naming_first")
+SLOW_DECIDES = likelihood("slow_decides")
+ABSENT_SHARE = likelihood("absent_share")
 #: A common cause on many machines lists the first of them only: naming everybody is no answer.
 NAMED_AT_MOST = 16
 #: So many looks at least before stacks call a rank slow: ByteRobust (SOSP 2025) takes five; in fewer it may be chance.
 SLOW_LOOKS = 5
-#: In fewer looks it must be this probable.
-SLOW_DECIDES = 0.6
 #: Contradictions between stacks and counters that a verdict tells: the first ones show what is wrong with the evidence.
 CONTRADICTIONS_SHOWN = 3
 #: So many machines of a group at most are evicted on one look, where no watchdog waited: a pair is the least that a link
@@ -48,8 +45,6 @@ CONTRADICTIONS_SHOWN = 3
 ONE_LOOK_MOST = 2
 #: What is said of a group that is sure enough and holds too many machines.
 TOO_WIDE = "that is too wide to evict: test its machines pairwise (bisection) to narrow it first"
-#: A rank absent from the evidence is considered by name while so few are absent; else it is the collector that failed.
-ABSENT_AT_MOST = 0.25
 #: What is said of a path of which one end is known, and either may be at fault.
 ONE_END = "nobody is evicted: that is one end of a path, and either end may be at fault; test it with its peers"
 #: What is said of a group of which nothing tells the machines.
@@ -64,7 +59,7 @@ def with_absent(look: Look, topology: Topology, snapshot: Snapshot) -> Look:
     if snapshot.ras:
         return look
     absent = [Rank(rank) for rank in range(topology.world_size) if rank not in look]
-    if not look or not absent or len(absent) > ABSENT_AT_MOST * topology.world_size:
+    if not look or not absent or len(absent) > ABSENT_SHARE * topology.world_size:
         return look
     gone = Missing(Reason.NO_EVIDENCE, "")
     return {**look, **dict.fromkeys(absent, RankState(Activity.MISSING, Wait.NONE, rule="absent", missing=gone))}
@@ -107,7 +102,7 @@ def _suspects(case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kin
     for hypothesis, p in weighed:
         if hypothesis.kind is not kind and kind is not Kind.UNDETERMINED:
             continue
-        for unit in hypothesis.units[:NAMED_AT_MOST] if p >= LEAST else ():
+        for unit in hypothesis.units[:NAMED_AT_MOST] if p >= WORTH_NAMING_FIRST else ():
             entries.setdefault((unit,), []).append((hypothesis, p))
         if hypothesis.hold is not None:
             entries.setdefault(hypothesis.ranks, []).append((hypothesis, p))
@@ -121,7 +116,7 @@ def _suspects(case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kin
         lead = max(members, key=lambda entry: (len(entry[0].units) == 1, entry[1]))[0]
         blamed = set(lead.ranks)
         ranks = lead.ranks if lead.hold else tuple(rank for rank in on.get(str(key[0]), ()) if rank in blamed)
-        if probability >= WORTH_NAMING or (key == most and probability >= LEAST):
+        if probability >= WORTH_NAMING or (key == most and probability >= WORTH_NAMING_FIRST):
             suspects.append(Suspect(ranks, case.topology.machines_of(ranks), probability, lead.reasons))
     return tuple(sorted(suspects, key=lambda suspect: (-suspect.probability, suspect.ranks)))
 

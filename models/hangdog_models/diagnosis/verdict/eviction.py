@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from itertools import combinations
 
 from hangdog_models.diagnosis.options import Options
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.verdict import Eviction
 
+WORTH_EVICTING = likelihood("worth_evicting")
 #: So many explanations, the most probable ones, are combined; 2^12 sets are tried at most, in a few milliseconds.
 COMBINED = 12
-
-#: A machine less probably guilty than this is in no eviction: who is evicted must be suspected, not only fill up.
-WORTH_EVICTING = 0.1
 
 
 def smallest(explanations: Mapping[frozenset[str], float], options: Options) -> Eviction:

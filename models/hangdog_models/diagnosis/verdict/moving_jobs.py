@@ -9,16 +9,13 @@ from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.verdict.write_verdict import written
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.verdict import Activity, Eviction, Kind, Suspect, Verdict
 
-#: How sure we are that a job is sound whose ranks were seen to leave their waits; not 1, for a slow rank looks the same.
-SOUND = 0.9
-#: A job that moves is called slow only when its degrader is this probable: else it is a job that moves.
-LATE = 0.8
-#: Whether a device that is behind hangs or is late as always is open from these odds on that it always is.
-OPEN = 0.5
-#: So many ranks that moved outweigh any that stands still outside: what is stuck in a job would have stopped them.
-ALIVE = 10
+JOB_SOUND = likelihood("job_sound")
+LATE_DECIDES = likelihood("late_decides")
+LATE_OPEN = likelihood("late_open")
+ALIVE_RANKS = likelihood("alive_ranks")
 
 
 def judge(case: Case) -> Verdict | None:
@@ -27,7 +24,7 @@ def judge(case: Case) -> Verdict | None:
     if any(state.activity in (Activity.STOPPED, Activity.DEAD) for state in case.look.values()):
         return None
     stuck = any(r in motion.still and _stands(case.look[r]) for r in case.waits.roots)
-    moved = motion.freed or (() if stuck and len(motion.stirring) < ALIVE else motion.stirring)
+    moved = motion.freed or (() if stuck and len(motion.stirring) < ALIVE_RANKS else motion.stirring)
     behind = any(r in motion.still and case.look[r].rule == BY_DEVICE for r in case.waits.roots)
     if behind and not stuck and not moved and len(motion.travelling) >= FREED_AT_LEAST:
         moved = tuple(sorted(motion.travelling))  # whom a device that hangs holds up goes nowhere
@@ -46,14 +43,14 @@ def judge(case: Case) -> Verdict | None:
     )
     if late is None or (by_looks is not None and by_looks.kind is Kind.DEPENDENCY):
         late = by_looks
-    enough = OPEN if always else LATE
+    enough = LATE_OPEN if always else LATE_DECIDES
     likely = max((suspect.probability for suspect in late.suspects), default=1.0) if late is not None else 0.0
     if late is not None and late.kind in (Kind.SLOW, Kind.DEPENDENCY, Kind.SOFTWARE) and likely >= enough:
         return _late(case, late)
     if not moved:
         return None
     because = f"{len(moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"
-    return written(case, Kind.NONE, SOUND, (because,), (), Eviction())
+    return written(case, Kind.NONE, JOB_SOUND, (because,), (), Eviction())
 
 
 def _stands(state: RankState) -> bool:
@@ -81,5 +78,5 @@ def _late(case: Case, late: Slowness) -> Verdict:
         machines = tuple(sorted(machine for one in named for machine in one))
         fits = len(machines) <= case.options.budget_machines
         evict = Eviction(machines, min(named.values())) if fits and late.kind is Kind.SLOW else evict
-    confidence = max((one.probability for one in late.suspects), default=SOUND)
+    confidence = max((one.probability for one in late.suspects), default=JOB_SOUND)
     return written(case, late.kind, confidence, late.reasons, suspects, evict)

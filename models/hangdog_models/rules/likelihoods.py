@@ -1,0 +1,97 @@
+"""Every number that moves odds or decides a verdict, from one dated table that says what each does and what it rests on."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from math import isfinite
+from typing import Any
+
+from hangdog_models.errors import OurFault
+
+#: The table used.
+TABLE = "likelihoods@2026-11"
+_KEYS = {"name", "value", "meaning", "evidence", "case"}
+
+
+@dataclass(frozen=True, slots=True)
+class Likelihood:
+    """One row: its number, or its numbers by cause; what these multiply or decide; and what they rest on.
+
+    `case` names a case whose verdict changes with the number, one for each cause; it is empty where none is known.
+    """
+
+    name: str
+    value: float | Mapping[str, float]
+    meaning: str
+    evidence: str
+    case: str | Mapping[str, str]
+
+
+def parse(text: str) -> Mapping[str, Likelihood]:
+    """Reads the text of a table; raises OurFault where a row says something no row can mean."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise OurFault(f"table of likelihoods: {error}") from error
+    rows: dict[str, Likelihood] = {}
+    try:
+        for row in document["likelihood"]:
+            one = _row(row)
+            if one.name in rows:
+                raise ValueError(f"{one.name!r} stands in two rows")
+            rows[one.name] = one
+    except (KeyError, TypeError, ValueError) as error:
+        raise OurFault(f"table of likelihoods {document.get('name')!r}: {error}") from error
+    return rows
+
+
+@cache
+def packaged(name: str = TABLE) -> Mapping[str, Likelihood]:
+    """The table that ships with hangdog."""
+    return parse(resources.files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def likelihood(name: str) -> float:
+    """The number of a row that has one."""
+    value = _found(name).value
+    if isinstance(value, Mapping):
+        raise OurFault(f"likelihood {name!r} is a number for each cause: ask for it by cause")
+    return value
+
+
+def by_cause(name: str) -> Mapping[str, float]:
+    """The numbers of a row that has one for each cause."""
+    value = _found(name).value
+    if not isinstance(value, Mapping):
+        raise OurFault(f"likelihood {name!r} is one number, whatever the cause")
+    return value
+
+
+def _found(name: str) -> Likelihood:
+    try:
+        return packaged()[name]
+    except KeyError:
+        raise OurFault(f"{TABLE} has no row {name!r}") from None
+
+
+def _row(row: Mapping[str, Any]) -> Likelihood:
+    if unknown := set(row) - _KEYS:
+        raise ValueError(f"{row.get('name')!r} has unknown keys {sorted(unknown)}")
+    name, value, case = row["name"], row["value"], row.get("case", "")
+    for key in ("name", "meaning", "evidence"):
+        if not isinstance(row[key], str) or not row[key].strip():
+            raise ValueError(f"{name!r}: {key} = {row[key]!r} says nothing")
+    if not isinstance(value, Mapping):
+        return Likelihood(name, _number(name, value), row["meaning"], row["evidence"], case)
+    if not value or (case and set(case) != set(value)):
+        raise ValueError(f"{name!r} has not a case for each of its causes {sorted(value)}")
+    numbers = {cause: _number(name, number) for cause, number in value.items()}
+    return Likelihood(name, numbers, row["meaning"], row["evidence"], case)
+
+
+def _number(name: str, value: object) -> float:
+    if not isinstance(value, float | int) or isinstance(value, bool) or not isfinite(value) or value <= 0:
+        raise ValueError(f"{name!r}: {value!r} is no number above zero")
+    return float(value)
