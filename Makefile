@@ -14,7 +14,7 @@ BOOTSTRAP = @python="$(PYTHON)"; [ -n "$$python" ] || { \
 IN := .venv/bin
 OUR_CODE := agent server models proto cli tests tools bench
 
-.PHONY: help setup torch demo test test-slow soak check lint docs protos protos-check bench accuracy fuzz locks base-image clean
+.PHONY: help setup torch demo test test-slow soak check lint docs protos protos-check bench accuracy frameworks fuzz locks base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +65,10 @@ bench: .venv/dev.stamp ## how the cost of a diagnosis grows with the job
 
 accuracy: .venv/dev.stamp ## how often the diagnosis is right on simulated incidents (ARGS=--quick for a look)
 	$(IN)/python bench/accuracy $(ARGS)
+
+frameworks: .venv/dev.stamp ## record real trainers of other frameworks anew, busy and broken, and judge them (ARGS="--only jax"; an hour)
+	$(IN)/python bench/frameworks install
+	$(IN)/python bench/frameworks record $(ARGS)
 
 fuzz: .venv/dev.stamp ## feed a reader of evidence garbage (READER=log RUNS=1000000; all readers without READER)
 	$(IN)/python tests/fuzzing $(or $(READER),all) $(or $(RUNS),100000) $(SEED)

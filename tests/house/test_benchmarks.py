@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted(
     str(script.relative_to(ROOT))
     for script in (*(ROOT / "bench").rglob("*.py"), ROOT / "tests/fuzzing/__main__.py")
-    if '__name__ == "__main__"' in script.read_text()
+    if '__name__ == "__main__"' in script.read_text() and script.parent.name != "trainers"
 )
 
 

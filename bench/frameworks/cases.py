@@ -1,0 +1,99 @@
+"""What is recorded: harmless phases and faults, how each comes about, who has it, and which verdict is right."""
+
+from dataclasses import dataclass
+from zlib import crc32
+
+from frameworks.environment import WORLD
+
+#: Nobody is to blame, so nobody is evicted.
+HARMLESS = ("none", "undetermined", "slow")
+#: The same, where a service is what all wait for.
+SERVED = (*HARMLESS, "dependency")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A phase (nobody is to blame) or a fault. `act` is what trainers do by themselves, else the recorder does it to them.
+
+    `who`: `first` is rank 0, `one` any rank, `half` the first half, `all` every rank. `named`: that rank has to be named.
+    `one_look` are the verdicts that a single look allows besides.
+    """
+
+    name: str
+    truth: str
+    verdicts: tuple[str, ...]
+    act: str = ""
+    who: str = "first"
+    fault: bool = False
+    named: bool = False
+    evict_at_most: int = 0
+    one_look: tuple[str, ...] = ()
+    #: Whether the job goes on when the recorder ends it.
+    ends: bool = True
+    #: Seconds until all others have come to wait.
+    settle_s: float = 5.0
+
+    def ranks(self, framework: str) -> tuple[int, ...]:
+        chance = crc32(f"{framework}-{self.name}".encode())
+        return {
+            "first": (0,),
+            "one": (chance % WORLD,),
+            "half": tuple(range(WORLD // 2)),
+            "all": tuple(range(WORLD)),
+        }[self.who]
+
+
+def _phase(name: str, truth: str, act: str = "", who: str = "first", verdicts: tuple[str, ...] = HARMLESS) -> Case:
+    return Case(name, truth, verdicts, act, who)
+
+
+PHASES = (
+    _phase("training", "It trains.", who="all"),
+    _phase("evaluation-python", "Rank 0 evaluates in Python, the others wait for it.", "evaluate_answers"),
+    _phase("evaluation-c", "Rank 0 evaluates in one long call of numpy, the others wait for it.", "spectrum"),
+    _phase("evaluation-requests", "Rank 0 asks a judge now and then and sleeps in between.", "poll_judge"),
+    _phase("evaluation-all", "All ranks evaluate, and their data comes slowly.", "evaluate_all", "all", SERVED),
+    _phase("checkpoint", "Rank 0 writes a checkpoint to a slow file system.", "save_checkpoint", verdicts=SERVED),
+    _phase("upload", "Rank 0 uploads a checkpoint to a slow server.", "upload_checkpoint", verdicts=SERVED),
+    _phase("compile", "One rank compiles anew.", "compile_kernels", "one"),
+    _phase("slow-reads", "All ranks read their batches from a slow file system.", who="all", verdicts=SERVED),
+    _phase("quota", "One rank prints a line a second and sleeps.", "wait_for_quota", "one"),
+)
+STUCK = ("machine", "software")
+OUTSIDE = (*STUCK, "dependency")
+FAULTS = (
+    Case("sigstop", "Its process was stopped (SIGSTOP).", ("machine",), who="one", fault=True, named=True, evict_at_most=1),
+    Case(
+        "endless-loop", "An endless loop in its Python code; from outside it is an evaluation that takes long.",
+        (*STUCK, "slow", "undetermined"), "deduplicate", "one", fault=True, named=True, evict_at_most=1,
+    ),
+    Case(
+        "lock", "Two of its threads wait for the lock that the other one holds.",
+        STUCK, "flush_metrics", "one", fault=True, named=True, evict_at_most=1, one_look=("undetermined",),
+    ),
+    Case(
+        "blocked-read", "The read of its next batch never returns.",
+        OUTSIDE, who="one", fault=True, named=True, evict_at_most=1, one_look=("undetermined",),
+    ),
+    Case(
+        "subprocess", "It waits for a program that never ends.",
+        (*OUTSIDE, "undetermined"), "stage_data", "one", fault=True, named=True, evict_at_most=1,
+    ),
+    Case(
+        "http", "It waits for the answer of a server that never answers.",
+        (*OUTSIDE, "undetermined"), "fetch_config", "one", fault=True, named=True, evict_at_most=1,
+    ),
+    Case(
+        "build-lock", "All ranks wait for a lock file that a killed build of an extension left.",
+        ("software", "dependency", "undetermined"), "build_extension", "all", fault=True,
+    ),
+    Case(
+        "skipped-collective", "It skips an all-reduce that all others enter.",
+        ("software", "undetermined"), "log_loss", "one", fault=True, named=True, ends=False,
+    ),
+    Case(
+        "subset-barrier", "Half of the ranks come to a barrier of all, the others train on.",
+        ("software", "undetermined"), "sync_writers", "half", fault=True, ends=False,
+    ),
+)  # fmt: skip
+CASES = {case.name: case for case in (*PHASES, *FAULTS)}

@@ -1,0 +1,73 @@
+"""Which frameworks are recorded, in which versions, and how their ranks are started; makes the environment they run in."""
+
+import subprocess
+import sys
+import venv
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Where the trainers' environment lies: beside hangdog's own, which no framework must change.
+HOME = ROOT / ".venv-frameworks"
+PYTHON = HOME / "bin" / "python"
+TRAINERS = Path(__file__).with_name("trainers")
+#: All frameworks run on this one; nothing that is installed may bring another.
+TORCH = "torch==2.13.0"
+#: Each trainer's ranks; each counts as a machine of its own.
+WORLD = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """A framework as pip knows it, its script in trainers/, who starts the ranks, and what a bundle says of the job."""
+
+    name: str
+    packages: tuple[str, ...]
+    script: str
+    starter: str = "torchrun"
+    hint: str = "ddp"
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    environ: Mapping[str, str] = field(default_factory=dict)
+    #: Names of cases that this framework cannot play.
+    without: frozenset[str] = frozenset()
+
+
+FRAMEWORKS = {
+    one.name: one
+    for one in (
+        Framework(
+            "megatron", ("megatron-core==0.16.1",), "train_megatron.py", hint="megatron", sizes={"tp": 2, "pp": 2}
+        ),
+    )
+}  # fmt: skip
+
+
+def install() -> int:
+    """Installs all frameworks, one after the other; names those that cannot be. Answers how many could not."""
+    if not PYTHON.exists():
+        venv.create(HOME, with_pip=True)
+    constraints = HOME / "constraints.txt"
+    constraints.write_text(f"{TORCH}\n")
+    failed = []
+    for name, packages in (("torch", (TORCH, "numpy")), *((one.name, one.packages) for one in FRAMEWORKS.values())):
+        if not packages:
+            continue
+        command = [
+            str(PYTHON),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "-c",
+            str(constraints),
+        ]
+        done = subprocess.run([*command, *packages], capture_output=True, text=True, check=False)
+        print(f"{name:14} {' '.join(packages)}: {'installed' if done.returncode == 0 else 'NOT INSTALLED'}", flush=True)
+        if done.returncode != 0:
+            failed.append(name)
+            print(done.stderr[-2000:], file=sys.stderr)
+    if failed:
+        print(f"cannot be installed here: {', '.join(failed)}")
+    return len(failed)

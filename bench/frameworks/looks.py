@@ -1,0 +1,121 @@
+"""Looks at a job with the agent's own capture, and writes what it saw as an evidence bundle."""
+
+import io
+import json
+import os
+import sysconfig
+import tarfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from frameworks.environment import HOME, ROOT, TRAINERS, WORLD, Framework
+from hangdog.demo.evidence import write_trace
+from hangdog_agent.capture import pyspy
+from hangdog_agent.capture.capture_rounds import CaptureSeries
+from hangdog_agent.capture.process_capture import Tools
+from hangdog_agent.capture.settings import CaptureSettings
+from hangdog_agent.discovery.discover import Process, ProcessRole, RankProcesses, find
+from hangdog_agent.discovery.process_table import ProcessTable
+from hangdog_agent.procfs import Proc
+from hangdog_models.ranks import Rank
+
+#: Looks at a job, and the time between them in seconds.
+LOOKS, INTERVAL_S = 3, 5.0
+NAME = "frameworks"
+
+
+def discovered(pids: Mapping[int, int]) -> tuple[int, ...]:
+    """The ranks that the agent finds by itself, as what they are."""
+    found = {member.process.pid: member for member in find(ProcessTable(Proc()).take())}
+    own = {rank: found[pid] for rank, pid in pids.items() if pid in found}
+    return tuple(rank for rank, member in own.items() if member.kind is ProcessRole.TRAINER and member.rank == rank)
+
+
+def record(framework: Framework, name: str, pids: Mapping[int, int], folder: Path, bundle: Path) -> None:
+    """Looks at all processes of a job some times; writes a bundle in which no path of this machine is left."""
+    table = ProcessTable(Proc())
+    tools = Tools(Proc(), pyspy.load(), CaptureSettings())
+    series = CaptureSeries(NAME, lambda: _members(table.take(), pids), tools)
+    bundle.mkdir()
+    (bundle / "job.toml").write_text(_job(framework, name))
+    (bundle / "rounds.toml").write_text(f"interval_s = {INTERVAL_S}\n")
+    for number in range(LOOKS):
+        began = time.monotonic()
+        for trace in series.look():
+            place = bundle / f"round-{number}" / f"machine-node-{trace.rank}"
+            place.mkdir(parents=True, exist_ok=True)
+            write_trace(place, _elsewhere(msgspec.to_builtins(trace), folder))
+        if number < LOOKS - 1:
+            time.sleep(max(0.0, began + INTERVAL_S - time.monotonic()))
+
+
+def packed(bundle: Path, archive: Path) -> None:
+    """Packs a bundle; the same files give the same archive."""
+
+    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.uid = member.gid = member.mtime = 0
+        member.uname = member.gname = ""
+        return member
+
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        for path in sorted(path for path in bundle.rglob("*") if path.is_file()):
+            tar.add(path, str(path.relative_to(bundle)), filter=plain)
+    import gzip
+
+    archive.write_bytes(gzip.compress(content.getvalue(), mtime=0))
+
+
+def _members(processes: Sequence[Process], pids: Mapping[int, int]) -> list[RankProcesses]:
+    """The ranks and what runs below them: not every starter tells ranks in a way that can be seen from outside."""
+    ranks = {pid: rank for rank, pid in pids.items()}
+    own = {process.pid: process for process in processes}
+    members = []
+    for process in processes:
+        above = process
+        while above.pid not in ranks and above.parent in own and above.parent != above.pid:
+            above = own[above.parent]
+        if above.pid in ranks:
+            kind = next((one for one in _kinds(process)), ProcessRole.CHILD)
+            kind = ProcessRole.TRAINER if process.pid in ranks else kind
+            members.append(RankProcesses(NAME, Rank(ranks[above.pid]), kind, process, WORLD, owner=process.owner))
+    return sorted(members, key=lambda member: (member.rank, member.kind is not ProcessRole.TRAINER, member.process.pid))
+
+
+def _kinds(process: Process) -> Sequence[ProcessRole]:
+    return (
+        [ProcessRole.DATALOADER] if process.comm == "pt_data_worker"
+        else [ProcessRole.COMPILE] if any("compile_worker" in argument for argument in process.arguments[:4])
+        else []
+    )  # fmt: skip
+
+
+def _job(framework: Framework, name: str) -> str:
+    sizes = "".join(f"{dim} = {size}\n" for dim, size in framework.sizes.items())
+    return (
+        f'[job]\nid = "{name}"\nworld_size = {WORLD}\nframework = "{framework.hint}"\n\n'
+        f"[topology]\n{sizes}gpus_per_node = 1\n"
+    )
+
+
+def _elsewhere(trace: dict[str, object], folder: Path) -> dict[str, object]:
+    """The same with the paths of another machine."""
+    places = {
+        str(folder): "/scratch/run",
+        str(TRAINERS): "/home/user/train",
+        str(HOME): "/opt/venv",
+        sysconfig.get_paths()["stdlib"]: "/usr/local/lib/python3.11",
+        sysconfig.get_config_var("base"): "/usr/local",
+        "/tmp/ray": "/scratch/ray",
+    }
+    text = json.dumps(trace)
+    for here, there in places.items():
+        text = text.replace(json.dumps(here)[1:-1], there)
+    left = [word for word in (str(ROOT), os.environ.get("HOME", ""), "/tmp/") if len(word) > 1 and word in text]
+    if left:
+        at = text.index(left[0])
+        raise AssertionError(f"a path of this machine is left: {text[max(0, at - 80) : at + 120]}")
+    return json.loads(text)  # type: ignore[no-any-return]

@@ -1,0 +1,92 @@
+"""Plays cases one after the other in as few jobs as it can, and records each."""
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from frameworks import looks
+from frameworks.cases import Case
+from frameworks.environment import PYTHON, Framework
+from frameworks.expectation import RECORDINGS, written
+from frameworks.job import Job
+from frameworks.served import in_place_of, server, slow_sink, slow_source
+from hangdog.demo.prctl import adopt_orphans
+from hangdog_models.errors import OurFault
+
+#: How late a slow file system gives what is read. Seconds.
+LATE_S = 2.0
+
+
+def record_all(frameworks: Sequence[Framework], cases: Sequence[Case], folder: Path) -> int:
+    """Records all cases of all frameworks; answers how many could not be recorded."""
+    adopt_orphans()
+    failed = 0
+    with server() as address:
+        for framework in frameworks:
+            if not PYTHON.exists():
+                raise OurFault("the trainers' environment is not there: python bench/frameworks install")
+            due = [case for case in cases if case.name not in framework.without]
+            number = 0
+            while due:
+                number += 1
+                place = folder / f"{framework.name}-{number}"
+                try:
+                    with Job(framework, place, address) as job:
+                        while due:
+                            case = due.pop(0)
+                            _record(job, case)
+                            if not case.ends:
+                                break
+                            job.wait_on(case.name)
+                except OurFault as error:
+                    failed += 1
+                    print(f"  NOT RECORDED: {error}", flush=True)
+                    if not place.joinpath("step-0").exists():
+                        return failed + len(due)
+    return failed
+
+
+def _record(job: Job, case: Case) -> None:
+    name = f"{job.framework.name}-{case.name}"
+    ranks = case.ranks(job.framework.name)
+    began = time.monotonic()
+    with ExitStack() as stack:
+        if case.act:
+            stack.enter_context(slow_source(job.folder / "held-out", LATE_S))
+            stack.enter_context(slow_sink(job.folder / "checkpoint"))
+            job.order(case.act, case.name, ranks)
+        else:
+            stack.enter_context(_struck(job, case, ranks))
+        time.sleep(case.settle_s)
+        bundle = job.folder / "bundle"
+        shutil.rmtree(bundle, ignore_errors=True)
+        found = looks.discovered(job.pids)
+        looks.record(job.framework, name, job.pids, job.folder, bundle)
+        if case.act and case.ends:
+            job.release(ranks)
+    place = RECORDINGS / name
+    place.mkdir(parents=True, exist_ok=True)
+    looks.packed(bundle, place / "bundle.tar.gz")
+    (place / "expected.toml").write_text(written(job.framework, case, found))
+    size = (place / "bundle.tar.gz").stat().st_size
+    print(f"{name}: {time.monotonic() - began:.0f} s, {size} bytes, ranks found: {found}", flush=True)
+
+
+@contextmanager
+def _struck(job: Job, case: Case, ranks: Sequence[int]) -> Iterator[None]:
+    """What is done to a job from outside, until its block is left."""
+    with ExitStack() as stack:
+        if case.name == "sigstop":
+            for rank in ranks:
+                os.kill(job.pids[rank], signal.SIGSTOP)
+                stack.callback(os.kill, job.pids[rank], signal.SIGCONT)
+        elif case.name in ("slow-reads", "blocked-read"):
+            for rank in ranks:
+                fifo = stack.enter_context(in_place_of(job.folder / f"shard-{rank}"))
+                if case.name == "slow-reads":
+                    stack.enter_context(slow_source(fifo, LATE_S))
+        yield

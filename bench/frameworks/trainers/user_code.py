@@ -1,0 +1,229 @@
+"""What users put around a framework: a data set on a file system, and a callback that does something between two steps.
+
+What is to be done, by whom and after which step stands in `due.json` of the job's folder; the recorder writes it. It ends
+whatever takes for ever by SIGUSR2. Nothing here tells a fault from a harmless phase by its name.
+"""
+
+import http.client
+import io
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+FOLDER = Path(os.environ["FRAMEWORKS_FOLDER"])
+#: Tokens of one read; a read is what a slow or dead file system holds up.
+SHARD_TOKENS = 4096
+
+
+class Enough(BaseException):
+    """The recorder has seen what it came for."""
+
+
+class Shards:
+    """Batches of random tokens; each is preceded by a read of a shard."""
+
+    def __init__(self, rank, rows, length, vocabulary):
+        self.path, self.shape, self.vocabulary = FOLDER / f"shard-{rank}", (rows, length), vocabulary
+
+    def __len__(self):
+        return 1 << 30
+
+    def __getitem__(self, index):
+        import torch
+
+        generator = torch.Generator().manual_seed(index + len(read_shard(self.path)))
+        return torch.randint(self.vocabulary, self.shape, generator=generator)
+
+    def __iter__(self):
+        return map(self.__getitem__, range(len(self)))
+
+
+def read_shard(path):
+    with path.open("rb") as shard:
+        return shard.read(SHARD_TOKENS)
+
+
+class Between:
+    """Does what is due between two steps."""
+
+    def __init__(self, rank, barrier, all_reduce, save, compile_anew=None):
+        self.rank, self.barrier, self.all_reduce, self.save = rank, barrier, all_reduce, save
+        self.compile_anew = compile_anew or torch_compile
+        self.step, self.interruptible, self.interrupted = 0, False, False
+        self.progress = os.open(FOLDER / f"step-{rank}", os.O_CREAT | os.O_RDWR)
+        (FOLDER / f"pid-{rank}").write_text(str(os.getpid()))
+        self.lock_of_metrics, self.lock_of_writer = threading.Lock(), threading.Lock()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGUSR2, self.end)
+
+    def end(self, *_):
+        if self.interruptible:
+            self.interrupted = True
+            raise Enough
+
+    def steps(self):
+        self.step += 1
+        os.pwrite(self.progress, b"%10d" % self.step, 0)
+        try:
+            due = json.loads((FOLDER / "due.json").read_bytes())
+        except FileNotFoundError:
+            return
+        if due["step"] == self.step:
+            self.act(due["name"], due["ranks"])
+
+    def act(self, name, ranks):
+        mine = self.rank in ranks
+        if mine:
+            (FOLDER / f"begun-{name}-{self.rank}").touch()
+        self.interruptible = mine
+        try:
+            getattr(self, name)(mine)
+        except (Enough, Exception):
+            if not self.interrupted:
+                raise  # what was interrupted may say so in its own way
+        self.interruptible = self.interrupted = False
+        if name in WITH_BARRIER:
+            self.barrier()
+
+    # phases: the job goes on by itself
+
+    def evaluate_answers(self, mine):
+        """Evaluation in Python: edit distances of generated answers."""
+        while mine:
+            edit_distance(
+                "the answer to this question is forty-two" * 3, "the question of this answer is not known" * 3
+            )
+
+    def spectrum(self, mine):
+        """Evaluation in C: one long call."""
+        import numpy
+
+        while mine:
+            numpy.linalg.eigvals(numpy.random.default_rng(1).standard_normal((3000, 3000)))
+
+    def poll_judge(self, mine):
+        """A served model judges answers: a request now and then, and sleep in between."""
+        while mine:
+            with urllib.request.urlopen(f"{os.environ['FRAMEWORKS_SERVER']}/status", timeout=5) as answer:
+                if json.loads(answer.read())["done"]:
+                    break
+            time.sleep(2.5)
+
+    def evaluate_all(self, mine):
+        """Every rank evaluates its share of a held-out set, which comes slowly."""
+        while True:
+            read_shard(FOLDER / "held-out")
+            edit_distance("abcdefgh" * 4, "hgfedcba" * 4)
+
+    def save_checkpoint(self, mine):
+        """A checkpoint to a slow file system."""
+        if mine:
+            with (FOLDER / "checkpoint").open("wb") as file:
+                while True:
+                    self.save(file)
+
+    def upload_checkpoint(self, mine):
+        """An upload to a slow server."""
+        if mine:
+            host, port = os.environ["FRAMEWORKS_SERVER"].removeprefix("http://").split(":")
+            connection = http.client.HTTPConnection(host, int(port))
+            connection.request("PUT", "/checkpoint", body=io.BytesIO(bytes(256 << 20)))
+            connection.getresponse().read()
+
+    def compile_kernels(self, mine):
+        """One rank's graph has changed: it compiles again."""
+        while mine:
+            self.compile_anew()
+
+    def wait_for_quota(self, mine):
+        """Prints and sleeps."""
+        while mine:
+            print("waiting for quota", flush=True)
+            time.sleep(1.0)
+
+    # faults: nothing goes on until somebody acts
+
+    def deduplicate(self, mine):
+        """An endless loop in Python."""
+        seen, size = set(), 8
+        while mine and len(seen) < 1 << size:
+            seen.add(hash(size) % (1 << size - 1))
+
+    def flush_metrics(self, mine):
+        """Two threads, two locks, two orders."""
+        if mine:
+            threading.Thread(target=self.write_metrics, daemon=True).start()
+            with self.lock_of_metrics:
+                time.sleep(0.5)
+                with self.lock_of_writer:
+                    pass
+
+    def write_metrics(self):
+        with self.lock_of_writer:
+            time.sleep(0.5)
+            with self.lock_of_metrics:
+                pass
+
+    def stage_data(self, mine):
+        """Waits for a program that never ends."""
+        if mine:
+            with subprocess.Popen(["sleep", "100000"]) as program:
+                try:
+                    program.wait()
+                finally:
+                    program.kill()
+
+    def fetch_config(self, mine):
+        """A request without a time limit, to a server that takes it and never answers."""
+        if mine:
+            urllib.request.urlopen(f"{os.environ['FRAMEWORKS_SERVER']}/silent").read()
+
+    def log_loss(self, mine):
+        """All ranks but one reduce the loss."""
+        if not mine:
+            self.all_reduce(1.0)
+
+    def sync_writers(self, mine):
+        """A barrier of all that only some ranks come to."""
+        if mine:
+            self.barrier()
+
+    def build_extension(self, mine):
+        """A build that was killed has left its lock."""
+        from torch.utils import cpp_extension
+
+        build = FOLDER / "extension"
+        build.mkdir(exist_ok=True)
+        (build / "lock").touch()
+        cpp_extension.load_inline("fused_ops", "int two() { return 2; }", functions=["two"], build_directory=str(build))
+
+
+#: After these all ranks meet; after the others those that had nothing to do wait in their next step.
+WITH_BARRIER = {"evaluate_answers", "poll_judge", "save_checkpoint", "upload_checkpoint", "evaluate_all"}
+
+
+def edit_distance(one, other):
+    row = list(range(len(other) + 1))
+    for at, left in enumerate(one):
+        above, row[0] = row[0], at + 1
+        for column, right in enumerate(other):
+            above, row[column + 1] = row[column + 1], min(above + (left != right), row[column] + 1, row[column + 1] + 1)
+    return row[-1]
+
+
+def torch_compile():
+    import torch
+
+    torch._dynamo.reset()
+    torch.compile(deep_function, fullgraph=True)(torch.randn(8, int(time.monotonic() * 10) % 1000 + 8))
+
+
+def deep_function(x):
+    for turn in range(30):
+        x = (x * 1.01 + turn).sin().softmax(-1).cumsum(-1)
+    return x
