@@ -1,0 +1,52 @@
+"""Every number of the table of likelihoods earns its place: the case in its row is answered otherwise when it is halved."""
+
+from collections.abc import Mapping
+from functools import cache
+
+import pytest
+
+from hangdog_models.rules.likelihoods import packaged
+from support.cases.reweighed import Answers, answers, changed, judging_by
+
+pytestmark = [pytest.mark.slow]
+
+#: Numbers whose case shows nothing when they are halved, and is answered otherwise when they are doubled.
+DOUBLED: Mapping[str, str] = {}
+#: Numbers that no case is known for, and why they stay until one is.
+UNPROVEN: Mapping[str, str] = {}
+
+
+def numbers() -> list[tuple[str, str]]:
+    """Each number by its row and, where a row has several, its cause."""
+    rows = packaged().items()
+    return [(name, cause) for name, row in rows for cause in (row.value if isinstance(row.value, Mapping) else ("",))]
+
+
+def written(name: str, cause: str) -> str:
+    return f"{name}.{cause}" if cause else name
+
+
+def case_of(name: str, cause: str) -> str:
+    case = packaged()[name].case
+    return case.get(cause, "") if isinstance(case, Mapping) else case
+
+
+@cache
+def usual(case: str) -> Answers:
+    with judging_by(packaged()):
+        return answers(case)
+
+
+def test_numbers_without_a_case_are_listed() -> None:
+    assert {written(*number) for number in numbers() if not case_of(*number)} == set(UNPROVEN)
+
+
+@pytest.mark.parametrize(("name", "cause"), numbers())
+def test_another_number_answers_its_case_otherwise(name: str, cause: str) -> None:
+    case = case_of(name, cause)
+    if not case:
+        assert UNPROVEN[written(name, cause)]
+        return
+    times = 2.0 if written(name, cause) in DOUBLED else 0.5
+    with judging_by(changed(name, cause, times)):
+        assert answers(case) != usual(case), f"{case} does not depend on it"
