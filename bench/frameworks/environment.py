@@ -36,9 +36,19 @@ class Framework:
 FRAMEWORKS = {
     one.name: one
     for one in (
+        Framework("megatron", ("megatron-core==0.16.1",), "train_megatron.py", hint="megatron", sizes={"tp": 2, "pp": 2}),
+        Framework("transformers", ("transformers==5.23.0", "accelerate==1.15.0"), "train_transformers.py"),
+        Framework("lightning", ("lightning==2.6.6",), "train_lightning.py"),
+        Framework("lightning-alone", ("lightning==2.6.6",), "train_lightning.py", starter="itself"),
         Framework(
-            "megatron", ("megatron-core==0.16.1",), "train_megatron.py", hint="megatron", sizes={"tp": 2, "pp": 2}
+            "jax", ("jax==0.10.2",), "train_jax.py", starter="each", hint="jax",
+            environ={"JAX_PLATFORMS": "cpu"}, without=frozenset({"build-lock"}),
         ),
+        Framework("spawn", (), "train_spawn.py", starter="itself"),
+        Framework(
+            "deepspeed", ("deepspeed==0.19.8",), "train_deepspeed.py", hint="deepspeed", environ={"DS_ACCELERATOR": "cpu"}
+        ),
+        Framework("ray", ("ray[train]==2.60.0",), "train_ray.py", starter="itself"),
     )
 }  # fmt: skip
 

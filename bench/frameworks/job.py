@@ -83,6 +83,14 @@ class Job:
         begun = [self.folder / f"begun-{act}-{rank}" for rank in ranks]
         self._wait(lambda: all(path.exists() for path in begun), name, PATIENCE_S)
 
+    def alive(self) -> bool:
+        """Whether all ranks are there, those that are stopped included."""
+        return all(Path(f"/proc/{pid}").exists() for pid in self.pids.values())
+
+    def last_words(self) -> str:
+        log = (self.folder / "log").read_text(errors="replace")
+        return log[log.find("Traceback") :][:3000]
+
     def release(self, ranks: Sequence[int]) -> None:
         """Ends what these ranks do for ever."""
         for rank in ranks:
@@ -126,7 +134,6 @@ class Job:
         while not done():
             ended = all(started.poll() is not None for started in self._started)
             if ended or time.monotonic() > until:
-                log = (self.folder / "log").read_text(errors="replace")
-                print(log[log.find("Traceback") :][:3000], file=sys.stderr)
+                print(self.last_words(), file=sys.stderr)
                 raise OurFault(f"{self.framework.name}: no {what}{', it has ended' if ended else ''}")
             time.sleep(TICK_S)

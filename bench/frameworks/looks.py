@@ -29,7 +29,12 @@ NAME = "frameworks"
 
 def discovered(pids: Mapping[int, int]) -> tuple[int, ...]:
     """The ranks that the agent finds by itself, as what they are."""
-    found = {member.process.pid: member for member in find(ProcessTable(Proc()).take())}
+    processes = ProcessTable(Proc()).take()
+    family = {member.process.pid for member in _members(processes, pids)}
+    for process in processes:  # launchers, up to ourselves; no other job that runs here
+        if process.pid in family:
+            family |= _above(process, processes)
+    found = {member.process.pid: member for member in find(one for one in processes if one.pid in family)}
     own = {rank: found[pid] for rank, pid in pids.items() if pid in found}
     return tuple(rank for rank, member in own.items() if member.kind is ProcessRole.TRAINER and member.rank == rank)
 
@@ -83,6 +88,15 @@ def _members(processes: Sequence[Process], pids: Mapping[int, int]) -> list[Rank
             kind = ProcessRole.TRAINER if process.pid in ranks else kind
             members.append(RankProcesses(NAME, Rank(ranks[above.pid]), kind, process, WORLD, owner=process.owner))
     return sorted(members, key=lambda member: (member.rank, member.kind is not ProcessRole.TRAINER, member.process.pid))
+
+
+def _above(process: Process, processes: Sequence[Process]) -> set[int]:
+    table = {one.pid: one for one in processes}
+    above: set[int] = set()
+    while process.parent in table and process.parent != os.getpid() and process.parent not in above:
+        process = table[process.parent]
+        above.add(process.pid)
+    return above
 
 
 def _kinds(process: Process) -> Sequence[ProcessRole]:

@@ -66,6 +66,8 @@ def _record(job: Job, case: Case) -> None:
         shutil.rmtree(bundle, ignore_errors=True)
         found = looks.discovered(job.pids)
         looks.record(job.framework, name, job.pids, job.folder, bundle)
+        if not job.alive():
+            raise OurFault(f"{name}: a rank has ended by itself: {job.last_words()}")
         if case.act and case.ends:
             job.release(ranks)
     place = RECORDINGS / name

@@ -1,7 +1,7 @@
 """Megatron-Core has no CPU mode: what it asks of `torch.cuda` is answered by the CPU. To be imported before it."""
 
 import torch
-import torch._dynamo  # it lists torch's functions when it is loaded: before they are others
+from torch._dynamo.trace_rules import get_torch_obj_rule_map
 
 #: Functions that make tensors; `device="cuda"` is what they are asked for.
 FACTORIES = ("arange", "empty", "full", "ones", "rand", "randn", "tensor", "zeros")
@@ -21,6 +21,7 @@ def no_device(*_):
 
 
 def redirect() -> None:
+    get_torch_obj_rule_map()  # the compiler lists torch's functions: before they are others
     for name in FACTORIES:
         setattr(torch, name, _on_cpu(getattr(torch, name)))
     cuda = torch.cuda

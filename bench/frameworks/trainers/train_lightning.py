@@ -51,6 +51,7 @@ def main():
         max_epochs=-1,
         callbacks=[Duties()],
         default_root_dir=FOLDER,
+        use_distributed_sampler=False,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
