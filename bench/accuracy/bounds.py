@@ -19,6 +19,8 @@ COUNTED_CONTAINMENT = 0.99
 COUNTED_MACHINES = 1.5
 #: A wrong eviction costs a healthy machine and a restart that hangs again: one in a thousand.
 WRONG = 0.001
+#: Code of a rank's own, or what it asks for outside, holds the job up: who does is seen in its stack, and its machine is sound.
+OWN_WORK_FIRST = 0.95
 #: Two faults at once hide each other: the second may be seen only after the first is gone.
 TWO_CONTAINMENT = 0.95
 
@@ -95,6 +97,14 @@ BOUNDS = (
         False,
     ),
     Bound("nobody guilty: evicted wrongly", INNOCENT, tuple(Evidence), lambda of: of.wrong, WRONG, False),
+    Bound(
+        "own work, stacks: its rank is the first suspect",
+        ("own work",),
+        STACKS,
+        lambda of: of.top1,
+        OWN_WORK_FIRST,
+        True,
+    ),
     Bound("two faults: both contained", ("two",), tuple(Evidence), _contained, TWO_CONTAINMENT, True),
 )
 

@@ -48,9 +48,13 @@ class Score:
     first: bool
 
 
-def of_verdict(verdict: Verdict) -> Answer:
-    """hangdog's answer. Where suspects only show where a fault of software or service surfaces, no machine is accused."""
-    blamed = () if verdict.kind in (Kind.SOFTWARE, Kind.DEPENDENCY, Kind.NONE) else verdict.suspects
+def of_verdict(verdict: Verdict, truth: Truth | None = None) -> Answer:
+    """hangdog's answer. Where suspects only show where a fault of software or service surfaces, no machine is accused.
+
+    Where by the `truth` one rank's own work holds the job up, they say who does.
+    """
+    surfaces = verdict.kind in (Kind.SOFTWARE, Kind.DEPENDENCY, Kind.NONE)
+    blamed = () if surfaces and (truth is None or truth.family != "own work") else verdict.suspects
     return Answer(
         verdict.evict.machines,
         tuple(suspect.machines for suspect in blamed),

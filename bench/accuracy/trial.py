@@ -57,7 +57,7 @@ def judge(incident: Incident) -> tuple[Trial, ...]:
     truth, topology = incident.truth, incident.topology
 
     def mine(snapshot: Snapshot) -> Answer:
-        return of_verdict(diagnose(snapshot, topology))
+        return of_verdict(diagnose(snapshot, topology), truth)
 
     def peers(snapshot: Snapshot) -> Answer:
         return of_peer(peer.aggregate(snapshot, topology))

@@ -23,8 +23,8 @@ class Evidence(StrEnum):
 class Truth:
     """What really happened.
 
-    `fault` is its name in the fault matrix, `family` one of "host", "device", "link", "software", "dependency",
-    "healthy", "slow" and "two". `kinds` are the verdicts that are right. `ranks` and `machines` are the guilty ones;
+    `fault` is its name in the fault matrix, `family` one of "host", "own work", "device", "link", "software",
+    "dependency", "healthy", "slow" and "two". `kinds` are the verdicts that are right. `ranks` and `machines` are the guilty ones;
     without guilty machines it is wrong to evict anybody. `faults` counts the true faults: 0, 1 or 2.
     """
 

@@ -61,7 +61,14 @@ def deciding(
 
 
 def settled(verdict: Verdict) -> bool:
-    """Whether no native stack would change a verdict: it is sure, or of a kind that they tell nothing of."""
+    """Whether no native stack would change a verdict: it is sure, or of a kind that they tell nothing of.
+
+    Of code at work they do: a collection of garbage that does not end looks like that.
+    """
+    suspected = set(verdict.suspects[0].ranks) if verdict.suspects else set()
+    at_work = any(c.activity is Activity.COMPUTE and suspected & set(c.ranks) for c in verdict.clusters)
+    if verdict.kind is Kind.SLOW and at_work:
+        return verdict.confidence >= SURE
     return verdict.kind in SETTLED or (verdict.kind is not Kind.UNDETERMINED and verdict.confidence >= SURE)
 
 

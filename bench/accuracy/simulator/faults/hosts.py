@@ -88,4 +88,4 @@ def two(scene: Scene) -> bool:
 
 
 #: Stalls that may happen anywhere in computing.
-_ANYWHERE = [name for name, what in HOST.items() if not what.anchor]
+_ANYWHERE = [name for name, what in HOST.items() if not what.anchor and not what.own_work]

@@ -8,13 +8,21 @@ from hangdog_models.verdict import Kind
 _MACHINE = (Kind.MACHINE,)
 #: What is inside one machine and shows only in operations that do not complete may be named by machine or by group.
 _NARROW = (Kind.MACHINE, Kind.GROUP)
+#: Who holds the job up is known, and why is not: an evaluation, a loop that does not end, a server that does not answer.
+_OWN_WORK = (Kind.SOFTWARE, Kind.DEPENDENCY, Kind.SLOW, Kind.MACHINE, Kind.UNDETERMINED)
 _SOFTWARE, _SERVICE, _NONE = (Kind.SOFTWARE,), (Kind.DEPENDENCY,), (Kind.NONE, Kind.UNDETERMINED)
 
 MATRIX = {
     fault.name: fault
     for fault in (
         *(
-            Fault(name, "host", _MACHINE, hosts.stall(name), steps=("save",) if what.anchor == "save" else ())
+            Fault(
+                name,
+                "own work" if what.own_work else "host",
+                _OWN_WORK if what.own_work else _MACHINE,
+                hosts.stall(name),
+                steps=("save",) if what.anchor == "save" else (),
+            )
             for name, what in HOST.items()
         ),
         Fault("stopped process", "host", _MACHINE, hosts.stop),

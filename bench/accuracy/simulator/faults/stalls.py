@@ -15,7 +15,8 @@ class Stall:
 
     `calls` are the Python frames inside of which it sits, `native` the C frames below, innermost last. `moving`: its
     lines change between two looks. `holder`: frames of another thread that holds the interpreter's lock instead.
-    `unseen`: how often, of 1, the stack cannot be taken at all, and `reason` why. `syscall` as in /proc.
+    `unseen`: how often, of 1, the stack cannot be taken at all, and `reason` why. `syscall` as in /proc. `own_work`: code of the
+    rank's own, or what it asked for outside of the job: whoever stands there holds the job up, and its machine is sound.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Stall:
     holder: tuple[Frame, ...] = ()
     unseen: float = 0.0
     reason: Reason = Reason.UNINTERRUPTIBLE
+    own_work: bool = False
 
 
 _LOCKED = ("lock_PyThread_acquire_lock", "PyThread_acquire_lock_timed", "__new_sem_wait_slow64")
@@ -51,7 +53,7 @@ HOST = {
             ("select_poll_poll", "__poll"), wchan=("do_poll", "poll_schedule_timeout"), syscall="7",
         ),
         Stall("garbage collection", native=("_PyObject_GC_NewVar", "gc_collect_generations", "gc_collect_main", "subtract_refs"),
-              active=True, gil=True, state="R", wchan=("0",), syscall="running"),
+              active=True, gil=True, state="R", wchan=("0",), syscall="running", own_work=True),
         Stall(
             "lock", "",
             frames("write_metrics metrics.py:61", "info logging/__init__.py:1489", "_log logging/__init__.py:1634",
@@ -77,15 +79,15 @@ HOST = {
               frames("report tracking.py:52", "post requests/api.py:115", "request requests/sessions.py:589", "send requests/adapters.py:667",
                      "urlopen urllib3/connectionpool.py:787", "getresponse http/client.py:1395", "begin http/client.py:325",
                      "_read_status http/client.py:286", "readinto socket.py:718"),
-              ("sock_recv_into", "__libc_recv"), wchan=("wait_woken", "sk_wait_data"), syscall="45"),
+              ("sock_recv_into", "__libc_recv"), wchan=("wait_woken", "sk_wait_data"), syscall="45", own_work=True),
         Stall("native deadlock", "", frames("encode_batch fast_tokenizer.py:73"),
-              ("flush_native_buffers", "pthread_mutex_lock", "__lll_lock_wait")),
+              ("flush_native_buffers", "pthread_mutex_lock", "__lll_lock_wait"), own_work=True),
         Stall("endless compute", "", frames("pack_sequences packing.py:88", "best_fit packing.py:41"), (), active=True, gil=True,
-              state="R", wchan=("0",), syscall="running", moving=True),
+              state="R", wchan=("0",), syscall="running", moving=True, own_work=True),
         Stall("subprocess", "",
               frames("refresh_credentials cluster_auth.py:37", "run subprocess.py:548", "communicate subprocess.py:1209",
                      "_communicate subprocess.py:2115", "select selectors.py:415"),
-              ("select_poll_poll", "__poll"), wchan=("do_poll",), syscall="7"),
+              ("select_poll_poll", "__poll"), wchan=("do_poll",), syscall="7", own_work=True),
         Stall("driver call", "", (), ("cudaMalloc", "0x7f2a8d0301c4", "ioctl"), state="D",
               wchan=("rwsem_down_write_slowpath", "uvm_ioctl", "os_acquire_rwlock_write"), syscall="16", unseen=0.6),
     )

@@ -23,7 +23,11 @@ ROOT_MOVING = likelihood("root_moving")
 ROOT_TRAVELLING = likelihood("root_travelling")
 WAITING_REMARKABLE = likelihood("waiting_remarkable")
 WAITING_MOST = likelihood("waiting_most")
-WRITER_RUNS = likelihood("writer_runs")
+DATA_MOVES = likelihood("data_moves")
+COMPILER_RUNS = likelihood("compiler_runs")
+OWN_CODE_RUNS = likelihood("own_code_runs")
+UNCOUNTED_SLEEPER = likelihood("uncounted_sleeper")
+UNKNOWN_SLEEPER = likelihood("unknown_sleeper")
 SPINS_IN_C = likelihood("spins_in_c")
 CAPTURE_FAILED = likelihood("capture_failed")
 OTHERS_AT_WORK = likelihood("others_at_work")
@@ -38,6 +42,8 @@ PHASE_OF_JOB = likelihood("phase_of_job")
 EXPLAINED_LEAST = likelihood("explained_least")
 #: Up to so many roots, each is asked by itself what it explains.
 ASKED_ALONE = 32
+#: Activities in which data come or go piece by piece, which wakes a sleeper.
+_TRANSFERS = (Activity.DATALOADER, Activity.CHECKPOINT, Activity.STORAGE)
 #: Activities in which a process waits for itself.
 _OWN = {Activity.LOCK, Activity.GIL, Activity.GC}
 #: Activities of which a service shared by many machines may be the cause.
@@ -66,11 +72,13 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
             moved,
             explained[rank],
             working,
+            rank in motion.woken,
+            rank in motion.counted,
             rank in at_work,
             topology.machine(rank) if mute else None,
         )
         if key not in known:
-            factors = _factors(state, moved, explained[rank], waits, motion, working)
+            factors = _factors(rank, state, moved, explained[rank], waits, motion)
             place = state.place if state.frames else (state.activity,)
             others = len(where_of.get(place, ())) - 1
             if mute:
@@ -91,9 +99,26 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
     return found
 
 
-def writes(state: RankState, working: bool) -> bool:
-    """Whether it is seen to write or read: it runs, or used the processor between the looks."""
-    return state.activity in (Activity.CHECKPOINT, Activity.STORAGE) and (working or bool(state.busy))
+def moves_data(rank: Rank, state: RankState, motion: Motion) -> bool:
+    """Whether what it writes, reads or waits for is seen to come or to go.
+
+    A writer that runs, or used the processor between the looks, writes. Whoever sleeps in a read, a request or a wait for its
+    loader and was woken again and again, or used the processor, got something of it.
+    """
+    got_on = rank in motion.working or rank in motion.woken
+    if state.activity in (Activity.CHECKPOINT, Activity.STORAGE):
+        return got_on or bool(state.busy)
+    return got_on and state.activity in (Activity.NETWORK, Activity.DATALOADER)
+
+
+def runs_own_code(rank: Rank, state: RankState, motion: Motion) -> bool:
+    """Whether it runs Python code of its own: an evaluation for all, or a loop that does not end.
+
+    A hot loop is met at the same two lines in many looks, so that its line does not change shows nothing; that it uses the
+    processor does.
+    """
+    runs = state.activity is Activity.COMPUTE and state.interpreting
+    return runs and (rank in motion.working or rank in motion.moving)
 
 
 def works_for_all(state: RankState, still: bool, working: bool) -> bool:
@@ -129,9 +154,7 @@ def merely_failed(state: RankState) -> bool:
     return state.activity is Activity.MISSING and missing is not None and missing.reason in MERELY_FAILED
 
 
-def _factors(
-    state: RankState, moved: str, explained: float, waits: Waits, motion: Motion, working: bool
-) -> list[Factor]:
+def _factors(rank: Rank, state: RankState, moved: str, explained: float, waits: Waits, motion: Motion) -> list[Factor]:
     doing = Factor(where(state), odds_of(state).machine)
     if state.rule == BY_RAS:
         return [Factor("does not answer NCCL RAS while its peers do", SILENT_TO_RAS)]
@@ -151,11 +174,22 @@ def _factors(
         factors.append(Factor(f"{moved} in {motion.rounds} looks", times))
     elif state.activity is Activity.COMPUTE:
         factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / WAITING_REMARKABLE)))
-    if writes(state, working):
-        factors.append(Factor("it is running: a writer that runs is writing", WRITER_RUNS))
+    if moves_data(rank, state, motion):
+        factors.append(Factor("it runs: what it writes or waits for moves", DATA_MOVES))
+    elif motion.known and state.sleeping and rank not in motion.counted and state.activity in _TRANSFERS:
+        factors.append(Factor("it sleeps, and nobody counted whether anything comes", UNCOUNTED_SLEEPER))
+    unknown = state.activity is Activity.UNKNOWN and state.sleeping
+    if unknown:
+        factors.append(Factor("it sleeps where no rule knows, which speaks for code", UNKNOWN_SLEEPER))
+    if compiles and rank in motion.working:
+        factors.append(Factor("it runs: a compiler that runs is compiling", COMPILER_RUNS))
+    own = runs_own_code(rank, state, motion)
+    if own:
+        factors.append(Factor("it runs code of its own, as an evaluation does", OWN_CODE_RUNS))
     # its other captures failed, the others stand still
     seen_once = motion.known and not moved and bool(state.frames)
-    lasting = ((moved in ("still", "moving") or seen_once) and not compiles) or state.activity in LASTING
+    waited_for = not (compiles or own or unknown) and state.activity is not Activity.NETWORK
+    lasting = ((moved in ("still", "moving") or seen_once) and waited_for) or state.activity in LASTING
     if lasting and len(waits.waiting) > WAITING_REMARKABLE:
         times = min(WAITING_MOST, len(waits.waiting) / WAITING_REMARKABLE)
         factors.append(Factor(f"{len(waits.waiting)} ranks wait", times))

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from hangdog_models.diagnosis.hypotheses.blame_factors import (
+    DATA_MOVES,
     SHARED,
     SPINS_IN_C,
     WAITING_REMARKABLE,
-    WRITER_RUNS,
     compiling,
 )
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
@@ -39,7 +39,7 @@ CODE_AT_ONE_PLACE = likelihood("code_at_one_place")
 CODE_IN_PLACES = likelihood("code_in_places")
 CODE_IN_PLACES_STUCK = likelihood("code_in_places_stuck")
 #: Factors that each of several machines has for itself.
-_UNLIKELY = (WRITER_RUNS, SPINS_IN_C)
+_UNLIKELY = (DATA_MOVES, SPINS_IN_C)
 #: Those of which one and the same service may be the cause.
 _SERVED = SHARED - {Activity.COMPILE}
 #: Waits for services that are seldom one and the same.

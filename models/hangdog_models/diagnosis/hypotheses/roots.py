@@ -6,17 +6,18 @@ from math import prod
 from hangdog_models.diagnosis.hypotheses.activity_odds import odds_of
 from hangdog_models.diagnosis.hypotheses.blame_factors import (
     ASKED_ALONE,
+    DATA_MOVES,
     ROOT_TRAVELLING,
     SHARED,
     UNAWAITED,
     WAITING_MOST,
     WAITING_REMARKABLE,
-    WRITER_RUNS,
     compiling,
     merely_failed,
+    moves_data,
+    runs_own_code,
     weigh,
     works_for_all,
-    writes,
 )
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.hypotheses.masked_waits import at_barrier
@@ -38,8 +39,10 @@ from hangdog_models.verdict import Activity, Kind
 
 RIVAL_SHARE = likelihood("rival_share")
 BEHIND_ALIKE = likelihood("behind_alike")
+ANSWERS_FROM_OUTSIDE = likelihood("answers_from_outside")
 SLOW_IF_STILL = likelihood("slow_if_still")
 SLOW_IF_AT_WORK = likelihood("slow_if_at_work")
+SLOW_IF_OWN_CODE = likelihood("slow_if_own_code")
 SERVED_POWER = likelihood("served_power")
 
 
@@ -87,9 +90,14 @@ def _roots(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     if len(rivals) > 1:
         factors = {unit: weighed[lead[unit]] for unit in units}
         return blame_several(rivals, guilty, factors, look, waits, motion, topology)
+    elsewhere = (Factor("who does not answer is outside of the job", ANSWERS_FROM_OUTSIDE),)
     found = [
         Hypothesis(
-            Kind.MACHINE, weighed[lead[unit]], tuple(guilty[unit]), (unit,), reasons(guilty[unit], look, waits, motion)
+            Kind.MACHINE,
+            (*weighed[lead[unit]], *(elsewhere if look[lead[unit]].activity is Activity.NETWORK else ())),
+            tuple(guilty[unit]),
+            (unit,),
+            reasons(guilty[unit], look, waits, motion),
         )
         for unit in sorted(units, key=lambda unit: (-best[unit], lead[unit]))[:NAMED_ALONE]
     ]
@@ -154,6 +162,8 @@ def _others(
         code = Factor(f"{len(ranks)} ranks of one machine are behind alike, which code does", BEHIND_ALIKE)
     service = Factor(f"a service does not answer, {doing}", odds.dependency)
     few = Factor("only one machine asks for it", min(1.0, SERVED_MACHINES / max(1, machines)) ** SERVED_POWER)
+    if state.activity is Activity.NETWORK:  # logging, uploading and fetching are what one rank does for all
+        few = Factor("one rank asks it for all", 1.0)
     if rank in motion.travelling and state.activity is Activity.STORAGE:
         few = Factor("it got on with other things between the looks", ROOT_TRAVELLING)
     served = []
@@ -162,12 +172,14 @@ def _others(
         served = [Factor(past, 1 / min(WAITING_MOST, len(waits.waiting) / WAITING_REMARKABLE))]
     still = rank in motion.still and not compiling(state)
     works = works_for_all(state, rank in motion.still, rank in motion.working) and at_barrier(look, waits)
-    pace = _pace(still, works or rank in motion.travelling)
+    own = runs_own_code(rank, state, motion)
+    pace = SLOW_IF_OWN_CODE if own else _pace(still, works or rank in motion.travelling)
     slow = (Factor(f"merely slow, {doing}", odds.slow), Factor("stood still, or gets on with its work", pace))
-    writing = writes(state, rank in motion.working)
-    at_work = [Factor("it is running: a writer that runs is writing", WRITER_RUNS)] if writing else []
+    moving = moves_data(rank, state, motion)
+    at_work = [Factor("it runs: what it writes or waits for moves", DATA_MOVES)] if moving else []
     # compiling takes minutes on sound machines: of 32 simulated verdicts that called one slow which was seen at one place none was right
-    paused = compiling(state) and rank not in motion.travelling and motion.rounds < ROUNDS
+    runs = rank in motion.travelling or rank in motion.working
+    paused = compiling(state) and not runs and motion.rounds < ROUNDS
     late = Kind.UNDETERMINED if paused else Kind.SLOW
     return [(Kind.SOFTWARE, (code, *at_work)), (Kind.DEPENDENCY, (service, few, *served, *at_work)), (late, slow)]
 

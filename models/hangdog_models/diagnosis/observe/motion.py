@@ -1,13 +1,13 @@
 """What moved between the rounds: a rank that leaves a wait proves that the job makes progress."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Round
-from hangdog_models.stack import TRAINER, Frame
+from hangdog_models.stack import TRAINER, Frame, ProcessState
 from hangdog_models.verdict import Activity
 
 Look = Mapping[Rank, RankState]
@@ -23,6 +23,9 @@ MOVED_SHARE = 0.5
 #: A process works that used the processor for this share of the time between two looks, or so many seconds where that is
 #: not known: blocked writers of recorded jobs used 1 % at most, writing ones 12 % at least.
 WORKED_SHARE, WORKED_S = 0.05, 0.1
+#: A thread that reads or writes is woken for each piece. One that is stuck is woken by a timer at most, to look around: data
+#: loaders do so every five seconds. Times a second, and times where the seconds between two looks are not known.
+WOKEN_PER_S, WOKEN = 3.0, 10
 #: And from so many that went to another place: a culprit that is busy for ever does, two may, a crowd of victims does not.
 GONE_AT_LEAST, GONE_SHARE = 4, 0.05
 
@@ -37,6 +40,8 @@ class Motion:
     `stirring`: so many stacks changed in between that most of the job is at work, whether or not a wait ended.
     `moved_on`: there were looks before that, so the job still made progress while it was being looked at.
     `working`: used the processor between the looks. Whoever waits for a device spins, so of a waiter it says nothing.
+    `woken`: its thread was put on a processor again and again between the looks, so something came that it waits for; of those
+    that are not in `counted` nobody knows how often.
     """
 
     rounds: int
@@ -46,6 +51,8 @@ class Motion:
     freed: tuple[Rank, ...] = ()
     stirring: tuple[Rank, ...] = ()
     working: frozenset[Rank] = frozenset()
+    woken: frozenset[Rank] = frozenset()
+    counted: frozenset[Rank] = frozenset()
     moved_on: bool = False
 
     @property
@@ -53,7 +60,23 @@ class Motion:
         return self.rounds > 1
 
 
-def observe(looks: Sequence[Look], working: frozenset[Rank] = frozenset()) -> Motion:
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The ranks whose trainer used the processor between the last two looks, and those that were woken again and again.
+
+    `counted` are those of which it is known how often.
+    """
+
+    working: frozenset[Rank] = frozenset()
+    woken: frozenset[Rank] = frozenset()
+    counted: frozenset[Rank] = frozenset()
+
+
+#: Nothing is known of it.
+NO_WORK = Work()
+
+
+def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
     """Compares the looks at a job, oldest first."""
     start = 0
     freed: tuple[Rank, ...] = ()
@@ -75,26 +98,52 @@ def observe(looks: Sequence[Look], working: frozenset[Rank] = frozenset()) -> Mo
             kind = known[key] = _kind([state for state in track if state is not None and _shows(state)])
         kinds[kind].append(rank)
     still, moving, travelling = (frozenset(kinds[kind]) for kind in ("still", "moving", "travelling"))
-    return Motion(len(looks) - start, still, moving, travelling, freed, stirring, working, start > 0)
+    seen = len(looks) - start
+    return Motion(
+        seen, still, moving, travelling, freed, stirring, work.working, work.woken, work.counted, moved_on=start > 0
+    )
 
 
-def working(rounds: Sequence[Round], interval_s: float | None) -> frozenset[Rank]:
-    """The ranks whose trainer used the processor between the last two looks that tell its time."""
+def work(rounds: Sequence[Round], interval_s: float | None) -> Work:
+    """What trainers did between the last two looks that count it: by the thread that trains where that is counted, else by all."""
     if len(rounds) < 2:
-        return frozenset()
-    least = WORKED_SHARE * (interval_s or 0.0) or WORKED_S
+        return NO_WORK
+    ran_s, wakes = (_spent(rounds, count) for count in (_ran_s, _wakes))
+    seconds = {**_spent(rounds, _cpu_s), **ran_s}
+    worked, woken = (WORKED_SHARE * interval_s, WOKEN_PER_S * interval_s) if interval_s else (WORKED_S, WOKEN)
+    return Work(
+        frozenset(rank for rank, used in seconds.items() if used >= worked),
+        frozenset(rank for rank, times in wakes.items() if times >= woken),
+        frozenset(wakes),
+    )
+
+
+def _ran_s(state: ProcessState) -> float | None:
+    return state.ran_s
+
+
+def _wakes(state: ProcessState) -> float | None:
+    return state.wakes
+
+
+def _cpu_s(state: ProcessState) -> float | None:
+    return state.cpu_s
+
+
+def _spent(rounds: Sequence[Round], count: Callable[[ProcessState], float | None]) -> dict[Rank, float]:
+    """By how much a count of each trainer grew between the last two looks that have it."""
     last: dict[Rank, float] = {}
     spent: dict[Rank, float] = {}
     for round_ in reversed(rounds):
         for trace in round_.traces:
-            state = trace.state
-            if state is None or state.cpu_s is None or trace.rank in spent or trace.role != TRAINER:
+            now = count(trace.state) if trace.state is not None and trace.role == TRAINER else None
+            if now is None or trace.rank in spent:
                 continue
             if trace.rank in last:
-                spent[trace.rank] = last[trace.rank] - state.cpu_s
+                spent[trace.rank] = last[trace.rank] - now
             else:
-                last[trace.rank] = state.cpu_s
-    return frozenset(rank for rank, seconds in spent.items() if seconds >= least)
+                last[trace.rank] = now
+    return spent
 
 
 def _shows(state: RankState) -> bool:

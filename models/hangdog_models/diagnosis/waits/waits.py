@@ -92,13 +92,13 @@ class Waits:
 
 def crowd_of(look: Look, motion: Motion, topology: Topology) -> frozenset[Rank]:
     """The ranks of one look that wait although no frame says so."""
-    return frozenset(_crowd(sites(look), motion.moving | motion.travelling, topology))
+    return frozenset(_crowd(sites(look), motion, topology))
 
 
 def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[GroupWait] = ()) -> Waits:
     """The waits of one look. `counted` are holds known exactly from collective counters: they win over frames."""
     places = sites(look)
-    crowd = _crowd(places, motion.moving | motion.travelling, topology)
+    crowd = _crowd(places, motion, topology)
     exact = {rank for hold in counted for rank in hold.inside}
     stuck = {
         rank
@@ -129,26 +129,28 @@ def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Group
 Site = tuple[RankState, list[Rank]]
 
 
-def _crowd(sites: Sequence[Site], restless: frozenset[Rank], topology: Topology) -> set[Rank]:
+def _crowd(sites: Sequence[Site], motion: Motion, topology: Topology) -> set[Rank]:
     """Ranks that wait although no frame says so: many alike, and none of them goes on.
 
     Many are three on several machines, or the whole of a process group: what stops one process stops no others alike.
+    Who is with them at their place waits as they do, though its lines changed: waits that poll have lines, too.
     """
-    places: dict[tuple[object, ...], list[Rank]] = {}
+    places: dict[tuple[object, ...], tuple[list[Rank], list[Rank]]] = {}
     for state, ranks in sites:
         if not state.waits and state.activity in _UNNAMED and state.signature is not None:
-            calm = [rank for rank in ranks if rank not in restless]
             launches = state.activity is Activity.LAUNCH
-            innermost = state.signature.innermost
-            places.setdefault((state.label, innermost, launches, state.interpreting), []).extend(calm)
+            key = state.label, state.signature.innermost, launches, state.interpreting
+            calm, moving = places.setdefault(key, ([], []))
+            calm.extend(rank for rank in ranks if rank not in motion.moving and rank not in motion.travelling)
+            moving.extend(rank for rank in ranks if rank in motion.moving)
     alone = len(topology.machines) < 2
     unseen = {rank for state, ranks in sites if state.activity is Activity.MISSING for rank in ranks}
     return {
         rank
-        for ranks in places.values()
-        if (len(ranks) >= CROWD_LEAST and (alone or len(topology.machines_of(ranks)) > 1))
-        or (len(ranks) > 1 and _joined_dim(set(ranks), topology, unseen) not in (None, WORLD))
-        for rank in ranks
+        for calm, moving in places.values()
+        if (len(calm) >= CROWD_LEAST and (alone or len(topology.machines_of(calm)) > 1))
+        or (len(calm) > 1 and _joined_dim(set(calm), topology, unseen) not in (None, WORLD))
+        for rank in (*calm, *moving)
     }
 
 
