@@ -11,7 +11,19 @@ from support.cases.reweighed import Answers, answers, changed, judging_by
 pytestmark = [pytest.mark.slow]
 
 #: Numbers whose case shows nothing when they are halved, and is answered otherwise when they are doubled.
-DOUBLED: Mapping[str, str] = {}
+DOUBLED = {
+    "alone_among_least": "a border: in no case do fewer ranks wait",
+    "each_further_at_once": "faults at once are too improbable to be named in a case, less so twice as much",
+    "false_alarms": "a bound: who is named is so by far more than twice of it",
+    "late_open": "a border: in no case is it below",
+    "lost_at_least_ns": "a border: nobody is named who lost less",
+    "lost_to_sound_hosts": "the odds of its case are at a bound of their own, `late_untold`",
+    "old_dumps_share": "a border: in no case are fewer contradicted",
+    "rival_share": "a border: no case has a rival below it",
+    "role_has_more": "the case lies just beside the border",
+    "slow_decides": "a border above `decides`, below which nothing is named anyway",
+    "worth_naming_first": "a border: in no case is the first one below it",
+}
 #: Numbers that no case is known for, and why they stay until one is.
 UNPROVEN: Mapping[str, str] = {}
 

@@ -67,6 +67,12 @@ def test_two_degraders_are_both_named() -> None:
     assert set(watched(looks, BIG).machines) == {"node-16", "node-37"}
 
 
+def test_a_rank_that_is_late_in_three_of_four_looks_is_no_second_degrader() -> None:
+    others = enumerate(scattered(512, 5, 147))
+    looks = [look(at, 512, late | set(range(40, 48)) | ({133} if at < 3 else set())) for at, late in others]
+    assert list(watched(looks, BIG).machines) == ["node-5"]
+
+
 def test_a_degrader_that_is_in_time_once_is_still_found() -> None:
     looks = [look(at, 512, late | ({133} if at != 1 else set())) for at, late in enumerate(scattered(512, 5, 3, 0.005))]
     assert list(watched(looks, BIG).machines) == ["node-16"]
@@ -148,6 +154,13 @@ def test_the_first_tensor_ranks_of_two_replicas_have_the_same_work() -> None:
     assert answer.kind is Kind.NONE and "ranks 0,8 do the same work" in answer.reasons[0]
 
 
+def test_four_ranks_of_one_role_that_are_late_together_are_degraders_of_their_own() -> None:
+    """Half of the eight that do the same work: were it their work, the other four would be late at times, too."""
+    small = job(per_machine=8, tp=8, pp=2, dp=8)
+    answer = watched([look(at, 128, {0, 8, 16, 24}) for at in range(5)], small)
+    assert set(answer.machines) == {"node-0", "node-1", "node-2", "node-3"}
+
+
 @pytest.mark.parametrize("rounds", [5, 10])
 def test_loaders_that_are_late_most_of_the_time_are_no_degraders(rounds: int) -> None:
     small = job(per_machine=8, tp=8, pp=2, dp=4)
@@ -179,6 +192,17 @@ def test_a_replica_of_several_machines_that_is_late_is_named_as_a_group() -> Non
     wide = job(per_machine=2, tp=8, dp=16)  # a tensor group on four machines
     answer = watched([look(at, 128, range(24 + at % 2, 32 - (at % 3))) for at in range(5)], wide)
     assert set(answer.machines) <= {f"node-{n}" for n in range(12, 16)} and answer.machines
+
+
+def test_storage_that_some_machines_wait_for_is_no_service_that_all_share() -> None:
+    looks = [look(at, 512, range(192), LOADER) for at in range(5)]  # 24 of 64 machines
+    answer = watched(looks, BIG)
+    assert answer.kind is Kind.NONE and not answer.suspects
+
+
+def test_where_nobody_is_ever_late_the_search_is_given_up_early() -> None:
+    answer = watched([look(at, 512, ()) for at in range(10)], BIG, rounds=10)
+    assert answer.kind is Kind.NONE and answer.looks_used < 10
 
 
 def test_one_stall_seen_five_times_is_one_stall() -> None:

@@ -248,6 +248,20 @@ def test_on_hosts_that_compute_a_turn_of_the_scheduler_is_nobodys_fault() -> Non
     assert find(ran(work, REPLICAS, steps=60, gloo=True), REPLICAS) is None
 
 
+def test_who_comes_less_than_a_turn_of_the_scheduler_late_is_not_late() -> None:
+    def late_by(milliseconds: int) -> Work:
+        return lambda rank, step: even(rank, step) + (milliseconds if rank == 5 and step % 5 else 0)
+
+    late, in_turn = (find(ran(late_by(by), REPLICAS, steps=60, gloo=True), REPLICAS) for by in (160, 80))
+    assert named(late) == ("node-2",) and in_turn is None
+
+
+def test_samples_that_explain_a_quarter_of_the_longer_work_are_not_its_reason() -> None:
+    long = dict.fromkeys(range(4, 8), 2)
+    answer = find(ran(but(dict.fromkeys(range(4, 8), 4)), TENSOR, long=long), TENSOR)
+    assert answer is not None and answer.kind is Kind.SLOW and answer.suspects[0].ranks == (4, 5, 6, 7)
+
+
 def test_records_without_times_tell_nothing() -> None:
     assert find([], REPLICAS) is None
     bare = [RankCounters(Rank(0), {}, {}, (CollectiveRecord("0", 1, "nccl:all_reduce", True),), {}, {})]

@@ -103,6 +103,7 @@ def _of_test(file: str, function: str) -> Answers:
     _listen(_module("stragglers.fail_slow"), "find", _slowness, given)
     _listen(_module("stragglers.straggler"), "find", _slowness, given)
     _listen(_module("findings.hardware"), "weigh", _factors, given)
+    _listen(_module("verdict.eviction"), "smallest", lambda chosen: chosen.machines, given)
     asked = vars(_loaded(TESTS / file))[function]
     try:
         for arguments in _arguments(asked):
