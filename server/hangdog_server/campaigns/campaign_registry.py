@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
 from hangdog_models.counts import counted
@@ -14,6 +14,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.auth.audit_log import AuditEntry, AuditLog
 from hangdog_server.campaigns.campaign_request import CampaignPlanRequest, CampaignRequest, CampaignUpdate, from_json
 from hangdog_server.campaigns.campaign_run import CampaignRun, CampaignServices
+from hangdog_server.campaigns.launch import LaunchRun
 from hangdog_server.campaigns.suspects import asked
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.store import campaigns, leases
@@ -92,19 +93,14 @@ class CampaignRegistry:
     async def take_report(self, machine: str, stated: pb.Diagnosed) -> str:
         """Takes in what a machine says of a launch; the reason why it is refused, empty when it is taken."""
         course = self._running.get(stated.launch.partition("-")[0])
+        launch = course.launched.get(stated.launch) if course is not None else None
         return (
-            await course.take_report(machine, stated) if course else f"nobody waits for launch {stated.launch[:60]!r}"
+            await launch.take_report(machine, stated) if launch else f"nobody waits for launch {stated.launch[:60]!r}"
         )
 
-    def lost(self, machine: str) -> None:
-        """An agent's stream ended."""
-        for course in self._running.values():
-            course.lost(machine)
-
-    def joined(self, machine: str) -> None:
-        """An agent has a stream, the first one or a new one."""
-        for course in self._running.values():
-            course.joined(machine)
+    def launches(self) -> Iterator[LaunchRun]:
+        """The launches that are under way, which are told who of their machines comes and goes."""
+        return (launch for course in self._running.values() for launch in course.launched.values())
 
     async def keep(self) -> None:
         """Takes up what other servers left, and forgets what is too old; ends only by being cancelled."""

@@ -8,27 +8,24 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_models.verdict import Verdict, to_json
 from hangdog_proto.codec.piece_cache import PieceCache
-from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.logs import log_context
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents import resume
 from hangdog_server.incidents.capture_archive import Archive
-from hangdog_server.incidents.gather import RoundAnswer
 from hangdog_server.incidents.gc_freeze import spared
 from hangdog_server.incidents.incident_request import IncidentRequest, IncidentStep
 from hangdog_server.incidents.judge import Judge
 from hangdog_server.incidents.resume import Cut
-from hangdog_server.incidents.round_capture import count, named, steady
+from hangdog_server.incidents.round_capture import RoundCapture, count, named, steady
 from hangdog_server.incidents.rounds import CaptureRounds, IncidentSubject
 from hangdog_server.progress import ProgressStream
-from hangdog_server.protocol.rejections import RejectedCapture, Rejection
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store.leases import NotOurs
 from hangdog_server.store.store import Incident, IncidentState, Store
@@ -91,22 +88,10 @@ class IncidentRun:
         """All steps from the first to the last, as they are said; raises what the incident failed of."""
         return self._progress.follow()
 
-    def answer(self, captured: pb.Captured, answers: Sequence[RoundAnswer]) -> list[str]:
-        """Takes an agent's message in, whose looks are `answers`; why each is refused, empty when it is taken."""
-        if self._rounds is None:
-            late = Rejection(RejectedCapture.LATE, f"order {captured.order[:40]!r} is of before the server's end")
-            return [late] * len(answers)
-        return self._rounds.capturing.answer(captured, answers)
-
-    def lost(self, machine: str) -> None:
-        """An agent's stream ended."""
-        if self._rounds is not None:
-            self._rounds.capturing.lost(machine)
-
-    def joined(self, machine: str) -> None:
-        """An agent has a new stream: what it was asked on the old one is asked again."""
-        if self._rounds is not None:
-            self._rounds.capturing.joined(machine)
+    @property
+    def capture(self) -> RoundCapture | None:
+        """What takes in the answers of agents, and who of them comes and goes; none before anybody is asked."""
+        return self._rounds.capturing if self._rounds is not None else None
 
     async def lead(self) -> None:
         """Leads the incident to its end; whatever goes wrong is said and remembered, and ends here."""
