@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from hangdog_models.errors import WrongUse
+from hangdog_models.machine_history import MachineTests, VerdictMention
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Suspect, Verdict
 from hangdog_models.views.is_accused import LEAST, RECENT_S, accuses
-from hangdog_proto.client.campaigns import CampaignClient, MachineTestHistory
+from hangdog_proto.client.campaigns import CampaignClient
 from hangdog_proto.client.channel_options import ServerAddress
-from hangdog_proto.client.history import ActionLine, HistoryLine
-from hangdog_proto.client.incidents import IncidentLine, MachineLine
+from hangdog_proto.client.incidents import ActionLine, IncidentLine, MachineLine
 
 #: Lines of the ledger and tests that are asked for; jobs whose incidents are; incidents of each; acts, of all machines.
 MENTIONS, JOBS, INCIDENTS, ACTS = 50, 8, 20, 1000
@@ -26,7 +26,7 @@ class Accusation:
     """The latest verdict upon a job names the machine; `suspects` are its hypotheses with the machine, likeliest first."""
 
     incident: IncidentLine
-    entry: HistoryLine
+    entry: VerdictMention
     suspects: tuple[Suspect, ...]
 
 
@@ -38,8 +38,8 @@ class MachineFacts:
     now: MachineLine | None
     accusations: tuple[Accusation, ...]
     under_way: tuple[IncidentLine, ...]
-    mentions: tuple[HistoryLine, ...]
-    test_history: MachineTestHistory
+    mentions: tuple[VerdictMention, ...]
+    test_history: MachineTests
     actions: tuple[ActionLine, ...]
     mode: str
     breaker: str

@@ -7,12 +7,12 @@ from typing import Any
 
 from hangdog_models.errors import OurFault
 from hangdog_models.findings import Finding
+from hangdog_models.machine_history import MachineRecord, VerdictMention
 from hangdog_models.operations import report_json
 from hangdog_models.operations.report import OperationsReport
 from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Verdict, from_json
-from hangdog_proto.client.history import ActionLine, Actions, HistoryLine, MachineRecordLine
 from hangdog_proto.client.lazy_channel import LazyChannel
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import owners
@@ -83,6 +83,32 @@ class MachineLine:
     serial: str = ""
     certificate_left_s: float = 0.0
     certificate_ends_soon: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ActionLine:
+    """A machine that a verdict would isolate, and how far that is; times in Unix seconds, `marked` while our mark stands."""
+
+    incident: str
+    machine: str
+    job: str
+    state: str
+    at: float
+    changed: float
+    reason: str
+    message: str
+    who: str
+    marked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """What is done to machines: how far the server goes by itself, by whom, and why its breaker is open (empty: closed)."""
+
+    lines: tuple[ActionLine, ...]
+    mode: str
+    actors: tuple[str, ...]
+    breaker: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,26 +202,26 @@ class Client(LazyChannel):
             answer = ask(bytes((10, len(name))) + name if name else b"", timeout=ANSWER_S)
         return bool(answer == b"\x08\x01")
 
-    def ledger(self, machine: str, within_s: float = 0.0, limit: int = 0) -> tuple[HistoryLine, ...]:
+    def ledger(self, machine: str, within_s: float = 0.0, limit: int = 0) -> tuple[VerdictMention, ...]:
         """What verdicts said of a machine within so many seconds (0: ever), newest first."""
         request = pb.MentionsRequest(machine=machine, within_s=within_s, limit=limit)
         with self._errors():
             answer = self._incidents.Mentions(request, timeout=ANSWER_S)
         return tuple(
-            HistoryLine(
+            VerdictMention(
                 entry.machine, entry.incident, entry.job, entry.at, entry.mention, entry.probability, entry.among,
                 entry.verdict,
             )
             for entry in answer.entries
         )  # fmt: skip
 
-    def most_suspected(self, within_s: float = 0.0, limit: int = 0) -> tuple[MachineRecordLine, ...]:
+    def most_suspected(self, within_s: float = 0.0, limit: int = 0) -> tuple[MachineRecord, ...]:
         """The machines that verdicts named within so many seconds (0: ever), the most suspected first."""
         request = pb.MentionsRequest(within_s=within_s, limit=limit)
         with self._errors():
             answer = self._incidents.Mentions(request, timeout=ANSWER_S)
         return tuple(
-            MachineRecordLine(one.machine, one.convicted, one.suspected, one.cleared, one.weight, one.last)
+            MachineRecord(one.machine, one.convicted, one.suspected, one.cleared, one.weight, one.last)
             for one in answer.machines
         )
 

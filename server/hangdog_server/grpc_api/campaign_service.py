@@ -113,7 +113,7 @@ class Campaigns(CampaignsServicer):
         """What a machine was tested for."""
         limit = min(request.limit or self._settings.listed, self._settings.max_listed)
         try:
-            found = await self._store.ask(test_results.of, request.machine, limit)
+            found = await self._store.ask(test_results.of, request.machine, limit, self._settings.probation_s)
         except HangdogError as error:
             await refuse(context, error)
         return pb.MachineHistory(
@@ -130,7 +130,7 @@ class Campaigns(CampaignsServicer):
                 pb.Conviction(machine=one.machine, part=one.part, at=one.at, campaign=one.campaign)
                 for one in found.convictions
             ],
-            probation=found.probation(self._settings.probation_s),
+            probation=found.probation,
         )  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def life(name: str, kept: MachineLife) -> dict[str, Any]:
     """What a machine was tested for and convicted of, newest first; `probation`: until when, 0 where it is on none."""
     return {
         "name": name,
-        "probation": kept.probation,
+        "probation": kept.past.probation,
         "parts": list(kept.past.parts),
         "tests": [{**asdict(one), "others": list(one.others)} for one in kept.past.tests],
         "convictions": [asdict(one) for one in kept.past.convictions],

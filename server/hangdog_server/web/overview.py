@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, dataclass
 
+from hangdog_models.machine_history import MachineRecord
 from hangdog_models.ranks import format_ranks
 from hangdog_models.verdict import from_json
 from hangdog_models.views.is_accused import LEAST, RECENT_S, accuses
@@ -12,7 +13,6 @@ from hangdog_server.etag import digest
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import machine_history
-from hangdog_server.store.machine_history import MachineRecord
 from hangdog_server.store.store import UNFINISHED, Incident, IncidentState, Store
 
 #: Verdicts whose suspects are shown, of as many jobs; suspects of each.
