@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from hangdog_models.counts import counted
+from hangdog_models.counts import counted, named
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_models.planning.campaign.belief import Belief, update
 from hangdog_models.planning.campaign.launch import CampaignRound, Launch, LaunchBudget, LaunchResult
@@ -21,7 +21,7 @@ from hangdog_server.campaigns.campaign_report import CampaignEnd
 from hangdog_server.campaigns.campaign_request import CampaignPlanRequest, CampaignUpdate
 from hangdog_server.campaigns.launch import LaunchRun
 from hangdog_server.cluster.fleet import Fleet
-from hangdog_server.incidents.round_capture import named, steady
+from hangdog_server.incidents.round_capture import steady
 from hangdog_server.progress import ProgressStream
 from hangdog_server.protocol.commands import Abort
 from hangdog_server.settings import ServerSettings

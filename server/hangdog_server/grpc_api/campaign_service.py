@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 
+from hangdog_models.counts import named
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.planning.campaign.launch import CampaignRound
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -13,7 +14,7 @@ from hangdog_server.campaigns.campaign_registry import CampaignRegistry, ended
 from hangdog_server.campaigns.campaign_request import CampaignRequest
 from hangdog_server.grpc_api.abort import Context, refuse
 from hangdog_server.incidents import decode
-from hangdog_server.incidents.round_capture import named, steady
+from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol.rate_limits import RateLimits
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import campaigns, test_results

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hangdog_models.counts import counted, named
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_models.verdict import Verdict, to_json
 from hangdog_proto.codec.piece_cache import PieceCache
@@ -23,7 +24,7 @@ from hangdog_server.incidents.gc_freeze import spared
 from hangdog_server.incidents.incident_request import IncidentRequest, IncidentStep
 from hangdog_server.incidents.judge import Judge
 from hangdog_server.incidents.resume import Cut
-from hangdog_server.incidents.round_capture import RoundCapture, count, named, steady
+from hangdog_server.incidents.round_capture import RoundCapture, steady
 from hangdog_server.incidents.rounds import CaptureRounds, IncidentSubject
 from hangdog_server.progress import ProgressStream
 from hangdog_server.settings import ServerSettings
@@ -190,7 +191,7 @@ class IncidentRun:
         with services.telemetry.stage(IncidentStage.ASKING):
             rounds.ask()
         gone = f", {named(plan.absent)} not connected" if plan.absent else ""
-        self._say(IncidentState.CAPTURING, f"asked {count(plan.asked, 'machine')}{gone}")
+        self._say(IncidentState.CAPTURING, f"asked {counted(len(plan.asked), 'machine')}{gone}")
         return await rounds.verdict()
 
     def _looks(self, about: IncidentSubject) -> CaptureRounds:

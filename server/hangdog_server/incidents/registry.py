@@ -6,7 +6,7 @@ import math
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
-from hangdog_models.counts import counted
+from hangdog_models.counts import counted, named
 from hangdog_models.errors import ServerUnreachable, WrongUse
 from hangdog_models.snapshot import Job
 from hangdog_server.cluster.leadership import Leading
@@ -14,7 +14,7 @@ from hangdog_server.incidents.gather import RoundPlan
 from hangdog_server.incidents.incident_request import IncidentRequest, IncidentStep
 from hangdog_server.incidents.incident_run import IncidentRun, IncidentServices, new_name
 from hangdog_server.incidents.resume import Cut
-from hangdog_server.incidents.round_capture import RoundCapture, named, steady
+from hangdog_server.incidents.round_capture import RoundCapture, steady
 from hangdog_server.incidents.rounds import IncidentSubject
 from hangdog_server.protocol.jobs import describe, sole
 from hangdog_server.protocol.rejections import RejectedCapture, Rejection

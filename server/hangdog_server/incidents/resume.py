@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hangdog_models.counts import counted
 from hangdog_models.errors import ServerUnreachable
 from hangdog_models.owner import same_owner
 from hangdog_models.ranks import Rank
@@ -22,7 +23,7 @@ from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents.gather import RoundPlan
 from hangdog_server.incidents.judge import Judge, without_eviction
 from hangdog_server.incidents.replay import StoredRound, announced, replay
-from hangdog_server.incidents.round_capture import count, steady
+from hangdog_server.incidents.round_capture import steady
 from hangdog_server.incidents.rounds import IncidentSubject
 from hangdog_server.protocol.jobs import AnnouncedJob, sole
 from hangdog_server.settings import ServerSettings
@@ -132,7 +133,7 @@ def judged(cut: Cut, asked: Mapping[str, Any], judge: Judge) -> Verdict:
     topology, unfit = build(replayed.layout, replayed.snapshot.highest_rank())
     account = replayed.snapshot.account
     if unanswered := cut.unanswered():
-        note = f"the server ended while it captured: {count(unanswered, 'machine')} had not answered every look"
+        note = f"the server ended while it captured: {counted(len(unanswered), 'machine')} had not answered every look"
         account = replace(account, notes=(*account.notes, note))
     account = replace(account, notes=(*account.notes, *unfit))
     return without_eviction(judge(replace(replayed.snapshot, account=account), topology), asked.get("conflicts", ()))

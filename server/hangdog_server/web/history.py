@@ -4,11 +4,11 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from hangdog_models.counts import named
 from hangdog_models.machine_history import MachineTests, VerdictMention
 from hangdog_server.campaigns import campaign_report
 from hangdog_server.etag import digest
 from hangdog_server.grpc_api.action_service import ActionService, ActionsOverview, concerned
-from hangdog_server.incidents.round_capture import named
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import actions, machine_history, test_results
 from hangdog_server.store import campaigns as records
