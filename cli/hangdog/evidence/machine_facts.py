@@ -8,7 +8,7 @@ from hangdog_models.errors import WrongUse
 from hangdog_models.machine_history import MachineTests, VerdictMention
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Suspect, Verdict
-from hangdog_models.views.is_accused import LEAST, RECENT_S, accuses
+from hangdog_models.views.answer_text import LEAST, RECENT_S, accuses
 from hangdog_proto.client.campaigns import CampaignClient
 from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import ActionLine, IncidentLine, MachineLine

@@ -8,8 +8,8 @@ from hangdog_models.operations.compute import machines
 from hangdog_models.operations.past_events import MachineMention, MentionKind
 from hangdog_models.operations.report import Figure, OperationsReport, ReportTable, report_table, span
 from hangdog_models.operations.restart_chains import Chain, ends
-from hangdog_models.operations.timeline import Timeline
 from hangdog_models.operations.training_time import (
+    Timeline,
     TrainingRun,
     between,
     ettr,

@@ -15,7 +15,7 @@ from hangdog_server.store import campaigns as records
 from hangdog_server.store.actions import OPEN, ActionRecord, ActionState, describe
 from hangdog_server.store.campaigns import Campaign, CampaignState, Glimpse
 from hangdog_server.store.store import Incident, Store
-from hangdog_server.web.format_time import utc
+from hangdog_server.web.render import utc
 
 #: What ended is told of on the first page for so long: a shift and its hand-over. Seconds.
 LATELY_S = 12 * 3600.0

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from hangdog_models.machine_history import MachineRecord
 from hangdog_models.ranks import format_ranks
 from hangdog_models.verdict import from_json
-from hangdog_models.views.is_accused import LEAST, RECENT_S, accuses
+from hangdog_models.views.answer_text import LEAST, RECENT_S, accuses
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.stalls import StallTracker
 from hangdog_server.etag import digest
