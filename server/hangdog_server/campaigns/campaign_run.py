@@ -18,11 +18,11 @@ from hangdog_models.planning.campaign.level_planner import LADDER, Conclusion, c
 from hangdog_models.planning.campaign.round_planner import plan
 from hangdog_server.campaigns import campaign_report
 from hangdog_server.campaigns.campaign_report import CampaignEnd
-from hangdog_server.campaigns.campaign_request import CampaignPlanRequest, CampaignUpdate
+from hangdog_server.campaigns.campaign_request import CampaignPlanRequest
 from hangdog_server.campaigns.launch import LaunchRun
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents.round_capture import steady
-from hangdog_server.progress import ProgressStream
+from hangdog_server.progress import ProgressStream, ProgressUpdate
 from hangdog_server.protocol.commands import Abort
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import campaigns, test_results
@@ -68,7 +68,7 @@ class CampaignRun:
         self._resumed = resumed
         self._launches: list[StoredCampaign] = []
         self.launched: dict[str, LaunchRun] = {}
-        self._progress = ProgressStream[CampaignUpdate]()
+        self._progress = ProgressStream()
         self._aborted = ""
         self._before = 0
         self._spent_s = 0.0
@@ -79,7 +79,7 @@ class CampaignRun:
         """Those that are its own for as long as it runs."""
         return frozenset(self._asked.prior)
 
-    def follow(self) -> AsyncIterator[CampaignUpdate]:
+    def follow(self) -> AsyncIterator[ProgressUpdate]:
         """All steps from the first to the last, as they are said; raises what the campaign failed of."""
         return self._progress.follow()
 
@@ -267,4 +267,4 @@ class CampaignRun:
                 return
 
     def _say(self, state: CampaignState, text: str, document: str = "") -> None:
-        self._progress.say(CampaignUpdate(self.campaign.id, state, text, document))
+        self._progress.say(ProgressUpdate(self.campaign.id, state, text, document))

@@ -136,9 +136,7 @@ class Agents(AgentsServicer):
         self._telemetry.count(Agent.CONNECTED)
         listening = asyncio.create_task(self._listen(connection, context), name=f"listening to {machine}")
         try:
-            # in the same breath as it was connected: what begins later tells it by itself
-            for waiting in self._waiting():
-                waiting.joined(machine)
+            self._joined(machine)  # in the same breath as it was connected: what begins later tells it by itself
             due_s = self._renewals.due_in_s(self._fleet.certificates.of(machine))
             await context.write(_welcome(connection.pace_s, self._settings, due_s))
             while (order := await connection.line.get()) is not None:
@@ -147,15 +145,24 @@ class Agents(AgentsServicer):
             listening.cancel()
             if self._fleet.disconnect(connection, steady()):
                 self._fleet.certificates.forget(machine)
-                for waiting in self._waiting():
-                    waiting.lost(machine)
+                self._lost(machine)
                 self._stalls.forget(machine)
                 self._seen.lost(machine, self._registry.now() - (steady() - connection.last_message), steady())
             self._telemetry.count(Agent.STOPPED if connection.leaving else Agent.LOST)
             log.info("machine %s: agent at %s is gone", machine, connection.peer)
 
+    # methods of their own: a stream that lasts must not keep what it spoke to once
+
+    def _joined(self, machine: str) -> None:
+        for waiting in self._waiting():
+            waiting.joined(machine)
+
+    def _lost(self, machine: str) -> None:
+        for waiting in self._waiting():
+            waiting.lost(machine)
+
     def _waiting(self) -> tuple[RoundCapture | LaunchRun, ...]:
-        """All that waits for machines now, and is told which of them comes and goes."""
+        """All that waits for machines now."""
         return (*self._registry.captures(), *self._campaigns.launches())
 
     def _certificate_ends(self, connection: Connection, shown: Peer | None) -> asyncio.TimerHandle | None:

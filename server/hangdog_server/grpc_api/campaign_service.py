@@ -52,9 +52,7 @@ class Campaigns(CampaignsServicer):
             self._limits.snapshot(person.name, steady())
             entry = person.audit_entry("diagnose", "", f"{named(asked.machines) or asked.incident}: {asked.why}")
             async for step in followed(self._registry.run(asked), self._audit, entry):
-                yield pb.CampaignStep(
-                    campaign=step.incident, state=step.state, text=step.text, report_json=step.verdict
-                )
+                yield pb.CampaignStep(campaign=step.name, state=step.state, text=step.text, report_json=step.document)
         except HangdogError as error:
             await refuse(context, error)
 
@@ -62,9 +60,7 @@ class Campaigns(CampaignsServicer):
         """The steps of a campaign."""
         try:
             async for step in self._registry.follow(request.id):
-                yield pb.CampaignStep(
-                    campaign=step.incident, state=step.state, text=step.text, report_json=step.verdict
-                )
+                yield pb.CampaignStep(campaign=step.name, state=step.state, text=step.text, report_json=step.document)
         except HangdogError as error:
             await refuse(context, error)
 

@@ -15,7 +15,7 @@ from hangdog_server.grpc_api.action_service import ActionService
 from hangdog_server.grpc_api.history_service import Records, summary
 from hangdog_server.grpc_api.operations_service import Operations
 from hangdog_server.incidents import decode
-from hangdog_server.incidents.incident_request import IncidentRequest
+from hangdog_server.incidents.incident_run import IncidentRequest
 from hangdog_server.incidents.registry import IncidentRegistry
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol.rate_limits import RateLimits
@@ -64,7 +64,7 @@ class Incidents(IncidentsServicer):
                 self._registry.ask(asked), self._audit, person.audit_entry("snapshot", request.job, request.why)
             )
             async for step in steps:
-                yield pb.Progress(incident=step.incident, state=step.state, text=step.text, verdict_json=step.verdict)
+                yield pb.Progress(incident=step.name, state=step.state, text=step.text, verdict_json=step.document)
         except HangdogError as error:
             await refuse(context, error)
 

@@ -21,17 +21,16 @@ from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents import resume
 from hangdog_server.incidents.capture_archive import Archive
 from hangdog_server.incidents.gc_freeze import spared
-from hangdog_server.incidents.incident_request import IncidentRequest, IncidentStep
 from hangdog_server.incidents.judge import Judge
 from hangdog_server.incidents.resume import Cut
 from hangdog_server.incidents.round_capture import RoundCapture, steady
 from hangdog_server.incidents.rounds import CaptureRounds, IncidentSubject
-from hangdog_server.progress import ProgressStream
+from hangdog_server.progress import ProgressStream, ProgressUpdate
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store.leases import NotOurs
 from hangdog_server.store.store import Incident, IncidentState, Store
 from hangdog_server.store.store_errors import StoreFailed
-from hangdog_server.telemetry import SILENT, IncidentStage, Telemetry
+from hangdog_server.telemetry import SILENT, IncidentStage, Origin, Telemetry
 
 #: Between two attempts to store what an incident ended with, while the store is away. Seconds.
 AGAIN_S = 2.0
@@ -41,6 +40,27 @@ NAME_BYTES = 6
 UNWRITTEN = "not written yet, and nothing is done to machines for it"
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentRequest:
+    """What somebody asks for; 0 and empty stand for the server's own choice.
+
+    `stood_s`: for how long the job had not got on when it was suspected; 0: nobody says.
+    """
+
+    job: str = ""
+    rounds: int = 0
+    interval_s: float = 0.0
+    job_toml: str = ""
+    why: str = ""
+    light: bool = False
+    suspected: bool = False
+    stood_s: float = 0.0
+
+    def origin(self) -> Origin:
+        """Who wants it, as it is timed."""
+        return Origin.LIGHT if self.light else Origin.SUSPECTED if self.suspected else Origin.ASKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +100,12 @@ class IncidentRun:
         self._services = services
         self._settings = settings
         self._rounds: CaptureRounds | None = None
-        self._progress = ProgressStream[IncidentStep]()
+        self._progress = ProgressStream()
         self._unstored: Callable[[], Awaitable[None]] | None = None
         self._archive: Archive | None = None
         self._unbegun: tuple[Incident, dict[str, Any]] | None = None
 
-    def follow(self) -> AsyncIterator[IncidentStep]:
+    def follow(self) -> AsyncIterator[ProgressUpdate]:
         """All steps from the first to the last, as they are said; raises what the incident failed of."""
         return self._progress.follow()
 
@@ -200,7 +220,7 @@ class IncidentRun:
         name, relevant = self.name, self._progress
 
         def progress(text: str) -> None:  # not a method: looks that know their incident would wait for the collector
-            relevant.say(IncidentStep(name, IncidentState.CAPTURING, text, ""))
+            relevant.say(ProgressUpdate(name, IncidentState.CAPTURING, text, ""))
 
         return CaptureRounds(
             about, services.fleet, archive, services.judge, self._settings, progress, services.telemetry
@@ -287,7 +307,7 @@ class IncidentRun:
         self._say(IncidentState.FAILED, str(error))
 
     def _say(self, state: IncidentState, text: str, verdict: str = "") -> None:
-        self._progress.say(IncidentStep(self.name, state, text, verdict))
+        self._progress.say(ProgressUpdate(self.name, state, text, verdict))
 
 
 def new_name() -> str:

@@ -11,11 +11,11 @@ from hangdog_models.errors import ServerUnreachable, WrongUse
 from hangdog_models.snapshot import Job
 from hangdog_server.cluster.leadership import Leading
 from hangdog_server.incidents.gather import RoundPlan
-from hangdog_server.incidents.incident_request import IncidentRequest, IncidentStep
-from hangdog_server.incidents.incident_run import IncidentRun, IncidentServices, new_name
+from hangdog_server.incidents.incident_run import IncidentRequest, IncidentRun, IncidentServices, new_name
 from hangdog_server.incidents.resume import Cut
 from hangdog_server.incidents.round_capture import RoundCapture, steady
 from hangdog_server.incidents.rounds import IncidentSubject
+from hangdog_server.progress import ProgressUpdate
 from hangdog_server.protocol.jobs import describe, sole
 from hangdog_server.protocol.rejections import RejectedCapture, Rejection
 from hangdog_server.settings import ServerSettings
@@ -34,7 +34,7 @@ class IncidentRegistry:
         self._running: dict[str, IncidentRun] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def ask(self, request: IncidentRequest) -> AsyncIterator[IncidentStep]:
+    async def ask(self, request: IncidentRequest) -> AsyncIterator[ProgressUpdate]:
         """The steps of the incident this request starts or joins; raises HangdogError when it is refused or fails."""
         job = self._which(request.job)
         await self._leading.require(job)
@@ -45,7 +45,7 @@ class IncidentRegistry:
             inquiry = self._start(replace(request, job=self._which(job)))  # its machines may be gone by now
         else:
             ago = self._services.clock() - inquiry.began
-            yield IncidentStep(
+            yield ProgressUpdate(
                 inquiry.name, IncidentState.SUSPECTED, f"following the incident somebody asked for {ago:.0f} s ago"
             )
         async for step in inquiry.follow():

@@ -153,7 +153,7 @@ class CampaignPages:
         try:
             async for step in followed(self._registry.run(asked), self._audit, entry):
                 if not began.done():
-                    began.set_result(step.incident)
+                    began.set_result(step.name)
         except HangdogError as error:
             if not began.done():
                 began.set_exception(error)  # else it is kept with the campaign
