@@ -15,16 +15,19 @@ from hangdog.commands.oncall.why import as_json, show
 from hangdog.evidence.machine_facts import Accusation, MachineFacts
 from hangdog.output.machine_status import MachineState, assess
 from hangdog_models.findings import Finding, Impact
+from hangdog_models.incident import Incident
 from hangdog_models.machine_history import Conviction, MachineTest, MachineTests, VerdictMention
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Suspect
-from hangdog_proto.client.incidents import ActionLine, IncidentLine, JobLine, MachineLine
+from hangdog_proto.client.incidents import ActionLine, JobLine, MachineLine
 from support.cases.goldens import differing
 from support.servers.cast import NOON
 
 GOLDEN = Path(__file__).parent / "golden"
 NOW = MachineLine("gpu-a17", "1", True, 3.0, (JobLine("llama", (Rank(0), Rank(1)), 64, ""),))
-INCIDENT = IncidentLine("3fa9c2d4e5f6", "llama", NOON, "judged", "machine", 0.97, ("gpu-a17",), "somebody asked", "")
+INCIDENT = Incident(
+    "3fa9c2d4e5f6", "llama", NOON, "somebody asked", "judged", kind="machine", confidence=0.97, evict=("gpu-a17",)
+)
 ENTRY = VerdictMention("gpu-a17", "3fa9c2d4e5f6", "llama", NOON, "convicted", 0.97, 1, "machine")
 SUSPECT = Suspect((Rank(1),), ("gpu-a17",), 0.97, ("rank 1 waits for its data loader", "kernel of gpu-a17: NFS"))
 ACCUSED = Accusation(INCIDENT, ENTRY, (SUSPECT,))
@@ -34,7 +37,7 @@ NOTHING = MachineTests((), (), (), 0.0)
 QUIET = MachineFacts("gpu-a17", NOW, (), (), (), NOTHING, (), "approve", "")
 TEST = MachineTest("gpu-a17", NOON, "c1", 1, "one device: gemm", "fail", 21, "it fails", ())
 CONVICTED = MachineTests((TEST,), ("GPU-1",), (Conviction("gpu-a17", "GPU-1", NOON, "c1"),), NOON + 1)
-OPEN = replace(INCIDENT, id="4b", state="capturing", verdict="")
+OPEN = replace(INCIDENT, id="4b", state="capturing", kind="")
 
 
 def found(bearing: Impact) -> MachineFacts:

@@ -8,11 +8,12 @@ from enum import StrEnum
 from hangdog.evidence.machine_facts import Accusation, MachineFacts
 from hangdog.output.times import ago, local_time
 from hangdog_models.findings import Impact
+from hangdog_models.incident import Incident
 from hangdog_models.machine_history import Conviction
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Kind
 from hangdog_models.views.answer_text import percent
-from hangdog_proto.client.incidents import ActionLine, IncidentLine
+from hangdog_proto.client.incidents import ActionLine
 
 #: States of an act under which the machine is out of use, or is on its way there.
 ISOLATED = ("pending", "marked", "done", "releasing")
@@ -117,7 +118,7 @@ def _by_verdict(facts: MachineFacts, one: Accusation, act: ActionLine | None) ->
     return MachineStatus(state, says, do, _reasons(one), incident.id, entry.probability)
 
 
-def _evict(facts: MachineFacts, act: ActionLine | None, incident: IncidentLine, state: MachineState) -> Iterator[str]:
+def _evict(facts: MachineFacts, act: ActionLine | None, incident: Incident, state: MachineState) -> Iterator[str]:
     if state is MachineState.SUSPECTED:
         yield "leave it in use for now: the verdict is not sure enough to take it out"
         if facts.now is not None and any(local.job == incident.job for local in facts.now.jobs):

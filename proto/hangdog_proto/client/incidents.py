@@ -7,6 +7,7 @@ from typing import Any
 
 from hangdog_models.errors import OurFault
 from hangdog_models.findings import Finding
+from hangdog_models.incident import Incident
 from hangdog_models.machine_history import MachineRecord, VerdictMention
 from hangdog_models.operations import report_json
 from hangdog_models.operations.report import OperationsReport
@@ -33,21 +34,6 @@ class ProgressStep:
     state: str
     text: str
     verdict: Verdict | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class IncidentLine:
-    """An incident as the list shows it; `began` in Unix seconds; `note` says why it failed."""
-
-    id: str
-    job: str
-    began: float
-    state: str
-    verdict: str
-    confidence: float
-    evict: tuple[str, ...]
-    why: str
-    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +104,7 @@ class StoredIncident:
     A capture is the machine, the number it is kept under, and the serialized message.
     """
 
-    line: IncidentLine
+    line: Incident
     verdict: Verdict | None
     asked: dict[str, Any]
     captures: tuple[tuple[str, int, bytes], ...]
@@ -161,13 +147,13 @@ class Client(LazyChannel):
             finally:
                 call.cancel()  # type: ignore[no-untyped-call]  # grpc-stubs leave it without types
 
-    def incidents(self, job: str = "", limit: int = 0) -> tuple[IncidentLine, ...]:
+    def incidents(self, job: str = "", limit: int = 0) -> tuple[Incident, ...]:
         """The latest incidents, newest first."""
         with self._errors():
             answer = self._incidents.List(pb.ListRequest(job=job, limit=limit), timeout=ANSWER_S)
         return tuple(_line(summary) for summary in answer.incidents)
 
-    def incident(self, name: str) -> tuple[IncidentLine, Verdict | None]:
+    def incident(self, name: str) -> tuple[Incident, Verdict | None]:
         """One incident, by its name or a prefix that only it has, and its verdict where there is one."""
         with self._errors():
             answer = self._incidents.Get(pb.GetRequest(id=name), timeout=ANSWER_S)
@@ -286,13 +272,13 @@ def _actions(answer: pb.ActionList) -> Actions:
     return Actions(lines, answer.mode, tuple(answer.actors), answer.breaker)
 
 
-def _line(summary: pb.IncidentSummary) -> IncidentLine:
-    return IncidentLine(
+def _line(summary: pb.IncidentSummary) -> Incident:
+    return Incident(
         id=summary.id,
         job=summary.job,
         began=summary.began,
         state=summary.state,
-        verdict=summary.verdict,
+        kind=summary.verdict,
         confidence=summary.confidence,
         evict=tuple(summary.evict),
         why=summary.why,

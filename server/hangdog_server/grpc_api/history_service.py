@@ -6,12 +6,13 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 from hangdog_models.errors import WrongUse
+from hangdog_models.incident import Incident
 from hangdog_models.machine_history import MachineRecord, VerdictMention
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import machine_history
 from hangdog_server.store.captures import unfolded
-from hangdog_server.store.store import Incident, Store
+from hangdog_server.store.store import Store
 
 #: Captures read from the store at once: a machine's is some 100 KiB, and 16 MiB at most.
 PAGE = 16

@@ -14,6 +14,7 @@ from typing import Any
 
 from hangdog_models.counts import counted, named
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
+from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.verdict import Verdict, to_json
 from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.logs import log_context
@@ -28,7 +29,7 @@ from hangdog_server.incidents.rounds import CaptureRounds, IncidentSubject
 from hangdog_server.progress import ProgressStream, ProgressUpdate
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store.leases import NotOurs
-from hangdog_server.store.store import Incident, IncidentState, Store
+from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
 from hangdog_server.telemetry import SILENT, IncidentStage, Origin, Telemetry
 

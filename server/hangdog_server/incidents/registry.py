@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hangdog_models.counts import counted, named
 from hangdog_models.errors import ServerUnreachable, WrongUse
+from hangdog_models.incident import UNFINISHED, Incident, IncidentState
 from hangdog_models.snapshot import Job
 from hangdog_server.cluster.leadership import Leading
 from hangdog_server.incidents.gather import RoundPlan
@@ -19,7 +20,6 @@ from hangdog_server.progress import ProgressUpdate
 from hangdog_server.protocol.jobs import describe, sole
 from hangdog_server.protocol.rejections import RejectedCapture, Rejection
 from hangdog_server.settings import ServerSettings
-from hangdog_server.store.store import UNFINISHED, Incident, IncidentState
 
 log = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from hangdog_models.counts import counted
 from hangdog_models.errors import ServerUnreachable
+from hangdog_models.incident import Incident
 from hangdog_models.owner import same_owner
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job
@@ -28,7 +29,6 @@ from hangdog_server.incidents.rounds import IncidentSubject
 from hangdog_server.protocol.jobs import AnnouncedJob, sole
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store.captures import RawCapture
-from hangdog_server.store.store import Incident
 
 #: How often one incident is taken up: one that ends its server each time (it does not fit into memory, say) must not do
 #: so for ever.

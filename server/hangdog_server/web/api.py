@@ -5,8 +5,8 @@ from dataclasses import asdict
 from typing import Any
 
 from hangdog_models.errors import WrongUse
+from hangdog_models.incident import Incident
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.store.store import Incident
 from hangdog_server.web.history import MachineLife
 from hangdog_server.web.overview import MachineNow, Present
 

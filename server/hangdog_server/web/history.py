@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hangdog_models.counts import named
+from hangdog_models.incident import Incident
 from hangdog_models.machine_history import MachineTests, VerdictMention
 from hangdog_server.campaigns import campaign_report
 from hangdog_server.etag import digest
@@ -14,7 +15,7 @@ from hangdog_server.store import actions, machine_history, test_results
 from hangdog_server.store import campaigns as records
 from hangdog_server.store.actions import OPEN, ActionRecord, ActionState, describe
 from hangdog_server.store.campaigns import Campaign, CampaignState, Glimpse
-from hangdog_server.store.store import Incident, Store
+from hangdog_server.store.store import Store
 from hangdog_server.web.render import utc
 
 #: What ended is told of on the first page for so long: a shift and its hand-over. Seconds.
