@@ -1,11 +1,20 @@
 """What is remembered of one machine: what verdicts said of it, what it was tested for, what it was convicted of."""
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class MentionKind(StrEnum):
+    """What the latest verdict upon an incident, or a campaign, says of a machine; `cleared`: an earlier one had named it."""
+
+    SUSPECTED = "suspected"
+    CONVICTED = "convicted"
+    CLEARED = "cleared"
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictMention:
-    """At `at` (Unix seconds) a verdict of this `kind` named the machine; `mention` says whether it was suspected, convicted, cleared.
+    """At `at` (Unix seconds) a verdict of this `kind` named the machine; `mention` is a MentionKind, or a word of another version.
 
     `probability` is the hypothesis's, which names `among` machines; 0 of one that is cleared.
     """

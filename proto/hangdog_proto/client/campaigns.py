@@ -7,7 +7,6 @@ from typing import Any
 
 from hangdog_models.errors import OurFault
 from hangdog_models.machine_history import Conviction, MachineTest, MachineTests
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import ANSWER_S, Client
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import CampaignsStub
@@ -43,9 +42,6 @@ class CampaignLine:
 
 class CampaignClient(Client):
     """A channel to a server, for those who have machines tested. Every method raises HangdogError when it fails."""
-
-    def __init__(self, reach: ServerAddress | str) -> None:
-        super().__init__(reach)
 
     @property
     def _campaigns(self) -> CampaignsStub:

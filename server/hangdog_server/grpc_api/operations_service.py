@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from hangdog_models.incident import IncidentState
+from hangdog_models.machine_history import MentionKind
 from hangdog_models.operations import compute
 from hangdog_models.operations.past_events import (
     Came,
     MachineMention,
     MachineTestRecord,
-    MentionKind,
     Naming,
     PastEvents,
     PastIncident,

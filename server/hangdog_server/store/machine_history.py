@@ -9,8 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hangdog_models.machine_history import MachineRecord, VerdictMention
-from hangdog_models.operations.past_events import MentionKind
+from hangdog_models.machine_history import MachineRecord, MentionKind, VerdictMention
 from hangdog_models.verdict import Verdict
 from hangdog_server.store.tables import INCIDENTS, LEDGER
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hangdog_models.actions.caps import Mode
 from hangdog_models.incident import IncidentState
-from hangdog_models.operations.past_events import MentionKind
+from hangdog_models.machine_history import MentionKind
 from hangdog_models.verdict import Kind
 from hangdog_server.incidents.decode import WHY
 from hangdog_server.store.actions import ActionState

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from hangdog.main import main
 from hangdog_models.incident import Incident, IncidentState
-from hangdog_models.operations.past_events import MentionKind
+from hangdog_models.machine_history import MentionKind
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology

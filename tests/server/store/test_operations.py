@@ -9,7 +9,8 @@ from hangdog_models.actions.action_history import Body, WantedAction
 from hangdog_models.actions.caps import Mode
 from hangdog_models.incident import Incident as Row
 from hangdog_models.incident import IncidentState
-from hangdog_models.operations.past_events import Came, MachineTestRecord, MentionKind, Naming, PastEvents, PastIncident
+from hangdog_models.machine_history import MentionKind
+from hangdog_models.operations.past_events import Came, MachineTestRecord, Naming, PastEvents, PastIncident
 from hangdog_models.planning.campaign.launch import LaunchResult
 from hangdog_models.planning.campaign.level_planner import Conclusion
 from hangdog_models.reading.hardware.test_report import Diagnosed, OneTest
