@@ -12,7 +12,7 @@ from hangdog_server.auth.audit_log import AuditLog, followed
 from hangdog_server.auth.authorizer import Authorizer, Person
 from hangdog_server.campaigns.campaign_registry import CampaignRegistry, ended
 from hangdog_server.campaigns.campaign_request import CampaignRequest
-from hangdog_server.grpc_api.abort import Context, refuse
+from hangdog_server.grpc_api.abort import Context, refuse, refusing
 from hangdog_server.incidents import decode
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol.rate_limits import RateLimits
@@ -64,12 +64,10 @@ class Campaigns(CampaignsServicer):
         except HangdogError as error:
             await refuse(context, error)
 
+    @refusing
     async def Plan(self, request: pb.CampaignRequest, context: Context) -> pb.CampaignPlan:
         """What a campaign would begin with."""
-        try:
-            machines, step = await self._registry.plan(_request(request, self._gate.person(context)))
-        except HangdogError as error:
-            await refuse(context, error)
+        machines, step = await self._registry.plan(_request(request, self._gate.person(context)))
         launches = step.launches if isinstance(step, CampaignRound) else ()
         document = {
             "because": str(step.reason),
@@ -80,39 +78,31 @@ class Campaigns(CampaignsServicer):
         }
         return pb.CampaignPlan(machines=machines, plan_json=json.dumps(document))
 
+    @refusing
     async def Abort(self, request: pb.CampaignName, context: Context) -> pb.CampaignSummary:
         """Ends a campaign."""
-        try:
-            person = self._gate.person(context)
-            entry = person.audit_entry("abort diagnose", "", request.id[: decode.NAME])
-            return _summary(await ended(self._registry, request.id, self._audit, entry))
-        except HangdogError as error:
-            await refuse(context, error)
+        person = self._gate.person(context)
+        entry = person.audit_entry("abort diagnose", "", request.id[: decode.NAME])
+        return _summary(await ended(self._registry, request.id, self._audit, entry))
 
+    @refusing
     async def List(self, request: pb.CampaignsRequest, context: Context) -> pb.CampaignList:
         """The latest campaigns."""
         limit = min(request.limit or self._settings.listed, self._settings.max_listed)
-        try:
-            found = await self._store.ask(campaigns.latest, limit)
-        except HangdogError as error:
-            await refuse(context, error)
+        found = await self._store.ask(campaigns.latest, limit)
         return pb.CampaignList(campaigns=map(_summary, found))
 
+    @refusing
     async def Get(self, request: pb.CampaignName, context: Context) -> pb.Campaign:
         """One campaign."""
-        try:
-            found = await self._store.ask(campaigns.find, request.id)
-        except HangdogError as error:
-            await refuse(context, error)
+        found = await self._store.ask(campaigns.find, request.id)
         return pb.Campaign(summary=_summary(found), report_json=found.report)
 
+    @refusing
     async def History(self, request: pb.HistoryRequest, context: Context) -> pb.MachineHistory:
         """What a machine was tested for."""
         limit = min(request.limit or self._settings.listed, self._settings.max_listed)
-        try:
-            found = await self._store.ask(test_results.of, request.machine, limit, self._settings.probation_s)
-        except HangdogError as error:
-            await refuse(context, error)
+        found = await self._store.ask(test_results.of, request.machine, limit, self._settings.probation_s)
         return pb.MachineHistory(
             entries=[
                 pb.HistoryEntry(
