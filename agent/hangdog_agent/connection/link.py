@@ -14,14 +14,13 @@ from typing import Any, TypeVar, cast
 
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.connection import job_addresses
-from hangdog_agent.connection.answer import CaptureAnswer, Found
+from hangdog_agent.connection.answer import CaptureAnswer, Found, Pack
 from hangdog_agent.connection.batch import together
 from hangdog_agent.connection.identity import Identity
 from hangdog_agent.connection.offline_recording import OfflineRecording, Spooling, local
 from hangdog_agent.connection.servers import Servers, listed
 from hangdog_agent.connection.session import Call, ServerSession, backoff, cancelled, connected, why, within
 from hangdog_agent.connection.settings import LinkSettings
-from hangdog_agent.connection.truncation import Pack
 from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_agent.discovery.watch import LocalJob, Watch, jobs
 from hangdog_agent.machine_tests.remote_tests import Jobs, RemoteTests
